@@ -1,0 +1,83 @@
+//! Where codemie keeps its own files: `$CODEMIE_HOME`, else `~/.codemie`.
+//!
+//! A machine without a home folder is not an error: the agent runs and nothing is tracked.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The folder, resolved from the environment but not yet touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// `None` when neither `CODEMIE_HOME` nor `HOME` says where to go.
+    pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
+        let set = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        set("CODEMIE_HOME").or_else(|| set("HOME").map(|home| home.join(".codemie"))).map(Self)
+    }
+
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn config_file(&self) -> PathBuf {
+        self.0.join("config.toml")
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.0.join("codemie.db")
+    }
+
+    /// The published records, one file per session.
+    pub fn published_sessions(&self) -> PathBuf {
+        self.0.join("metrics").join("sessions")
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.0.join("logs")
+    }
+
+    /// Sockets and process state of running background sessions.
+    pub fn run(&self) -> PathBuf {
+        self.0.join("run")
+    }
+
+    pub fn shims(&self) -> PathBuf {
+        self.0.join("shims")
+    }
+
+    /// Makes the folder itself, readable by its owner alone. Sub-folders are made by whoever writes into them.
+    pub fn create(&self) -> io::Result<()> {
+        create_private(&self.0)
+    }
+}
+
+/// `mkdir -p` with mode 0700 for every folder that had to be made.
+pub fn create_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home(vars: &[(&str, &str)]) -> Option<PathBuf> {
+        Home::from_env(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+            .map(|home| home.path().to_owned())
+    }
+
+    #[test]
+    fn the_variable_wins_over_the_default_and_an_empty_one_is_none() {
+        assert_eq!(home(&[("CODEMIE_HOME", "/x"), ("HOME", "/home/dev")]), Some("/x".into()));
+        assert_eq!(home(&[("CODEMIE_HOME", ""), ("HOME", "/home/dev")]), Some("/home/dev/.codemie".into()));
+        assert_eq!(home(&[("HOME", "")]), None);
+        assert_eq!(home(&[]), None);
+    }
+}

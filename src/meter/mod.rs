@@ -1,0 +1,3 @@
+//! Metering: session files become records, records become numbers.
+
+pub mod record;

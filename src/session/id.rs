@@ -1,0 +1,72 @@
+//! The ids of the domain, each a type of its own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+    };
+}
+
+uuid_id!(
+    /// A codemie session, assigned by codemie, never the agent's own id.
+    SessionId
+);
+uuid_id!(
+    /// One run of the wrapper: one agent process from spawn to exit, over any number of sessions.
+    RunId
+);
+
+/// The agent's own id of a conversation, spelled as the agent spells it. All three use UUIDs today, none promises to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AgentSessionId(pub String);
+
+impl fmt::Display for AgentSessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where ids come from; tests hand in a counter.
+pub trait Ids: Send + Sync {
+    fn uuid(&self) -> Uuid;
+
+    fn session(&self) -> SessionId {
+        SessionId(self.uuid())
+    }
+
+    fn run(&self) -> RunId {
+        RunId(self.uuid())
+    }
+}
+
+/// Random version 4 ids: four characters of one usually suffice to name it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RandomIds;
+
+impl Ids for RandomIds {
+    fn uuid(&self) -> Uuid {
+        Uuid::new_v4()
+    }
+}
