@@ -1,0 +1,5 @@
+//! One file per command: parse result in, library calls, output.
+
+pub mod completions;
+pub mod init;
+pub mod shim;
