@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod clock;
 pub mod cmd;
+pub mod config;
 pub mod home;
 pub mod meter;
 pub mod process;

@@ -1,5 +1,6 @@
 //! One file per command: parse result in, library calls, output.
 
 pub mod completions;
+pub mod config;
 pub mod init;
 pub mod shim;
