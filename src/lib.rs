@@ -5,4 +5,5 @@ pub mod home;
 pub mod meter;
 pub mod process;
 pub mod session;
+pub mod shim;
 pub mod terminal;
