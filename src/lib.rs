@@ -1,6 +1,9 @@
 //! codemie: a transparent, exact meter in front of coding agents. ARCHITECTURE.md is the map of the house.
 
+pub mod agent;
+pub mod cli;
 pub mod clock;
+pub mod cmd;
 pub mod home;
 pub mod meter;
 pub mod process;

@@ -1,0 +1,3 @@
+//! The commands: parse result in, library calls, output.
+
+pub mod run;
