@@ -1,5 +1,6 @@
 //! codemie: a transparent, exact meter in front of coding agents. ARCHITECTURE.md is the map of the house.
 
+pub mod agent;
 pub mod clock;
 pub mod home;
 pub mod meter;

@@ -1,0 +1,3 @@
+//! The agents: the only room that knows one from another.
+
+pub mod claude;
