@@ -9,7 +9,9 @@ use crate::agent::{self, Agent};
 /// Runs coding agents and knows what happened in each session.
 #[derive(Debug, Parser)]
 #[command(name = "codemie", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
-#[command(after_help = "Everything after the agent's name belongs to the agent; codemie's own options stand before it.")]
+#[command(
+    after_help = "Everything after the agent's name belongs to the agent; codemie's own options stand before it."
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -95,7 +97,8 @@ pub fn parse(args: Vec<OsString>) -> Result<Request, Refusal> {
         }
         None => {
             let line = std::iter::once(OsString::from("codemie")).chain(args);
-            let cli = Cli::try_parse_from(line).map_err(|text| Refusal { code: usage_code(&text, USAGE), text })?;
+            let cli =
+                Cli::try_parse_from(line).map_err(|text| Refusal { code: usage_code(&text, USAGE), text })?;
             match cli.command {
                 Command::Run(_) | Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) => {
                     let message = "run needs an agent (claude, codex, gemini), or -- and a command";

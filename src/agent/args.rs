@@ -116,7 +116,10 @@ mod tests {
             (&["-mexec"], &[Flag("--model", Some(b"exec"))]),
             (&["-r", "-q"], &[Flag("--resume", None), Flag("--quiet", None)]),
             (&["-r", "latest"], &[Flag("--resume", Some(b"latest"))]),
-            (&["-i", "a", "b", "-q", "c"], &[Flag("--image", Some(b"a")), Flag("--quiet", None), Operand(b"c")]),
+            (
+                &["-i", "a", "b", "-q", "c"],
+                &[Flag("--image", Some(b"a")), Flag("--quiet", None), Operand(b"c")],
+            ),
             (&["--new-flag", "x"], &[Unknown, Operand(b"x")]),
             (&["--", "-q", "exec"], &[Text(b"-q"), Text(b"exec")]),
             (&["-", ""], &[Operand(b"-"), Operand(b"")]),

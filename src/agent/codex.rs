@@ -54,9 +54,30 @@ static FLAGS: [Flag; 38] = [
 ];
 
 const MANAGEMENT: [&str; 24] = [
-    "agents", "login", "logout", "mcp", "plugin", "app-server", "remote-control", "completion", "update", "doctor",
-    "sandbox", "debug", "apply", "a", "queue", "archive", "delete", "migrate-rollouts", "migrate-nfs-db", "unarchive",
-    "cloud", "exec-server", "features", "help",
+    "agents",
+    "login",
+    "logout",
+    "mcp",
+    "plugin",
+    "app-server",
+    "remote-control",
+    "completion",
+    "update",
+    "doctor",
+    "sandbox",
+    "debug",
+    "apply",
+    "a",
+    "queue",
+    "archive",
+    "delete",
+    "migrate-rollouts",
+    "migrate-nfs-db",
+    "unarchive",
+    "cloud",
+    "exec-server",
+    "features",
+    "help",
 ];
 
 impl Agent for Codex {
@@ -66,7 +87,8 @@ impl Agent for Codex {
 
     fn classify(&self, args: &[OsString]) -> Invocation {
         let items = args::read(args, &FLAGS);
-        let has = |name: &str| items.iter().any(|item| matches!(item, Item::Flag(known, _) if *known == name));
+        let has =
+            |name: &str| items.iter().any(|item| matches!(item, Item::Flag(known, _) if *known == name));
         let mut words = items.iter().filter_map(|item| match item {
             Item::Operand(word) => std::str::from_utf8(word).ok(),
             _ => None,

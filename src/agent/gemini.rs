@@ -44,7 +44,8 @@ static FLAGS: [Flag; 29] = [
 const MANAGEMENT: [&str; 8] = ["mcp", "extensions", "extension", "skills", "skill", "hooks", "hook", "gemma"];
 
 /// Flags that print or change something and leave.
-const LEAVING: [&str; 5] = ["--version", "--help", "--list-extensions", "--list-sessions", "--delete-session"];
+const LEAVING: [&str; 5] =
+    ["--version", "--help", "--list-extensions", "--list-sessions", "--delete-session"];
 
 impl Agent for Gemini {
     fn name(&self) -> &'static str {

@@ -43,6 +43,11 @@ pub enum Conversation {
 
 impl Invocation {
     pub fn not_a_conversation() -> Self {
-        Self { kind: Kind::NotAConversation, session: Conversation::Unknown, injectable: false, persistent: false }
+        Self {
+            kind: Kind::NotAConversation,
+            session: Conversation::Unknown,
+            injectable: false,
+            persistent: false,
+        }
     }
 }

@@ -39,9 +39,13 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
     };
     let _ = options;
     match terminal::run(&launch, |_started| None) {
-        Ok(Ended { ending: Ending::NotStarted(errno), .. }) => cannot_run(&launch, Ending::NotStarted(errno), errno),
+        Ok(Ended { ending: Ending::NotStarted(errno), .. }) => {
+            cannot_run(&launch, Ending::NotStarted(errno), errno)
+        }
         Ok(ended) => Outcome { code: ended.ending.code(), message: None },
-        Err(error) => Outcome::failed(126, format!("codemie: cannot start {}: {error}", launch.program.display())),
+        Err(error) => {
+            Outcome::failed(126, format!("codemie: cannot start {}: {error}", launch.program.display()))
+        }
     }
 }
 

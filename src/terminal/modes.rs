@@ -7,7 +7,8 @@ use memchr::memchr;
 
 /// DEC private modes that spoil a shell when left on, in the order in which they are undone: synchronized output first
 /// (nothing shows while it is on), then input, then the screen.
-const SWITCHED_ON: [u16; 15] = [2026, 1000, 1001, 1002, 1003, 1005, 1006, 1015, 1016, 1004, 2004, 2031, 2048, 1, 66];
+const SWITCHED_ON: [u16; 15] =
+    [2026, 1000, 1001, 1002, 1003, 1005, 1006, 1015, 1016, 1004, 2004, 2031, 2048, 1, 66];
 /// Modes that are on in a sane terminal.
 const SWITCHED_OFF: [u16; 2] = [25, 7];
 const ALTERNATE_SCREENS: [u16; 3] = [47, 1047, 1049];
@@ -59,7 +60,9 @@ impl Modes {
             (b'?', b'l') => params.iter().for_each(|mode| self.set(*mode, false)),
             (b'>', b'u') => *self.kitty_stack() = self.kitty_stack().saturating_add(1),
             (b'<', b'u') => *self.kitty_stack() = self.kitty_stack().saturating_sub(first.max(1)),
-            (b'>', b'm') if first == 4 => self.modify_other_keys = params.get(1).is_some_and(|level| *level > 0),
+            (b'>', b'm') if first == 4 => {
+                self.modify_other_keys = params.get(1).is_some_and(|level| *level > 0)
+            }
             (0, b'r') => self.scroll_region = first > 1 || params.get(1).is_some_and(|bottom| *bottom > 0),
             (0, b'm') => self.styled = params.iter().any(|style| *style != 0),
             (0x1b, b'c') => *self = Self::default(),
@@ -185,7 +188,9 @@ impl Parser {
     fn step(&mut self, byte: u8) -> Option<Sequence> {
         match (self.state, byte) {
             (State::String, 0x1b) => self.state = State::StringEscape,
-            (State::StringEscape, b'\\') | (State::String, 0x07) | (_, 0x18 | 0x1a) => self.state = State::Ground,
+            (State::StringEscape, b'\\') | (State::String, 0x07) | (_, 0x18 | 0x1a) => {
+                self.state = State::Ground
+            }
             (State::String, _) => {}
             // Any other escape ends the string and is one itself.
             (_, 0x1b) => self.state = State::Escape,
@@ -301,13 +306,14 @@ mod tests {
 
     #[test]
     fn any_bytes_are_survived_and_a_reset_clears_all() {
+        const ALPHABET: &[u8] = b"\x1b[]?><=;:0123456789hlumrpc\\\x07\x18P!";
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut modes = Modes::default();
         for _ in 0..200_000 {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            modes.feed(&[b"\x1b[]?><=;:0123456789hlumrpc\\\x07\x18P!"[(state % 33) as usize]]);
+            modes.feed(&[ALPHABET[usize::try_from(state).unwrap() % ALPHABET.len()]]);
         }
         modes.feed(b"\x18\x1bc");
         assert!(modes.undo().is_empty());

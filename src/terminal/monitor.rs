@@ -117,7 +117,9 @@ impl Monitor {
     /// Waits for the monitor to be gone. It leaves right after its last report.
     pub fn reap(self) {
         drop(self.line);
-        while let Err(rustix::io::Errno::INTR) = waitpid(RustixPid::from_raw(self.pid.0), WaitOptions::empty()) {}
+        while let Err(rustix::io::Errno::INTR) =
+            waitpid(RustixPid::from_raw(self.pid.0), WaitOptions::empty())
+        {}
     }
 }
 
@@ -192,7 +194,10 @@ impl Overseer<'_> {
             }
             let timeout = kill_at.map(|at: Instant| at.saturating_duration_since(Instant::now()));
             let orphaned = kill_at.is_some();
-            let mut watches = [Watch::new(self.signals.as_fd(), true, false), Watch::new(self.line.as_fd(), !orphaned, false)];
+            let mut watches = [
+                Watch::new(self.signals.as_fd(), true, false),
+                Watch::new(self.line.as_fd(), !orphaned, false),
+            ];
             wait(&mut watches, timeout)?;
             let spoken = watches[1].readable;
             while self.signals.next().is_some() {}
@@ -249,7 +254,8 @@ impl Overseer<'_> {
         let ours = getpgrp();
         let foreground = tcgetpgrp(self.far).ok().filter(|group| *group != ours);
         let foreground = foreground.map(|group| Pid(group.as_raw_nonzero().get()));
-        for group in [Some(self.agent), foreground.filter(|group| *group != self.agent)].into_iter().flatten() {
+        for group in [Some(self.agent), foreground.filter(|group| *group != self.agent)].into_iter().flatten()
+        {
             sys::signal_group(group, signal);
             sys::signal_group(group, libc::SIGCONT);
         }

@@ -30,10 +30,15 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
         }
     };
     drop(theirs);
-    let signals = Signals::catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
+    let signals =
+        Signals::catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
     sys::release_signals();
     let mut companion = Companion { agent, signals: signals? };
-    let_go_of_descriptors(&[failure.as_raw_fd(), companion.signals.descriptors()[0], companion.signals.descriptors()[1]]);
+    let_go_of_descriptors(&[
+        failure.as_raw_fd(),
+        companion.signals.descriptors()[0],
+        companion.signals.descriptors()[1],
+    ]);
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = read_errno(&failure) {
         reap(agent);

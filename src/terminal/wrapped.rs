@@ -76,11 +76,9 @@ impl Wrapped {
         let monitor = Monitor::start(far, image, on_terminal)?;
         let [near, pty] = inner.descriptors();
         sys::close_all_but(&mut [tty.as_fd().as_raw_fd(), monitor.as_fd().as_raw_fd(), near, pty]);
-        let signals = Signals::catch(&[
-            FORWARDED.as_slice(),
-            &[libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD],
-        ]
-        .concat())?;
+        let signals = Signals::catch(
+            &[FORWARDED.as_slice(), &[libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat(),
+        )?;
         // Settings are changed from the background only after a look, and then must not stop us half way.
         sys::ignore(libc::SIGTTOU)?;
         Ok(Self {
@@ -317,8 +315,10 @@ impl Wrapped {
                 if left.is_zero() || self.interrupted() {
                     return;
                 }
-                let mut watches =
-                    [Watch::new(self.tty.as_fd(), false, true), Watch::new(self.signals.as_fd(), true, false)];
+                let mut watches = [
+                    Watch::new(self.tty.as_fd(), false, true),
+                    Watch::new(self.signals.as_fd(), true, false),
+                ];
                 if wait(&mut watches, Some(left)).is_err() {
                     return;
                 }
