@@ -1,5 +1,6 @@
 //! codemie: a transparent, exact meter in front of coding agents. ARCHITECTURE.md is the map of the house.
 
+pub mod agent;
 pub mod cli;
 pub mod clock;
 pub mod cmd;
@@ -9,3 +10,4 @@ pub mod meter;
 pub mod process;
 pub mod session;
 pub mod shim;
+pub mod terminal;

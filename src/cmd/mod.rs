@@ -1,6 +1,7 @@
-//! One file per command: parse result in, library calls, output.
+//! The commands: parse result in, library calls, output.
 
 pub mod completions;
 pub mod config;
 pub mod init;
+pub mod run;
 pub mod shim;
