@@ -52,7 +52,7 @@ fn manage(command: &Command) -> ExitCode {
 
 fn try_manage(command: &Command) -> anyhow::Result<ExitCode> {
     let out = &mut io::stdout().lock();
-    let agents = agent::ALL.map(|agent| agent.name());
+    let agents = agent::ALL.map(agent::Agent::name);
     let home = || {
         Home::from_env(|name| std::env::var_os(name))
             .context("neither CODEMIE_HOME nor HOME is set; set CODEMIE_HOME")
@@ -62,11 +62,10 @@ fn try_manage(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Init(args) => cmd::init::run(args, &home()?, &agents, &mut Cli::command(), out),
         Command::Config(args) => cmd::config::run(args, &home()?, &agents, out, &mut io::stderr()),
         Command::Completions(args) => cmd::completions::run(args, &mut Cli::command(), out),
-        Command::Doctor(_)
-        | Command::Claude(_)
-        | Command::Codex(_)
-        | Command::Gemini(_)
-        | Command::Run(_) => Ok(ExitCode::from(125)),
+        Command::Doctor(args) => cmd::doctor::run(args, home().ok(), &agents, out),
+        Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) | Command::Run(_) => {
+            Ok(ExitCode::from(125))
+        }
     }
 }
 

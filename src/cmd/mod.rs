@@ -2,6 +2,7 @@
 
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod init;
 pub mod run;
 pub mod shim;
