@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 use rustix::stdio::stderr;
 
-use super::buffer::{Buffer, Filled};
+use super::buffer::{Buffer, Filled, LONG_READ};
 use super::inner::Inner;
 use super::modes::Modes;
 use super::monitor::{Continue, Monitor, Report};
@@ -29,6 +29,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// A terminal that takes nothing for this long after the agent has gone (flow control, a frozen window) does not keep
 /// the shell waiting for the rest.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Chunks of a flood that are passed on before the loop looks at anything else: 64 KiB, a millisecond's worth.
+const CHUNKS_AT_ONCE: usize = 16;
 
 /// A program on the inner terminal, started but not yet pumped.
 #[derive(Debug)]
@@ -139,7 +142,7 @@ impl Wrapped {
             self.write_tty();
         }
         if inner.0 {
-            self.read_agent()?;
+            self.follow_output()?;
         }
         if tty.0 {
             self.read_tty()?;
@@ -179,6 +182,18 @@ impl Wrapped {
         if !matches!(written, Some(Ok(()))) {
             self.to_agent.clear(); // nobody is left to read it
         }
+    }
+
+    /// Passes output on, chunk by chunk, as long as it comes quickly and the terminal takes it. The bound lets a flood
+    /// not drown keys and signals.
+    fn follow_output(&mut self) -> io::Result<()> {
+        for _ in 0..CHUNKS_AT_ONCE {
+            let more = self.read_agent()? == Filled::Some && self.to_tty.filled().len() >= LONG_READ;
+            if !more || !self.to_tty.is_empty() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn read_agent(&mut self) -> io::Result<Filled> {
