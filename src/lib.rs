@@ -5,6 +5,7 @@ pub mod cli;
 pub mod clock;
 pub mod cmd;
 pub mod home;
+pub mod log;
 pub mod meter;
 pub mod process;
 pub mod session;
