@@ -4,6 +4,8 @@ pub mod agent;
 pub mod cli;
 pub mod clock;
 pub mod cmd;
+pub mod config;
+pub mod doctor;
 pub mod home;
 pub mod log;
 pub mod meter;

@@ -17,6 +17,11 @@ const MAX_ROUNDS: u32 = 4;
 /// The backstop for a loop whose managers change the arguments each time. No honest nesting of agents is this deep.
 const MAX_NESTED: u32 = 32;
 
+/// The variable's value that stops whatever comes back to us, whoever passes it on.
+pub fn at_its_end() -> String {
+    MAX_ROUNDS.to_string()
+}
+
 /// Where this call stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
@@ -113,6 +118,7 @@ mod tests {
         let at = |value: &str| Depth::arriving(Some(OsStr::new(value)), "claude", ["a"]);
         assert_eq!(at("3"), Depth { rounds: 3, nested: 3 });
         assert!(at("4").exhausted());
+        assert!(at(&at_its_end()).exhausted());
         assert_eq!(at("3:7:0"), Depth { rounds: 0, nested: 7 });
         for broken in ["", "x", "-1", ":::"] {
             assert_eq!(at(broken), Depth::default(), "{broken:?}");

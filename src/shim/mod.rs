@@ -5,7 +5,10 @@
 
 pub mod depth;
 pub mod files;
+pub mod install;
 pub mod resolve;
+pub mod shell;
+pub mod status;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
