@@ -61,7 +61,8 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         Err(error) => {
             Outcome::failed(126, format!("codemie: cannot start {}: {error}", launch.program.display()))
         }
-    }
+    };
+    outcome.with_problems(&config.problems, quiet)
 }
 
 /// Where the agent is and what it is told. Whatever is no conversation is executed here and now.

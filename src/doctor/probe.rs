@@ -113,9 +113,6 @@ mod tests {
 
     #[test]
     fn what_is_left_behind_with_the_output_open_does_not_delay_the_answer() {
-        assert!(matches!(
-            ask(&mut sh("sleep 1000 & echo hi"), Duration::from_mins(1)),
-            Answer::Given { .. }
-        ));
+        assert!(matches!(ask(&mut sh("sleep 1000 & echo hi"), Duration::from_mins(1)), Answer::Given { .. }));
     }
 }
