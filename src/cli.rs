@@ -172,23 +172,20 @@ const WITH_VALUE: [&str; 0] = [];
 
 /// Reads the arguments after our own name. What belongs to the agent is never looked at.
 pub fn parse(args: Vec<OsString>) -> Result<Request, Refusal> {
-    match split(&args) {
-        Some(Split { own, target, rest }) => {
-            let options = own_options(&args[..own])?;
-            Ok(Request::Run { options, target, args: args[rest..].to_vec() })
-        }
-        None => {
-            let line = std::iter::once(OsString::from("codemie")).chain(args);
-            let cli =
-                Cli::try_parse_from(line).map_err(|text| Refusal { code: usage_code(&text, USAGE), text })?;
-            match cli.command {
-                Command::Run(_) | Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) => {
-                    let message = "run needs an agent (claude, codex, gemini), or -- and a command";
-                    let text = Cli::command().error(clap::error::ErrorKind::MissingRequiredArgument, message);
-                    Err(Refusal { text, code: RUN_USAGE })
-                }
-                command => Ok(Request::Manage(command)),
+    if let Some(Split { own, target, rest }) = split(&args) {
+        let options = own_options(&args[..own])?;
+        Ok(Request::Run { options, target, args: args[rest..].to_vec() })
+    } else {
+        let line = std::iter::once(OsString::from("codemie")).chain(args);
+        let cli =
+            Cli::try_parse_from(line).map_err(|text| Refusal { code: usage_code(&text, USAGE), text })?;
+        match cli.command {
+            Command::Run(_) | Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) => {
+                let message = "run needs an agent (claude, codex, gemini), or -- and a command";
+                let text = Cli::command().error(clap::error::ErrorKind::MissingRequiredArgument, message);
+                Err(Refusal { text, code: RUN_USAGE })
             }
+            command => Ok(Request::Manage(command)),
         }
     }
 }

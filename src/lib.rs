@@ -7,6 +7,7 @@ pub mod cmd;
 pub mod config;
 pub mod doctor;
 pub mod home;
+pub mod log;
 pub mod meter;
 pub mod process;
 pub mod session;

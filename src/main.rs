@@ -5,14 +5,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::CommandFactory;
-use codemie::cli::{self, Cli, Command, Refusal, Request, RunOptions, Target};
+use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
 use codemie::{agent, cmd, terminal};
 
 fn main() -> ExitCode {
-    restore_terminal_on_panic();
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
@@ -32,6 +29,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
+    restore_terminal_on_panic();
     let outcome = cmd::run::run(options, target, args);
     if let Some(message) = outcome.message {
         let _ = writeln!(io::stderr(), "{message}");
@@ -40,33 +38,20 @@ fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
 }
 
 fn manage(command: &Command) -> ExitCode {
-    try_manage(command).unwrap_or_else(|error| {
-        // A reader that has seen enough (`codemie … | head`) is no failure worth a word.
-        let closed = error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
-        if !closed {
+    let home = Home::from_env(|name| std::env::var_os(name));
+    match cmd::manage(command, home, &mut io::stdout().lock(), &mut io::stderr()) {
+        Ok(code) => code,
+        // Whoever read our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
             let _ = writeln!(io::stderr(), "codemie: {error:#}");
-        }
-        ExitCode::FAILURE
-    })
-}
-
-fn try_manage(command: &Command) -> anyhow::Result<ExitCode> {
-    let out = &mut io::stdout().lock();
-    let agents = agent::ALL.map(agent::Agent::name);
-    let home = || {
-        Home::from_env(|name| std::env::var_os(name))
-            .context("neither CODEMIE_HOME nor HOME is set; set CODEMIE_HOME")
-    };
-    match command {
-        Command::Shim(args) => cmd::shim::run(args, &home()?, &agents, out),
-        Command::Init(args) => cmd::init::run(args, &home()?, &agents, &mut Cli::command(), out),
-        Command::Config(args) => cmd::config::run(args, &home()?, &agents, out, &mut io::stderr()),
-        Command::Completions(args) => cmd::completions::run(args, &mut Cli::command(), out),
-        Command::Doctor(args) => cmd::doctor::run(args, home().ok(), &agents, out),
-        Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) | Command::Run(_) => {
-            Ok(ExitCode::from(125))
+            ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn restore_terminal_on_panic() {

@@ -5,8 +5,10 @@
 
 use std::ffi::OsString;
 
-use crate::agent::{Agent, Kind};
+use crate::agent::{self, Agent, Kind};
 use crate::cli::{RunOptions, Target};
+use crate::config::{AgentConfig, Config};
+use crate::home::Home;
 use crate::shim::{self, depth::Depth};
 use crate::terminal::{self, Ended, Ending, Launch};
 
@@ -21,11 +23,24 @@ impl Outcome {
     fn failed(code: u8, message: String) -> Self {
         Self { code, message: Some(message) }
     }
+
+    /// Adds what of codemie's own is broken, in one line.
+    fn with_problems(self, problems: &[String], quiet: bool) -> Self {
+        if problems.is_empty() || quiet {
+            return self;
+        }
+        let line = format!("codemie: {}", problems.join("; "));
+        let message = self.message.map_or(line.clone(), |message| format!("{message}\n{line}"));
+        Self { message: Some(message), ..self }
+    }
 }
 
 pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcome {
+    let home = Home::from_env(|name| std::env::var_os(name));
+    let file = home.as_ref().map(Home::config_file);
+    let config = Config::load(file.as_deref(), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
     let launch = match target {
-        Target::Agent(agent) => match agent_launch(*agent, args) {
+        Target::Agent(agent) => match agent_launch(*agent, args, &config.agent(agent.name())) {
             Ok(launch) => launch,
             Err(outcome) => return outcome,
         },
@@ -37,8 +52,8 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
             remove: Vec::new(),
         },
     };
-    let _ = options;
-    match terminal::run(&launch, |_started| None) {
+    let quiet = options.quiet || config.quiet;
+    let outcome = match terminal::run(&launch, |_started| None) {
         Ok(Ended { ending: Ending::NotStarted(errno), .. }) => {
             cannot_run(&launch, Ending::NotStarted(errno), errno)
         }
@@ -46,17 +61,22 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         Err(error) => {
             Outcome::failed(126, format!("codemie: cannot start {}: {error}", launch.program.display()))
         }
-    }
+    };
+    outcome.with_problems(&config.problems, quiet)
 }
 
 /// Where the agent is and what it is told. Whatever is no conversation is executed here and now.
-fn agent_launch(agent: &'static dyn Agent, args: Vec<OsString>) -> Result<Launch, Outcome> {
+fn agent_launch(
+    agent: &'static dyn Agent,
+    args: Vec<OsString>,
+    config: &AgentConfig,
+) -> Result<Launch, Outcome> {
     let depth = Depth::arriving(std::env::var_os(shim::depth::VARIABLE).as_deref(), agent.name(), &args);
     if depth.exhausted() {
         let stopped = shim::stopped_loop(agent.name());
         return Err(Outcome::failed(stopped.exit_code(), format!("codemie: {stopped}")));
     }
-    let program = shim::real_binary(agent.name(), None)
+    let program = shim::real_binary(agent.name(), config.path.as_deref())
         .map_err(|error| Outcome::failed(error.exit_code(), format!("codemie: {error}")))?;
     let counter = (OsString::from(shim::depth::VARIABLE), depth.leaving(agent.name(), &args));
     let mut launch = Launch {
@@ -71,7 +91,9 @@ fn agent_launch(agent: &'static dyn Agent, args: Vec<OsString>) -> Result<Launch
         let errno = error.raw_os_error().unwrap_or(0);
         return Err(cannot_run(&launch, Ending::NotStarted(errno), errno));
     }
-    launch.remove = agent.nesting_variables().iter().map(OsString::from).collect();
+    if config.inject {
+        launch.remove = agent.nesting_variables().iter().map(OsString::from).collect();
+    }
     Ok(launch)
 }
 

@@ -5,12 +5,12 @@ use std::os::fd::AsFd;
 
 use rustix::io::{Errno, read, write};
 
-/// One direction's bytes in flight. A PTY hands out 4 KiB at a time; sixteen of those keep a flood's system calls few,
-/// and two such buffers are all the memory a stalled terminal can cost.
-pub const CAPACITY: usize = 64 * 1024;
+/// One direction's bytes in flight, and all the memory a stalled terminal can cost. A PTY hands out 4 KiB at a time on
+/// Linux, more elsewhere.
+const CAPACITY: usize = 64 * 1024;
 
-/// A read shorter than this has emptied the PTY: asking again would only cost a system call.
-const FULL_READ: usize = 2048;
+/// A read this long has left something behind, most likely: worth asking again before waiting.
+pub const LONG_READ: usize = 2048;
 
 /// What came of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,31 +49,23 @@ impl Buffer {
         &self.bytes[..self.end]
     }
 
-    /// Reads what there is, at most what fits. Only called when the buffer is empty.
+    /// Reads once. Only called when the buffer is empty: collecting more before writing would leave the far side idle.
     pub fn fill(&mut self, from: impl AsFd) -> io::Result<Filled> {
         debug_assert!(self.is_empty(), "filling a buffer that still holds bytes would reorder them");
         self.start = 0;
         self.end = 0;
-        while self.end < self.bytes.len() {
-            match read(&from, &mut self.bytes[self.end..]) {
-                Ok(0) | Err(Errno::IO) => return Ok(self.filled_or(Filled::Gone)),
+        loop {
+            match read(&from, &mut *self.bytes) {
+                Ok(0) | Err(Errno::IO) => return Ok(Filled::Gone),
                 Ok(count) => {
-                    self.end += count;
-                    if count < FULL_READ {
-                        break;
-                    }
+                    self.end = count;
+                    return Ok(Filled::Some);
                 }
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => return Ok(Filled::Nothing),
                 Err(Errno::INTR) => {}
-                Err(error) if self.is_empty() => return Err(error.into()),
-                Err(_) => break, // it will say so again when these bytes are out
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(self.filled_or(Filled::Nothing))
-    }
-
-    fn filled_or(&self, otherwise: Filled) -> Filled {
-        if self.is_empty() { otherwise } else { Filled::Some }
     }
 
     /// Writes what the descriptor takes now.

@@ -92,7 +92,7 @@ pub fn run(launch: &Launch, started: impl FnOnce(Started) -> Option<Tap>) -> io:
     if let Some(tty) = tty::Tty::on_stdio() {
         // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
         if let Ok(wrapped) = wrapped::Wrapped::start(tty, &image) {
-            return wrapped.run(started);
+            return Ok(wrapped.run(started));
         }
     }
     plain::run(&image, |news| {

@@ -41,10 +41,7 @@ impl Modes {
                     Some(at) => rest = &rest[at..],
                 }
             }
-            let (&byte, tail) = match rest.split_first() {
-                Some(split) => split,
-                None => return,
-            };
+            let Some((&byte, tail)) = rest.split_first() else { return };
             rest = tail;
             if let Some(sequence) = self.parser.step(byte) {
                 self.apply(&sequence);
@@ -61,7 +58,7 @@ impl Modes {
             (b'>', b'u') => *self.kitty_stack() = self.kitty_stack().saturating_add(1),
             (b'<', b'u') => *self.kitty_stack() = self.kitty_stack().saturating_sub(first.max(1)),
             (b'>', b'm') if first == 4 => {
-                self.modify_other_keys = params.get(1).is_some_and(|level| *level > 0)
+                self.modify_other_keys = params.get(1).is_some_and(|level| *level > 0);
             }
             (0, b'r') => self.scroll_region = first > 1 || params.get(1).is_some_and(|bottom| *bottom > 0),
             (0, b'm') => self.styled = params.iter().any(|style| *style != 0),
@@ -189,7 +186,7 @@ impl Parser {
         match (self.state, byte) {
             (State::String, 0x1b) => self.state = State::StringEscape,
             (State::StringEscape, b'\\') | (State::String, 0x07) | (_, 0x18 | 0x1a) => {
-                self.state = State::Ground
+                self.state = State::Ground;
             }
             (State::String, _) => {}
             // Any other escape ends the string and is one itself.
@@ -299,7 +296,9 @@ mod tests {
         let mut whole = Modes::default();
         whole.feed(output);
         let mut single = Modes::default();
-        output.iter().for_each(|byte| single.feed(&[*byte]));
+        for byte in output {
+            single.feed(&[*byte]);
+        }
         assert_eq!(whole.undo(), single.undo());
         assert!(!whole.undo().is_empty());
     }

@@ -84,6 +84,7 @@ impl Monitor {
         let (line, theirs) = UnixStream::pair()?;
         match sys::fork()? {
             Forked::Parent(pid) => {
+                drop(far);
                 line.set_nonblocking(true)?;
                 Ok(Self { pid, line })
             }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 use rustix::stdio::stderr;
 
-use super::buffer::{Buffer, Filled};
+use super::buffer::{Buffer, Filled, LONG_READ};
 use super::inner::Inner;
 use super::modes::Modes;
 use super::monitor::{Continue, Monitor, Report};
@@ -29,6 +29,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// A terminal that takes nothing for this long after the agent has gone (flow control, a frozen window) does not keep
 /// the shell waiting for the rest.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Chunks of a flood that are passed on before the loop looks at anything else: 64 KiB, a millisecond's worth.
+const CHUNKS_AT_ONCE: usize = 16;
 
 /// A program on the inner terminal, started but not yet pumped.
 #[derive(Debug)]
@@ -101,10 +104,14 @@ impl Wrapped {
 
     /// Passes bytes until the program has ended and its last output is on the terminal, then gives the terminal back.
     /// `started` is called once, when the program's pid is known, and may return a tap.
-    pub fn run(mut self, started: impl FnOnce(Started) -> Option<Tap>) -> io::Result<Ended> {
+    pub fn run(mut self, started: impl FnOnce(Started) -> Option<Tap>) -> Ended {
         let mut started = Some(started);
         while self.ending.is_none() {
-            self.step()?;
+            if self.step().is_err() {
+                // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
+                self.signal_agent(libc::SIGKILL);
+                self.ended(Ending::Killed(libc::SIGKILL));
+            }
             if let (Some(agent), true) = (self.agent, started.is_some())
                 && let Some(started) = started.take()
             {
@@ -139,10 +146,10 @@ impl Wrapped {
             self.write_tty();
         }
         if inner.0 {
-            self.read_agent()?;
+            self.follow_output();
         }
         if tty.0 {
-            self.read_tty()?;
+            self.read_tty();
         }
         if signals.0 {
             while let Some(caught) = self.signals.next() {
@@ -159,19 +166,17 @@ impl Wrapped {
         Ok(())
     }
 
-    fn read_tty(&mut self) -> io::Result<()> {
+    fn read_tty(&mut self) {
         match self.to_agent.fill(&self.tty) {
             Ok(Filled::Some) => {
-                if let Some(tap) = &self.tap {
-                    tap.input(self.to_agent.pending());
-                }
                 self.write_agent();
+                if let Some(tap) = &self.tap {
+                    tap.input(self.to_agent.filled());
+                }
             }
             Ok(Filled::Nothing) => {}
-            Ok(Filled::Gone) => self.hang_up(),
-            Err(error) => return Err(error),
+            Ok(Filled::Gone) | Err(_) => self.hang_up(),
         }
-        Ok(())
     }
 
     fn write_agent(&mut self) {
@@ -181,9 +186,20 @@ impl Wrapped {
         }
     }
 
-    fn read_agent(&mut self) -> io::Result<Filled> {
-        let Some(inner) = &self.inner else { return Ok(Filled::Gone) };
-        let filled = self.to_tty.fill(inner)?;
+    /// Passes output on, chunk by chunk, as long as it comes quickly and the terminal takes it. The bound lets a flood
+    /// not drown keys and signals.
+    fn follow_output(&mut self) {
+        for _ in 0..CHUNKS_AT_ONCE {
+            let more = self.read_agent() == Filled::Some && self.to_tty.filled().len() >= LONG_READ;
+            if !more || !self.to_tty.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn read_agent(&mut self) -> Filled {
+        let Some(inner) = &self.inner else { return Filled::Gone };
+        let filled = self.to_tty.fill(inner).unwrap_or(Filled::Gone);
         match filled {
             Filled::Some => {
                 self.write_tty();
@@ -197,7 +213,7 @@ impl Wrapped {
             // Nobody has the far side open. The monitor does as long as it lives, so its last report is near.
             Filled::Gone => self.inner = None,
         }
-        Ok(filled)
+        filled
     }
 
     fn write_tty(&mut self) {
@@ -324,7 +340,7 @@ impl Wrapped {
                 }
                 self.write_tty();
             }
-            if !self.tty_open || !matches!(self.read_agent(), Ok(Filled::Some)) {
+            if !self.tty_open || self.read_agent() != Filled::Some {
                 return;
             }
         }
@@ -341,7 +357,7 @@ impl Wrapped {
         false
     }
 
-    fn finish(mut self) -> io::Result<Ended> {
+    fn finish(mut self) -> Ended {
         let ending = self.ending.unwrap_or(Ending::Exited(0));
         self.flush();
         // A program that ends well leaves the terminal as it wants it.
@@ -353,7 +369,7 @@ impl Wrapped {
         }
         self.raw = None;
         self.monitor.reap();
-        Ok(Ended { ending, agent: self.agent })
+        Ended { ending, agent: self.agent }
     }
 }
 
