@@ -182,7 +182,9 @@ fn starts(peers: &[Peer]) {
             let _ = drain.join();
         }
     }
-    times.iter_mut().for_each(|times| times.sort());
+    for times in &mut times {
+        times.sort();
+    }
     let base = quantile(&times[0], 0.0);
     println!("\nstart of `true` until the shell has its prompt back ({STARTS} runs, in turns)");
     println!("  {:10} {:>9} {:>9} {:>16}", "", "min ms", "p50 ms", "min over direct");
@@ -209,7 +211,7 @@ fn echoes(peers: &[Peer]) {
             let mut answer = [0; 64];
             let begun = Instant::now();
             terminal.master.write_all(&[b'a' + u8::try_from(key % 26).unwrap()]).unwrap();
-            terminal.master.read(&mut answer).unwrap();
+            assert!(terminal.master.read(&mut answer).unwrap() > 0);
             times.push(begun.elapsed());
             std::thread::sleep(Duration::from_micros(300));
             drain(&mut terminal.master); // tmux moves the cursor in a second write

@@ -10,6 +10,7 @@ pub mod home;
 pub mod log;
 pub mod meter;
 pub mod process;
+pub mod project;
 pub mod session;
 pub mod shim;
 pub mod terminal;
