@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod home;
 pub mod log;
 pub mod meter;
+pub mod output;
 pub mod process;
 pub mod project;
 pub mod session;
