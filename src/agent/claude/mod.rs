@@ -4,3 +4,10 @@
 
 mod flags;
 pub mod invocation;
+pub mod lines;
+mod loose;
+mod shape;
+mod tools;
+
+#[cfg(test)]
+mod captures_tests;
