@@ -1,3 +1,5 @@
 //! Metering: session files become records, records become numbers.
 
+pub mod line;
 pub mod record;
+pub mod tail;
