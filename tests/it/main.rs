@@ -7,3 +7,4 @@
 
 mod driver;
 mod support;
+mod transparency;
