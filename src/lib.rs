@@ -5,3 +5,4 @@ pub mod home;
 pub mod meter;
 pub mod process;
 pub mod session;
+pub mod store;
