@@ -5,5 +5,9 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod doctor;
 mod driver;
+mod installer;
+mod sandbox;
+mod shims;
 mod support;
