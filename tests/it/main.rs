@@ -5,6 +5,10 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod doctor;
 mod driver;
+mod installer;
+mod sandbox;
+mod shims;
 mod support;
 mod transparency;
