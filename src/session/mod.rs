@@ -22,6 +22,7 @@
 //! ```
 
 pub mod absorb;
+pub mod correlate;
 pub mod event;
 pub mod id;
 pub mod labels;

@@ -2,6 +2,7 @@
 //!
 //! Facts were measured on 2.1.197. Everything here reads; nothing writes.
 
+pub mod evidence;
 pub mod files;
 mod flags;
 pub mod invocation;
@@ -9,6 +10,7 @@ pub mod lines;
 mod loose;
 mod shape;
 mod tools;
+mod trail;
 
 #[cfg(test)]
 mod captures_tests;
