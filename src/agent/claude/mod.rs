@@ -2,6 +2,7 @@
 //!
 //! Facts were measured on 2.1.197. Everything here reads; nothing writes.
 
+pub mod evidence;
 pub mod files;
 mod flags;
 pub mod invocation;
@@ -12,3 +13,5 @@ mod tools;
 
 #[cfg(test)]
 mod captures_tests;
+#[cfg(test)]
+mod replay_tests;
