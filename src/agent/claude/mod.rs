@@ -10,6 +10,7 @@ pub mod lines;
 mod loose;
 mod shape;
 mod tools;
+pub mod view;
 
 #[cfg(test)]
 mod captures_tests;
