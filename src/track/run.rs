@@ -1,6 +1,6 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -348,17 +348,17 @@ impl Run {
             self.broke(&error);
         }
         if let Some(file) = file {
-            self.tell_file(file);
+            self.tell_file(&file);
         }
         if let Some(version) = facts.and_then(|facts| facts.version) {
             self.learn_version(version);
         }
     }
 
-    fn tell_file(&mut self, file: PathBuf) {
+    fn tell_file(&mut self, file: &Path) {
         let session = self.session;
         let told = self.commit(|store| {
-            store.write(|tx| tx.set_agent_session_file(session, &file).map_err(session::Error::from))
+            store.write(|tx| tx.set_agent_session_file(session, file).map_err(session::Error::from))
         });
         if told.is_some() {
             self.file_known = true;
