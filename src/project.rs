@@ -88,7 +88,8 @@ fn owner_and_name(address: &str) -> Option<String> {
         None => address.rsplit_once(':').map_or(address, |(_, path)| path),
     };
     let path = path.split(['?', '#']).next().unwrap_or(path).trim_end_matches('/');
-    let mut segments = path.strip_suffix(".git").unwrap_or(path).rsplit('/').filter(|segment| !segment.is_empty());
+    let mut segments =
+        path.strip_suffix(".git").unwrap_or(path).rsplit('/').filter(|segment| !segment.is_empty());
     let (name, owner) = (segments.next()?, segments.next()?);
     // An @ would mean that credentials stand where none should.
     let plain = |segment: &str| !segment.contains(['@', ':']) && !segment.starts_with('.');
@@ -145,7 +146,8 @@ mod tests {
 
         let tree = root.path().join("fix");
         fs::create_dir_all(&tree).unwrap();
-        fs::write(tree.join(".git"), format!("gitdir: {}\n", main.join(".git/worktrees/fix").display())).unwrap();
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", main.join(".git/worktrees/fix").display()))
+            .unwrap();
         fs::write(main.join(".git/worktrees/fix/HEAD"), "0123456789abcdef\n").unwrap();
         fs::write(main.join(".git/worktrees/fix/commondir"), "../..\n").unwrap();
         let project = Project::of(&tree);

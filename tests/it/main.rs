@@ -6,5 +6,6 @@
 )]
 
 mod driver;
+mod robust;
 mod support;
 mod transparency;
