@@ -5,7 +5,11 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod doctor;
 mod driver;
 mod robust;
+mod installer;
+mod sandbox;
+mod shims;
 mod support;
 mod transparency;
