@@ -7,8 +7,8 @@
 
 mod doctor;
 mod driver;
-mod robust;
 mod installer;
+mod robust;
 mod sandbox;
 mod shims;
 mod support;

@@ -47,10 +47,7 @@ pub(super) fn comes_to_the_foreground_while_running(bench: &Bench) {
     terminal.type_line(in_background(bench, &script));
     let mark = terminal.wait_after(mark, "up\r\n");
     terminal.type_line("fg");
-    terminal.wait_for("the job in the foreground", |view| {
-        // The shell names the job when it brings it back.
-        memchr::memmem::find(&view.bytes[mark..], b"fg\r\n").is_some()
-    });
+    let mark = terminal.wait_after(mark, "fg\r\n");
     std::fs::write(gate.path(), "go\n").unwrap();
     terminal.type_line("hello");
     let mark = terminal.wait_after(mark, "got hello.\r\n");

@@ -1,6 +1,7 @@
 //! Homes, folders, names and attributes as they come.
 use crate::support::pty::{Exit, Terminal};
 use crate::support::wrapper::Bench;
+use rustix::termios::Termios;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -66,7 +67,7 @@ pub(super) fn process_attributes(bench: &Bench) {
         "umask 027; ulimit -c 0; trap '' USR2 PIPE; cd /usr; {{ {look}; }} >\"$HOME/before\"; exec {{}}"
     );
     let command = format!("{{ {look}; }} >\"$HOME/inside\"");
-    let terminal = bench.start_in(&script, &["sh", "-c", &command]).modes(|modes| modes.make_raw()).spawn();
+    let terminal = bench.start_in(&script, &["sh", "-c", &command]).modes(Termios::make_raw).spawn();
     assert_eq!(terminal.wait_exit(), Exit::Code(0), "{}", terminal.text());
     let told = |name| std::fs::read_to_string(bench.home().join(name)).unwrap();
     assert_eq!(told("inside"), told("before"));

@@ -252,7 +252,7 @@ impl Terminal {
             if left.is_zero() || state.exit.is_some() {
                 let picture = state.picture();
                 drop(state);
-                panic!("waited {:?} in vain for {what}\n{picture}", timeout - left);
+                panic!("waited {:?} in vain for {what}\n{picture}", timeout.saturating_sub(left));
             }
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -140,8 +140,20 @@ pub(super) fn serve(shared: &Shared, master: &OwnedFd, woken: &OwnedFd) {
             }
             (state.stalled, state.reaped.filter(|_| state.exit.is_none()))
         };
-        // A flood must not keep what is typed waiting, hence one chunk at a time, but all of it once the command has ended.
-        while !stalled && read_chunk(shared, master) && reaped.is_some() {}
+        // A flood must not keep what is typed waiting, hence one chunk at a time. Once the command has ended, all that it
+        // wrote: more than a PTY ever holds, and yet not without end if somebody else is still writing.
+        let chunks = if stalled {
+            0
+        } else if reaped.is_some() {
+            1024
+        } else {
+            1
+        };
+        for _ in 0..chunks {
+            if !read_chunk(shared, master) {
+                break;
+            }
+        }
         if reaped.is_some() {
             shared.lock().exit = reaped;
             shared.changed.notify_all();
