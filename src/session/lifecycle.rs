@@ -379,6 +379,10 @@ fn reopen(
         return Ok(How::Joined);
     }
     let next = step(row, Move::Reopen)?;
+    if row.imported_from.is_some() {
+        // It is a session of ours from here on, and the receiver is told it from its first event.
+        tx.let_go_session(row.n)?;
+    }
     tx.set_state(row.n, next)?;
     tx.reopen_session(row, run, reason, at, from)?;
     tx.say(move || tracing::info!(%session, %reason, "re-opened"));

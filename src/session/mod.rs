@@ -15,8 +15,10 @@
 //! absorb::absorb(tx, at, session, &Batch)          records and file position; ownership, revisions, late ENDs
 //! publish::publish(&mut store, &home, now)         the JSON files of all sessions changed since
 //! recover::recover(&mut store, …)                  ends what vanished without ending
-//! record::record(view, &row, now)                  the record of PRODUCT.md §4
+//! record::record(view, &row, now)                  the record of `show --json`
 //! lookup::find(view, text, scan)                   SESSION on a command line → one session
+//! labels::{rename, tag, untag, group, archive}     on a row that was found
+//! prune::prune(&mut store, &home, before, dry_run) old sessions leave
 //! ```
 
 pub mod absorb;
@@ -24,8 +26,12 @@ pub mod event;
 pub mod id;
 pub mod labels;
 pub mod lifecycle;
+pub mod lookup;
 pub mod names;
+pub mod prune;
+pub mod publish;
 pub mod record;
+pub mod recover;
 pub mod state;
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub enum Error {
 
 impl Error {
     /// Errors of the file system, in the same words as those of SQLite.
-    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

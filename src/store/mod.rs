@@ -14,20 +14,24 @@
 //!
 //! Lifecycle changes are made by `session::lifecycle` on a [`Tx`]; the queries for commands are on [`View`]:
 //! `session`, `session_by_agent_session`, `current`, `run`, `live_runs`, `totals`, `evidence`, `position`,
-//! `unreadable`, `agent_version`, `incidents`, `list`, `usage`, `outgoing`; small writes on [`Tx`]:
-//! `note_evidence`, `set_agent_process`, `set_agent_session_file`, `remember_agent_version`.
+//! `unreadable`, `agent_version`, `incidents`, `list`, `usage`, `prunable`; small writes on [`Tx`]: `note_evidence`,
+//! `set_agent_process`, `set_agent_session_file`, `remember_agent_version`, `set_setting`. For senders: `sinks`,
+//! `outgoing`, `letters`, `backlog`, `add_sink`, `lease`, `advance`, `put_letter`, `set_backoff`, `pause`, `backfill`.
 
 mod error;
 mod evidence;
 mod open;
 mod outbox;
 mod position;
+mod query;
 mod record;
 mod run;
 mod schema;
 mod session;
+mod sink;
 mod spelling;
 mod total;
+mod usage;
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -41,10 +45,13 @@ pub use error::Error;
 pub use evidence::{Evidence, Incident, Verdict};
 pub use outbox::{Draft, EventRow};
 pub use position::{FileId, Position};
+pub use query::{Filter, Show};
 pub use record::{Known, PicoDollars, Priced, RecordKind};
 pub use run::{NewRun, Realm, RunRow};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
+pub use sink::{Fate, Letter, Outgoing, SinkRow};
 pub use total::Totals;
+pub use usage::{By, UsageRow};
 
 /// An open database. One per thread.
 #[derive(Debug)]

@@ -172,7 +172,7 @@ impl Tx<'_> {
         event.map_or(Ok(()), |event| self.revise_event(event, None))
     }
 
-    fn next_change(&self) -> Result<i64, Error> {
+    pub(super) fn next_change(&self) -> Result<i64, Error> {
         self.one("UPDATE outbox SET change = change + 1 RETURNING change", [], |row| row.get(0))
     }
 }

@@ -87,7 +87,8 @@ CREATE TABLE run (
   ended_at      INTEGER,
   session       INTEGER REFERENCES session (n) ON DELETE SET NULL
 ) STRICT;
-CREATE INDEX run_alive ON run (session) WHERE ended_at IS NULL;
+CREATE INDEX run_of_session ON run (session);
+CREATE INDEX run_alive ON run (n) WHERE ended_at IS NULL;
 
 CREATE TABLE opening (
   session           INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,

@@ -2,6 +2,7 @@
 //!
 //! Facts were measured on 2.1.197. Everything here reads; nothing writes.
 
+pub mod files;
 mod flags;
 pub mod invocation;
 pub mod lines;

@@ -1,6 +1,7 @@
 //! Sessions over a real database in a temporary folder.
 
 mod absorb;
+mod commands;
 mod lifecycle;
 mod together;
 
