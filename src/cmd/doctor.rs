@@ -1,18 +1,18 @@
 //! `codemie doctor`.
 
 use std::ffi::OsString;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::termios::{isatty, tcgetwinsize};
 
 use crate::cli::Doctor;
-use crate::doctor::report::{self, Style};
+use crate::doctor::report;
 use crate::doctor::{Patient, examine};
 use crate::home::Home;
+use crate::output::Style;
 use crate::shim::files::{DiskFiles, Identity};
 
 pub fn run(
@@ -35,20 +35,9 @@ pub fn run(
         timeout: Duration::from_secs(args.timeout),
     };
     let findings = examine(&patient);
-    let text = if args.json { report::json(&findings) } else { report::list(&findings, style()) };
+    let text = if args.json { report::json(&findings) } else { report::list(&findings, Style::of_stdout()) };
     out.write_all(text.as_bytes())?;
     Ok(if report::healthy(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn style() -> Style {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let dumb = set("TERM").is_none_or(|term| term == "dumb");
-    let columns = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
-    Style {
-        colour: isatty(stdout()) && set("NO_COLOR").is_none() && !dumb,
-        // A reader that is not a terminal folds lines itself, if it wants to.
-        columns: if columns == 0 { usize::MAX } else { columns },
-    }
 }
 
 /// Runs `program` where no terminal can stop it, and not beyond the doctor that asked.

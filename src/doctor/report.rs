@@ -5,13 +5,7 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::{Finding, Level};
-
-/// How the list is drawn.
-#[derive(Clone, Copy, Debug)]
-pub struct Style {
-    pub colour: bool,
-    pub columns: usize,
-}
+use crate::output::{Colour, Style};
 
 /// True when nothing keeps codemie or an agent from working.
 pub fn healthy(findings: &[Finding]) -> bool {
@@ -31,18 +25,18 @@ pub fn list(findings: &[Finding], style: Style) -> String {
         }
     }
     for area in areas {
-        _ = writeln!(text, "{}", paint(area, "1", style));
+        _ = writeln!(text, "{}", style.paint(area, Colour::Heading));
         for finding in findings.iter().filter(|finding| finding.area == area) {
             let (word, colour) = match finding.level {
-                Level::Ok => ("ok", "32"),
-                Level::Note => ("note", "36"),
-                Level::Warn => ("warn", "33"),
-                Level::Error => ("error", "31"),
+                Level::Ok => ("ok", Colour::Good),
+                Level::Note => ("note", Colour::Note),
+                Level::Warn => ("warn", Colour::Warning),
+                Level::Error => ("error", Colour::Bad),
             };
             let lines = wrap(&finding.what, style.columns.saturating_sub(INDENT));
             for (number, line) in lines.iter().enumerate() {
                 let word = if number == 0 { word } else { "" };
-                _ = writeln!(text, "  {}  {line}", paint(&format!("{word:5}"), colour, style));
+                _ = writeln!(text, "  {}  {line}", style.paint(&format!("{word:5}"), colour));
             }
             if let Some(fix) = &finding.fix {
                 for (number, line) in
@@ -69,10 +63,6 @@ const ARROW: usize = 2;
 
 fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-fn paint(text: &str, colour: &str, style: Style) -> String {
-    if style.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// Breaks at spaces; a word that is longer than the line (a path) keeps to itself.

@@ -11,3 +11,4 @@ mod installer;
 mod sandbox;
 mod shims;
 mod support;
+mod transparency;
