@@ -131,7 +131,8 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 }
 
 /// One span of time in which a session was open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OpeningRow {
     pub number: u32,
     pub reason: StartReason,
@@ -292,6 +293,35 @@ impl Tx<'_> {
         self.run(
             "INSERT INTO opening (session, number, reason, opened_at, transitioned_from) VALUES (?1, ?2, ?3, ?4, ?5)",
             params![session, number, reason, at, from],
+        )
+        .map(drop)
+    }
+
+    /// The openings of a session that was lived elsewhere, in place of the first one its row came with.
+    pub(crate) fn replace_openings(
+        &self,
+        session: i64,
+        openings: &[OpeningRow],
+        transitioned_from: Option<SessionId>,
+    ) -> Result<(), Error> {
+        let Some(last) = openings.last() else { return Ok(()) };
+        self.run("DELETE FROM opening WHERE session = ?1", [session])?;
+        for opening in openings {
+            self.run(
+                "INSERT INTO opening VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    session,
+                    opening.number,
+                    opening.reason,
+                    opening.opened_at,
+                    opening.closed_at,
+                    opening.transitioned_from
+                ],
+            )?;
+        }
+        self.run(
+            "UPDATE session SET opening = ?2, transitioned_from = ?3 WHERE n = ?1",
+            params![session, last.number, transitioned_from],
         )
         .map(drop)
     }
