@@ -6,4 +6,5 @@
 )]
 
 mod driver;
+mod real_terminal;
 mod support;
