@@ -108,6 +108,7 @@ impl AgentHome {
 model = "gpt-5.5"
 model_provider = "fake"
 check_for_update_on_startup = false
+disable_paste_burst = true
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
 [model_providers.fake]
@@ -120,6 +121,8 @@ requires_openai_auth = false
 enabled = false
 [tui]
 screen_reader_detection_done = true
+[notice.model_migrations]
+"gpt-5.5" = "gpt-6-sol"
 [projects."{}"]
 trust_level = "trusted"
 "#,

@@ -6,4 +6,6 @@ pub(crate) mod answers;
 pub(crate) mod fake_api;
 pub(crate) mod processes;
 pub(crate) mod pty;
+pub(crate) mod run;
+pub(crate) mod screen;
 pub(crate) mod stage;

@@ -1,6 +1,8 @@
-//! A stage for a real agent: its turn, its home, its model API; and the agent itself, wrapped or bare, in a terminal.
+//! A stage for a real agent: its turn, its home, its model API, and how it is started, wrapped or bare.
 
 use std::ffi::{OsStr, OsString};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::agent_home::AgentHome;
@@ -18,20 +20,35 @@ pub(crate) enum Form {
     Wrapped,
 }
 
+impl Form {
+    /// Wrapped; `CODEMIE_TEST_BARE=1` runs the same tests on the bare agents, to tell our faults from theirs.
+    pub(crate) fn under_test() -> Self {
+        if std::env::var_os("CODEMIE_TEST_BARE").is_some() { Self::Bare } else { Self::Wrapped }
+    }
+}
+
 /// Fields go in this order: first whoever is left of the agents, then what they talk to, then the turn.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) home: AgentHome,
     pub(crate) api: FakeApi,
-    _turn: Turn,
+    turn: Arc<Turn>,
 }
 
 impl Stage {
     /// `None` where real agents cannot run; the reason has been printed.
     pub(crate) fn set() -> Option<Self> {
-        let turn = Turn::take()?;
+        Turn::take().map(|turn| Self::with(Arc::new(turn)))
+    }
+
+    /// A second one, for the same test: another home, and an API that counts from 1 again.
+    pub(crate) fn another(&self) -> Self {
+        Self::with(Arc::clone(&self.turn))
+    }
+
+    fn with(turn: Arc<Turn>) -> Self {
         let api = FakeApi::start();
-        Some(Self { home: AgentHome::new(&api), api, _turn: turn })
+        Self { home: AgentHome::new(&api), api, turn }
     }
 
     /// The command line that runs the agent.
@@ -48,9 +65,22 @@ impl Stage {
         argv
     }
 
-    /// A start in the project folder with the agents' environment.
-    pub(crate) fn start_in_project(&self, start: Start) -> Start {
-        let start = start.env_clear().cwd(self.home.project()).size(40, 120).timeout(PATIENCE);
+    /// The same start, but in the project folder, with the agents' environment and a terminal that answers.
+    pub(crate) fn prepare(&self, start: Start) -> Start {
+        let start = start.env_clear().cwd(self.home.project()).size(40, 120).timeout(PATIENCE).answers();
         self.home.environment(&self.api).into_iter().fold(start, |start, (name, value)| start.env(name, value))
+    }
+
+    /// Runs the agent to its end with pipes for all three of its descriptors.
+    pub(crate) fn pipe(&self, agent: Agent, form: Form, arguments: &[&str], input: &str) -> Output {
+        use std::io::Write;
+        let argv = Self::argv(agent, form, arguments);
+        let mut command = Command::new(&argv[0]);
+        command.args(&argv[1..]).current_dir(self.home.project());
+        command.env_clear().envs(self.home.environment(&self.api));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
     }
 }
