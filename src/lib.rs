@@ -1,7 +1,17 @@
 //! codemie: a transparent, exact meter in front of coding agents. ARCHITECTURE.md is the map of the house.
 
+pub mod agent;
+pub mod cli;
 pub mod clock;
+pub mod cmd;
+pub mod config;
+pub mod doctor;
 pub mod home;
+pub mod log;
 pub mod meter;
+pub mod output;
 pub mod process;
+pub mod project;
 pub mod session;
+pub mod shim;
+pub mod terminal;

@@ -1,1 +1,63 @@
-fn main() {}
+//! The binary: who was called, and with what; everything else is the library's.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
+use codemie::home::Home;
+use codemie::{agent, cmd, terminal};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    let name = args.next().unwrap_or_default();
+    let args: Vec<OsString> = args.collect();
+    // A shim is this binary under the agent's name: nothing is parsed, everything is the agent's.
+    let called_as = Path::new(&name).file_name().and_then(|name| name.to_str());
+    if let Some(agent) = called_as.and_then(agent::by_name) {
+        return run(&RunOptions::default(), &Target::Agent(agent), args);
+    }
+    match cli::parse(args) {
+        Ok(Request::Run { options, target, args }) => run(&options, &target, args),
+        Ok(Request::Manage(command)) => manage(&command),
+        Err(Refusal { text, code }) => {
+            let _ = text.print();
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
+    restore_terminal_on_panic();
+    let outcome = cmd::run::run(options, target, args);
+    if let Some(message) = outcome.message {
+        let _ = writeln!(io::stderr(), "{message}");
+    }
+    ExitCode::from(outcome.code)
+}
+
+fn manage(command: &Command) -> ExitCode {
+    let home = Home::from_env(|name| std::env::var_os(name));
+    match cmd::manage(command, home, &mut io::stdout().lock(), &mut io::stderr()) {
+        Ok(code) => code,
+        // Whoever read our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "codemie: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn restore_terminal_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        terminal::restore_after_panic();
+        report(panic);
+    }));
+}

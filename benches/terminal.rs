@@ -1,0 +1,352 @@
+//! What the wrapper costs, side by side with its peers in one run on one machine: `cargo bench --bench terminal`.
+//!
+//! direct, codemie, script(1) and tmux take turns, so that whatever else the machine does hits all of them. Bare times mean
+//! nothing elsewhere; the ratios do. tmux renders a screen of its own, so its throughput is not comparable and left out.
+
+#![allow(unsafe_code)] // pre_exec, to give each child a terminal of its own
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+
+const STARTS: usize = 200;
+const KEYS: usize = 3000;
+const THROUGHPUT_MIB: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Direct,
+    Codemie,
+    Script,
+    Tmux,
+}
+
+impl Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Codemie => "codemie",
+            Self::Script => "script",
+            Self::Tmux => "tmux",
+        }
+    }
+
+    fn command(self, line: &str) -> Command {
+        let mut command;
+        match self {
+            Self::Direct => {
+                command = Command::new("sh");
+                command.args(["-c", line]);
+            }
+            Self::Codemie => {
+                command = Command::new(env!("CARGO_BIN_EXE_codemie"));
+                command.args(["run", "--", "sh", "-c", line]);
+            }
+            Self::Script => {
+                command = Command::new("script");
+                command.args(["-qec", line, "/dev/null"]).env("SHELL", "/bin/sh");
+            }
+            Self::Tmux => {
+                command = Command::new("tmux");
+                command.args(["-L", "codemie-bench", "-f", "/dev/null", "new-session", line]);
+            }
+        }
+        command
+    }
+}
+
+/// A terminal with one program on it.
+struct Terminal {
+    master: File,
+    child: Child,
+}
+
+impl Terminal {
+    fn open(mut command: Command) -> Self {
+        let (master, slave) = open_pty();
+        let stdio = || Stdio::from(slave.try_clone().unwrap());
+        command.stdin(stdio()).stdout(stdio()).stderr(stdio());
+        // SAFETY: both calls are async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                rustix::process::setsid()?;
+                rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+                Ok(())
+            });
+        }
+        let child = command.spawn().expect("the program starts");
+        Self { master, child }
+    }
+
+    /// Reads until the marker has come by.
+    fn wait_for(&mut self, marker: &[u8]) {
+        let mut seen = Vec::new();
+        let mut chunk = [0; 4096];
+        while !seen.windows(marker.len()).any(|window| window == marker) {
+            let count = self.master.read(&mut chunk).expect("the program speaks");
+            seen.extend_from_slice(&chunk[..count]);
+        }
+    }
+
+    fn end(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn open_pty() -> (File, OwnedFd) {
+    let size = portable_pty::PtySize { rows: 40, cols: 120, pixel_width: 960, pixel_height: 800 };
+    let pair = portable_pty::native_pty_system().openpty(size).expect("a PTY");
+    let fd = pair.master.as_raw_fd().expect("a descriptor");
+    // SAFETY: dup of an open descriptor.
+    let master = unsafe { OwnedFd::from_raw_fd(libc::dup(fd)) };
+    let path = pair.master.tty_name().expect("a name");
+    let slave: OwnedFd = File::options().read(true).write(true).open(path).expect("the far side").into();
+    let mut settings = tcgetattr(&slave).unwrap();
+    settings.make_raw();
+    tcsetattr(&slave, OptionalActions::Now, &settings).unwrap();
+    tcsetwinsize(&slave, Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 960, ws_ypixel: 800 }).unwrap();
+    (master.into(), slave)
+}
+
+fn main() {
+    // cargo passes --bench; a filter chooses one measurement.
+    let filter: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let wanted = |name: &str| filter.is_empty() || filter.iter().any(|word| name.contains(word.as_str()));
+    let home = tempfile::tempdir().unwrap();
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("CODEMIE_HOME", home.path()) };
+    let present = |peer: Peer| {
+        let tool = match peer {
+            Peer::Script => "script",
+            Peer::Tmux => "tmux",
+            _ => return true,
+        };
+        Command::new(tool).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    };
+    let mut peers = vec![Peer::Direct, Peer::Codemie];
+    for peer in [Peer::Script, Peer::Tmux] {
+        if present(peer) {
+            peers.push(peer);
+        } else {
+            println!("{} is not installed: left out", peer.name());
+        }
+    }
+    // Keeps the server alive, so that tmux is measured warm.
+    let keeper = peers.contains(&Peer::Tmux).then(|| Terminal::open(Peer::Tmux.command("sleep 600")));
+    if wanted("start") {
+        starts(&peers);
+    }
+    if wanted("echo") {
+        echoes(&peers);
+    }
+    if wanted("throughput") {
+        throughput(&peers);
+    }
+    if wanted("memory") {
+        memory(&peers);
+    }
+    if let Some(keeper) = keeper {
+        let _ = Command::new("tmux").args(["-L", "codemie-bench", "kill-server"]).status();
+        keeper.end();
+    }
+}
+
+fn quantile(sorted: &[Duration], q: f64) -> f64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let at = ((sorted.len() - 1) as f64 * q) as usize;
+    sorted[at].as_secs_f64()
+}
+
+fn starts(peers: &[Peer]) {
+    let mut times = vec![Vec::new(); peers.len()];
+    for _ in 0..STARTS {
+        for (peer, times) in peers.iter().zip(&mut times) {
+            let begun = Instant::now();
+            let mut terminal = Terminal::open(peer.command("true"));
+            let mut reader = terminal.master.try_clone().unwrap();
+            // tmux waits for its client's terminal to be read.
+            let drain = std::thread::spawn(move || {
+                let mut chunk = [0; 4096];
+                while reader.read(&mut chunk).is_ok_and(|count| count > 0) {}
+            });
+            terminal.child.wait().unwrap();
+            times.push(begun.elapsed());
+            drop(terminal);
+            let _ = drain.join();
+        }
+    }
+    for times in &mut times {
+        times.sort();
+    }
+    let base = quantile(&times[0], 0.0);
+    println!("\nstart of `true` until the shell has its prompt back ({STARTS} runs, in turns)");
+    println!("  {:10} {:>9} {:>9} {:>16}", "", "min ms", "p50 ms", "min over direct");
+    for (peer, times) in peers.iter().zip(&times) {
+        let (min, p50) = (quantile(times, 0.0), quantile(times, 0.5));
+        println!("  {:10} {:9.2} {:9.2} {:>13.2} ms", peer.name(), min * 1e3, p50 * 1e3, (min - base) * 1e3);
+    }
+}
+
+fn echoes(peers: &[Peer]) {
+    let mut terminals: Vec<_> = peers
+        .iter()
+        .map(|peer| {
+            let mut terminal = Terminal::open(peer.command("stty raw -echo; echo ready; exec cat"));
+            terminal.wait_for(b"ready");
+            std::thread::sleep(Duration::from_millis(300));
+            drain(&mut terminal.master);
+            terminal
+        })
+        .collect();
+    let mut times = vec![Vec::new(); peers.len()];
+    for key in 0..KEYS {
+        for (terminal, times) in terminals.iter_mut().zip(&mut times) {
+            let mut answer = [0; 64];
+            let begun = Instant::now();
+            terminal.master.write_all(&[b'a' + u8::try_from(key % 26).unwrap()]).unwrap();
+            assert!(terminal.master.read(&mut answer).unwrap() > 0);
+            times.push(begun.elapsed());
+            std::thread::sleep(Duration::from_micros(300));
+            drain(&mut terminal.master); // tmux moves the cursor in a second write
+        }
+    }
+    println!("\nkey to echo through `stty raw -echo; cat` ({KEYS} keys, in turns)");
+    println!("  {:10} {:>9} {:>9} {:>9}", "", "min µs", "p50 µs", "p99 µs");
+    for (peer, times) in peers.iter().zip(&mut times) {
+        times.sort();
+        let [min, p50, p99] = [0.0, 0.5, 0.99].map(|q| quantile(times, q) * 1e6);
+        println!("  {:10} {min:9.1} {p50:9.1} {p99:9.1}", peer.name());
+    }
+    terminals.into_iter().for_each(Terminal::end);
+}
+
+/// Takes what is there, without waiting.
+fn drain(master: &mut File) {
+    rustix::io::ioctl_fionbio(&*master, true).unwrap();
+    let mut chunk = [0; 4096];
+    while master.read(&mut chunk).is_ok_and(|count| count > 0) {}
+    rustix::io::ioctl_fionbio(&*master, false).unwrap();
+}
+
+fn throughput(peers: &[Peer]) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let content = coloured_log(THROUGHPUT_MIB * 1024 * 1024);
+    std::fs::write(file.path(), &content).unwrap();
+    let line = format!("exec cat {}", file.path().display());
+    println!(
+        "\nthroughput of `cat` ({THROUGHPUT_MIB} MiB of coloured log, best of 3 in turns, byte-compared)"
+    );
+    println!("  {:10} {:>9} {:>12} {:>7}", "", "MiB/s", "of direct", "intact");
+    let peers: Vec<_> = peers.iter().filter(|peer| **peer != Peer::Tmux).collect();
+    let mut best = vec![(0.0_f64, true); peers.len()];
+    for _ in 0..3 {
+        for (peer, best) in peers.iter().zip(&mut best) {
+            let begun = Instant::now();
+            let mut terminal = Terminal::open(peer.command(&line));
+            let mut got = Vec::with_capacity(content.len() + 4096);
+            let mut chunk = vec![0; 64 * 1024];
+            loop {
+                match terminal.master.read(&mut chunk) {
+                    Ok(count) if count > 0 => got.extend_from_slice(&chunk[..count]),
+                    _ => break,
+                }
+            }
+            #[allow(clippy::cast_precision_loss)]
+            let rate = THROUGHPUT_MIB as f64 / begun.elapsed().as_secs_f64();
+            terminal.child.wait().unwrap();
+            *best = (best.0.max(rate), best.1 && got == content);
+        }
+    }
+    for (peer, (rate, intact)) in peers.iter().zip(&best) {
+        let share = rate / best[0].0;
+        println!("  {:10} {rate:9.1} {share:11.2}× {:>7}", peer.name(), if *intact { "yes" } else { "NO" });
+    }
+}
+
+fn coloured_log(bytes: usize) -> Vec<u8> {
+    let mut content = Vec::with_capacity(bytes + 256);
+    let mut line = 0_u64;
+    while content.len() < bytes {
+        let colour = 31 + line % 6;
+        let word = ["lädt", "fertig", "構築中", "ok ✓"][usize::try_from(line % 4).unwrap()];
+        writeln!(
+            content,
+            "\x1b[{colour}m{line:08}\x1b[0m {word} src/terminal/wrapped.rs: {}",
+            line * 7919 % 9973
+        )
+        .unwrap();
+        line += 1;
+    }
+    content.truncate(bytes);
+    content
+}
+
+fn memory(peers: &[Peer]) {
+    println!("\nmemory of the wrapper's own processes (PSS), and wake-ups while idle");
+    println!("  {:10} {:>10} {:>14} {:>12}", "", "idle KiB", "stalled KiB", "wake-ups/s");
+    for peer in peers.iter().filter(|peer| matches!(peer, Peer::Codemie | Peer::Script)) {
+        let mut terminal = Terminal::open(peer.command("echo ready; exec cat"));
+        terminal.wait_for(b"ready");
+        std::thread::sleep(Duration::from_millis(500));
+        let idle = pss(&terminal);
+        let before = switches(&terminal);
+        std::thread::sleep(Duration::from_secs(5));
+        #[allow(clippy::cast_precision_loss)]
+        let wakeups = (switches(&terminal) - before) as f64 / 5.0;
+        terminal.end();
+        let mut terminal = Terminal::open(peer.command("echo ready; exec yes flood"));
+        terminal.wait_for(b"ready");
+        std::thread::sleep(Duration::from_millis(2500));
+        let stalled = pss(&terminal);
+        terminal.end();
+        println!("  {:10} {idle:10} {stalled:14} {wakeups:12.1}", peer.name());
+    }
+}
+
+/// The wrapper and those of its descendants that run the same program.
+fn own_processes(terminal: &Terminal) -> Vec<u32> {
+    let exe = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let wrapper = terminal.child.id();
+    let mut found = vec![wrapper];
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        if parent == Some(wrapper) && exe(pid) == exe(wrapper) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+fn pss(terminal: &Terminal) -> u64 {
+    own_processes(terminal).into_iter().map(|pid| field(pid, "smaps_rollup", "Pss:")).sum()
+}
+
+fn switches(terminal: &Terminal) -> u64 {
+    own_processes(terminal)
+        .into_iter()
+        .flat_map(|pid| {
+            std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(move |task| {
+                let task = task.file_name();
+                field(pid, &format!("task/{}/status", task.display()), "voluntary_ctxt_switches:")
+            })
+        })
+        .sum()
+}
+
+fn field(pid: u32, file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}

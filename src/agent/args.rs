@@ -1,0 +1,133 @@
+//! Reading an agent's arguments as its own parser would: which are flags, which are their values, which stand alone.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// How many values a flag takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arity {
+    None,
+    One,
+    /// The next argument, unless that is a flag.
+    Optional,
+    /// All that follow, up to the next flag.
+    Many,
+}
+
+/// A flag and its spellings.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Flag {
+    pub(super) names: &'static [&'static str],
+    pub(super) arity: Arity,
+}
+
+pub(super) const fn flag(names: &'static [&'static str], arity: Arity) -> Flag {
+    Flag { names, arity }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item<'a> {
+    /// A known flag, by its first spelling, with its value if it has one.
+    Flag(&'static str, Option<&'a [u8]>),
+    Operand(&'a [u8]),
+    /// Stands after `--`: text, never a subcommand.
+    Text(&'a [u8]),
+    /// A flag nobody here knows: what follows may be its value.
+    Unknown,
+}
+
+/// Splits arguments by a table of flags.
+pub(super) fn read<'a>(args: &'a [OsString], table: &'static [Flag]) -> Vec<Item<'a>> {
+    let mut items = Vec::with_capacity(args.len());
+    let mut rest = args.iter().map(|arg| arg.as_bytes()).peekable();
+    while let Some(arg) = rest.next() {
+        if arg == b"--" {
+            items.extend(rest.map(Item::Text));
+            break;
+        }
+        if !looks_like_a_flag(arg) {
+            items.push(Item::Operand(arg));
+            continue;
+        }
+        let (name, attached) = split_value(arg, table);
+        let Some(known) = find(name, table) else {
+            items.push(Item::Unknown);
+            continue;
+        };
+        let mut take = || rest.next_if(|next| !looks_like_a_flag(next));
+        let value = match (known.arity, attached) {
+            (_, Some(value)) => Some(value),
+            (Arity::None, None) => None,
+            (Arity::One, None) => rest.next(),
+            (Arity::Optional, None) => take(),
+            (Arity::Many, None) => {
+                let first = take();
+                while take().is_some() {}
+                first
+            }
+        };
+        items.push(Item::Flag(known.names[0], value));
+    }
+    items
+}
+
+fn looks_like_a_flag(arg: &[u8]) -> bool {
+    arg.len() > 1 && arg[0] == b'-'
+}
+
+fn find(name: &[u8], table: &'static [Flag]) -> Option<&'static Flag> {
+    table.iter().find(|flag| flag.names.iter().any(|known| known.as_bytes() == name))
+}
+
+/// `--name=value`, and `-nvalue` for a short flag that takes one.
+fn split_value<'a>(arg: &'a [u8], table: &'static [Flag]) -> (&'a [u8], Option<&'a [u8]>) {
+    if arg.starts_with(b"--") {
+        return match memchr::memchr(b'=', arg) {
+            Some(at) => (&arg[..at], Some(&arg[at + 1..])),
+            None => (arg, None),
+        };
+    }
+    let takes_value = |name| find(name, table).is_some_and(|flag| flag.arity != Arity::None);
+    if arg.len() > 2 && takes_value(&arg[..2]) {
+        return (&arg[..2], Some(arg[2..].strip_prefix(b"=").unwrap_or(&arg[2..])));
+    }
+    (arg, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static TABLE: [Flag; 5] = [
+        flag(&["--quiet", "-q"], Arity::None),
+        flag(&["--model", "-m"], Arity::One),
+        flag(&["--resume", "-r"], Arity::Optional),
+        flag(&["--image", "-i"], Arity::Many),
+        flag(&["--help", "-h"], Arity::None),
+    ];
+
+    #[test]
+    fn flags_values_and_operands_are_told_apart() {
+        use Item::{Flag, Operand, Text, Unknown};
+        let cases: &[(&[&str], &[Item<'_>])] = &[
+            (&["prompt"], &[Operand(b"prompt")]),
+            (&["-m", "exec", "hi"], &[Flag("--model", Some(b"exec")), Operand(b"hi")]),
+            (&["--model=exec", "hi"], &[Flag("--model", Some(b"exec")), Operand(b"hi")]),
+            (&["-mexec"], &[Flag("--model", Some(b"exec"))]),
+            (&["-r", "-q"], &[Flag("--resume", None), Flag("--quiet", None)]),
+            (&["-r", "latest"], &[Flag("--resume", Some(b"latest"))]),
+            (
+                &["-i", "a", "b", "-q", "c"],
+                &[Flag("--image", Some(b"a")), Flag("--quiet", None), Operand(b"c")],
+            ),
+            (&["--new-flag", "x"], &[Unknown, Operand(b"x")]),
+            (&["--", "-q", "exec"], &[Text(b"-q"), Text(b"exec")]),
+            (&["-", ""], &[Operand(b"-"), Operand(b"")]),
+            (&["-m"], &[Flag("--model", None)]),
+        ];
+        for (args, expected) in cases {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            assert_eq!(&read(&args, &TABLE), expected, "{args:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What one start of an agent is, as far as its arguments tell.
+
+use crate::session::id::AgentSessionId;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invocation {
+    pub kind: Kind,
+    pub session: Conversation,
+    /// Our own flags may be put in front of the arguments: every flag the user gave is known, and none speaks of a
+    /// session.
+    pub injectable: bool,
+    /// The agent will write a session file.
+    pub persistent: bool,
+}
+
+/// The arguments alone: piped standard streams make a print run of an `Interactive` one, and only the caller sees those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Interactive,
+    Print,
+    /// Help, version, subcommands that manage something: no session.
+    NotAConversation,
+}
+
+/// Which conversation the arguments speak of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conversation {
+    /// A new one, the agent chooses its id.
+    Fresh,
+    /// A new one under the id the user chose.
+    Chosen(AgentSessionId),
+    /// An existing one, by id.
+    Named(AgentSessionId),
+    /// An existing one, the most recent of the folder.
+    Continue,
+    /// An existing one, found by title or in a picker.
+    Picker,
+    /// A copy of an existing one.
+    Fork { from: Option<AgentSessionId>, to: Option<AgentSessionId> },
+    /// Contradictory, refused by the agent, or not known here.
+    Unknown,
+}
+
+impl Invocation {
+    pub fn not_a_conversation() -> Self {
+        Self {
+            kind: Kind::NotAConversation,
+            session: Conversation::Unknown,
+            injectable: false,
+            persistent: false,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::agent::{self, Agent};
+
+/// Runs coding agents and knows what happened in each session.
+#[derive(Debug, Parser)]
+#[command(name = "codemie", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(
+    after_help = "Everything after the agent's name belongs to the agent; codemie's own options stand before it."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run Claude Code
+    Claude(Wrapped),
+    /// Run OpenAI Codex
+    Codex(Wrapped),
+    /// Run Gemini CLI
+    Gemini(Wrapped),
+    /// Run an agent by name, or any other program after `--`
+    Run(Wrapped),
+    /// Shims on PATH, so that an agent called by its own name is wrapped
+    Shim(Shim),
+    /// Print what a shell needs at its start: PATH, aliases, completions
+    Init(Init),
+    /// What is wrong and how to put it right
+    Doctor(Doctor),
+    /// Read and change settings
+    Config(Config),
+    /// Print the completion script of a shell
+    Completions(Completions),
+}
+
+/// Only for help and completions: these lines are split before clap sees them ([`split`]).
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct Wrapped {
+    #[command(flatten)]
+    pub options: RunOptions,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<OsString>,
+}
+
+/// codemie's own options of a run.
+#[derive(Clone, Debug, Default, Args, PartialEq, Eq)]
+pub struct RunOptions {
+    /// Say nothing after the agent has ended
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Shim {
+    #[command(subcommand)]
+    pub action: ShimAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ShimAction {
+    /// Put a symlink per agent into $CODEMIE_HOME/shims
+    Install,
+    /// Remove those symlinks, and nothing else
+    Uninstall,
+    /// Tell for each agent whether its shim is there and comes first on PATH
+    Status {
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Init {
+    pub shell: InitShell,
+    /// Only the lines that set PATH, no aliases and no completions
+    #[arg(long)]
+    pub path_only: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InitShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    #[arg(long)]
+    pub json: bool,
+    /// How many seconds a shell or an agent may take to answer
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    pub timeout: u64,
+    /// Become the leader of a session without a terminal, then exec COMMAND (how the doctor asks interactive shells)
+    #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND")]
+    pub in_own_session: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Config {
+    #[command(subcommand)]
+    pub action: ConfigAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Where the file is
+    Path,
+    /// Every setting, its value and where that comes from
+    Show {
+        #[arg(long)]
+        json: bool,
+    },
+    /// One setting's value
+    Get { key: String },
+    /// Write a setting to the file
+    Set { key: String, value: String },
+}
+
+#[derive(Debug, Args)]
+pub struct Completions {
+    pub shell: clap_complete::Shell,
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub enum Request {
+    Run { options: RunOptions, target: Target, args: Vec<OsString> },
+    Manage(Command),
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub enum Target {
+    Agent(&'static dyn Agent),
+    Command(OsString),
+}
+
+impl Target {
+    /// What the program is called, in records and messages.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Agent(agent) => agent.name().to_owned(),
+            Self::Command(command) => {
+                let name = std::path::Path::new(command).file_name().unwrap_or(command);
+                name.to_string_lossy().into_owned()
+            }
+        }
+    }
+}
+
+/// A command line that cannot be obeyed, or only asked for help: the text, and the exit code.
+#[derive(Debug)]
+pub struct Refusal {
+    pub text: clap::error::Error,
+    pub code: u8,
+}
+
+/// Usage errors before an agent started, as `env` and `nohup` have it.
+const RUN_USAGE: u8 = 125;
+const USAGE: u8 = 2;
+
+/// Options before the agent's name that take a value in the next argument.
+const WITH_VALUE: [&str; 0] = [];
+
+/// Reads the arguments after our own name. What belongs to the agent is never looked at.
+pub fn parse(args: Vec<OsString>) -> Result<Request, Refusal> {
+    if let Some(Split { own, target, rest }) = split(&args) {
+        let options = own_options(&args[..own])?;
+        Ok(Request::Run { options, target, args: args[rest..].to_vec() })
+    } else {
+        let line = std::iter::once(OsString::from("codemie")).chain(args);
+        let cli =
+            Cli::try_parse_from(line).map_err(|text| Refusal { code: usage_code(&text, USAGE), text })?;
+        match cli.command {
+            Command::Run(_) | Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) => {
+                let message = "run needs an agent (claude, codex, gemini), or -- and a command";
+                let text = Cli::command().error(clap::error::ErrorKind::MissingRequiredArgument, message);
+                Err(Refusal { text, code: RUN_USAGE })
+            }
+            command => Ok(Request::Manage(command)),
+        }
+    }
+}
+
+/// Help and version are no errors.
+fn usage_code(error: &clap::Error, otherwise: u8) -> u8 {
+    if error.use_stderr() { otherwise } else { 0 }
+}
+
+struct Split {
+    /// Options of ours stand before this index, with `run` perhaps among them.
+    own: usize,
+    target: Target,
+    /// From here on everything is the agent's.
+    rest: usize,
+}
+
+/// Finds the agent or command on the line without interpreting anything after it.
+fn split(args: &[OsString]) -> Option<Split> {
+    let mut at = 0;
+    let mut by_verb = false;
+    while let Some(arg) = args.get(at) {
+        if arg == "run" && !by_verb {
+            by_verb = true;
+        } else if arg == "--" && by_verb {
+            let command = args.get(at + 1)?;
+            return Some(Split { own: at, target: Target::Command(command.clone()), rest: at + 2 });
+        } else if let Some(agent) = arg.to_str().and_then(agent::by_name) {
+            return Some(Split { own: at, target: Target::Agent(agent), rest: at + 1 });
+        } else if !is_option(arg) {
+            return None;
+        } else if WITH_VALUE.iter().any(|option| arg == option) {
+            at += 1;
+        }
+        at += 1;
+    }
+    None
+}
+
+fn is_option(arg: &OsStr) -> bool {
+    arg.as_encoded_bytes().starts_with(b"-") && arg != "--" && arg != "-"
+}
+
+fn own_options(own: &[OsString]) -> Result<RunOptions, Refusal> {
+    let mut options = own.iter().filter(|arg| *arg != "run").peekable();
+    if options.peek().is_none() {
+        return Ok(RunOptions::default()); // the usual case does not build clap's tables
+    }
+    let command = RunOptions::augment_args(clap::Command::new("codemie").no_binary_name(true));
+    command
+        .try_get_matches_from(options)
+        .and_then(|matches| RunOptions::from_arg_matches(&matches))
+        .map_err(|text| Refusal { code: usage_code(&text, RUN_USAGE), text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &[&str]) -> String {
+        match parse(line.iter().map(OsString::from).collect()) {
+            Ok(Request::Run { options, target, args }) => {
+                format!("{} {args:?}{}", target.name(), if options.quiet { " quiet" } else { "" })
+            }
+            Ok(Request::Manage(command)) => format!("{command:?}"),
+            Err(refusal) => format!("exit {}", refusal.code),
+        }
+    }
+
+    #[test]
+    fn everything_after_the_agents_name_is_the_agents() {
+        for (line, expected) in [
+            (&["claude"][..], "claude []"),
+            (&["claude", "--help"], "claude [\"--help\"]"),
+            (&["claude", "--", "--quiet"], "claude [\"--\", \"--quiet\"]"),
+            (&["--quiet", "codex", "exec", "--quiet"], "codex [\"exec\", \"--quiet\"] quiet"),
+            (&["run", "gemini", "-p", "hi"], "gemini [\"-p\", \"hi\"]"),
+            (&["run", "--quiet", "--", "claude", "-x"], "claude [\"-x\"] quiet"),
+            (&["run", "--", "/bin/ls", "--", "a"], "ls [\"--\", \"a\"]"),
+            (&["run", "--", "run"], "run []"),
+            (&["run", "ls"], "exit 125"),
+            (&["run"], "exit 125"),
+            (&["run", "--"], "exit 125"),
+            (&["--bogus", "claude"], "exit 125"),
+            (&["run", "--bogus", "--", "ls"], "exit 125"),
+            (&["bogus"], "exit 2"),
+            (&["--help"], "exit 0"),
+            (&["--version"], "exit 0"),
+        ] {
+            assert_eq!(parsed(line), expected, "codemie {line:?}");
+        }
+    }
+
+    #[test]
+    fn the_split_knows_every_option_that_takes_a_value() {
+        let command = RunOptions::augment_args(clap::Command::new("codemie"));
+        let mut expected: Vec<_> = command
+            .get_arguments()
+            .filter(|arg| arg.get_action().takes_values())
+            .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
+            .collect();
+        expected.sort();
+        let mut known = WITH_VALUE.map(String::from);
+        known.sort();
+        assert_eq!(known[..], expected);
+    }
+
+    #[test]
+    fn clap_agrees_with_itself() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,50 @@
+//! `codemie doctor`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::cli::Doctor;
+use crate::doctor::report;
+use crate::doctor::{Patient, examine};
+use crate::home::Home;
+use crate::output::Style;
+use crate::shim::files::{DiskFiles, Identity};
+
+pub fn run(
+    args: &Doctor,
+    home: Option<Home>,
+    agents: &[&str],
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    if let [program, rest @ ..] = args.in_own_session.as_slice() {
+        return in_own_session(program, rest);
+    }
+    let ourselves = Identity::of_this_process(&DiskFiles);
+    let patient = Patient {
+        home,
+        agents,
+        codemie: ourselves.canonical.clone().context("cannot tell where codemie is")?,
+        ourselves,
+        path: std::env::var_os("PATH"),
+        shell: std::env::var_os("SHELL").filter(|shell| !shell.is_empty()),
+        timeout: Duration::from_secs(args.timeout),
+    };
+    let findings = examine(&patient);
+    let text = if args.json { report::json(&findings) } else { report::list(&findings, Style::of_stdout()) };
+    out.write_all(text.as_bytes())?;
+    Ok(if report::healthy(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs `program` where no terminal can stop it, and not beyond the doctor that asked.
+fn in_own_session(program: &OsString, args: &[OsString]) -> anyhow::Result<ExitCode> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    rustix::process::setsid().context("cannot begin a session")?;
+    let error = Command::new(program).args(args).exec();
+    Err(error).with_context(|| format!("cannot run {}", program.display()))
+}

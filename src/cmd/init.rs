@@ -1,0 +1,37 @@
+//! `codemie init SHELL`: what `eval "$(codemie init bash)"` evaluates.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use super::completions;
+use crate::cli::{Init, InitShell};
+use crate::home::Home;
+use crate::shim::files::{DiskFiles, Identity};
+use crate::shim::shell::{self, Places, Shell};
+
+pub fn run(
+    args: &Init,
+    home: &Home,
+    agents: &[&str],
+    command: &mut clap::Command,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let binary = Identity::of_this_process(&DiskFiles).canonical.context("cannot tell where codemie is")?;
+    let shims = std::path::absolute(home.shims())?;
+    let places = Places { shims: &shims, bin: binary.parent().unwrap_or(Path::new("/")), agents };
+    let (shell, completion_shell) = match args.shell {
+        InitShell::Bash => (Shell::Bash, clap_complete::Shell::Bash),
+        InitShell::Zsh => (Shell::Zsh, clap_complete::Shell::Zsh),
+        InitShell::Fish => (Shell::Fish, clap_complete::Shell::Fish),
+    };
+    let script = if args.path_only {
+        shell::path_setup(shell, places)
+    } else {
+        shell::init(shell, places, &completions::script(completion_shell, command))
+    };
+    out.write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}

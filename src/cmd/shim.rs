@@ -1,0 +1,125 @@
+//! `codemie shim install|uninstall|status`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use crate::cli::{Shim, ShimAction};
+use crate::home::Home;
+use crate::shim::files::{DiskFiles, Identity};
+use crate::shim::install::{Done, Error, Shims, State};
+use crate::shim::resolve::Query;
+use crate::shim::status::Reach;
+
+pub fn run(args: &Shim, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let ourselves = Identity::of_this_process(&DiskFiles);
+    let binary = ourselves.canonical.clone().context("cannot tell where codemie is")?;
+    let shims = Shims::new(std::path::absolute(home.shims())?, binary);
+    let path = std::env::var_os("PATH");
+    match &args.action {
+        ShimAction::Install => {
+            home.create().with_context(|| format!("cannot make {}", home.path().display()))?;
+            each(agents, &shims, out, Shims::install)?;
+            if !on_path(&shims, path.as_ref()) {
+                writeln!(out, "To use them, add this to your shell's start-up file:")?;
+                writeln!(
+                    out,
+                    "  eval \"$(codemie init bash)\"    (or zsh; fish: codemie init fish | source)"
+                )?;
+            }
+        }
+        ShimAction::Uninstall => {
+            each(agents, &shims, out, Shims::uninstall)?;
+            shims.remove_empty_folder();
+        }
+        ShimAction::Status { json } => status(agents, &shims, &ourselves, path.as_ref(), *json, out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Does all that can be done, then fails for the rest.
+fn each(
+    agents: &[&str],
+    shims: &Shims,
+    out: &mut dyn Write,
+    act: fn(&Shims, &str) -> Result<Done, Error>,
+) -> anyhow::Result<()> {
+    let mut failures = Vec::new();
+    for name in agents {
+        match act(shims, name) {
+            Ok(done) => {
+                let done = match done {
+                    Done::Created => "created",
+                    Done::Replaced => "replaced",
+                    Done::Unchanged => "unchanged",
+                    Done::Removed => "removed",
+                    Done::Absent => "not there",
+                };
+                writeln!(out, "{done:9}  {}", shims.path(name).display())?;
+            }
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { bail!(failures.join("\n")) }
+}
+
+fn status(
+    agents: &[&str],
+    shims: &Shims,
+    ourselves: &Identity,
+    path: Option<&OsString>,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let on_path = on_path(shims, path);
+    let mut rows = Vec::new();
+    let width = agents.iter().map(|name| name.len()).max().unwrap_or(0);
+    for name in agents {
+        let state = shims.state(name)?;
+        let places =
+            Query { name, explicit: None, path: path.map(AsRef::as_ref), ourselves }.survey(&DiskFiles);
+        let reach = Reach::of(&places);
+        let (state, target) = match &state {
+            State::Current => ("current", None),
+            State::Stale { target } => ("stale", Some(target)),
+            State::Foreign => ("foreign", None),
+            State::Missing => ("missing", None),
+        };
+        let (runs, by) = match &reach {
+            Reach::Wrapped(path) => ("codemie", Some(path)),
+            Reach::Bare(path) => ("the agent, not wrapped", Some(path)),
+            Reach::Nothing => ("nothing", None),
+        };
+        if as_json {
+            rows.push(json!({
+                "name": name, "path": text(&shims.path(name)), "state": state, "target": target.map(|path| text(path)),
+                "wrapped": matches!(reach, Reach::Wrapped(_)), "runs": by.map(|path| text(path)),
+            }));
+            continue;
+        }
+        let target = target.map_or(String::new(), |target| format!(" (points at {})", target.display()));
+        let by = by.map_or(String::new(), |by| format!(" ({})", by.display()));
+        writeln!(out, "{name:width$}  shim {state}{target}; `{name}` runs {runs}{by}")?;
+    }
+    if as_json {
+        let report = json!({"folder": text(shims.folder()), "onPath": on_path, "shims": rows});
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        let is = if on_path { "is" } else { "is not" };
+        writeln!(out, "{} {is} on PATH", shims.folder().display())?;
+    }
+    Ok(())
+}
+
+/// JSON has no form for a path that is not UTF-8.
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn on_path(shims: &Shims, path: Option<&OsString>) -> bool {
+    path.is_some_and(|path| std::env::split_paths(path).any(|folder| folder == shims.folder()))
+}

@@ -1,0 +1,263 @@
+//! Settings: flag, then `CODEMIE_*` variable, then `config.toml`, then default.
+//!
+//! Promises: reading never fails. A broken file, or one wrong value in it, leaves the default in its place and a line
+//! to be said after the agent has ended. Keys that nobody knows are kept and reported by the doctor alone.
+
+pub mod edit;
+pub mod keys;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item, TableLike, Value};
+
+/// What the wrapper goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub quiet: bool,
+    pub log_level: String,
+    agents: Vec<(String, AgentConfig)>,
+    /// One line each, for after the agent has ended.
+    pub problems: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentConfig {
+    /// The real binary, by the file alone: the variable is looked at by whoever searches.
+    pub path: Option<PathBuf>,
+    /// Whether anything may be added to the agent's arguments and environment.
+    pub inject: bool,
+}
+
+impl Config {
+    /// `file` is `None` on a machine without a home folder.
+    pub fn load(file: Option<&Path>, var: impl Fn(&str) -> Option<OsString>, agents: &[&str]) -> Self {
+        let home = var("HOME").map(PathBuf::from);
+        let mut settings = Settings::read(file, var);
+        let config = Self {
+            quiet: settings.flag("quiet"),
+            log_level: settings.text("log.level").unwrap_or_default(),
+            agents: agents
+                .iter()
+                .map(|name| {
+                    let path = settings.in_file(&format!("agent.{name}.path"));
+                    let path = path.and_then(|value| Some(expand_home(value.as_str()?, home.as_deref())));
+                    let inject = settings.flag(&format!("agent.{name}.inject"));
+                    ((*name).to_owned(), AgentConfig { path, inject })
+                })
+                .collect(),
+            problems: Vec::new(),
+        };
+        Self { problems: settings.problems, ..config }
+    }
+
+    pub fn agent(&self, name: &str) -> AgentConfig {
+        let known = self.agents.iter().find(|(agent, _)| agent == name);
+        known.map_or(AgentConfig { path: None, inject: true }, |(_, config)| config.clone())
+    }
+}
+
+/// A shell would have done it; nobody else does for a path in a file.
+fn expand_home(path: &str, home: Option<&Path>) -> PathBuf {
+    match (path.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Variable(String),
+    File,
+    Default,
+}
+
+/// The file and the variables, asked key by key.
+pub struct Settings<V> {
+    document: DocumentMut,
+    var: V,
+    pub problems: Vec<String>,
+}
+
+impl<V> std::fmt::Debug for Settings<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings").field("problems", &self.problems).finish_non_exhaustive()
+    }
+}
+
+impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
+    pub fn read(file: Option<&Path>, var: V) -> Self {
+        let mut problems = Vec::new();
+        let document = file.map_or_else(|| Ok(DocumentMut::new()), parse).unwrap_or_else(|problem| {
+            problems.push(format!("{problem}; defaults are used"));
+            DocumentMut::new()
+        });
+        Self { document, var, problems }
+    }
+
+    /// The value in force. `None`: not set and without a default, or no such key.
+    pub fn get(&mut self, key: &str) -> Option<(Value, Source)> {
+        let Some(known) = keys::find(key) else {
+            return Some((item(&self.document, key)?.as_value()?.clone(), Source::File));
+        };
+        if let Some(variable) = known.variable_for(key)
+            && let Some(text) = (self.var)(&variable).filter(|text| !text.is_empty())
+        {
+            match known.kind.parse(&text.to_string_lossy()) {
+                Ok(value) => return Some((value, Source::Variable(variable))),
+                Err(expected) => self.problem(format!("{variable} {expected}")),
+            }
+        }
+        if let Some(value) = self.in_file(key) {
+            return Some((value, Source::File));
+        }
+        if known.default.is_empty() {
+            return None;
+        }
+        known.kind.parse(known.default).ok().map(|value| (value, Source::Default))
+    }
+
+    /// The value that the file alone gives.
+    pub fn in_file(&mut self, key: &str) -> Option<Value> {
+        let known = keys::find(key)?;
+        match known.kind.accept(item(&self.document, key)?) {
+            Ok(value) => Some(value),
+            Err(expected) => {
+                self.problem(format!("config.toml: {key} {expected}"));
+                None
+            }
+        }
+    }
+
+    /// Keys in the file that mean nothing to this version.
+    pub fn unknown(&self) -> Vec<String> {
+        let mut unknown = Vec::new();
+        collect_unknown(self.document.as_table(), "", &mut unknown);
+        unknown
+    }
+
+    fn flag(&mut self, key: &str) -> bool {
+        self.get(key).and_then(|(value, _)| value.as_bool()).unwrap_or(false)
+    }
+
+    fn text(&mut self, key: &str) -> Option<String> {
+        self.get(key).and_then(|(value, _)| value.as_str().map(str::to_owned))
+    }
+
+    fn problem(&mut self, text: String) {
+        if !self.problems.contains(&text) {
+            self.problems.push(text);
+        }
+    }
+}
+
+/// A file that is not there is an empty one.
+fn parse(file: &Path) -> Result<DocumentMut, String> {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DocumentMut::new()),
+        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+    };
+    text.parse::<DocumentMut>().map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        format!("{} line {line}: {}", file.display(), error.message().replace('\n', ", "))
+    })
+}
+
+fn item<'a>(document: &'a DocumentMut, key: &str) -> Option<&'a Item> {
+    key.split('.').try_fold(document.as_item(), |item, part| item.as_table_like()?.get(part))
+}
+
+fn collect_unknown(table: &dyn TableLike, prefix: &str, unknown: &mut Vec<String>) {
+    for (part, item) in table.iter() {
+        let key = if prefix.is_empty() { part.to_owned() } else { format!("{prefix}.{part}") };
+        match item.as_table_like() {
+            Some(table) if keys::find(&key).is_none() => collect_unknown(table, &key, unknown),
+            None if keys::find(&key).is_none() => unknown.push(key),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGENTS: [&str; 2] = ["claude", "codex"];
+
+    fn load(content: &str, vars: &[(&str, &str)]) -> Config {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), content).unwrap();
+        let var = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into());
+        let mut config = Config::load(Some(file.path()), var, &AGENTS);
+        for problem in &mut config.problems {
+            *problem = problem.replace(file.path().to_str().unwrap(), "FILE");
+        }
+        config
+    }
+
+    #[test]
+    fn the_variable_wins_over_the_file_and_the_file_over_the_default() {
+        let file =
+            "quiet = true\n[log]\nlevel = 'debug'\n[agent.codex]\ninject = false\npath = '~/bin/codex'\n";
+        let config = load(file, &[("HOME", "/home/dev")]);
+        assert!(config.quiet);
+        assert_eq!(config.log_level, "debug");
+        assert_eq!(
+            config.agent("codex"),
+            AgentConfig { path: Some("/home/dev/bin/codex".into()), inject: false }
+        );
+        assert_eq!(config.agent("claude"), AgentConfig { path: None, inject: true });
+        assert_eq!(config.problems, [""; 0]);
+
+        let config = load(file, &[("CODEMIE_QUIET", "0"), ("CODEMIE_LOG", "trace")]);
+        assert!(!config.quiet);
+        assert_eq!(config.log_level, "trace");
+    }
+
+    #[test]
+    fn what_is_broken_gives_defaults_and_a_line_that_says_so() {
+        type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+        let cases: &[Case] = &[
+            ("quiet = true\n[log\n", &[], "FILE line 2: "),
+            ("quiet = 'yes'\n", &[], "config.toml: quiet must be true or false"),
+            ("log = 3\n", &[], ""),
+            ("", &[("CODEMIE_QUIET", "perhaps")], "CODEMIE_QUIET must be true or false"),
+            ("[log]\nlevel = 'loud'\n", &[], "config.toml: log.level must be one of off, error,"),
+        ];
+        for (file, vars, problem) in cases {
+            let config = load(file, vars);
+            assert!(!config.quiet && config.log_level == "info", "{file}");
+            match config.problems.as_slice() {
+                [] => assert_eq!(*problem, "", "{file}"),
+                [only] => assert!(!problem.is_empty() && only.starts_with(problem), "{file}: {only}"),
+                more => panic!("{file}: {more:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn one_wrong_value_does_not_cost_the_others() {
+        let config = load("quiet = 'yes'\n[log]\nlevel = 'debug'\n", &[]);
+        assert_eq!(config.log_level, "debug");
+    }
+
+    #[test]
+    fn no_file_and_no_home_are_no_problem() {
+        let none = Config::load(None, |_| None, &AGENTS);
+        assert_eq!(none, Config::load(Some(Path::new("/nonexistent/config.toml")), |_| None, &AGENTS));
+        assert_eq!(none.problems, [""; 0]);
+    }
+
+    #[test]
+    fn unknown_keys_are_found_wherever_they_stand() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "quiet = true\nwat = 1\n[agent.claude]\npath = 'x'\npth = 'x'\n[sync]\ninterval = '10s'\n";
+        std::fs::write(file.path(), text).unwrap();
+        let settings = Settings::read(Some(file.path()), |_| None);
+        assert_eq!(settings.unknown(), ["wat", "agent.claude.pth", "sync.interval"]);
+    }
+}

@@ -1,0 +1,123 @@
+//! The settings there are: one line each, and everything else (`show`, `set`, `doctor`) follows from it.
+
+use toml_edit::{Item, Value};
+
+/// What a setting's value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Flag,
+    Text,
+    Choice(&'static [&'static str]),
+}
+
+/// One setting, or one per agent where the name holds a `*`.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// The variable that wins over the file; its `*` is the agent's name in capitals.
+    pub variable: Option<&'static str>,
+    /// As `config show` prints it; empty for "not set".
+    pub default: &'static str,
+}
+
+pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+pub const KEYS: &[Key] = &[
+    Key { name: "quiet", kind: Kind::Flag, variable: Some("CODEMIE_QUIET"), default: "false" },
+    Key { name: "log.level", kind: Kind::Choice(LOG_LEVELS), variable: Some("CODEMIE_LOG"), default: "info" },
+    Key { name: "agent.*.path", kind: Kind::Text, variable: Some("CODEMIE_REAL_*"), default: "" },
+    Key { name: "agent.*.inject", kind: Kind::Flag, variable: None, default: "true" },
+];
+
+/// The setting that `key` (`agent.claude.path`) is one of.
+pub fn find(key: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|known| known.matches(key))
+}
+
+impl Key {
+    fn matches(&self, key: &str) -> bool {
+        let (mut ours, mut theirs) = (self.name.split('.'), key.split('.'));
+        loop {
+            match (ours.next(), theirs.next()) {
+                (None, None) => return true,
+                (Some("*"), Some(part)) if !part.is_empty() => {}
+                (Some(ours), Some(theirs)) if ours == theirs => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// The full names this line stands for.
+    pub fn names(&self, agents: &[&str]) -> Vec<String> {
+        if self.name.contains('*') {
+            agents.iter().map(|agent| self.name.replace('*', agent)).collect()
+        } else {
+            vec![self.name.to_owned()]
+        }
+    }
+
+    /// The variable for `key`, which this line matches.
+    pub fn variable_for(&self, key: &str) -> Option<String> {
+        let agent = key.split('.').nth(self.name.split('.').position(|part| part == "*").unwrap_or(0));
+        let agent = agent.unwrap_or_default().to_ascii_uppercase().replace('-', "_");
+        self.variable.map(|variable| variable.replace('*', &agent))
+    }
+}
+
+impl Kind {
+    /// Reads what a person wrote in a variable or on the command line.
+    pub fn parse(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::Flag => match text.trim().to_ascii_lowercase().as_str() {
+                "1" | "true" | "yes" | "on" => Ok(true.into()),
+                "0" | "false" | "no" | "off" => Ok(false.into()),
+                _ => Err(self.expected()),
+            },
+            Self::Choice(choices) if !choices.contains(&text) => Err(self.expected()),
+            Self::Choice(_) | Self::Text => Ok(text.into()),
+        }
+    }
+
+    /// Takes what stands in the file.
+    pub fn accept(self, item: &Item) -> Result<Value, String> {
+        let value = item.as_value().ok_or_else(|| self.expected())?;
+        let right = match self {
+            Self::Flag => value.is_bool(),
+            Self::Text => value.is_str(),
+            Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
+        };
+        if right { Ok(value.clone()) } else { Err(self.expected()) }
+    }
+
+    fn expected(self) -> String {
+        match self {
+            Self::Flag => "must be true or false".to_owned(),
+            Self::Text => "must be a text in quotes".to_owned(),
+            Self::Choice(choices) => format!("must be one of {}", choices.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_one_agent() {
+        assert_eq!(find("agent.claude.path").unwrap().name, "agent.*.path");
+        for unknown in ["agent.path", "agent..path", "agent.a.b.path", "quiet.x", "", "log"] {
+            assert!(find(unknown).is_none(), "{unknown}");
+        }
+        let key = find("agent.my-agent.path").unwrap();
+        assert_eq!(key.variable_for("agent.my-agent.path").unwrap(), "CODEMIE_REAL_MY_AGENT");
+        assert_eq!(find("quiet").unwrap().variable_for("quiet").unwrap(), "CODEMIE_QUIET");
+    }
+
+    #[test]
+    fn every_default_is_a_value_of_its_kind() {
+        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+            assert!(key.kind.parse(key.default).is_ok(), "{}", key.name);
+        }
+    }
+}

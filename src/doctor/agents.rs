@@ -1,0 +1,287 @@
+//! Per agent: everything of its name on PATH and what it is, what a call runs, the real binary and its version, and
+//! whether the call comes back to us.
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::probe::{Answer, ask};
+use super::shells::{self, Asked, Mode};
+use super::{Finding, Patient};
+use crate::config::Config;
+use crate::shim::files::{DiskFiles, Files};
+use crate::shim::install::{Shims, State};
+use crate::shim::resolve::{self, NotFound, Place, Query, Verdict};
+use crate::shim::status::Reach;
+use crate::shim::{depth, override_variable};
+
+pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
+    let config_file = patient.home.as_ref().map(crate::home::Home::config_file);
+    let config = Config::load(config_file.as_deref(), |name| std::env::var_os(name), patient.agents);
+    let reals: Vec<_> = patient
+        .agents
+        .iter()
+        .map(|agent| crate::shim::real_binary(agent, config.agent(agent).path.as_deref()))
+        .collect();
+    // Each of these may take seconds, so all are asked at once.
+    let (asked, versions) = std::thread::scope(|scope| {
+        let asked = [Mode::Login, Mode::Interactive]
+            .map(|mode| scope.spawn(move || shells::interview(patient, mode)));
+        let versions: Vec<_> = reals
+            .iter()
+            .map(|real| scope.spawn(|| real.as_ref().ok().map(|path| ask_version(path, patient))))
+            .collect();
+        let asked: Vec<Asked> = asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
+        let versions: Vec<_> = versions.into_iter().map(|thread| thread.join().ok().flatten()).collect();
+        (asked, versions)
+    });
+
+    let mut findings = Vec::new();
+    for (((index, agent), real), version) in patient.agents.iter().enumerate().zip(&reals).zip(versions) {
+        let query = Query {
+            name: agent,
+            explicit: None,
+            path: patient.path.as_deref(),
+            ourselves: &patient.ourselves,
+        };
+        let places = query.survey(&DiskFiles);
+        let on_path = Reach::of(&places);
+        if matches!(real, Err(error) if error.explicit.is_none() && error.exit_code() == 127) {
+            findings.push(Finding::note(
+                agent,
+                "not installed",
+                format!("install it if you use it, or set {}", override_variable(agent)),
+            ));
+            continue;
+        }
+        findings.extend(hits(agent, &places));
+        findings.extend(reach(agent, &on_path, shim_state(agent, patient), patient));
+        for Asked { shell, mode, meanings } in &asked {
+            let Ok(meanings) = meanings else { continue };
+            let wrapped = |path: &Path| {
+                let verdict = resolve::judge(path, agent, &patient.ourselves, &DiskFiles);
+                matches!(verdict, Verdict::SameFile | Verdict::OtherCopy | Verdict::ScriptShim)
+            };
+            findings.extend(shells::judge(agent, shell, *mode, &meanings[index], wrapped));
+        }
+        findings.push(real_binary(agent, real, version));
+    }
+    findings.extend(asked.into_iter().filter_map(|asked| asked.meanings.err()));
+    findings
+}
+
+/// One line per place that holds something of this name.
+fn hits(agent: &str, places: &[Place]) -> Vec<Finding> {
+    let there = places.iter().filter(|place| place.verdict != Verdict::NotFound);
+    there
+        .enumerate()
+        .map(|(number, Place { path, verdict })| {
+            let what = match verdict {
+                Verdict::Real => manager(path, &DiskFiles).map_or_else(
+                    || "the agent".to_owned(),
+                    |manager| format!("a shim of {manager}, which looks for the agent itself"),
+                ),
+                Verdict::SameFile => "a shim of this codemie".to_owned(),
+                other => other.to_string(),
+            };
+            let what = format!("PATH {}: {}: {what}", number + 1, path.display());
+            match verdict {
+                Verdict::NotExecutable => {
+                    Finding::note(agent, what, format!("remove it, or run: chmod +x {}", path.display()))
+                }
+                Verdict::Directory | Verdict::Unreachable(_) => {
+                    Finding::note(agent, what, "harmless; remove it from PATH to be rid of this note")
+                }
+                _ => Finding::ok(agent, what),
+            }
+        })
+        .collect()
+}
+
+/// The version manager whose shim this is, by what the file really is or by how its script goes on.
+fn manager(path: &Path, files: &impl Files) -> Option<&'static str> {
+    const BY_FILE: [(&str, &str); 6] = [
+        ("mise", "mise"),
+        ("mise-shim", "mise"),
+        ("volta-shim", "volta"),
+        ("proto-shim", "proto"),
+        ("asdf", "asdf"),
+        ("fnm", "fnm"),
+    ];
+    const BY_SCRIPT: [(&[u8], &str); 7] = [
+        (b"asdf exec", "asdf"),
+        (b"/mise exec", "mise"),
+        (b" mise exec", "mise"),
+        (b"/mise x ", "mise"),
+        (b" mise x ", "mise"),
+        (b"nodenv\" exec", "nodenv"),
+        (b"pyenv\" exec", "pyenv"),
+    ];
+    let canonical = files.canonicalize(path).ok()?;
+    let file = canonical.file_name().unwrap_or_default();
+    if let Some((_, manager)) = BY_FILE.iter().find(|(name, _)| file == OsStr::new(name)) {
+        return Some(manager);
+    }
+    let mut buffer = [0; 1024];
+    let length = files.head(path, &mut buffer).ok()?;
+    let head = &buffer[..length];
+    let found = BY_SCRIPT.iter().find(|(text, _)| memchr::memmem::find(head, text).is_some());
+    found.filter(|_| head.starts_with(b"#!")).map(|(_, manager)| *manager)
+}
+
+fn shim_state(agent: &str, patient: &Patient<'_>) -> Option<(PathBuf, State)> {
+    let folder = std::path::absolute(patient.home.as_ref()?.shims()).ok()?;
+    let shims = Shims::new(folder, &patient.codemie);
+    Some((shims.path(agent), shims.state(agent).ok()?))
+}
+
+/// The shim itself, and what this process's PATH makes of it.
+fn reach(agent: &str, reach: &Reach, shim: Option<(PathBuf, State)>, patient: &Patient<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let install = "run: codemie shim install";
+    let mut usable = false;
+    match shim {
+        None => {}
+        Some((_, State::Current)) => usable = true,
+        Some((path, State::Missing)) => {
+            findings.push(Finding::note(agent, format!("no shim at {}", path.display()), install));
+        }
+        Some((path, State::Stale { target })) => findings.push(Finding::warn(
+            agent,
+            format!("{} runs another codemie, {}", path.display(), target.display()),
+            install,
+        )),
+        Some((path, State::Foreign)) => findings.push(Finding::warn(
+            agent,
+            format!("{} is not a shim of codemie", path.display()),
+            format!("move it away, then {install}"),
+        )),
+    }
+    match reach {
+        Reach::Wrapped(_) => {}
+        Reach::Bare(path) if usable => {
+            let shell = patient.shell.as_deref().and_then(|shell| Path::new(shell).file_name()?.to_str());
+            findings.push(Finding::warn(
+                agent,
+                format!("here, {} comes before the shim", path.display()),
+                format!("{}; then open a new shell", shells::set_up(shell.unwrap_or("sh"))),
+            ));
+        }
+        Reach::Bare(path) => findings.push(Finding::note(
+            agent,
+            format!("here, `{agent}` runs {} without codemie", path.display()),
+            format!("call `codemie {agent}`, or {install}"),
+        )),
+        Reach::Nothing => findings.push(Finding::note(
+            agent,
+            format!("here, nothing is called {agent}"),
+            format!("call `codemie {agent}`, or put the shims on PATH"),
+        )),
+    }
+    findings
+}
+
+/// The version is asked with the loop counter at its end: if what we take for the agent comes back to us, we say so
+/// instead of going round.
+fn ask_version(real: &Path, patient: &Patient<'_>) -> Answer {
+    let mut command = Command::new(real);
+    command.arg("--version").env(depth::VARIABLE, depth::at_its_end()).process_group(0);
+    ask(&mut command, patient.timeout)
+}
+
+fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<Answer>) -> Finding {
+    let path = match real {
+        Ok(path) => path,
+        Err(error) => {
+            let text = error.to_string();
+            let what = text.lines().next().unwrap_or_default().trim_end_matches('.');
+            let fix = text.lines().next_back().unwrap_or_default();
+            return Finding::error(agent, what, fix);
+        }
+    };
+    let shown = path.display();
+    let variable = override_variable(agent);
+    match version {
+        Some(Answer::Given { stdout, status, .. }) if status.success() => {
+            let version = stdout.lines().next().unwrap_or("says nothing").trim();
+            Finding::ok(agent, format!("the real {agent} is {shown}, version: {version}"))
+        }
+        Some(Answer::Given { stderr, status, .. })
+            if status.code() == Some(127) && stderr.contains("came back to codemie") =>
+        {
+            Finding::error(
+                agent,
+                format!("{shown} comes back to codemie: two shim managers point at each other"),
+                format!(
+                    "set {variable} to the real binary, or run: codemie config set agent.{agent}.path PATH"
+                ),
+            )
+        }
+        Some(Answer::Given { status, .. }) => Finding::warn(
+            agent,
+            format!("{shown} --version ends with {status}"),
+            format!("run it by hand; if it is the wrong binary, set {variable}"),
+        ),
+        Some(Answer::TimedOut) => Finding::warn(
+            agent,
+            format!("{shown} --version does not end"),
+            format!("run it by hand; if it is the wrong binary, set {variable}"),
+        ),
+        Some(Answer::NotStarted(error)) => Finding::error(
+            agent,
+            format!("{shown} cannot be run: {error}"),
+            format!("reinstall {agent}, or set {variable} to a binary of this machine's kind"),
+        ),
+        None => {
+            Finding::note(agent, format!("the version of {shown} is unknown"), "run codemie doctor again")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+    use crate::shim::files::fake::{Entry, Table, program};
+
+    #[test]
+    fn version_managers_are_known_by_their_file_or_their_script() {
+        let table = Table::of(&[
+            ("/m/claude", Entry { canonical: Some("/usr/bin/mise"), ..program(1, b"\x7fELF") }),
+            (
+                "/v/claude",
+                Entry { canonical: Some("/home/x/.volta/bin/volta-shim"), ..program(2, b"\x7fELF") },
+            ),
+            ("/a/claude", program(3, b"#!/usr/bin/env bash\nexec /opt/asdf exec \"claude\" \"$@\"\n")),
+            ("/n/claude", program(4, b"#!/usr/bin/env node\n// promise exec\n")),
+            ("/e/claude", program(5, b"\x7fELF asdf exec")),
+        ]);
+        let cases =
+            [("/m", Some("mise")), ("/v", Some("volta")), ("/a", Some("asdf")), ("/n", None), ("/e", None)];
+        for (folder, expected) in cases {
+            assert_eq!(manager(&Path::new(folder).join("claude"), &table), expected, "{folder}");
+        }
+    }
+
+    #[test]
+    fn every_hit_is_named_in_order_and_misses_are_not() {
+        let at = |path: &str, verdict| Place { path: path.into(), verdict };
+        let places = [
+            at("/none/claude", Verdict::NotFound),
+            at("/shims/claude", Verdict::SameFile),
+            at("/text/claude", Verdict::NotExecutable),
+            at("/real/claude", Verdict::Real),
+        ];
+        let findings = hits("claude", &places);
+        let shown: Vec<_> = findings.iter().map(|finding| (finding.level, finding.what.as_str())).collect();
+        assert_eq!(
+            shown,
+            [
+                (Level::Ok, "PATH 1: /shims/claude: a shim of this codemie"),
+                (Level::Note, "PATH 2: /text/claude: not executable"),
+                (Level::Ok, "PATH 3: /real/claude: the agent"),
+            ]
+        );
+    }
+}

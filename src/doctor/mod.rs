@@ -1,0 +1,81 @@
+//! What is wrong and how to put it right: findings as data, gathered by one file per area.
+//!
+//! Promises: looking changes nothing; whatever is asked (a shell with a hung start-up file, an agent that does not
+//! answer) is given up after the time limit and does not outlive it; a finding that is not ok says what to do.
+
+pub mod agents;
+pub mod folder;
+pub mod probe;
+pub mod report;
+pub mod shells;
+pub mod surroundings;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::home::Home;
+use crate::shim::files::Identity;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Ok,
+    /// Worth knowing, nothing to worry about.
+    Note,
+    /// Something is not as the user wants it, but agents run.
+    Warn,
+    /// codemie cannot do its work, or an agent cannot be started through it.
+    Error,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub area: String,
+    pub level: Level,
+    pub what: String,
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    pub fn ok(area: &str, what: impl Into<String>) -> Self {
+        Self { area: area.to_owned(), level: Level::Ok, what: what.into(), fix: None }
+    }
+
+    pub fn note(area: &str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { area: area.to_owned(), level: Level::Note, what: what.into(), fix: Some(fix.into()) }
+    }
+
+    pub fn warn(area: &str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Warn, ..Self::note(area, what, fix) }
+    }
+
+    pub fn error(area: &str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Error, ..Self::note(area, what, fix) }
+    }
+}
+
+/// The machine as this process sees it.
+#[derive(Debug)]
+pub struct Patient<'a> {
+    pub home: Option<Home>,
+    pub agents: &'a [&'a str],
+    pub ourselves: Identity,
+    /// This binary, which the doctor calls to put a shell into a session of its own.
+    pub codemie: PathBuf,
+    pub path: Option<OsString>,
+    pub shell: Option<OsString>,
+    pub timeout: Duration,
+}
+
+/// Looks at everything.
+pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
+    let mut findings = folder::examine(patient);
+    findings.extend(agents::examine(patient));
+    findings.extend(surroundings::examine());
+    findings
+}

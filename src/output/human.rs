@@ -1,0 +1,146 @@
+//! Numbers as people say them.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use crate::clock::Timestamp;
+
+/// `0.4s`, `42s`, `3m 05s`, `2h 07m`, `3d 04h`.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{:.1}s", time.as_secs_f64()),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// `999`, `12.3k`, `4.56M`: three digits, never more.
+pub fn count(number: u64) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
+    // Rounding must not give 1000k: the next unit begins where the last one would.
+    let Some((unit, letter)) =
+        UNITS.into_iter().find(|(unit, _)| number.saturating_add(unit / 2000) >= *unit)
+    else {
+        return number.to_string();
+    };
+    let hundredths = (u128::from(number) * 100 + u128::from(unit) / 2) / u128::from(unit);
+    match hundredths {
+        0..1_000 => format!("{}.{:02}{letter}", hundredths / 100, hundredths % 100),
+        1_000..10_000 => format!("{}.{}{letter}", hundredths / 100, hundredths % 100 / 10),
+        _ => format!("{}{letter}", hundredths / 100),
+    }
+}
+
+/// Digits in groups of three: `12,345,678`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `$0.0123`, `$12.34`: four decimals below a dollar, where they matter.
+pub fn dollars(pico: i64) -> String {
+    let sign = if pico < 0 { "-" } else { "" };
+    let pico = pico.unsigned_abs();
+    if pico >= 1_000_000_000_000 {
+        let cents = (pico + 5_000_000_000) / 10_000_000_000;
+        format!("{sign}${}.{:02}", grouped(cents / 100), cents % 100)
+    } else {
+        let myriadths = (pico + 50_000_000) / 100_000_000;
+        format!("{sign}${}.{:04}", myriadths / 10_000, myriadths % 10_000)
+    }
+}
+
+/// `14:05` today, `Nov 15 14:05` this year, `2025-11-15` before.
+pub fn moment(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
+    let local =
+        |at: Timestamp| jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(zone.clone()));
+    let (Some(at), Some(now)) = (local(at), local(now)) else { return String::from("?") };
+    let format = if at.date() == now.date() {
+        "%H:%M"
+    } else if at.year() == now.year() {
+        "%b %d %H:%M"
+    } else {
+        "%Y-%m-%d"
+    };
+    at.strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (millis, text) in [
+            (0, "0.0s"),
+            (440, "0.4s"),
+            (9_949, "9.9s"),
+            (42_000, "42s"),
+            (185_000, "3m 05s"),
+            (7_620_000, "2h 07m"),
+            (273_600_000, "3d 04h"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn counts_have_three_digits() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1.00k"),
+            (1_234, "1.23k"),
+            (12_345, "12.3k"),
+            (123_456, "123k"),
+            (999_499, "999k"),
+            (999_500, "1.00M"),
+            (999_999, "1.00M"),
+            (4_560_000, "4.56M"),
+            (u64::MAX, "18446744T"),
+        ] {
+            assert_eq!(count(number), text);
+        }
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(12_345_678), "12,345,678");
+    }
+
+    #[test]
+    fn money() {
+        for (pico, text) in [
+            (0, "$0.0000"),
+            (12_300_000_000, "$0.0123"),
+            (999_960_000_000, "$1.0000"),
+            (12_345_000_000_000, "$12.35"),
+            (1_234_567_890_000_000_000, "$1,234,567.89"),
+            (-12_300_000_000, "-$0.0123"),
+        ] {
+            assert_eq!(dollars(pico), text);
+        }
+    }
+
+    #[test]
+    fn moments_say_as_much_as_is_needed() {
+        let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        for (at, text) in [
+            ("2026-11-16T09:05:00Z", "09:05"),
+            ("2026-11-15T23:59:00Z", "Nov 15 23:59"),
+            ("2025-01-02T03:04:05Z", "2025-01-02"),
+        ] {
+            assert_eq!(moment(Timestamp::parse(at).unwrap(), now, &TimeZone::UTC), text);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a person sees: tables that fit the terminal, colour only where it is wanted, numbers in words.
+
+pub mod human;
+pub mod table;
+
+use std::io::stdout;
+
+use rustix::termios::{isatty, tcgetwinsize};
+
+/// How text is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    pub colour: bool,
+    /// How wide a line may be; `usize::MAX` where nobody folds it.
+    pub columns: usize,
+}
+
+impl Style {
+    /// For standard output: colour and folding only on a terminal; `NO_COLOR` and a dumb terminal are respected.
+    pub fn of_stdout() -> Self {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let dumb = set("TERM").is_none_or(|term| term == "dumb");
+        let on_terminal = isatty(stdout());
+        let columns = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
+        Self {
+            colour: on_terminal && set("NO_COLOR").is_none() && !dumb,
+            // A reader that is not a terminal folds lines itself, if it wants to.
+            columns: if on_terminal && columns > 0 { columns } else { usize::MAX },
+        }
+    }
+
+    pub fn paint(self, text: &str, colour: Colour) -> String {
+        match colour.code() {
+            Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// The few colours there are, by what they mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colour {
+    #[default]
+    Plain,
+    Heading,
+    Faint,
+    Good,
+    Note,
+    Warning,
+    Bad,
+}
+
+impl Colour {
+    fn code(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Plain => return None,
+            Self::Heading => "1",
+            Self::Faint => "2",
+            Self::Good => "32",
+            Self::Note => "36",
+            Self::Warning => "33",
+            Self::Bad => "31",
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! Aligned tables that fit the terminal: first the roomy columns are shortened, then the least important ones left out.
+
+use std::fmt::Write;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::{Colour, Style};
+
+/// Spaces between columns.
+const GAP: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    Left,
+    Right,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    pub title: &'static str,
+    pub align: Align,
+    /// It may be cut down to this; a column whose content must stay whole has `usize::MAX`.
+    pub least: usize,
+    /// The higher, the sooner it is left out; 0 stays.
+    pub dispensable: u8,
+}
+
+impl Column {
+    /// Words: cut with an ellipsis where they do not fit.
+    pub const fn text(title: &'static str, least: usize) -> Self {
+        Self { title, align: Align::Left, least, dispensable: 0 }
+    }
+
+    /// Numbers: never cut.
+    pub const fn number(title: &'static str) -> Self {
+        Self { title, align: Align::Right, least: usize::MAX, dispensable: 0 }
+    }
+
+    #[must_use]
+    pub const fn dispensable(self, rank: u8) -> Self {
+        Self { dispensable: rank, ..self }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    text: String,
+    colour: Colour,
+}
+
+impl Cell {
+    pub fn painted(text: impl Into<String>, colour: Colour) -> Self {
+        Self { text: text.into(), colour }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), colour: Colour::Plain }
+    }
+}
+
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+    /// The last row is a sum, set off by its weight.
+    total: Option<Vec<Cell>>,
+}
+
+impl Table {
+    pub fn new(columns: impl Into<Vec<Column>>) -> Self {
+        Self { columns: columns.into(), rows: Vec::new(), total: None }
+    }
+
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub fn total(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.total = Some(cells.into_iter().map(|cell| Cell { colour: Colour::Heading, ..cell }).collect());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub fn render(&self, style: Style) -> String {
+        let widths = self.widths(style.columns);
+        let mut text = String::new();
+        let titles = self.columns.iter().map(|column| Cell::painted(column.title, Colour::Faint)).collect();
+        for row in std::iter::once(&titles).chain(&self.rows).chain(&self.total) {
+            self.line(&mut text, row, &widths, style);
+        }
+        text
+    }
+
+    /// The width of each column, `None` for those left out.
+    fn widths(&self, available: usize) -> Vec<Option<usize>> {
+        let natural = |at: usize| {
+            let cells = self.rows.iter().chain(&self.total).filter_map(|row| row.get(at));
+            cells.map(|cell| cell.text.width()).chain([self.columns[at].title.width()]).max().unwrap_or(0)
+        };
+        let mut widths: Vec<_> = (0..self.columns.len()).map(|at| Some(natural(at))).collect();
+        loop {
+            let used: usize =
+                widths.iter().flatten().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP);
+            let Some(excess) = used.checked_sub(available).filter(|excess| *excess > 0) else {
+                return widths;
+            };
+            let shrinkable: Vec<usize> = (0..widths.len())
+                .filter(|at| widths[*at].is_some_and(|width| width > self.columns[*at].least))
+                .collect();
+            // What shortening can give back at most.
+            let slack: usize =
+                shrinkable.iter().map(|at| widths[*at].unwrap_or(0) - self.columns[*at].least).sum();
+            if slack >= excess {
+                // One cell off the widest at a time keeps the columns in proportion.
+                if let Some(widest) = shrinkable.into_iter().max_by_key(|at| widths[*at]) {
+                    widths[widest] = widths[widest].map(|width| width - 1);
+                }
+                continue;
+            }
+            let least_needed = (0..widths.len())
+                .filter(|at| widths[*at].is_some() && self.columns[*at].dispensable > 0)
+                .max_by_key(|at| self.columns[*at].dispensable);
+            match least_needed {
+                Some(at) => widths[at] = None,
+                None => return widths, // a terminal this narrow folds the lines itself
+            }
+        }
+    }
+
+    fn line(&self, text: &mut String, row: &[Cell], widths: &[Option<usize>], style: Style) {
+        let mut line = String::new();
+        let mut owed = 0; // spaces not written yet: none at the end of a line
+        for ((cell, column), width) in row.iter().zip(&self.columns).zip(widths) {
+            let Some(width) = *width else { continue };
+            let shown = shorten(&cell.text, width);
+            let pad = width - shown.width().min(width);
+            if column.align == Align::Right {
+                owed += pad;
+            }
+            if !shown.is_empty() {
+                _ = write!(line, "{:owed$}{}", "", style.paint(&shown, cell.colour));
+                owed = 0;
+            }
+            owed += GAP + if column.align == Align::Left { pad } else { 0 };
+        }
+        _ = writeln!(text, "{line}");
+    }
+}
+
+/// At most `width` cells, with an ellipsis where something is missing. Control characters never reach the terminal.
+pub fn shorten(text: &str, width: usize) -> String {
+    let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if clean.width() <= width {
+        return clean;
+    }
+    let mut short = String::new();
+    let mut used = 1; // the ellipsis
+    for letter in clean.chars() {
+        used += letter.width().unwrap_or(0);
+        if used > width {
+            break;
+        }
+        short.push(letter);
+    }
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new([
+            Column::text("NAME", 6),
+            Column::text("PROJECT", 4).dispensable(2),
+            Column::number("TOKENS").dispensable(1),
+            Column::number("COST"),
+        ]);
+        table.row(["fix-the-authentication", "widgets", "12.3k", "$0.12"].map(Cell::from));
+        table.row(["日本語の名前", "", "7", "$0.0001"].map(Cell::from));
+        table.total(["total", "", "12.3k", "$0.1201"].map(Cell::from));
+        table
+    }
+
+    const WIDE: &str = "\
+NAME                    PROJECT  TOKENS     COST
+fix-the-authentication  widgets   12.3k    $0.12
+日本語の名前                          7  $0.0001
+total                             12.3k  $0.1201
+";
+
+    #[test]
+    fn columns_are_aligned_by_what_is_seen() {
+        assert_eq!(table().render(Style { colour: false, columns: usize::MAX }), WIDE);
+        assert_eq!(table().render(Style { colour: false, columns: 48 }), WIDE);
+    }
+
+    #[test]
+    fn a_narrow_terminal_shortens_first_and_leaves_out_then() {
+        for columns in 15..60 {
+            let text = table().render(Style { colour: false, columns });
+            let widest = text.lines().map(UnicodeWidthStr::width).max().unwrap();
+            assert!(widest <= columns, "{widest} cells on {columns}:\n{text}");
+            assert!(text.contains("$0.1201"), "the cost stays:\n{text}");
+        }
+        let narrow = table().render(Style { colour: false, columns: 30 });
+        assert!(narrow.contains("fix-t") && narrow.contains('…') && !narrow.contains("PROJECT"), "{narrow}");
+    }
+
+    #[test]
+    fn text_cannot_speak_to_the_terminal() {
+        assert_eq!(shorten("a\x1b[31mb\n", 20), "a [31mb ");
+        assert_eq!(shorten("日本語", 5), "日本…");
+        assert_eq!(shorten("日本語", 4), "日…");
+        assert_eq!(shorten("abc", 0), "");
+    }
+
+    #[test]
+    fn colour_adds_nothing_but_colour() {
+        let coloured = table().render(Style { colour: true, columns: usize::MAX });
+        let stripped =
+            ["\x1b[0m", "\x1b[1m", "\x1b[2m"].iter().fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(stripped, WIDE);
+    }
+}

@@ -1,0 +1,47 @@
+//! Standing in front of an agent under the agent's own name, and finding the real one behind us.
+//!
+//! Promises: whatever *is* codemie is recognised by identity and never run as the agent; two shim managers that
+//! point at each other end in a message, not in a fork bomb.
+
+pub mod depth;
+pub mod files;
+pub mod install;
+pub mod resolve;
+pub mod shell;
+pub mod status;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use files::{DiskFiles, Identity};
+use resolve::{NotFound, Query};
+
+/// The variable that names the real binary of an agent: `CODEMIE_REAL_CLAUDE`.
+pub fn override_variable(name: &str) -> String {
+    format!("CODEMIE_REAL_{}", name.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// The real binary of an agent on this machine: its variable, then the configured path, then PATH.
+pub fn real_binary(name: &str, configured: Option<&Path>) -> Result<PathBuf, NotFound> {
+    let variable = override_variable(name);
+    let from_env = set(&variable);
+    let path = std::env::var_os("PATH");
+    let ourselves = Identity::of_this_process(&DiskFiles);
+    let explicit = match (&from_env, configured) {
+        (Some(value), _) => Some((value.as_os_str(), variable.as_str())),
+        (None, Some(configured)) => Some((configured.as_os_str(), "config.toml")),
+        (None, None) => None,
+    };
+    Query { name, explicit, path: path.as_deref(), ourselves: &ourselves }.resolve(&DiskFiles)
+}
+
+/// The same list of places as a refused search carries, for a loop that the depth counter has stopped.
+pub fn stopped_loop(name: &str) -> NotFound {
+    let path = std::env::var_os("PATH");
+    let ourselves = Identity::of_this_process(&DiskFiles);
+    Query { name, explicit: None, path: path.as_deref(), ourselves: &ourselves }.stopped_loop(&DiskFiles)
+}
+
+fn set(variable: &str) -> Option<OsString> {
+    std::env::var_os(variable).filter(|value| !value.is_empty())
+}

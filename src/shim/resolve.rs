@@ -1,0 +1,396 @@
+//! Finding the real binary of a name: the first on PATH, as execvp would walk it, that is not us.
+//!
+//! This is on the way from argv0 to exec, so a successful search builds no list; only a failed one walks PATH again
+//! to say what was seen at each place.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::files::{Files, Identity};
+use super::override_variable;
+
+/// Makes a script a codemie shim, when it stands within its first bytes.
+pub const SCRIPT_MARKER: &[u8] = b"# codemie-shim-v1";
+
+/// How far into a script the marker is looked for.
+const HEAD: usize = 256;
+
+/// What execvp uses when PATH is not set (glibc since 2.24).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// What was found at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A program that is not codemie.
+    Real,
+    NotFound,
+    NotExecutable,
+    Directory,
+    SameFile,
+    /// Another installation of codemie behind a symlink: not the running file, and no agent either.
+    OtherCopy,
+    ScriptShim,
+    Unreachable(io::ErrorKind),
+}
+
+impl Verdict {
+    /// Whether execvp would remember this place as "found, but permission denied".
+    fn denies(self) -> bool {
+        matches!(
+            self,
+            Self::NotExecutable | Self::Directory | Self::Unreachable(io::ErrorKind::PermissionDenied)
+        )
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Real => "not codemie",
+            Self::NotFound => "not found",
+            Self::NotExecutable => "not executable",
+            Self::Directory => "is a directory",
+            Self::SameFile => "is codemie itself (same file)",
+            Self::OtherCopy => "is another copy of codemie",
+            Self::ScriptShim => "is a codemie script shim (marker)",
+            Self::Unreachable(kind) => return write!(f, "cannot be looked at ({kind})"),
+        })
+    }
+}
+
+/// One place and what is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub path: PathBuf,
+    pub verdict: Verdict,
+}
+
+/// What to look for, and everything the answer depends on besides the file system.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    pub name: &'a str,
+    /// The user's own word on where it is, and who said so (a variable, the config file). It is obeyed or refused,
+    /// never fallen back from.
+    pub explicit: Option<(&'a OsStr, &'a str)>,
+    pub path: Option<&'a OsStr>,
+    pub ourselves: &'a Identity,
+}
+
+impl Query<'_> {
+    pub fn resolve(&self, files: &impl Files) -> Result<PathBuf, NotFound> {
+        if let Some(found) = self.first_real(files) {
+            return Ok(found);
+        }
+        let searched = self.survey(files);
+        // It may have appeared between the two walks.
+        match searched.iter().find(|place| place.verdict == Verdict::Real) {
+            Some(place) => Ok(place.path.clone()),
+            None => Err(self.not_found(searched, Cause::Nowhere)),
+        }
+    }
+
+    /// Every place in the order of the search, whatever is there.
+    pub fn survey(&self, files: &impl Files) -> Vec<Place> {
+        let mut places = Vec::new();
+        self.walk(|path| {
+            places.push(Place {
+                path: path.to_owned(),
+                verdict: judge(path, self.name, self.ourselves, files),
+            });
+            false
+        });
+        places
+    }
+
+    /// The error for a call that keeps coming back to us.
+    pub fn stopped_loop(&self, files: &impl Files) -> NotFound {
+        self.not_found(self.survey(files), Cause::Loop)
+    }
+
+    fn first_real(&self, files: &impl Files) -> Option<PathBuf> {
+        let mut found = None;
+        self.walk(|path| {
+            let real = judge(path, self.name, self.ourselves, files) == Verdict::Real;
+            if real {
+                found = Some(path.to_owned());
+            }
+            real
+        });
+        found
+    }
+
+    /// Visits each place until `visit` says stop. One buffer serves all of them.
+    fn walk(&self, mut visit: impl FnMut(&Path) -> bool) {
+        let wanted = self.explicit.map_or(OsStr::new(self.name), |(value, _)| value);
+        if wanted.as_bytes().contains(&b'/') {
+            visit(Path::new(wanted));
+            return;
+        }
+        let path = self.path.unwrap_or(OsStr::new(DEFAULT_PATH));
+        let mut place = OsString::with_capacity(128);
+        for folder in path.as_bytes().split(|&byte| byte == b':') {
+            place.clear();
+            // An empty element is the working directory; with the dot the result is a path for every exec.
+            place.push(if folder.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(folder) });
+            if place.as_bytes().last() != Some(&b'/') {
+                place.push("/");
+            }
+            place.push(wanted);
+            if visit(Path::new(&place)) {
+                return;
+            }
+        }
+    }
+
+    fn not_found(&self, searched: Vec<Place>, cause: Cause) -> NotFound {
+        NotFound {
+            name: self.name.to_owned(),
+            explicit: self.explicit.map(|(value, source)| (value.to_owned(), source.to_owned())),
+            searched,
+            cause,
+        }
+    }
+}
+
+/// What stands at `path`, cheapest question first.
+pub fn judge(path: &Path, name: &str, ourselves: &Identity, files: &impl Files) -> Verdict {
+    let seen = match files.stat(path) {
+        Ok(seen) => seen,
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return Verdict::NotFound,
+            kind => return Verdict::Unreachable(kind),
+        },
+    };
+    if seen.is_directory {
+        return Verdict::Directory;
+    }
+    if ourselves.file == Some(seen.id) {
+        return Verdict::SameFile;
+    }
+    if !files.executable(path) {
+        return Verdict::NotExecutable;
+    }
+    if let Ok(canonical) = files.canonicalize(path) {
+        // Equal though the inodes differ: our file was replaced by an upgrade while we run.
+        if ourselves.canonical.as_ref() == Some(&canonical) {
+            return Verdict::SameFile;
+        }
+        if name != "codemie" && canonical.file_name() == Some(OsStr::new("codemie")) {
+            return Verdict::OtherCopy;
+        }
+    }
+    if is_script_shim(path, files) {
+        return Verdict::ScriptShim;
+    }
+    Verdict::Real
+}
+
+/// A program that may be executed but not read is taken for what it says it is.
+fn is_script_shim(path: &Path, files: &impl Files) -> bool {
+    let mut buffer = [0; HEAD];
+    let Ok(length) = files.head(path, &mut buffer) else { return false };
+    let head = &buffer[..length];
+    head.starts_with(b"#!") && memchr::memmem::find(head, SCRIPT_MARKER).is_some()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Nowhere,
+    Loop,
+}
+
+/// No real binary: what was looked at, and why each was not it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotFound {
+    pub name: String,
+    pub explicit: Option<(OsString, String)>,
+    pub searched: Vec<Place>,
+    cause: Cause,
+}
+
+impl NotFound {
+    /// As a shell would have it: 126 when something was there but could not be executed, 127 when nothing was.
+    pub fn exit_code(&self) -> u8 {
+        let denied = self.searched.iter().any(|place| place.verdict.denies());
+        if self.cause == Cause::Nowhere && denied { 126 } else { 127 }
+    }
+}
+
+impl std::error::Error for NotFound {}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, variable) = (&self.name, override_variable(&self.name));
+        match (self.cause, &self.explicit) {
+            (Cause::Loop, _) => writeln!(
+                f,
+                "the call of {name} came back to codemie again and again: two shim managers point at each other."
+            )?,
+            (Cause::Nowhere, Some((value, source))) => {
+                writeln!(f, "{source} names {} for {name}, which cannot be run.", value.display())?;
+            }
+            (Cause::Nowhere, None) => writeln!(f, "the real {name} was not found.")?,
+        }
+        writeln!(f, "Searched:")?;
+        let width = self.searched.iter().map(|place| place.path.as_os_str().len()).max().unwrap_or(0);
+        for Place { path, verdict } in &self.searched {
+            writeln!(f, "  {:width$}  {verdict}", path.display().to_string())?;
+        }
+        match (self.cause, &self.explicit) {
+            (Cause::Loop, _) => {
+                write!(f, "Set {variable} to the real binary, or take the other manager's {name} off PATH.")
+            }
+            (Cause::Nowhere, Some((_, source))) => {
+                write!(f, "Correct {source}, or remove it to search PATH.")
+            }
+            (Cause::Nowhere, None) => write!(f, "Install {name}, or set {variable} to where it is."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::FileId;
+    use super::super::files::fake::{Entry, Table, program};
+    use super::*;
+
+    const ELF: &[u8] = b"\x7fELF";
+    const SHIM: &[u8] = b"#!/bin/sh\n# codemie-shim-v1\nexec codemie claude \"$@\"\n";
+
+    fn us() -> Identity {
+        Identity { file: Some(FileId { device: 1, inode: 1 }), canonical: Some("/opt/codemie".into()) }
+    }
+
+    fn not_executable() -> Entry {
+        Entry { executable: false, ..program(30, b"text") }
+    }
+
+    fn directory() -> Entry {
+        Entry { directory: true, ..program(31, b"") }
+    }
+
+    fn error(kind: io::ErrorKind) -> Entry {
+        Entry { error: Some(kind), ..program(32, b"") }
+    }
+
+    fn query<'a>(path: Option<&'a str>, explicit: Option<&'a str>, ourselves: &'a Identity) -> Query<'a> {
+        let explicit = explicit.map(|value| (OsStr::new(value), "CODEMIE_REAL_CLAUDE"));
+        Query { name: "claude", explicit, path: path.map(OsStr::new), ourselves }
+    }
+
+    #[test]
+    fn finds_the_first_that_is_not_us() {
+        let table = Table::of(&[
+            ("/shims/claude", program(1, ELF)),
+            ("/hardlink/claude", program(1, ELF)),
+            ("/upgraded/claude", Entry { canonical: Some("/opt/codemie"), ..program(2, ELF) }),
+            ("/other/claude", Entry { canonical: Some("/usr/bin/codemie"), ..program(3, ELF) }),
+            ("/script/claude", program(4, SHIM)),
+            ("/text/claude", not_executable()),
+            ("/folder/claude", directory()),
+            ("/locked/claude", error(io::ErrorKind::PermissionDenied)),
+            ("/real/claude", program(9, ELF)),
+            ("/second/claude", program(10, b"#!/bin/sh\nexec /real/claude\n")),
+            ("./claude", program(11, ELF)),
+            ("/usr/bin/claude", program(12, ELF)),
+        ]);
+        let cases: &[(Option<&str>, &str)] = &[
+            (Some("/shims:/real"), "/real/claude"),
+            (Some("/hardlink:/upgraded:/other:/script:/real"), "/real/claude"),
+            (Some("/text:/folder:/locked:/missing:/second:/real"), "/second/claude"),
+            (Some("/shims/:/real/"), "/real/claude"),
+            (Some("/missing::/real"), "./claude"),
+            (Some(""), "./claude"),
+            (None, "/usr/bin/claude"),
+        ];
+        for (path, expected) in cases {
+            let found = query(*path, None, &us()).resolve(&table);
+            assert_eq!(found.as_deref(), Ok(Path::new(expected)), "PATH={path:?}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_at_each_place_and_which_code_a_shell_would_give() {
+        use Verdict::{Directory, NotExecutable, NotFound, OtherCopy, SameFile, ScriptShim, Unreachable};
+        let table = Table::of(&[
+            ("/shims/claude", program(1, ELF)),
+            ("/other/claude", Entry { canonical: Some("/usr/bin/codemie"), ..program(3, ELF) }),
+            ("/script/claude", program(4, SHIM)),
+            ("/text/claude", not_executable()),
+            ("/folder/claude", directory()),
+            ("/locked/claude", error(io::ErrorKind::PermissionDenied)),
+            ("/loop/claude", error(io::ErrorKind::InvalidInput)),
+            ("/file/claude", error(io::ErrorKind::NotADirectory)),
+        ]);
+        let cases: &[(&str, &[Verdict], u8)] = &[
+            ("/shims:/missing", &[SameFile, NotFound], 127),
+            ("/other:/script", &[OtherCopy, ScriptShim], 127),
+            ("/text:/missing", &[NotExecutable, NotFound], 126),
+            ("/folder", &[Directory], 126),
+            ("/locked", &[Unreachable(io::ErrorKind::PermissionDenied)], 126),
+            ("/loop:/file", &[Unreachable(io::ErrorKind::InvalidInput), NotFound], 127),
+        ];
+        for (path, verdicts, code) in cases {
+            let error = query(Some(path), None, &us()).resolve(&table).unwrap_err();
+            let seen: Vec<_> = error.searched.iter().map(|place| place.verdict).collect();
+            assert_eq!((seen.as_slice(), error.exit_code()), (*verdicts, *code), "PATH={path}");
+        }
+    }
+
+    #[test]
+    fn an_explicit_binary_is_obeyed_or_refused_but_never_replaced() {
+        let table = Table::of(&[
+            ("/real/claude", program(9, ELF)),
+            ("/real/claude-next", program(10, ELF)),
+            ("/opt/codemie", program(1, ELF)),
+            ("rel/claude", program(11, ELF)),
+            ("/text/claude", not_executable()),
+        ]);
+        let cases: &[(&str, Result<&str, u8>)] = &[
+            ("/real/claude-next", Ok("/real/claude-next")),
+            ("claude-next", Ok("/real/claude-next")),
+            ("rel/claude", Ok("rel/claude")),
+            ("/opt/codemie", Err(127)),
+            ("/gone/claude", Err(127)),
+            ("/text/claude", Err(126)),
+        ];
+        for (explicit, expected) in cases {
+            let found = query(Some("/real"), Some(explicit), &us()).resolve(&table);
+            let found = found.as_ref().map(|path| path.to_str().unwrap()).map_err(NotFound::exit_code);
+            assert_eq!(found, *expected, "{explicit}");
+        }
+    }
+
+    #[test]
+    fn the_marker_counts_only_at_the_head_of_a_script() {
+        let far =
+            Box::leak([b"#!/bin/sh\n".as_slice(), &[b'#'; HEAD], SCRIPT_MARKER].concat().into_boxed_slice());
+        let binary = Box::leak([ELF, SCRIPT_MARKER].concat().into_boxed_slice());
+        for content in [&*far, &*binary] {
+            let table = Table::of(&[("/a/claude", program(5, content))]);
+            assert_eq!(judge(Path::new("/a/claude"), "claude", &us(), &table), Verdict::Real);
+        }
+    }
+
+    #[test]
+    fn the_message_names_every_place_and_the_way_out() {
+        let table = Table::of(&[("/shims/claude", program(1, ELF)), ("/text/claude", not_executable())]);
+        let us = us();
+        let query = query(Some("/shims:/text:/missing"), None, &us);
+        assert_eq!(
+            query.resolve(&table).unwrap_err().to_string(),
+            "the real claude was not found.\n\
+             Searched:\n\
+             \x20 /shims/claude    is codemie itself (same file)\n\
+             \x20 /text/claude     not executable\n\
+             \x20 /missing/claude  not found\n\
+             Install claude, or set CODEMIE_REAL_CLAUDE to where it is."
+        );
+        let stopped = query.stopped_loop(&table);
+        assert_eq!(stopped.exit_code(), 127);
+        assert!(stopped.to_string().contains("two shim managers point at each other"), "{stopped}");
+    }
+}

@@ -1,0 +1,171 @@
+//! The terminal room: runs a program so that neither it nor the terminal can tell that codemie is there.
+//!
+//! Knows nothing of agents and sessions. It says when the program has started and how it ended, and offers a tap on what
+//! passes in between.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use libc::c_int;
+
+use crate::process::Pid;
+
+mod buffer;
+mod inner;
+mod modes;
+mod monitor;
+mod plain;
+mod signals;
+mod sys;
+pub mod tap;
+mod tty;
+mod wait;
+mod wrapped;
+
+pub use tap::Tap;
+pub use tty::restore_after_panic;
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// A path, or a name to be found on `PATH`.
+    pub program: OsString,
+    /// What the program sees as its own name.
+    pub arg0: OsString,
+    pub args: Vec<OsString>,
+    /// Variables to add or replace.
+    pub set: Vec<(OsString, OsString)>,
+    /// Variables to take away.
+    pub remove: Vec<OsString>,
+}
+
+/// The program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started {
+    pub agent: Pid,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Exited(c_int),
+    Killed(c_int),
+    /// It never ran; the system's error number says why.
+    NotStarted(c_int),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub ending: Ending,
+    /// `None` when it never ran.
+    pub agent: Option<Pid>,
+}
+
+impl Ending {
+    /// The exit code as a shell reports it.
+    pub fn code(self) -> u8 {
+        let code = match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) => 128 + signal,
+            Self::NotStarted(libc::ENOENT | libc::ENOTDIR) => 127,
+            Self::NotStarted(_) => 126,
+        };
+        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
+    }
+}
+
+/// Becomes the program: for whatever is no conversation. Returns only on failure.
+pub fn exec(launch: &Launch) -> io::Error {
+    match image(launch) {
+        Ok(image) => image.exec(),
+        Err(error) => error,
+    }
+}
+
+/// Runs the program to its end, on an inner terminal if we are on one. `started` is called once, when it runs; no thread may
+/// exist before that. The tap it returns is fed only where there is an inner terminal.
+///
+/// An error means that nothing was started.
+pub fn run(launch: &Launch, started: impl FnOnce(Started) -> Option<Tap>) -> io::Result<Ended> {
+    let image = image(launch)?;
+    if let Some(tty) = tty::Tty::on_stdio() {
+        // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
+        if let Ok(wrapped) = wrapped::Wrapped::start(tty, &image) {
+            return Ok(wrapped.run(started));
+        }
+    }
+    plain::run(&image, |news| {
+        started(news);
+    })
+}
+
+fn image(launch: &Launch) -> io::Result<sys::Image> {
+    let argv = std::iter::once(launch.arg0.as_os_str()).chain(launch.args.iter().map(OsString::as_os_str));
+    sys::Image::new(&launch.program, argv, changed(sys::environment(), launch)?)
+}
+
+/// The caller's environment, entry by entry as it is, but for the launch's changes.
+fn changed(mut env: Vec<CString>, launch: &Launch) -> io::Result<Vec<CString>> {
+    let names = launch.set.iter().map(|(name, _)| name).chain(&launch.remove);
+    for name in names {
+        env.retain(|entry| entry_name(entry) != name.as_bytes());
+    }
+    for (name, value) in &launch.set {
+        let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        env.push(CString::new(entry).map_err(io::Error::other)?);
+    }
+    Ok(env)
+}
+
+fn entry_name(entry: &CString) -> &[u8] {
+    let bytes = entry.as_bytes();
+    memchr::memchr(b'=', bytes).map_or(bytes, |at| &bytes[..at])
+}
+
+/// Is this descriptor of ours a terminal? For those who decide whether to speak.
+pub fn is_terminal(fd: &impl std::os::fd::AsFd) -> bool {
+    rustix::termios::isatty(fd)
+}
+
+/// Does the name hold a path, so that `PATH` is not searched?
+pub fn is_path(name: &OsStr) -> bool {
+    name.as_bytes().contains(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_the_shells() {
+        for (ending, code) in [
+            (Ending::Exited(0), 0),
+            (Ending::Exited(255), 255),
+            (Ending::Killed(libc::SIGTERM), 143),
+            (Ending::Killed(libc::SIGKILL), 137),
+            (Ending::NotStarted(libc::ENOENT), 127),
+            (Ending::NotStarted(libc::ENOTDIR), 127),
+            (Ending::NotStarted(libc::EACCES), 126),
+            (Ending::NotStarted(libc::ENOEXEC), 126),
+        ] {
+            assert_eq!(ending.code(), code, "{ending:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_named_variables_change() {
+        let entries = ["A=1", "B=2=3", "NOEQUALS", "A=again", "AB=4"];
+        let env = entries.iter().map(|entry| CString::new(*entry).unwrap()).collect();
+        let launch = Launch {
+            program: "x".into(),
+            arg0: "x".into(),
+            args: vec![],
+            set: vec![("A".into(), "new".into())],
+            remove: vec!["NOEQUALS".into(), "ABSENT".into()],
+        };
+        let env = changed(env, &launch).unwrap();
+        let expected = ["B=2=3", "AB=4", "A=new"].map(|entry| CString::new(entry).unwrap());
+        assert_eq!(env, expected);
+    }
+}

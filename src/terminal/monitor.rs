@@ -1,0 +1,283 @@
+//! The process between wrapper and agent: session leader of the inner terminal.
+//!
+//! A program that stops itself is stopped only if its process group has a parent in the same session; as session leader
+//! of a PTY it would have none, the kernel would drop the signal, and the terminal would be dead. The monitor is that
+//! parent. It starts the agent in a process group of its own, says what becomes of it, and continues it when told. If the
+//! wrapper vanishes, it ends the agent.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use libc::c_int;
+use rustix::process::{Pid as RustixPid, WaitOptions, getpgrp, setpgid, setsid, waitpid};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+use super::signals::Signals;
+use super::sys::{self, Forked, Image};
+use super::wait::{Watch, wait};
+use crate::process::Pid;
+
+/// How long an agent whose wrapper was killed may take over its last words. Claude needs up to 2.6 s when it is
+/// interrupted while it streams.
+const ORPHAN_GRACE: Duration = Duration::from_secs(4);
+
+/// What the monitor tells the wrapper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    Started(Pid),
+    /// The program could not be started, with the system's error number.
+    NotStarted(c_int),
+    Stopped(c_int),
+    Exited(c_int),
+    Killed(c_int),
+}
+
+/// What the wrapper tells the monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Continue {
+    pub in_foreground: bool,
+}
+
+const MESSAGE: usize = 5;
+
+impl Report {
+    fn encode(self) -> [u8; MESSAGE] {
+        let (kind, value) = match self {
+            Self::Started(pid) => (b's', pid.0),
+            Self::NotStarted(errno) => (b'n', errno),
+            Self::Stopped(signal) => (b't', signal),
+            Self::Exited(code) => (b'e', code),
+            Self::Killed(signal) => (b'k', signal),
+        };
+        let mut message = [kind; MESSAGE];
+        message[1..].copy_from_slice(&value.to_le_bytes());
+        message
+    }
+
+    fn decode(message: [u8; MESSAGE]) -> Option<Self> {
+        let [kind, value @ ..] = message;
+        let value = c_int::from_le_bytes(value);
+        Some(match kind {
+            b's' => Self::Started(Pid(value)),
+            b'n' => Self::NotStarted(value),
+            b't' => Self::Stopped(value),
+            b'e' => Self::Exited(value),
+            b'k' => Self::Killed(value),
+            _ => return None,
+        })
+    }
+}
+
+/// The wrapper's end of the conversation.
+#[derive(Debug)]
+pub struct Monitor {
+    pid: Pid,
+    line: UnixStream,
+}
+
+impl Monitor {
+    /// Forks the monitor, which starts the program on `far` (those of the standard descriptors that `on_terminal` marks;
+    /// the others it inherits). All signals must be held; the monitor releases them for itself.
+    pub fn start(far: OwnedFd, image: &Image, on_terminal: [bool; 3]) -> io::Result<Self> {
+        let (line, theirs) = UnixStream::pair()?;
+        match sys::fork()? {
+            Forked::Parent(pid) => {
+                drop(far);
+                line.set_nonblocking(true)?;
+                Ok(Self { pid, line })
+            }
+            Forked::Child => {
+                drop(line);
+                let _ = oversee(&far, &theirs, image, on_terminal);
+                sys::exit_child(0)
+            }
+        }
+    }
+
+    /// The next report, if one is there. `Err` when the monitor is gone.
+    pub fn report(&mut self) -> io::Result<Option<Report>> {
+        let mut message = [0; MESSAGE];
+        loop {
+            match self.line.read(&mut message) {
+                // The messages are far smaller than a socket's buffer: they are written and read whole.
+                Ok(MESSAGE) => return Ok(Report::decode(message)),
+                Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub fn resume(&mut self, order: Continue) {
+        let _ = self.line.write_all(&[u8::from(order.in_foreground)]);
+    }
+
+    /// Waits for the monitor to be gone. It leaves right after its last report.
+    pub fn reap(self) {
+        drop(self.line);
+        while let Err(rustix::io::Errno::INTR) =
+            waitpid(RustixPid::from_raw(self.pid.0), WaitOptions::empty())
+        {}
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+}
+
+/// The monitor's whole life.
+fn oversee(far: &OwnedFd, line: &UnixStream, image: &Image, on_terminal: [bool; 3]) -> io::Result<()> {
+    setsid()?;
+    rustix::process::ioctl_tiocsctty(far)?;
+    let agent = match sys::fork()? {
+        Forked::Child => become_agent(far, line, image, on_terminal),
+        Forked::Parent(pid) => pid,
+    };
+    let mut overseer = Overseer { far, line, agent, signals: listen()? };
+    let group = RustixPid::from_raw(agent.0);
+    let _ = setpgid(group, group); // the child does it, too: whoever is first
+    overseer.tell(Report::Started(agent));
+    let [reader, writer] = overseer.signals.descriptors();
+    sys::close_all_but(&mut [far.as_raw_fd(), line.as_raw_fd(), reader, writer]);
+    overseer.run()
+}
+
+/// Whatever ends the wrapper must not end the monitor before it has seen the agent's end.
+fn listen() -> io::Result<Signals> {
+    for signal in 1..32 {
+        if !matches!(signal, libc::SIGKILL | libc::SIGSTOP | libc::SIGCHLD | libc::SIGSEGV | libc::SIGBUS) {
+            let _ = sys::ignore(signal);
+        }
+    }
+    let signals = Signals::catch(&[libc::SIGCHLD])?;
+    sys::release_signals();
+    Ok(signals)
+}
+
+fn become_agent(far: &OwnedFd, line: &UnixStream, image: &Image, on_terminal: [bool; 3]) -> ! {
+    let _ = setpgid(None, None);
+    // Signals are still held, so taking the terminal from the background does not stop us.
+    let _ = tcsetpgrp(far, getpgrp());
+    for (fd, _) in (0..).zip(on_terminal).filter(|(_, wanted)| *wanted) {
+        let _ = sys::replace(fd, far.as_fd());
+    }
+    let error = image.exec();
+    tell(line, Report::NotStarted(error.raw_os_error().unwrap_or(0)));
+    sys::exit_child(127)
+}
+
+fn tell(mut line: &UnixStream, report: Report) {
+    let _ = line.write_all(&report.encode());
+}
+
+struct Overseer<'a> {
+    far: &'a OwnedFd,
+    line: &'a UnixStream,
+    agent: Pid,
+    signals: Signals,
+}
+
+impl Overseer<'_> {
+    fn tell(&self, report: Report) {
+        tell(self.line, report);
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut kill_at = None;
+        loop {
+            if self.agent_has_ended()? {
+                return Ok(());
+            }
+            let timeout = kill_at.map(|at: Instant| at.saturating_duration_since(Instant::now()));
+            let orphaned = kill_at.is_some();
+            let mut watches = [
+                Watch::new(self.signals.as_fd(), true, false),
+                Watch::new(self.line.as_fd(), !orphaned, false),
+            ];
+            wait(&mut watches, timeout)?;
+            let spoken = watches[1].readable;
+            while self.signals.next().is_some() {}
+            if spoken && !self.obey()? {
+                self.end_agent(libc::SIGHUP);
+                kill_at = Some(Instant::now() + ORPHAN_GRACE);
+            }
+            if kill_at.is_some_and(|at| Instant::now() >= at) {
+                self.end_agent(libc::SIGKILL);
+                kill_at = Some(Instant::now() + ORPHAN_GRACE);
+            }
+        }
+    }
+
+    /// Tells what has become of the agent; true when it is gone.
+    fn agent_has_ended(&self) -> io::Result<bool> {
+        let pid = RustixPid::from_raw(self.agent.0);
+        while let Some((_, status)) = waitpid(pid, WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
+            let end = if let Some(signal) = status.stopping_signal() {
+                self.tell(Report::Stopped(signal));
+                continue;
+            } else if let Some(signal) = status.terminating_signal() {
+                Report::Killed(signal)
+            } else {
+                Report::Exited(status.exit_status().unwrap_or(0))
+            };
+            // Leaving as session leader hangs up on the foreground group: let that be us alone, so that what the
+            // agent left running in its group runs on, as it would without us.
+            let _ = tcsetpgrp(self.far, getpgrp());
+            self.tell(end);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Carries out the wrapper's order; false when the wrapper is gone.
+    fn obey(&mut self) -> io::Result<bool> {
+        let mut order = [0];
+        match self.line.read(&mut order) {
+            Ok(0) => return Ok(false),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(error),
+        }
+        let foreground = if order[0] == 0 { Some(getpgrp()) } else { RustixPid::from_raw(self.agent.0) };
+        if let Some(group) = foreground {
+            let _ = tcsetpgrp(self.far, group);
+        }
+        sys::signal_group(self.agent, libc::SIGCONT);
+        Ok(true)
+    }
+
+    fn end_agent(&self, signal: c_int) {
+        let ours = getpgrp();
+        let foreground = tcgetpgrp(self.far).ok().filter(|group| *group != ours);
+        let foreground = foreground.map(|group| Pid(group.as_raw_nonzero().get()));
+        for group in [Some(self.agent), foreground.filter(|group| *group != self.agent)].into_iter().flatten()
+        {
+            sys::signal_group(group, signal);
+            sys::signal_group(group, libc::SIGCONT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_the_wire() {
+        for report in [
+            Report::Started(Pid(i32::MAX)),
+            Report::NotStarted(libc::ENOENT),
+            Report::Stopped(libc::SIGTSTP),
+            Report::Exited(255),
+            Report::Killed(libc::SIGKILL),
+        ] {
+            assert_eq!(Report::decode(report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode(*b"?\0\0\0\0"), None);
+    }
+}

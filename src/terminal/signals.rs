@@ -1,0 +1,61 @@
+//! Signals as bytes in a pipe, so that one loop can wait for them together with the terminal.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use libc::c_int;
+
+use super::sys::{self, Caught};
+
+/// Signals that reach the agent when a process sends them to us.
+pub const FORWARDED: [c_int; 6] =
+    [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
+/// The caught signals of this process. There is one at a time.
+#[derive(Debug)]
+pub struct Signals {
+    reader: UnixStream,
+    /// Kept open for the handler, which knows it by number.
+    writer: UnixStream,
+}
+
+impl Signals {
+    /// Catches the given signals, except those that the caller had ignored: they stay ignored. SIGCHLD is always
+    /// caught, for an ignored one would make the kernel throw exit statuses away.
+    pub fn catch(signals: &[c_int]) -> io::Result<Self> {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        sys::wake_through(writer.as_fd());
+        for &signal in signals {
+            if signal == libc::SIGCHLD || !sys::was_ignored(signal) {
+                sys::catch(signal)?;
+            }
+        }
+        Ok(Self { reader, writer })
+    }
+
+    /// The descriptors that must stay open.
+    pub fn descriptors(&self) -> [RawFd; 2] {
+        [self.reader.as_raw_fd(), self.writer.as_raw_fd()]
+    }
+
+    /// The next signal that has arrived, if any.
+    pub fn next(&mut self) -> Option<Caught> {
+        let mut note = [0; 2];
+        loop {
+            match self.reader.read(&mut note) {
+                Ok(2) => return Some(Caught { signal: c_int::from(note[0]), by_process: note[1] != 0 }),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}

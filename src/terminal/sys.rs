@@ -1,0 +1,404 @@
+//! The system calls that no crate wraps the way a transparent wrapper needs them, and all of codemie's `unsafe`.
+//!
+//! Promises: the agent starts with exactly the signal dispositions, signal mask and descriptors that codemie was
+//! started with; `fork` is only called while there is one thread.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+
+use crate::process::Pid;
+
+// ---------------------------------------------------------------------------------------------------------------
+// What we were started with
+
+/// Bit n-1: signal n was ignored. Bits 0..3 of `CLOSED`: that standard descriptor was closed.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+/// Runs before Rust's runtime, which sets SIGPIPE to ignored and opens `/dev/null` on closed standard descriptors:
+/// afterwards nobody could tell what the caller had asked for.
+#[used]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_os = "macos"), unsafe(link_section = ".init_array"))]
+static SNAPSHOT: extern "C" fn() = snapshot;
+
+extern "C" fn snapshot() {
+    let mut ignored = 0;
+    let mut blocked = 0;
+    for signal in signals() {
+        if disposition(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_IGN) {
+            ignored |= bit(signal);
+        }
+    }
+    let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a null new mask only reads; `mask` is written before it is read.
+    if unsafe { libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr()) } == 0 {
+        for signal in signals() {
+            // SAFETY: `mask` was filled by sigprocmask just above.
+            if unsafe { libc::sigismember(mask.as_ptr(), signal) } == 1 {
+                blocked |= bit(signal);
+            }
+        }
+    }
+    let mut closed = 0;
+    for fd in 0..3 {
+        // SAFETY: F_GETFD on any number is harmless.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+            closed |= 1 << fd;
+        }
+    }
+    IGNORED.store(ignored, Ordering::Relaxed);
+    BLOCKED.store(blocked, Ordering::Relaxed);
+    CLOSED.store(closed, Ordering::Relaxed);
+}
+
+/// Every signal a program can have a disposition for; 32 and 33 belong to the C library.
+fn signals() -> impl Iterator<Item = c_int> {
+    (1..=64).filter(|signal| !matches!(*signal, 32 | 33))
+}
+
+fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+fn disposition(signal: c_int) -> Option<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action only reads.
+    (unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) } == 0)
+        // SAFETY: zeroed is a valid sigaction, and sigaction filled it.
+        .then(|| unsafe { action.assume_init() })
+}
+
+/// Was this signal ignored when codemie was started (`nohup`, a background job of a plain shell)?
+pub fn was_ignored(signal: c_int) -> bool {
+    IGNORED.load(Ordering::Relaxed) & bit(signal) != 0
+}
+
+/// Was this standard descriptor closed when codemie was started?
+pub fn was_closed(fd: RawFd) -> bool {
+    CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Signals
+
+/// A signal and who sent it: the kernel (the terminal's ^C reaches the whole group already) or a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caught {
+    pub signal: c_int,
+    pub by_process: bool,
+}
+
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel hands a valid siginfo to an SA_SIGINFO handler. SI_KERNEL and terminal signals have a
+    // positive code, kill(2) and friends a code of zero or less.
+    let by_process = unsafe { (*info).si_code } <= 0;
+    let note = [u8::try_from(signal).unwrap_or(0), u8::from(by_process)];
+    // SAFETY: write(2) is async-signal-safe; errno is put back because the interrupted code may be about to read it.
+    unsafe {
+        let errno = errno_location();
+        let saved = *errno;
+        libc::write(WAKE.load(Ordering::Relaxed), note.as_ptr().cast(), note.len());
+        *errno = saved;
+    }
+}
+
+#[cfg(target_os = "linux")]
+unsafe fn errno_location() -> *mut c_int {
+    // SAFETY: always valid for the calling thread.
+    unsafe { libc::__errno_location() }
+}
+
+#[cfg(not(target_os = "linux"))]
+unsafe fn errno_location() -> *mut c_int {
+    // SAFETY: always valid for the calling thread.
+    unsafe { libc::__error() }
+}
+
+/// Tells `on_signal` where to write. The descriptor must stay open and be non-blocking for as long as handlers are installed.
+pub fn wake_through(fd: BorrowedFd<'_>) {
+    WAKE.store(fd.as_raw_fd(), Ordering::Relaxed);
+}
+
+/// Has the signal reported through the wake pipe.
+pub fn catch(signal: c_int) -> io::Result<()> {
+    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_signal;
+    set_action(signal, handler as usize, libc::SA_SIGINFO | libc::SA_RESTART)
+}
+
+pub fn ignore(signal: c_int) -> io::Result<()> {
+    set_action(signal, libc::SIG_IGN, 0)
+}
+
+pub fn set_default(signal: c_int) -> io::Result<()> {
+    set_action(signal, libc::SIG_DFL, 0)
+}
+
+fn set_action(signal: c_int, handler: usize, flags: c_int) -> io::Result<()> {
+    // SAFETY: a zeroed sigaction is valid; the handler is either a constant or `on_signal`, which is async-signal-safe.
+    let result = unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        libc::sigaction(signal, &raw const action, ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Blocks all signals for the calling thread, while the process is between two states. A thread made meanwhile never
+/// takes one.
+pub fn hold_signals() {
+    // SAFETY: plain set operations on a local.
+    unsafe {
+        let mut all: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
+    }
+}
+
+/// Lets every signal through to the calling thread.
+pub fn release_signals() {
+    set_mask(0);
+}
+
+fn set_mask(blocked: u64) {
+    // SAFETY: plain set operations on a local.
+    unsafe {
+        let mut mask: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigemptyset(&raw mut mask);
+        for signal in signals().filter(|signal| blocked & bit(*signal) != 0) {
+            libc::sigaddset(&raw mut mask, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut());
+    }
+}
+
+/// Sends a signal to every process of our own group, ourselves included.
+pub fn signal_own_group(signal: c_int) {
+    // SAFETY: kill(0, …) has no memory effects.
+    unsafe { libc::kill(0, signal) };
+}
+
+/// Sends a signal to one process.
+pub fn signal_process(pid: Pid, signal: c_int) {
+    if pid.0 > 0 {
+        // SAFETY: kill has no memory effects.
+        unsafe { libc::kill(pid.0, signal) };
+    }
+}
+
+/// Sends a signal to a process group.
+pub fn signal_group(pgid: Pid, signal: c_int) {
+    // 1 would mean "everybody".
+    if pgid.0 > 1 {
+        // SAFETY: kill has no memory effects.
+        unsafe { libc::kill(-pgid.0, signal) };
+    }
+}
+
+pub fn stop_self() {
+    // SAFETY: raise has no memory effects.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Fork and exec
+
+/// What to run, with everything allocated beforehand.
+#[derive(Debug)]
+pub struct Image {
+    program: CString,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+}
+
+impl Image {
+    /// `program` is a path, or a name to be looked up on `PATH` as the shell would.
+    pub fn new<'a>(
+        program: &OsStr,
+        argv: impl IntoIterator<Item = &'a OsStr>,
+        env: Vec<CString>,
+    ) -> io::Result<Self> {
+        let argv = argv.into_iter().map(c_string).collect::<io::Result<_>>()?;
+        Ok(Self { program: c_string(program)?, argv, env })
+    }
+
+    /// Becomes the program, with the signals and standard descriptors codemie was started with. Returns only on failure.
+    pub fn exec(&self) -> io::Error {
+        let argv = pointers(&self.argv);
+        let mut env = pointers(&self.env);
+        restore_inherited();
+        // SAFETY: both arrays are null-terminated and point into `self`. `environ` is replaced because execvp, unlike
+        // execve, also starts scripts without a `#!` line, as every shell does.
+        unsafe {
+            environ = env.as_mut_ptr();
+            libc::execvp(self.program.as_ptr(), argv.as_ptr());
+        }
+        io::Error::last_os_error()
+    }
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(io::Error::other)
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+fn restore_inherited() {
+    let ignored = IGNORED.load(Ordering::Relaxed);
+    for signal in signals().filter(|signal| !matches!(*signal, libc::SIGKILL | libc::SIGSTOP)) {
+        let _ = if ignored & bit(signal) == 0 { set_default(signal) } else { ignore(signal) };
+    }
+    for fd in (0..3).filter(|fd| was_closed(*fd)) {
+        // SAFETY: it stands on the /dev/null that Rust's runtime put there.
+        unsafe { libc::close(fd) };
+    }
+    set_mask(BLOCKED.load(Ordering::Relaxed));
+}
+
+unsafe extern "C" {
+    static mut environ: *mut *const c_char;
+}
+
+/// The environment as it is, entry by entry: duplicates, order and entries without `=` included.
+pub fn environment() -> Vec<CString> {
+    let mut entries = Vec::with_capacity(64);
+    // SAFETY: `environ` is null or a null-terminated array of C strings; nothing in codemie changes the environment.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            entries.push(CStr::from_ptr(*entry).to_owned());
+            entry = entry.add(1);
+        }
+    }
+    entries
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forked {
+    Parent(Pid),
+    Child,
+}
+
+/// Forks. Must be called while this process has one thread: then the child may do anything.
+pub fn fork() -> io::Result<Forked> {
+    // SAFETY: the caller has one thread, so no lock can be held by a thread that is missing in the child.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(Pid(pid))),
+    }
+}
+
+/// Ends a forked child without running anything of the parent's.
+pub fn exit_child(code: c_int) -> ! {
+    // SAFETY: _exit never returns and runs no destructors.
+    unsafe { libc::_exit(code) }
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Descriptors
+
+/// A second descriptor, closed on exec, for a number that someone else owns.
+pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC on any number either fails or returns a new descriptor that nothing else owns.
+    unsafe {
+        match libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) {
+            -1 => Err(io::Error::last_os_error()),
+            new => Ok(OwnedFd::from_raw_fd(new)),
+        }
+    }
+}
+
+/// Puts `from` in the place of the descriptor `to`.
+pub fn replace(to: RawFd, from: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: dup2 on numbers; the caller means to replace `to`.
+    if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Closes every descriptor from 3 on but `keep`. A wrapper that kept what the agent inherited would hold pipes open
+/// after the agent has closed them.
+pub fn close_all_but(keep: &mut [RawFd]) {
+    keep.sort_unstable();
+    let mut from = 3;
+    for &fd in keep.iter().filter(|fd| **fd >= 3) {
+        if fd > from {
+            close_range(from, fd - 1);
+        }
+        from = fd + 1;
+    }
+    close_range(from, RawFd::MAX);
+}
+
+#[cfg(target_os = "linux")]
+fn close_range(first: RawFd, last: RawFd) {
+    let (Ok(first), Ok(last)) = (libc::c_uint::try_from(first), libc::c_uint::try_from(last)) else { return };
+    // SAFETY: the caller keeps what it owns out of the range. Kernels before 5.9 answer ENOSYS: then nothing is
+    // closed, and the agent's pipes end with the run instead of a moment earlier.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: closing numbers that are not open is harmless; the caller keeps what it owns out of the range.
+    unsafe {
+        let limit = libc::getdtablesize();
+        (first..=last.min(limit)).for_each(|fd| {
+            libc::close(fd);
+        });
+    }
+}
+
+/// select(2) over descriptors below `FD_SETSIZE`; ours are opened first and stay low.
+#[cfg(any(target_os = "macos", feature = "select-loop"))]
+pub fn select<'a>(
+    wanted: impl Iterator<Item = (BorrowedFd<'a>, bool, bool)> + Clone,
+    timeout: Option<std::time::Duration>,
+    ready: &mut [(bool, bool)],
+) -> io::Result<()> {
+    // SAFETY: zeroed fd_sets are empty sets; only numbers below FD_SETSIZE are put in.
+    unsafe {
+        let mut reading: libc::fd_set = MaybeUninit::zeroed().assume_init();
+        let mut writing: libc::fd_set = MaybeUninit::zeroed().assume_init();
+        let mut highest = -1;
+        for (fd, read, write) in wanted.clone() {
+            let fd = fd.as_raw_fd();
+            if usize::try_from(fd).map_or(true, |fd| fd >= libc::FD_SETSIZE) {
+                return Err(io::Error::from_raw_os_error(libc::EMFILE));
+            }
+            if read {
+                libc::FD_SET(fd, &raw mut reading);
+            }
+            if write {
+                libc::FD_SET(fd, &raw mut writing);
+            }
+            highest = highest.max(fd);
+        }
+        let mut time = timeout.map(|time| libc::timeval {
+            tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_usec: time.subsec_micros().into(),
+        });
+        let time = time.as_mut().map_or(ptr::null_mut(), |time| &raw mut *time);
+        if libc::select(highest + 1, &raw mut reading, &raw mut writing, ptr::null_mut(), time) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        for ((fd, ..), ready) in wanted.zip(ready) {
+            let fd = fd.as_raw_fd();
+            *ready = (libc::FD_ISSET(fd, &raw const reading), libc::FD_ISSET(fd, &raw const writing));
+        }
+    }
+    Ok(())
+}

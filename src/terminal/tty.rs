@@ -1,0 +1,132 @@
+//! The user's terminal: an own descriptor of it, raw mode that is always given back, its size.
+//!
+//! Promises: the user's descriptors 0, 1 and 2 are never made non-blocking (the shell shares them); the settings are
+//! touched only while we are the terminal's foreground job; the terminal is never asked anything.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use portable_pty::PtySize;
+use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::process::getpgrp;
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
+
+/// The terminal on stdin and stdout, re-opened.
+#[derive(Debug)]
+pub struct Tty {
+    fd: Arc<OwnedFd>,
+}
+
+impl Tty {
+    /// `None` unless stdin and stdout are one and the same terminal, we are its foreground job, and it can be
+    /// re-opened. In every other case the agent is better served by the descriptors themselves.
+    pub fn on_stdio() -> Option<Self> {
+        if !isatty(stdin()) || !isatty(stdout()) {
+            return None;
+        }
+        let device = fstat(stdin()).ok()?.st_rdev;
+        if fstat(stdout()).ok()?.st_rdev != device {
+            return None;
+        }
+        let fd = candidates().find_map(|path| {
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let fd = open(path, flags, Mode::empty()).ok()?;
+            (fstat(&fd).ok()?.st_rdev == device).then_some(fd)
+        })?;
+        let tty = Self { fd: Arc::new(fd) };
+        tty.is_foreground().then_some(tty)
+    }
+
+    /// A terminal that is not our controlling one has no jobs: then nobody else is in the foreground.
+    pub fn is_foreground(&self) -> bool {
+        tcgetpgrp(&*self.fd).map_or(true, |foreground| foreground == getpgrp())
+    }
+
+    /// Is this descriptor the same terminal?
+    pub fn is(&self, other: BorrowedFd<'_>) -> bool {
+        let device = |fd: BorrowedFd<'_>| fstat(fd).ok().map(|stat| stat.st_rdev);
+        isatty(other) && device(other) == device(self.as_fd())
+    }
+
+    pub fn settings(&self) -> io::Result<Termios> {
+        Ok(tcgetattr(&*self.fd)?)
+    }
+
+    pub fn size(&self) -> io::Result<PtySize> {
+        let size = tcgetwinsize(&*self.fd)?;
+        Ok(PtySize {
+            rows: size.ws_row,
+            cols: size.ws_col,
+            pixel_width: size.ws_xpixel,
+            pixel_height: size.ws_ypixel,
+        })
+    }
+
+    /// Switches to raw mode until the guard goes. Output already on its way is let out first; typed-ahead input is kept.
+    pub fn raw(&self) -> io::Result<RawGuard> {
+        let saved = tcgetattr(&*self.fd)?;
+        let guard = RawGuard { fd: Arc::clone(&self.fd), saved: saved.clone() };
+        remember(Some((Arc::clone(&self.fd), saved.clone())));
+        let mut raw = saved;
+        raw.make_raw();
+        tcsetattr(&*self.fd, OptionalActions::Drain, &raw)?;
+        Ok(guard)
+    }
+}
+
+impl AsFd for Tty {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// By name first; the descriptor's own link serves where `/dev/pts` is not mounted. (macOS: kqueue and poll refuse
+/// `/dev/tty`, but not the real name.)
+fn candidates() -> impl Iterator<Item = PathBuf> {
+    let named = rustix::termios::ttyname(stdin(), Vec::new())
+        .ok()
+        .map(|name| PathBuf::from(String::from_utf8_lossy(name.as_bytes()).into_owned()));
+    named.into_iter().chain(["/proc/self/fd/0", "/dev/tty"].map(PathBuf::from))
+}
+
+/// Gives the terminal its settings back when dropped.
+#[derive(Debug)]
+pub struct RawGuard {
+    fd: Arc<OwnedFd>,
+    saved: Termios,
+}
+
+impl Drop for RawGuard {
+    fn drop(&mut self) {
+        remember(None);
+        give_back(self.fd.as_fd(), &self.saved);
+    }
+}
+
+/// What a panic has to put back. One terminal per process.
+static IN_RAW_MODE: Mutex<Option<(Arc<OwnedFd>, Termios)>> = Mutex::new(None);
+
+fn remember(state: Option<(Arc<OwnedFd>, Termios)>) {
+    if let Ok(mut slot) = IN_RAW_MODE.lock() {
+        *slot = state;
+    }
+}
+
+/// For the panic hook: the terminal is readable again before the message is printed.
+pub fn restore_after_panic() {
+    if let Ok(mut slot) = IN_RAW_MODE.try_lock()
+        && let Some((fd, saved)) = slot.take()
+    {
+        give_back(fd.as_fd(), &saved);
+    }
+}
+
+fn give_back(fd: BorrowedFd<'_>, saved: &Termios) {
+    // Not in the foreground: the settings on the terminal are somebody else's now.
+    if tcgetpgrp(fd).map_or(true, |foreground| foreground == getpgrp()) {
+        let _ = tcsetattr(fd, OptionalActions::Drain, saved);
+    }
+}
