@@ -32,23 +32,19 @@ fn in_a_terminal(agent: Agent, vendor: Vendor) {
     let before = run.terminal.modes();
     run.type_command_line(&[]);
 
+    suspend(&run);
+    assert_eq!(run.terminal.modes(), before, "the shell got another terminal than it had");
+    assert_eq!(run.terminal.foreground(), shell);
+    run.terminal.type_line("fg");
+    run.wait_ready();
+
     let first = run.prompt("say something");
     assert_eq!((first.vendor, first.status), (vendor, Status::Complete));
 
     // Larger, because a smaller screen also cuts what was painted before.
     run.terminal.resize(48, 140);
     run.wait_for("a picture of the new size", |agent, view| fills(agent, view, 48, 140));
-
-    let mark = run.terminal.mark();
-    run.terminal.send("\x1a");
-    run.terminal.wait_prompt(mark);
-    assert_eq!(run.terminal.modes(), before, "the shell got another terminal than it had");
-    assert_eq!(run.terminal.foreground(), shell);
-
-    run.terminal.type_line("fg");
-    run.wait_ready();
     let second = run.prompt("say more");
-    assert!(second.n > first.n);
     assert_eq!(second.session, first.session);
 
     let mark = run.terminal.mark();
@@ -60,6 +56,17 @@ fn in_a_terminal(agent: Agent, vendor: Vendor) {
     run.terminal.wait_after(mark, "code=0.");
     assert_eq!(processes::family(shell), [shell], "somebody is left behind");
     assert_eq!(stage.api.log().strangers, [""; 0]);
+}
+
+/// Presses ^Z and waits for the shell. Gemini wants the key twice, and takes it for "undo" once something was typed.
+fn suspend(run: &AgentRun<'_>) {
+    let mark = run.terminal.mark();
+    run.terminal.send("\x1a");
+    if run.agent == Agent::Gemini {
+        run.terminal.wait_text("again to suspend");
+        run.terminal.send("\x1a");
+    }
+    run.terminal.wait_prompt(mark);
 }
 
 /// Whether the agent has painted for a terminal of this size.

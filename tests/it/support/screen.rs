@@ -33,8 +33,9 @@ pub(crate) fn menu_choice(agent: Agent, screen: &str) -> Option<String> {
 pub(crate) fn busy(agent: Agent, view: &mut View<'_>) -> bool {
     match agent {
         Agent::Claude => view.text().contains("esc to interrupt"),
-        // Its screen does not tell while an answer streams; it tells the terminal.
-        Agent::Codex => last_codex_state(view.bytes) == Some(b"working"),
+        // Its screen tells neither that it is still loading, when it swallows keys, nor that an answer streams; it tells
+        // the terminal.
+        Agent::Codex => !matches!(last_codex_state(view.bytes), Some(b"idle" | b"done")),
         Agent::Gemini => view.text().contains("esc to cancel"),
     }
 }
