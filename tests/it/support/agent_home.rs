@@ -81,7 +81,10 @@ impl AgentHome {
 
     fn make_project(&self) {
         self.write("project/README.md", "A project.\n");
-        self.write(".gitconfig", "[user]\nname = Test\nemail = test@localhost\n[init]\ndefaultBranch = main\n");
+        self.write(
+            ".gitconfig",
+            "[user]\nname = Test\nemail = test@localhost\n[init]\ndefaultBranch = main\n",
+        );
         for arguments in [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "Begin"]] {
             let mut git = Command::new("git");
             git.args(arguments).current_dir(self.project()).env_clear().env("HOME", &self.root);

@@ -72,7 +72,10 @@ fn missing() -> Option<String> {
     let agents = Agent::ALL.into_iter().filter(|agent| !agent.program().exists());
     let agents: Vec<_> = agents.map(Agent::name).collect();
     if !agents.is_empty() {
-        return Some(format!("{} not installed under target/agents (tests/run.sh does it)", agents.join(", ")));
+        return Some(format!(
+            "{} not installed under target/agents (tests/run.sh does it)",
+            agents.join(", ")
+        ));
     }
     if Command::new("node").arg("--version").output().is_err() {
         return Some("node is not installed".to_owned());

@@ -75,14 +75,14 @@ impl<'a> AgentRun<'a> {
 
     /// Types text and waits until the agent's line shows it, but presses no Enter.
     pub(crate) fn type_text(&self, text: &str) {
-        // The first key opens a menu or not; Claude loses keys that come while it does.
-        let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
-        let mut typed = String::new();
-        for part in [first, rest] {
-            self.terminal.send(part);
-            typed.push_str(part);
-            self.wait_composer(&typed);
+        // The first key may open a menu, and Claude loses keys that come while it does.
+        let menu = self.agent == Agent::Claude && text.starts_with('/');
+        if menu {
+            self.terminal.send("/");
+            self.wait_composer("/");
         }
+        self.terminal.send(&text[usize::from(menu)..]);
+        self.wait_composer(text);
     }
 
     /// Waits until the agent's line shows this.
@@ -127,7 +127,9 @@ impl<'a> AgentRun<'a> {
 
     /// Waits for a call like this after the API's first `since`.
     pub(crate) fn wait_call(&self, what: &str, since: usize, matches: impl Fn(&Call) -> bool) -> Call {
-        self.stage.api.wait_for(what, PATIENCE, |log| log.calls[since..].iter().find(|call| matches(call)).cloned())
+        self.stage
+            .api
+            .wait_for(what, PATIENCE, |log| log.calls[since..].iter().find(|call| matches(call)).cloned())
     }
 
     /// Types a slash command, waits until the menu would take it, and presses Enter.

@@ -46,7 +46,9 @@ fn composer_row(agent: Agent, rows: &[&str]) -> Option<usize> {
     match agent {
         // Earlier prompts begin with the same sign; only the line one types in stands under a rule.
         Agent::Claude => last(&|at| rows[at].starts_with('❯') && below_rule(at, 1)),
-        Agent::Codex => last(&|at| rows[at].starts_with('›')).filter(|&at| !rows[at].starts_with("› /") || at > 0),
+        Agent::Codex => {
+            last(&|at| rows[at].starts_with('›')).filter(|&at| !rows[at].starts_with("› /") || at > 0)
+        }
         Agent::Gemini => last(&|at| rows[at].starts_with(" >") && below_rule(at, 3)),
     }
 }

@@ -68,7 +68,10 @@ impl Stage {
     /// The same start, but in the project folder, with the agents' environment and a terminal that answers.
     pub(crate) fn prepare(&self, start: Start) -> Start {
         let start = start.env_clear().cwd(self.home.project()).size(40, 120).timeout(PATIENCE).answers();
-        self.home.environment(&self.api).into_iter().fold(start, |start, (name, value)| start.env(name, value))
+        self.home
+            .environment(&self.api)
+            .into_iter()
+            .fold(start, |start, (name, value)| start.env(name, value))
     }
 
     /// Runs the agent to its end with pipes for all three of its descriptors.

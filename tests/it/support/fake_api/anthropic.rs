@@ -41,9 +41,12 @@ fn last_prompt(body: &Value) -> (String, usize) {
             Some("user") => {
                 let texts: Vec<&str> = match &message["content"] {
                     Value::String(text) => vec![text],
-                    blocks => blocks.as_array().into_iter().flatten().filter_map(|b| b["text"].as_str()).collect(),
+                    blocks => {
+                        blocks.as_array().into_iter().flatten().filter_map(|b| b["text"].as_str()).collect()
+                    }
                 };
-                let own = texts.into_iter().rev().find(|text| !text.trim_start().starts_with("<system-reminder>"));
+                let own =
+                    texts.into_iter().rev().find(|text| !text.trim_start().starts_with("<system-reminder>"));
                 if let Some(text) = own {
                     return (text.to_owned(), turn);
                 }
@@ -148,9 +151,10 @@ fn tool_use(tool: &Tool) -> (&str, Value) {
         Tool::Run(command) => ("Bash", json!({"command": command, "description": "Run a command"})),
         Tool::Write(file) => ("Write", json!({"file_path": file, "content": "one\ntwo\nthree\n"})),
         Tool::Edit(file) => ("Edit", json!({"file_path": file, "old_string": "two", "new_string": "2\n2b"})),
-        Tool::Subagent(prompt) => {
-            ("Agent", json!({"description": "Do a part", "subagent_type": "general-purpose", "prompt": prompt}))
-        }
+        Tool::Subagent(prompt) => (
+            "Agent",
+            json!({"description": "Do a part", "subagent_type": "general-purpose", "prompt": prompt}),
+        ),
         Tool::Named(name, input) => (name, input.clone()),
     }
 }

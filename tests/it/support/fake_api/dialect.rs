@@ -83,7 +83,9 @@ pub(super) fn refusal(vendor: Vendor, status: u16) -> Value {
             json!({"type": "error", "error": {"type": kind, "message": message}})
         }
         Vendor::OpenAi => json!({"error": {"type": "invalid_request_error", "message": message}}),
-        Vendor::Google => json!({"error": {"code": status, "message": message, "status": "INVALID_ARGUMENT"}}),
+        Vendor::Google => {
+            json!({"error": {"code": status, "message": message, "status": "INVALID_ARGUMENT"}})
+        }
     }
 }
 

@@ -58,7 +58,8 @@ impl FakeApi {
         static SERVERS: AtomicU64 = AtomicU64::new(1);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port on loopback");
         let port = listener.local_addr().expect("its number").port();
-        let shared = Arc::new(Shared { server: SERVERS.fetch_add(1, Ordering::Relaxed), ..Shared::default() });
+        let shared =
+            Arc::new(Shared { server: SERVERS.fetch_add(1, Ordering::Relaxed), ..Shared::default() });
         let accepting = thread::spawn({
             let shared = Arc::clone(&shared);
             move || {

@@ -111,10 +111,7 @@ fn marks_become_turns() {
             "[run ls] then [write a.txt]",
             Script { turns: vec![vec![run("ls")], vec![Tool::Write("a.txt".into())]], ..Script::default() },
         ),
-        (
-            "[together [run a] [run b]]",
-            Script { turns: vec![vec![run("a"), run("b")]], ..Script::default() },
-        ),
+        ("[together [run a] [run b]]", Script { turns: vec![vec![run("a"), run("b")]], ..Script::default() }),
         (
             "[subagent do [run a]]",
             Script { turns: vec![vec![Tool::Subagent("do [run a]".into())]], ..Script::default() },
