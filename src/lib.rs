@@ -14,4 +14,5 @@ pub mod process;
 pub mod project;
 pub mod session;
 pub mod shim;
+pub mod store;
 pub mod terminal;

@@ -1,3 +1,6 @@
 //! Metering: session files become records, records become numbers.
 
+pub mod line;
+pub mod price;
 pub mod record;
+pub mod tail;

@@ -1,3 +1,61 @@
 //! Sessions: what they are, how they begin and end, which of the agent's conversations each one is.
+//!
+//! # For callers
+//!
+//! Everything that changes a session takes a transaction ([`crate::store::Tx`]) and the time, and either happens as a
+//! whole, events included, or not at all:
+//!
+//! ```text
+//! lifecycle::start(tx, at, ids, &Begin)            a run begins: a new session, or one re-opened or joined
+//! lifecycle::end(tx, at, run, Ending)              a run ends, however; the session with it if it was the last run in it
+//! lifecycle::transition(tx, at, ids, run, &Passage) /clear or switch: end + start in one, linked both ways
+//! lifecycle::bind(tx, at, ids, session, &Binding)  the agent's session is known
+//! lifecycle::doubt(tx, session)                    the evidence allows two
+//! lifecycle::learn_version(tx, session, version)   the agent's version became known after the START
+//! absorb::absorb(tx, at, session, &Batch)          records and file position; ownership, revisions, late ENDs
+//! publish::publish(&mut store, &home, now)         the JSON files of all sessions changed since
+//! recover::recover(&mut store, …)                  ends what vanished without ending
+//! record::record(view, &row, now)                  the record of `show --json`
+//! lookup::find(view, text, scan)                   SESSION on a command line → one session
+//! labels::{rename, tag, untag, group, archive}     on a row that was found
+//! prune::prune(&mut store, &home, before, dry_run) old sessions leave
+//! ```
 
+pub mod absorb;
+pub mod event;
 pub mod id;
+pub mod labels;
+pub mod lifecycle;
+pub mod lookup;
+pub mod names;
+pub mod prune;
+pub mod publish;
+pub mod record;
+pub mod recover;
+pub mod state;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::store;
+use id::{RunId, SessionId};
+use state::Illegal;
+
+/// Why a change was refused. The transaction it was tried in must be given up.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("session {session}: {source}")]
+    Illegal { session: SessionId, source: Illegal },
+    #[error("there is no session {0}")]
+    NoSession(SessionId),
+    #[error("there is no run {0}, or it has ended")]
+    NoRun(RunId),
+    #[error("the run is in session {0} already")]
+    AlreadyThere(SessionId),
+    #[error(transparent)]
+    Name(#[from] names::NameError),
+    #[error("the name {0:?} is taken; choose another")]
+    NameTaken(String),
+}

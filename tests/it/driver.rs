@@ -75,5 +75,5 @@ fn stalled_terminal_takes_nothing() {
     assert_eq!(terminal.mark(), before);
     terminal.unstall();
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
-    assert!(terminal.bytes().ends_with(&[0; 1_000_000]));
+    assert!(terminal.bytes().ends_with(&vec![0; 1_000_000]));
 }

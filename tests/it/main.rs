@@ -5,6 +5,11 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod doctor;
 mod driver;
+mod installer;
 mod real_terminal;
+mod sandbox;
+mod shims;
 mod support;
+mod transparency;

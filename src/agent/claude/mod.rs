@@ -4,25 +4,13 @@
 
 mod flags;
 pub mod invocation;
+pub mod lines;
+mod loose;
+mod shape;
+mod tools;
 
-use std::ffi::OsString;
+#[cfg(test)]
+mod captures_tests;
 
-use super::{Agent, Invocation};
-
-#[derive(Debug)]
-pub(super) struct Claude;
-
-impl Agent for Claude {
-    fn name(&self) -> &'static str {
-        "claude"
-    }
-
-    fn classify(&self, args: &[OsString]) -> Invocation {
-        invocation::classify(args)
-    }
-
-    /// With the first of them inherited, the agent writes no session file and registers nowhere.
-    fn nesting_variables(&self) -> &'static [&'static str] {
-        &["CLAUDE_CODE_CHILD_SESSION", "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT"]
-    }
-}
+mod agent;
+pub use agent::Claude;

@@ -66,6 +66,16 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
 
+/// Kills a process that nobody else would, however the test ends.
+#[derive(Debug)]
+pub(crate) struct KillOnDrop(pub(crate) i32);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        signal(self.0, Signal::KILL);
+    }
+}
+
 pub(crate) fn alive(pid: i32) -> bool {
     process(pid).is_some_and(|p| p.state != 'Z' && p.state != 'X')
 }

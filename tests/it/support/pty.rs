@@ -4,22 +4,19 @@
 //! reads all output, and writes what is typed as fast as the PTY takes it, so `send` never blocks. Waiting is on a condition
 //! variable, never a poll; the timeout only bounds a failure, which panics with the screen. Dropping the terminal kills
 //! every process that came out of the command.
-#![allow(unsafe_code, reason = "pre_exec: the child must become session leader between fork and exec")]
+mod child;
+mod master;
 
-use super::answers::Answers;
+use self::master::{Shared, State, View, nonzero, serve};
 use super::processes;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::retry_on_intr;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{self, Termios, Winsize};
-use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::num::NonZeroU16;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::process::ExitStatus;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -36,6 +33,7 @@ pub(crate) struct Start {
     env: Vec<(OsString, OsString)>,
     cwd: Option<PathBuf>,
     size: Winsize,
+    modes: fn(&mut Termios),
     answers: bool,
     timeout: Duration,
 }
@@ -53,6 +51,7 @@ impl Start {
             env: vec![("PATH".into(), path), ("TERM".into(), "xterm-256color".into())],
             cwd: None,
             size: Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 720, ws_ypixel: 432 },
+            modes: |_| {},
             answers: false,
             timeout: TIMEOUT,
         }
@@ -86,6 +85,12 @@ impl Start {
 
     pub(crate) fn size(mut self, rows: u16, cols: u16) -> Self {
         self.size = cells(rows, cols);
+        self
+    }
+
+    /// Changes the terminal's modes before the command starts.
+    pub(crate) fn modes(mut self, change: fn(&mut Termios)) -> Self {
+        self.modes = change;
         self
     }
 
@@ -132,75 +137,12 @@ impl From<ExitStatus> for Exit {
     }
 }
 
-/// All that the terminal has got so far.
-pub(crate) struct View<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) exit: Option<Exit>,
-    /// Typed bytes that the PTY has not taken yet.
-    pub(crate) unsent: usize,
-    screen: &'a mut ScreenModel,
-}
-
-impl View<'_> {
-    pub(crate) fn screen(&mut self) -> &vt100::Screen {
-        self.screen.catch_up(self.bytes);
-        self.screen.parser.screen()
-    }
-
-    /// The screen as text, one line per row.
-    pub(crate) fn text(&mut self) -> String {
-        self.screen().contents()
-    }
-}
-
-/// Reads the output only when asked, so that a flood costs nothing to a test that looks at bytes.
-struct ScreenModel {
-    parser: vt100::Parser<Answers>,
-    parsed: usize,
-}
-
-impl ScreenModel {
-    fn catch_up(&mut self, bytes: &[u8]) {
-        self.parser.process(&bytes[self.parsed..]);
-        self.parsed = bytes.len();
-    }
-}
-
-struct State {
-    bytes: Vec<u8>,
-    screen: ScreenModel,
-    outgoing: VecDeque<u8>,
-    stalled: bool,
-    /// Set by the thread that waits for the command; `exit` follows when the output before it has been read.
-    reaped: Option<Exit>,
-    exit: Option<Exit>,
-    closing: bool,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-    master: OwnedFd,
-    wake: OwnedFd,
-}
-
-impl Shared {
-    /// A failed assertion in a waiting test poisons the lock; the state itself is sound.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        // A full pipe wakes just as well.
-        let _ = rustix::io::write(&self.wake, b"w");
-    }
-}
-
 /// A running command and the terminal it runs in.
 pub(crate) struct Terminal {
     shared: Arc<Shared>,
     /// Kept open, so that the terminal outlives the command and its modes can be read afterwards.
     slave: OwnedFd,
+    first_modes: String,
     pid: i32,
     timeout: Duration,
     threads: Vec<JoinHandle<()>>,
@@ -215,10 +157,13 @@ impl Terminal {
         rustix::io::ioctl_fionbio(&master, true).unwrap();
         let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).unwrap();
         termios::tcsetwinsize(&slave, start.size).unwrap();
+        let mut modes = termios::tcgetattr(&slave).unwrap();
+        (start.modes)(&mut modes);
+        termios::tcsetattr(&slave, termios::OptionalActions::Now, &modes).unwrap();
 
         // A description of its own for the command: flags it sets on it must not reach the descriptor kept here.
         let stdio = rustix::pty::ioctl_tiocgptpeer(&master, flags).unwrap();
-        let mut child = command(start, stdio)
+        let mut child = child::command(start, stdio)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", start.argv));
         let pid = i32::try_from(child.id()).unwrap();
@@ -237,7 +182,7 @@ impl Terminal {
                 reaping.wake();
             }),
         ];
-        Self { shared, slave, pid, timeout: start.timeout, threads }
+        Self { shared, slave, first_modes: format!("{modes:#?}"), pid, timeout: start.timeout, threads }
     }
 
     /// The pid of the command, which is also its session.
@@ -299,12 +244,7 @@ impl Terminal {
                 drop(state);
                 panic!("waited {timeout:?} in vain for {what}\n{picture}");
             }
-            state = self
-                .shared
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .0;
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -318,6 +258,13 @@ impl Terminal {
             found.is_some()
         });
         end
+    }
+
+    /// Waits for a number that begins at `mark` and ends before `end`; returns it and the mark behind `end`.
+    pub(crate) fn number_after(&self, mark: usize, end: &str) -> (i32, usize) {
+        let after = self.wait_after(mark, end);
+        let text = String::from_utf8_lossy(&self.bytes()[mark..after - end.len()]).into_owned();
+        (text.parse().unwrap_or_else(|_| panic!("{text:?} is no number")), after)
     }
 
     /// Waits until the screen shows `text`.
@@ -377,6 +324,11 @@ impl Terminal {
         format!("{:#?}", self.termios())
     }
 
+    /// The modes from before the command was started.
+    pub(crate) fn first_modes(&self) -> &str {
+        &self.first_modes
+    }
+
     /// The process group in the foreground of the terminal.
     pub(crate) fn foreground(&self) -> i32 {
         termios::tcgetpgrp(&self.shared.master).unwrap().as_raw_nonzero().get()
@@ -391,148 +343,5 @@ impl Drop for Terminal {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-    }
-}
-
-impl State {
-    fn new(start: &Start) -> Self {
-        let answers = Answers { enabled: start.answers, ..Answers::default() };
-        let parser = vt100::Parser::new_with_callbacks(
-            nonzero(start.size.ws_row),
-            nonzero(start.size.ws_col),
-            0,
-            answers,
-        );
-        Self {
-            bytes: Vec::new(),
-            screen: ScreenModel { parser, parsed: 0 },
-            outgoing: VecDeque::new(),
-            stalled: false,
-            reaped: None,
-            exit: None,
-            closing: false,
-        }
-    }
-
-    fn view(&mut self) -> View<'_> {
-        View { bytes: &self.bytes, exit: self.exit, unsent: self.outgoing.len(), screen: &mut self.screen }
-    }
-
-    fn take_in(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        if self.screen.parser.callbacks().enabled {
-            self.screen.catch_up(&self.bytes);
-            self.outgoing.extend(self.screen.parser.callbacks_mut().replies.drain(..));
-        }
-    }
-
-    /// For the message of a failed wait.
-    fn picture(&mut self) -> String {
-        let text = self.view().text();
-        let tail = &self.bytes[self.bytes.len().saturating_sub(1000)..];
-        let tail = tail.escape_ascii();
-        let (exit, count, unsent) = (self.exit, self.bytes.len(), self.outgoing.len());
-        format!(
-            "--- screen\n{text}\n--- last of {count} bytes\n{tail}\n--- exit {exit:?}, {unsent} typed bytes not taken"
-        )
-    }
-}
-
-fn nonzero(n: u16) -> NonZeroU16 {
-    NonZeroU16::new(n).unwrap()
-}
-
-fn command(start: &Start, stdio: OwnedFd) -> Command {
-    let mut command = Command::new(&start.argv[0]);
-    command.args(&start.argv[1..]).env_clear().envs(start.env.iter().cloned());
-    if let Some(dir) = &start.cwd {
-        command.current_dir(dir);
-    }
-    command.stdin(Stdio::from(stdio.try_clone().unwrap()));
-    command.stdout(Stdio::from(stdio.try_clone().unwrap()));
-    command.stderr(Stdio::from(stdio));
-    // SAFETY: only async-signal-safe system calls, no allocation.
-    unsafe { command.pre_exec(become_session_leader) };
-    command
-}
-
-fn become_session_leader() -> std::io::Result<()> {
-    // What the test runner ignores (nohup, a CI's supervisor) must not reach the command.
-    for signal in [
-        libc::SIGHUP,
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGTERM,
-        libc::SIGTSTP,
-        libc::SIGTTIN,
-        libc::SIGTTOU,
-        libc::SIGCHLD,
-    ] {
-        // SAFETY: resets a disposition in a process with one thread.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-    rustix::process::setsid()?;
-    rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
-    Ok(())
-}
-
-/// The terminal's own thread: reads output unless stalled, writes what is typed, publishes the exit after the last output.
-fn serve(shared: &Shared, woken: &OwnedFd) {
-    loop {
-        let (stalled, typing, reaped) = {
-            let state = shared.lock();
-            if state.closing {
-                return;
-            }
-            (state.stalled, !state.outgoing.is_empty(), state.reaped.filter(|_| state.exit.is_none()))
-        };
-        if !stalled {
-            read_available(shared);
-        }
-        if reaped.is_some() {
-            shared.lock().exit = reaped;
-            shared.changed.notify_all();
-        }
-        if typing {
-            write_typed(shared);
-        }
-        wait_for_work(shared, woken);
-    }
-}
-
-/// Reads until nothing is left. A read of a PTY first brings in what the other side has written, so this is exact.
-fn read_available(shared: &Shared) {
-    let mut chunk = vec![0; 64 * 1024];
-    while let Ok(count @ 1..) = retry_on_intr(|| rustix::io::read(&shared.master, &mut chunk[..])) {
-        let mut state = shared.lock();
-        state.take_in(&chunk[..count]);
-        shared.changed.notify_all();
-        if state.stalled || state.closing {
-            return;
-        }
-    }
-}
-
-fn write_typed(shared: &Shared) {
-    let mut state = shared.lock();
-    let next = state.outgoing.as_slices().0;
-    if let Ok(count) = rustix::io::write(&shared.master, next) {
-        state.outgoing.drain(..count);
-        shared.changed.notify_all();
-    }
-}
-
-fn wait_for_work(shared: &Shared, woken: &OwnedFd) {
-    let mut interest = PollFlags::empty();
-    {
-        let state = shared.lock();
-        interest.set(PollFlags::IN, !state.stalled);
-        interest.set(PollFlags::OUT, !state.outgoing.is_empty());
-    }
-    let mut waits =
-        [PollFd::new(woken, PollFlags::IN), PollFd::from_borrowed_fd(shared.master.as_fd(), interest)];
-    let _ = poll(&mut waits, None);
-    if !waits[0].revents().is_empty() {
-        let _ = rustix::io::read(woken, &mut [0; 64]);
     }
 }

@@ -1,0 +1,260 @@
+//! What the lines of a session file mean.
+//!
+//! - An answered call is an `assistant` line with usage, keyed by `message.id`. One answer is several lines (one per content
+//!   block), each with the whole, final usage, so a key comes several times; `<synthetic>` messages were no call.
+//! - A tool call is a `tool_use` block and its `tool_result`, keyed by the id they share.
+//! - A prompt is a `user` line that a person or a program driving the agent submitted, keyed by its uuid ([`is_prompt`]).
+//! - An API error is an `assistant` line that says so, keyed by its uuid. Retries that helped leave no line.
+//! - `forkedFrom` marks a copy out of another conversation. A copy made by `--fork-session` is not marked.
+
+use memchr::memmem::Finder;
+use serde_json::value::RawValue;
+
+use super::shape::{self, Block, Content, Line, Message, Origin, Text};
+use super::tools::{Change, Outcome, Waiting};
+use crate::clock::Timestamp;
+use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
+use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
+use crate::session::id::AgentSessionId;
+
+/// Reads one session file, or one sub-agent's file.
+#[derive(Debug, Default)]
+pub struct ClaudeLines {
+    waiting: Waiting,
+    /// Only lines that can hold usage are parsed.
+    usage_only: Option<Box<UsageWords>>,
+}
+
+/// The words that both occur in every line with usage.
+#[derive(Debug)]
+struct UsageWords {
+    assistant: Finder<'static>,
+    usage: Finder<'static>,
+}
+
+impl UsageWords {
+    fn both_in(&self, line: &[u8]) -> bool {
+        self.usage.find(line).is_some() && self.assistant.find(line).is_some()
+    }
+}
+
+impl ClaudeLines {
+    /// Everything a line tells. `state` is what [`Lines::state`] gave at the position where reading goes on; one that cannot
+    /// be read loses the tool calls that were open there and nothing else.
+    pub fn new(state: Option<&str>) -> Self {
+        let waiting = state.and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default();
+        Self { waiting, usage_only: None }
+    }
+
+    /// Answered calls alone, for scanning many files fast. Other lines are passed over unparsed, so they are unreadable
+    /// only if they do not look like JSON objects.
+    pub fn usage_only() -> Self {
+        let words = UsageWords { assistant: Finder::new("\"assistant\""), usage: Finder::new("\"usage\"") };
+        Self { waiting: Waiting::default(), usage_only: Some(Box::new(words)) }
+    }
+}
+
+impl Lines for ClaudeLines {
+    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+        let bytes = line.trim_ascii();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if let Some(words) = &self.usage_only {
+            if !(bytes.starts_with(b"{") && bytes.ends_with(b"}")) {
+                return Err(Unreadable::Shape("not a JSON object"));
+            }
+            if !words.both_in(bytes) {
+                return Ok(());
+            }
+        }
+        let line: Line = serde_json::from_slice(bytes)?;
+        note_facts(&line, &mut into.facts);
+        match line.kind.0.as_deref() {
+            Some("assistant") => self.assistant(&line, into),
+            Some("user") if self.usage_only.is_none() => {
+                self.user(&line, into);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn state(&self) -> Option<String> {
+        if self.waiting.is_empty() { None } else { serde_json::to_string(&self.waiting).ok() }
+    }
+
+    fn forget(&mut self) {
+        self.waiting = Waiting::default();
+    }
+}
+
+impl ClaudeLines {
+    fn assistant(&mut self, line: &Line, into: &mut Harvest) -> Result<(), Unreadable> {
+        let everything = self.usage_only.is_none();
+        let at = time(line);
+        if everything && line.is_api_error_message.0 == Some(true) {
+            let error = Fact::Error(ApiError {
+                status: line.api_error_status.0.and_then(|status| u16::try_from(status).ok()),
+                kind: owned(&line.error).unwrap_or_else(|| "unknown".to_owned()),
+            });
+            into.records.extend(keyed(line, line.uuid.0.as_deref(), at, error));
+        }
+        let Some(message) = line.message else { return Ok(()) };
+        let message: Message = serde_json::from_str(message.get())?;
+        if message.model.0.as_deref() == Some("<synthetic>") {
+            return Ok(());
+        }
+        if let Some(usage) = &message.usage {
+            let Some(id) = message.id.0.as_deref() else {
+                return Err(Unreadable::Shape("usage without a message id"));
+            };
+            let usage = Fact::Usage(Usage {
+                model: owned(&message.model).unwrap_or_default(),
+                tokens: tokens(usage),
+                fast: usage.speed.0.as_deref() == Some("fast"),
+                request_id: owned(&line.request_id),
+            });
+            into.records.extend(keyed(line, Some(id), at, usage));
+        }
+        if everything && let Some(Content::Blocks(blocks)) = Content::of(message.content) {
+            for block in blocks.iter().filter(|block| block.kind.0.as_deref() == Some("tool_use")) {
+                if let (Some(id), Some(name)) = (&block.id.0, &block.name.0) {
+                    into.records.extend(self.waiting.used(id, name, block.input));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, line: &Line, into: &mut Harvest) {
+        let at = time(line);
+        let content = line
+            .message
+            .and_then(|raw| serde_json::from_str::<Message>(raw.get()).ok())
+            .and_then(|message| Content::of(message.content));
+        let Some(content) = content else { return };
+        if let Content::Blocks(blocks) = &content {
+            for (id, ok) in blocks.iter().filter_map(result) {
+                let outcome = Outcome {
+                    at,
+                    ok,
+                    copied: line.is_copied(),
+                    subagent: line.subagent(),
+                    change: Change::of(line.tool_use_result),
+                };
+                into.records.extend(self.waiting.ended(id, outcome));
+            }
+        }
+        if is_prompt(line, &content) {
+            into.records.extend(keyed(line, line.uuid.0.as_deref(), at, Fact::Prompt));
+        }
+    }
+}
+
+fn result<'a>(block: &'a Block) -> Option<(&'a str, bool)> {
+    let is_result = block.kind.0.as_deref() == Some("tool_result");
+    is_result.then_some(block.tool_use_id.0.as_deref()?).map(|id| (id, block.is_error.0 != Some(true)))
+}
+
+/// What the user really submitted. `promptSource` says so where the line has one (`typed`, `sdk`, … but `system` is the
+/// program's own). Lines of older versions have none, and are prompts unless they are something else: a tool's result, a
+/// hidden message, a compaction's summary, an interruption, the echo or output of a local command, of `!` or of a
+/// background task. What a sub-agent is told comes from the model.
+pub(super) fn is_prompt(line: &Line, content: &Content) -> bool {
+    let flagged =
+        [&line.is_meta, &line.is_compact_summary, &line.is_sidechain].iter().any(|flag| flag.0 == Some(true));
+    if flagged
+        || line.agent_id.0.is_some()
+        || line.interrupted_message_id.is_some()
+        || line.tool_use_result.is_some()
+    {
+        return false;
+    }
+    let texts: Vec<&RawValue> = match content {
+        Content::Text(text) => vec![text],
+        Content::Blocks(blocks) if blocks.iter().any(|block| result(block).is_some()) => return false,
+        Content::Blocks(blocks) => blocks.iter().filter_map(|block| block.text).collect(),
+    };
+    match line.prompt_source.0.as_deref() {
+        Some(source) => source != "system",
+        None => by_a_human(line.origin) && !texts.first().is_some_and(|text| is_echo(text)),
+    }
+}
+
+fn by_a_human(origin: Option<&RawValue>) -> bool {
+    let origin = origin.and_then(|raw| serde_json::from_str::<Origin>(raw.get()).ok());
+    origin.and_then(|origin| origin.kind.0).is_none_or(|kind| kind == "human")
+}
+
+/// What the program writes as `user` text in the user's stead.
+fn is_echo(text: &RawValue) -> bool {
+    const MARKS: &[&str] = &[
+        "<command-name>",
+        "<command-message>",
+        "<local-command-",
+        "<bash-input>",
+        "<bash-stdout>",
+        "<bash-stderr>",
+        "<task-notification>",
+        "<system-reminder>",
+        "[Request interrupted by user",
+    ];
+    MARKS.iter().any(|mark| shape::begins(text, mark))
+}
+
+fn keyed(line: &Line, key: Option<&str>, at: Timestamp, fact: Fact) -> Option<Record> {
+    Some(Record { key: key?.to_owned(), at, copied: line.is_copied(), subagent: line.subagent(), fact })
+}
+
+/// Zero where the line names none (none was ever seen without): what a line tells must not depend on the lines before it.
+fn time(line: &Line) -> Timestamp {
+    line.timestamp.0.as_deref().and_then(Timestamp::parse).unwrap_or_default()
+}
+
+/// The split by lifetime is a part of the total. A line without it is of the time when all cache entries lived 5 minutes.
+fn tokens(usage: &shape::Usage) -> Tokens {
+    let split = usage.cache_creation.as_ref();
+    let one_hour = split.and_then(|split| split.ephemeral_1h_input_tokens).unwrap_or(0);
+    let five_minutes = split.and_then(|split| split.ephemeral_5m_input_tokens).unwrap_or(0);
+    let written = usage.cache_creation_input_tokens.unwrap_or_else(|| five_minutes.saturating_add(one_hour));
+    Tokens {
+        input: usage.input_tokens.unwrap_or(0),
+        output: usage.output_tokens.unwrap_or(0),
+        cache_read: usage.cache_read_input_tokens.unwrap_or(0),
+        cache_write_5m: written.saturating_sub(one_hour),
+        cache_write_1h: one_hour.min(written),
+        reasoning: 0,
+    }
+}
+
+fn note_facts(line: &Line, facts: &mut LineFacts) {
+    if let Some(session) = line.session_id.0.as_deref()
+        && facts.session.as_ref().is_none_or(|known| known.0 != session)
+    {
+        facts.session = Some(AgentSessionId(session.to_owned()));
+    }
+    note(&mut facts.cwd, line.relocated_cwd.0.as_deref().or(line.cwd.0.as_deref()));
+    note(&mut facts.version, line.version.0.as_deref());
+    note(&mut facts.branch, line.git_branch.0.as_deref());
+    if let Some(at) = line.timestamp.0.as_deref().and_then(Timestamp::parse) {
+        facts.saw(at);
+    }
+}
+
+/// Copies only what is new: most lines repeat the one before.
+fn note(known: &mut Option<String>, told: Option<&str>) {
+    if let Some(told) = told
+        && known.as_deref() != Some(told)
+    {
+        *known = Some(told.to_owned());
+    }
+}
+
+fn owned(text: &Text) -> Option<String> {
+    text.0.as_deref().map(str::to_owned)
+}
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;

@@ -1,0 +1,63 @@
+//! The seam between a followed file and the agent that wrote it: one line in, records and facts out.
+
+use super::record::Record;
+use crate::clock::Timestamp;
+use crate::session::id::AgentSessionId;
+
+/// What one agent's lines mean. Lines come in file order, each whole and without its newline.
+pub trait Lines {
+    /// Adds what the line tells. An unknown kind of line tells nothing and is no error.
+    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable>;
+
+    /// What must be remembered between two lines (a tool call that waits for its result), to be committed together with
+    /// the file position and handed back after a restart. `None`: nothing. Small by promise.
+    fn state(&self) -> Option<String>;
+
+    /// The next line is the first of another file.
+    fn forget(&mut self);
+}
+
+/// What a stretch of lines told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Harvest {
+    pub records: Vec<Record>,
+    pub facts: LineFacts,
+}
+
+/// The latest word of the lines on the conversation they stand in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineFacts {
+    /// The conversation the lines name.
+    pub session: Option<AgentSessionId>,
+    pub cwd: Option<String>,
+    pub version: Option<String>,
+    pub branch: Option<String>,
+    /// Earliest and latest time named; file order is not time order.
+    pub first_at: Option<Timestamp>,
+    pub last_at: Option<Timestamp>,
+}
+
+impl LineFacts {
+    pub fn saw(&mut self, at: Timestamp) {
+        self.first_at = Some(self.first_at.map_or(at, |first| first.min(at)));
+        self.last_at = Some(self.last_at.map_or(at, |last| last.max(at)));
+    }
+
+    /// Takes over what `later` knows.
+    pub fn merge(&mut self, later: Self) {
+        self.session = later.session.or(self.session.take());
+        self.cwd = later.cwd.or(self.cwd.take());
+        self.version = later.version.or(self.version.take());
+        self.branch = later.branch.or(self.branch.take());
+        later.first_at.into_iter().chain(later.last_at).for_each(|at| self.saw(at));
+    }
+}
+
+/// A line that should have told something and could not be understood. Counted, never fatal.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("not the JSON expected here: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("{0}")]
+    Shape(&'static str),
+}

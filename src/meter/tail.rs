@@ -1,0 +1,253 @@
+//! Follows a growing file by its identity and offset.
+//!
+//! Promises: whole lines only (a torn last line waits for its end), bounded memory whatever the file holds, a file that was
+//! truncated or replaced is read anew from its start, and everything a commit needs stands in one [`Batch`]: what was read,
+//! where reading goes on, and what the reader must remember there. Reading twice is harmless, records have keys.
+//!
+//! The tail holds no file open: the agents open, append and close, move the file, and delete it. The caller opens what it
+//! finds at the path of the day and hands it in.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use serde::{Deserialize, Serialize};
+
+use super::line::{Harvest, Lines};
+
+/// What is read, and committed, at once. Why 256 KiB: some hundred lines, well above what a commit costs, and nothing
+/// beside a process' memory.
+const CHUNK: usize = 256 * 1024;
+
+/// Lines beyond this are passed over and counted as unreadable. Why 16 MiB: an answer is at most some 128,000 tokens, which
+/// even escaped stay below 2 MiB, so no usage can be lost; a prompt with three images of the API's largest size fits. The
+/// buffer grows only for such a line, and is given back.
+const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// Which file it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+/// Where reading goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    pub file: FileId,
+    /// The first byte not read, the start of a line unless `inside_long_line`.
+    pub offset: u64,
+    /// A hash of the bytes just before `offset`: a deleted file's inode goes to the next one made, which may be longer.
+    pub mark: u64,
+    /// A line over the limit is being passed over.
+    pub inside_long_line: bool,
+}
+
+impl Position {
+    pub fn start_of(file: FileId) -> Self {
+        Self { file, offset: 0, mark: hash(&[]), inside_long_line: false }
+    }
+}
+
+/// What one step of reading gave. Position, state and records belong into one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    pub harvest: Harvest,
+    /// Where it began; `None` for the first of a file never read before. Two readers at once: the one whose `from` is not
+    /// what is stored came too late, and may commit all the same.
+    pub from: Option<Position>,
+    pub to: Position,
+    /// The reader's memory at `to` ([`Lines::state`]).
+    pub state: Option<String>,
+    pub lines: u64,
+    pub unreadable: u64,
+    pub anew: Option<Anew>,
+}
+
+/// Why a file was read from its start again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anew {
+    /// Another file stands in its place.
+    Replaced,
+    /// It is shorter than what was read, or something else stands there.
+    Truncated,
+}
+
+/// A file as the tail sees it.
+pub trait Source {
+    fn identity(&self) -> io::Result<(FileId, u64)>;
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl Source for File {
+    fn identity(&self) -> io::Result<(FileId, u64)> {
+        let meta = self.metadata()?;
+        Ok((FileId { device: meta.dev(), inode: meta.ino() }, meta.len()))
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, into, offset)
+    }
+}
+
+/// One followed file.
+#[derive(Debug)]
+pub struct Tail<L> {
+    position: Option<Position>,
+    lines: L,
+    buffer: Vec<u8>,
+}
+
+impl<L: Lines> Tail<L> {
+    /// Goes on at `position`, with `lines` as they were there.
+    pub fn new(position: Option<Position>, lines: L) -> Self {
+        Self { position, lines, buffer: Vec::new() }
+    }
+
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// The next whole lines, at most about [`CHUNK`] bytes of them; `None` when there is nothing new.
+    pub fn next(&mut self, source: &impl Source) -> io::Result<Option<Batch>> {
+        let (file, len) = source.identity()?;
+        let from = self.position;
+        let mut at = from.unwrap_or(Position::start_of(file));
+        if at.file == file && at.offset == len {
+            self.buffer = Vec::new();
+            return Ok(None);
+        }
+        let anew = departed(&at, file, len, source)?;
+        if anew.is_some() {
+            at = Position::start_of(file);
+            self.lines.forget();
+        }
+        let mut batch =
+            Batch { harvest: Harvest::default(), from, to: at, state: None, lines: 0, unreadable: 0, anew };
+        self.fill(source, &mut batch)?;
+        if batch.to.offset == at.offset && anew.is_none() {
+            return Ok(None);
+        }
+        batch.to.mark = mark(source, batch.to.offset)?;
+        batch.state = self.lines.state();
+        self.position = Some(batch.to);
+        Ok(Some(batch))
+    }
+
+    /// Reads until at least one line is whole, or the file ends.
+    fn fill(&mut self, source: &impl Source, batch: &mut Batch) -> io::Result<()> {
+        let mut filled = 0;
+        loop {
+            if filled == self.buffer.len() {
+                if filled == MAX_LINE {
+                    batch.to.offset += filled as u64;
+                    batch.to.inside_long_line = true;
+                    batch.unreadable += 1;
+                    filled = 0;
+                } else {
+                    self.grow();
+                }
+            }
+            let got = read_some(source, &mut self.buffer[filled..], batch.to.offset + filled as u64)?;
+            if got == 0 {
+                self.give_back();
+                return Ok(());
+            }
+            filled += got;
+            if batch.to.inside_long_line {
+                filled = self.leave_long_line(filled, batch);
+            }
+            // Only the new bytes can hold the newline that was missing.
+            let searched = filled.saturating_sub(got);
+            if let Some(last) = memchr::memrchr(b'\n', &self.buffer[searched..filled]) {
+                self.read_lines(searched + last + 1, batch);
+                return Ok(());
+            }
+        }
+    }
+
+    fn grow(&mut self) {
+        let size = (self.buffer.len() * 2).clamp(CHUNK, MAX_LINE);
+        self.buffer.reserve_exact(size - self.buffer.len());
+        self.buffer.resize(size, 0);
+    }
+
+    /// Drops what belongs to the long line; gives how much is left in the buffer.
+    fn leave_long_line(&mut self, filled: usize, batch: &mut Batch) -> usize {
+        let end = memchr::memchr(b'\n', &self.buffer[..filled]);
+        let dropped = end.map_or(filled, |end| end + 1);
+        batch.to.offset += dropped as u64;
+        batch.to.inside_long_line = end.is_none();
+        self.buffer.copy_within(dropped..filled, 0);
+        if self.buffer.len() > CHUNK {
+            self.buffer.truncate(CHUNK.max(filled - dropped));
+            self.buffer.shrink_to_fit();
+        }
+        filled - dropped
+    }
+
+    fn read_lines(&mut self, whole: usize, batch: &mut Batch) {
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', &self.buffer[..whole]) {
+            batch.lines += 1;
+            if self.lines.read(&self.buffer[start..end], &mut batch.harvest).is_err() {
+                batch.unreadable += 1;
+            }
+            start = end + 1;
+        }
+        batch.to.offset += whole as u64;
+        self.give_back();
+    }
+
+    fn give_back(&mut self) {
+        if self.buffer.len() > CHUNK {
+            self.buffer = Vec::new();
+        }
+    }
+}
+
+/// Whether what was read up to `at` is no longer what stands there.
+fn departed(at: &Position, file: FileId, len: u64, source: &impl Source) -> io::Result<Option<Anew>> {
+    Ok(if at.file != file {
+        Some(Anew::Replaced)
+    } else if len < at.offset || mark(source, at.offset)? != at.mark {
+        Some(Anew::Truncated)
+    } else {
+        None
+    })
+}
+
+/// Why 64 bytes: the end of a line holds a time or an id that no other file has at the same place.
+fn mark(source: &impl Source, offset: u64) -> io::Result<u64> {
+    let mut bytes = [0; 64];
+    let start = offset.saturating_sub(bytes.len() as u64);
+    let wanted = usize::try_from(offset - start).unwrap_or(bytes.len());
+    let mut filled = 0;
+    while filled < wanted {
+        match read_some(source, &mut bytes[filled..wanted], start + filled as u64)? {
+            0 => break,
+            got => filled += got,
+        }
+    }
+    Ok(hash(&bytes[..filled]))
+}
+
+fn read_some(source: &impl Source, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match source.read_at(into, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// FNV-1a: stable over versions of this program, unlike the standard library's hashers.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+#[path = "tail_tests.rs"]
+mod tests;

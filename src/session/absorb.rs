@@ -1,0 +1,196 @@
+//! Records enter the store: who owns each, which are revisions, what that changes of events, sums and ENDs, and how far
+//! the file has been read, all in the caller's one transaction.
+//!
+//! A key counts once per agent and kind. Its owner is the session that first took it up and stays that for good:
+//! - a line marked as a copy never makes an owner;
+//! - a session does not own lines older than its START, unless its conversation began empty for certain.
+//!
+//! A line passed over here stays free for whoever owns it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Error;
+use super::event::{amend_end, keyed_id};
+use super::id::SessionId;
+use super::state::{EventType, Move, Phase};
+use crate::clock::Timestamp;
+use crate::meter::record::{Fact, Tokens, ToolKind};
+use crate::store::{Draft, FileId, Known, PicoDollars, Position, Priced, RecordKind, SessionRow, Totals, Tx};
+
+/// Where the clock turns out to have been set back during a session, lines this much older than the present are taken
+/// for its own: nobody knows by how much it was, and a fork of an unknown conversation within the same hour is rarer
+/// than a clock that is corrected.
+const CLOCK_SLACK_MS: i64 = 3_600_000;
+
+/// What was read of one file in one go.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    pub file: FileId,
+    pub path: &'a Path,
+    /// Where the reading began: it counts only if the store is still there.
+    pub from: u64,
+    /// The file was truncated or replaced: whatever position is stored is void.
+    pub restart: bool,
+    pub to: u64,
+    pub state: &'a [u8],
+    /// Lines in this batch that could not be read.
+    pub unreadable: u64,
+    pub records: &'a [Priced],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Absorbed {
+    Taken {
+        added: u64,
+        revised: u64,
+    },
+    /// Another reader has been here: nothing was taken, go on from its position (`None`: from the beginning).
+    Elsewhere(Option<Position>),
+}
+
+pub fn absorb(tx: &Tx<'_>, at: Timestamp, session: SessionId, batch: &Batch<'_>) -> Result<Absorbed, Error> {
+    let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
+    let stored = tx.position(batch.file)?;
+    if !batch.restart && stored.as_ref().map_or(0, |position| position.offset) != batch.from {
+        return Ok(Absorbed::Elsewhere(stored));
+    }
+    let mut taking = Taking { tx, row: &row, changes: BTreeMap::new(), added: 0, revised: 0 };
+    let owns_from = owns_from(tx, at, &row)?;
+    for priced in batch.records {
+        taking.take(priced, owns_from)?;
+    }
+    let (added, revised) = (taking.added, taking.revised);
+    taking.settle()?;
+    let unreadable = stored.map_or(0, |position| position.unreadable).saturating_add(batch.unreadable);
+    tx.set_position(batch.file, batch.path, batch.to, batch.state, unreadable)?;
+    Ok(Absorbed::Taken { added, revised })
+}
+
+/// From when on lines are the session's own; `None`: all are.
+fn owns_from(tx: &Tx<'_>, at: Timestamp, row: &SessionRow) -> Result<Option<Timestamp>, Error> {
+    let Some(from) = row.owns_from.filter(|&from| at < from) else { return Ok(row.owns_from) };
+    let earlier = Timestamp(at.0.saturating_sub(CLOCK_SLACK_MS));
+    tracing::warn!(session = %row.id, %from, now = %at, "the clock was set back during the session");
+    tx.set_owns_from(row.n, earlier)?;
+    Ok(Some(earlier))
+}
+
+struct Taking<'a> {
+    tx: &'a Tx<'a>,
+    row: &'a SessionRow,
+    /// By session: a revision may concern the record of another one.
+    changes: BTreeMap<i64, Totals>,
+    added: u64,
+    revised: u64,
+}
+
+impl Taking<'_> {
+    fn take(&mut self, priced: &Priced, owns_from: Option<Timestamp>) -> Result<(), Error> {
+        let record = &priced.record;
+        let kind = RecordKind::of(&record.fact);
+        if let Some(known) = self.tx.known(&self.row.agent, kind, &record.key)? {
+            return self.revise(&known, priced);
+        }
+        let older = owns_from.is_some_and(|from| record.at < from);
+        if record.copied || older {
+            return Ok(());
+        }
+        permit(self.row)?;
+        let n = self.tx.insert_record(&self.row.agent, self.row.n, priced)?;
+        let event = match kind {
+            RecordKind::Usage => EventType::Usage,
+            RecordKind::Tool => EventType::Tool,
+            RecordKind::Prompt => EventType::Prompt,
+            RecordKind::Error => EventType::Error,
+        };
+        let draft = Draft {
+            id: keyed_id(&self.row.agent, event, &record.key),
+            kind: event,
+            opening: self.row.opening,
+            time: record.at,
+            record: Some(n),
+            attributes: None,
+        };
+        self.tx.append_event(self.row.n, &draft)?;
+        let first_change = match &record.fact {
+            Fact::Tool(tool) if tool.ok && matches!(tool.kind, ToolKind::Write | ToolKind::Edit) => {
+                match &tool.file {
+                    Some(file) => self.tx.note_changed_file(self.row.n, file)?,
+                    None => false,
+                }
+            }
+            _ => false,
+        };
+        add(self.changes.entry(self.row.n).or_default(), priced, first_change);
+        self.added += 1;
+        Ok(())
+    }
+
+    fn revise(&mut self, known: &Known, priced: &Priced) -> Result<(), Error> {
+        let Fact::Usage(usage) = &priced.record.fact else { return Ok(()) };
+        if !usage.tokens.supersedes(&known.tokens) {
+            return Ok(());
+        }
+        self.tx.revise_usage(known.n, usage, priced)?;
+        self.tx.revise_event_of_record(known.n)?;
+        let sums = self.changes.entry(known.session).or_default();
+        add_tokens(sums, &known.tokens, known.cost, -1);
+        add_tokens(sums, &usage.tokens, priced.cost, 1);
+        self.revised += 1;
+        Ok(())
+    }
+
+    /// Writes the sums, and amends the END of every session concerned that has ended.
+    fn settle(self) -> Result<(), Error> {
+        for (session, more) in &self.changes {
+            self.tx.add_totals(*session, more)?;
+            let Some(row) = self.tx.session_number(*session)? else { continue };
+            if row.phase == Phase::Closed {
+                amend_end(self.tx, &row)?;
+                self.tx.set_state(row.n, row.state()?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Only a session that is bound has a file to read.
+fn permit(row: &SessionRow) -> Result<(), Error> {
+    row.state()?.step(Move::Learn).map(drop).map_err(|source| {
+        tracing::warn!(session = %row.id, "refused: {source}");
+        Error::Illegal { session: row.id, source }
+    })
+}
+
+fn add(sums: &mut Totals, priced: &Priced, first_change: bool) {
+    match &priced.record.fact {
+        Fact::Usage(usage) => {
+            sums.api_calls += 1;
+            add_tokens(sums, &usage.tokens, priced.cost, 1);
+        }
+        Fact::Tool(tool) => {
+            sums.tool_calls += 1;
+            sums.tool_errors += i64::from(!tool.ok);
+            sums.files_changed += i64::from(first_change);
+            sums.lines_added = sums.lines_added.saturating_add(signed(tool.lines_added));
+            sums.lines_removed = sums.lines_removed.saturating_add(signed(tool.lines_removed));
+        }
+        Fact::Prompt => sums.prompts += 1,
+        Fact::Error(_) => sums.api_errors += 1,
+    }
+}
+
+fn add_tokens(sums: &mut Totals, tokens: &Tokens, cost: Option<PicoDollars>, sign: i64) {
+    let to = |sum: &mut i64, tokens: u64| *sum = sum.saturating_add(sign * signed(tokens));
+    to(&mut sums.input, tokens.input);
+    to(&mut sums.output, tokens.output);
+    to(&mut sums.cache_read, tokens.cache_read);
+    to(&mut sums.cache_write, tokens.cache_write());
+    to(&mut sums.reasoning, tokens.reasoning);
+    sums.cost.0 = sums.cost.0.saturating_add(sign * cost.unwrap_or_default().0);
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

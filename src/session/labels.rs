@@ -1,0 +1,62 @@
+//! What people put on sessions afterwards: names, tags, groups, and whether they still want to see them.
+
+use super::Error;
+use super::event::revise_start;
+use super::names;
+use crate::store::{SessionRow, Tx};
+
+/// Another name. Sessions after a `/clear` that were called after the old one keep theirs.
+pub fn rename(tx: &Tx<'_>, row: &SessionRow, name: &str) -> Result<(), Error> {
+    names::check(name)?;
+    if name == row.name {
+        return Ok(());
+    }
+    if tx.name_taken(name)? {
+        return Err(Error::NameTaken(name.to_owned()));
+    }
+    tx.set_name(row.n, name, name, 1)?;
+    tell(tx, row)
+}
+
+/// Whether the tag was not there before.
+pub fn tag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
+    names::check(tag)?;
+    let added = tx.add_tag(row.n, tag)?;
+    if added {
+        tell(tx, row)?;
+    }
+    Ok(added)
+}
+
+/// Whether the tag was there.
+pub fn untag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
+    let removed = tx.remove_tag(row.n, tag)?;
+    if removed {
+        tell(tx, row)?;
+    }
+    Ok(removed)
+}
+
+/// `None` takes it out of its group.
+pub fn group(tx: &Tx<'_>, row: &SessionRow, group: Option<&str>) -> Result<(), Error> {
+    if let Some(group) = group {
+        names::check(group)?;
+    }
+    if row.group.as_deref() == group {
+        return Ok(());
+    }
+    tx.set_group(row.n, group)?;
+    tell(tx, row)
+}
+
+pub fn archive(tx: &Tx<'_>, row: &SessionRow, archived: bool) -> Result<(), Error> {
+    Ok(tx.set_archived(row.n, archived)?)
+}
+
+/// The START carries name, tags and group: it gets a new revision, and so the backend knows.
+fn tell(tx: &Tx<'_>, row: &SessionRow) -> Result<(), Error> {
+    match tx.session_number(row.n)? {
+        Some(row) => Ok(revise_start(tx, &row)?),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,486 @@
+//! How sessions begin and end. `start` and `end` exist once; exit, `/clear`, switch, stop, signal and crash recovery all
+//! come through here, and a transition is both in one transaction.
+//!
+//! Each function takes a transaction: the rows and the events that tell of them are committed together or not at all.
+//! What is allowed is decided by [`State::step`]; a refused move is logged and changes nothing.
+
+use std::path::PathBuf;
+
+use jiff::tz::TimeZone;
+
+use super::Error;
+use super::event::{amend_end, queue_bound, queue_end, queue_start, revise_start};
+use super::id::{AgentSessionId, Ids, RunId, SessionId};
+use super::names::{self, Name};
+use super::state::{EndReason, Ending, EvidenceKind, Move, Next, Phase, StartReason, State};
+use crate::clock::Timestamp;
+use crate::store::{NewRun, NewSession, Place, RunRow, SessionRow, Tx};
+
+/// A run as it begins, before the agent is spawned.
+#[derive(Clone, Debug)]
+pub struct Begin {
+    pub run: NewRun,
+    pub agent: String,
+    pub agent_version: Option<String>,
+    pub place: Place,
+    pub conversation: Conversation,
+    pub name: Option<String>,
+    pub tags: Vec<String>,
+    pub group: Option<String>,
+    /// The run this one was started inside of (`CODEMIE_RUN_ID` of the environment).
+    pub parent: Option<RunId>,
+}
+
+/// What the arguments say of the conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conversation {
+    /// It begins empty for certain, so every line of its file is its own whatever the clock says.
+    Fresh,
+    /// It may begin with copies of another's lines (a fork, unknown flags): only lines since the START are its own.
+    Unsure,
+    /// It goes on with the one named.
+    Named(AgentSessionId),
+    /// It goes on with one that is not named: provisional until bound.
+    Unnamed,
+}
+
+/// The agent's session, and how we know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    pub agent_session: AgentSessionId,
+    pub file: Option<PathBuf>,
+    pub evidence: EvidenceKind,
+}
+
+/// From one conversation to another inside a run.
+#[derive(Clone, Debug)]
+pub struct Passage {
+    pub to: To,
+    /// Known at once from most evidence; otherwise `bind` follows.
+    pub binding: Option<Binding>,
+    /// Where the new session works; `None`: where the old one did.
+    pub place: Option<Place>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// A new, empty conversation.
+    Clear,
+    /// An existing or copied one.
+    Switch,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    pub session: SessionId,
+    pub name: String,
+    pub how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    New,
+    /// Its START is held back until it is bound or ends.
+    Provisional,
+    Reopened,
+    /// Another run is in it; it ends when the last one leaves.
+    Joined,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub session: SessionId,
+    /// False while another run is in it, and when the run had ended before.
+    pub closed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    pub old: Ended,
+    pub new: Started,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// This session has it now.
+    New,
+    /// It had it before.
+    Already,
+    /// The session was provisional and is gone; its id answers for this one.
+    Merged(Started),
+    /// The session had been told of already, so it ended as a switch to the one that has that conversation.
+    Switched(Passed),
+}
+
+/// Begins a run: the session exists from here on, with its START unless it is provisional.
+pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result<Started, Error> {
+    if let Some(name) = &begin.name {
+        names::check(name)?;
+    }
+    let run = tx.insert_run(&begin.run, at)?;
+    if let Conversation::Named(id) = &begin.conversation
+        && let Some(row) = tx.session_by_agent_session(&begin.agent, id)?
+    {
+        let how = reopen(tx, &row, run, at, StartReason::Resume, None)?;
+        label(tx, row.n, begin.name.as_deref(), &begin.tags, begin.group.as_deref())?;
+        let row = load(tx, row.n, row.id)?;
+        return Ok(Started { session: row.id, name: row.name, how });
+    }
+
+    let default = || names::default_name(&begin.agent, at, &TimeZone::system());
+    let wanted = begin.name.clone().unwrap_or_else(default);
+    let parent = begin.parent.map(|run| tx.current(run)).transpose()?.flatten();
+    let provisional = begin.conversation == Conversation::Unnamed;
+    let continues = matches!(begin.conversation, Conversation::Named(_) | Conversation::Unnamed);
+    let fresh = begin.conversation == Conversation::Fresh;
+    create(
+        tx,
+        at,
+        &Creation {
+            id: ids.session(),
+            name: names::first(tx, &wanted)?,
+            named: begin.name.is_some(),
+            agent: &begin.agent,
+            agent_version: begin.agent_version.as_deref(),
+            provisional,
+            reason: if continues { StartReason::Resume } else { StartReason::Startup },
+            run,
+            parent: parent.map(|parent| parent.n),
+            from: None,
+            place: &begin.place,
+            owns_from: (!fresh).then_some(at),
+            tags: &begin.tags,
+            group: begin.group.as_deref(),
+        },
+    )
+}
+
+/// Ends a run. Saying so twice, or ten recoveries at once, ends it once.
+pub fn end(tx: &Tx<'_>, at: Timestamp, run: RunId, ending: Ending) -> Result<Ended, Error> {
+    let run = tx.run(run)?.ok_or(Error::NoRun(run))?;
+    let old = session_of(tx, &run)?;
+    if run.ended_at.is_some() {
+        return Ok(Ended { session: old.id, closed: false });
+    }
+    let ended = leave(tx, at, &old, run.n, ending, None)?;
+    tx.end_run(run.n, at)?;
+    Ok(ended)
+}
+
+/// The conversation of a run became another one.
+pub fn transition(
+    tx: &Tx<'_>,
+    at: Timestamp,
+    ids: &dyn Ids,
+    run: RunId,
+    passage: &Passage,
+) -> Result<Passed, Error> {
+    let run = tx.run(run)?.filter(|row| row.ended_at.is_none()).ok_or(Error::NoRun(run))?;
+    let old = session_of(tx, &run)?;
+    let target = match &passage.binding {
+        Some(binding) => tx.session_by_agent_session(&old.agent, &binding.agent_session)?,
+        None => None,
+    };
+    if target.as_ref().is_some_and(|target| target.n == old.n) {
+        return Err(Error::AlreadyThere(old.id));
+    }
+    let new_id = target.as_ref().map_or_else(|| ids.session(), |target| target.id);
+    let (end_reason, start_reason) = match passage.to {
+        To::Clear => (EndReason::Clear, StartReason::Clear),
+        To::Switch => (EndReason::Switch, StartReason::Switch),
+    };
+    let ended = leave(tx, at, &old, run.n, Ending { reason: end_reason, exit: None }, Some(new_id))?;
+
+    let started = if let Some(target) = target {
+        let how = reopen(tx, &target, run.n, at, start_reason, Some(old.id))?;
+        Started { session: target.id, name: target.name, how }
+    } else {
+        let name = match passage.to {
+            To::Clear => names::successor(tx, &old.name_base, old.name_number)?,
+            To::Switch => names::first(tx, &names::default_name(&old.agent, at, &TimeZone::system()))?,
+        };
+        let started = create(
+            tx,
+            at,
+            &Creation {
+                id: new_id,
+                name,
+                named: false,
+                agent: &old.agent,
+                agent_version: old.agent_version.as_deref(),
+                provisional: false,
+                reason: start_reason,
+                run: run.n,
+                parent: old.parent,
+                from: Some(old.id),
+                place: passage.place.as_ref().unwrap_or(&old.place),
+                owns_from: (passage.to == To::Switch).then_some(at),
+                tags: &tx.tags(old.n)?,
+                group: old.group.as_deref(),
+            },
+        )?;
+        if let Some(binding) = &passage.binding {
+            bind(tx, at, ids, new_id, binding)?;
+        }
+        started
+    };
+    let (from, to) = (old.id, new_id);
+    tx.say(move || tracing::info!(session = %from, %to, reason = %end_reason, "{from} -> {to}"));
+    Ok(Passed { old: ended, new: started })
+}
+
+/// The agent's session of this session is known.
+pub fn bind(
+    tx: &Tx<'_>,
+    at: Timestamp,
+    ids: &dyn Ids,
+    session: SessionId,
+    binding: &Binding,
+) -> Result<Bound, Error> {
+    let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
+    if row.agent_session.as_ref() == Some(&binding.agent_session) {
+        if let Some(file) = &binding.file {
+            tx.set_agent_session_file(row.id, file)?;
+        }
+        return Ok(Bound::Already);
+    }
+    let Some(known) = tx.session_by_agent_session(&row.agent, &binding.agent_session)? else {
+        return bind_new(tx, at, &row, binding);
+    };
+    match (row.phase, row.run.map(|run| tx.run_number(run)).transpose()?.flatten()) {
+        (Phase::Open, Some(run)) if row.agent_session.is_none() => {
+            let passage = Passage { to: To::Switch, binding: Some(binding.clone()), place: None };
+            transition(tx, at, ids, run.id, &passage).map(Bound::Switched)
+        }
+        _ => merge(tx, &row, &known).map(Bound::Merged),
+    }
+}
+
+fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> Result<Bound, Error> {
+    let next = step(row, Move::BindNew)?;
+    if row.phase == Phase::Provisional {
+        release(tx, row)?;
+    }
+    tx.set_state(row.n, next)?;
+    tx.set_binding(row.n, &binding.agent_session, binding.file.as_deref(), binding.evidence, at)?;
+    let row = load(tx, row.n, row.id)?;
+    let (session, agent_session, evidence) = (row.id, binding.agent_session.clone(), binding.evidence);
+    tx.say(move || tracing::info!(%session, %agent_session, %evidence, "bound"));
+    queue_bound(tx, &row, at, &binding.agent_session, binding.evidence)?;
+    if row.phase == Phase::Closed {
+        amend_end(tx, &load(tx, row.n, row.id)?)?;
+    }
+    Ok(Bound::New)
+}
+
+/// A provisional session is the known one: that one is opened again, as of the time the run began.
+fn merge(tx: &Tx<'_>, row: &SessionRow, known: &SessionRow) -> Result<Started, Error> {
+    step_to(row, Move::BindKnown)?;
+    let run = row.run.ok_or(Error::NoSession(row.id))?;
+    let since = known.ended_at.map_or(row.started_at, |ended| ended.max(row.started_at));
+    let tags = tx.tags(row.n)?;
+    tx.merge_session(row, known.n)?;
+    let how = reopen(tx, known, run, since, StartReason::Resume, None)?;
+    label(tx, known.n, row.named.then_some(row.name.as_str()), &tags, row.group.as_deref())?;
+    for child in tx.children(known.n)? {
+        revise_start(tx, &child)?;
+    }
+    let known = load(tx, known.n, known.id)?;
+    let (session, alias) = (known.id, row.id);
+    tx.say(move || tracing::info!(%session, %alias, "provisional session is a known one"));
+    Ok(Started { session: known.id, name: known.name, how })
+}
+
+/// The evidence allows two conversations; later evidence may decide.
+pub fn doubt(tx: &Tx<'_>, session: SessionId) -> Result<(), Error> {
+    let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
+    let next = step(&row, Move::Doubt)?;
+    if next != row.state()? {
+        tx.set_state(row.n, next)?;
+        tx.say(move || tracing::info!(%session, "ambiguous"));
+    }
+    Ok(())
+}
+
+/// The agent's version became known after its START.
+pub fn learn_version(tx: &Tx<'_>, session: SessionId, version: &str) -> Result<(), Error> {
+    let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
+    if row.agent_version.as_deref() != Some(version) {
+        tx.set_version_of_session(row.n, version)?;
+        revise_start(tx, &load(tx, row.n, row.id)?)?;
+    }
+    Ok(())
+}
+
+struct Creation<'a> {
+    id: SessionId,
+    name: Name,
+    named: bool,
+    agent: &'a str,
+    agent_version: Option<&'a str>,
+    provisional: bool,
+    reason: StartReason,
+    run: i64,
+    parent: Option<i64>,
+    from: Option<SessionId>,
+    place: &'a Place,
+    owns_from: Option<Timestamp>,
+    tags: &'a [String],
+    group: Option<&'a str>,
+}
+
+fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<Started, Error> {
+    let n = tx.insert_session(&NewSession {
+        id: new.id,
+        name: &new.name.full,
+        name_base: &new.name.base,
+        name_number: new.name.number,
+        named: new.named,
+        agent: new.agent,
+        agent_version: new.agent_version,
+        phase: if new.provisional { Phase::Provisional } else { Phase::Open },
+        started_at: at,
+        reason: new.reason,
+        run: Some(new.run),
+        parent: new.parent,
+        transitioned_from: new.from,
+        place: new.place,
+        owns_from: new.owns_from,
+        group: new.group,
+    })?;
+    for tag in new.tags {
+        tx.add_tag(n, tag)?;
+    }
+    tx.put_run_in(new.run, n)?;
+    let (session, name, reason) = (new.id, new.name.full.clone(), new.reason);
+    tx.say(move || tracing::info!(%session, name, %reason, "created"));
+    if !new.provisional {
+        queue_start(tx, &load(tx, n, new.id)?, at)?;
+    }
+    let how = if new.provisional { How::Provisional } else { How::New };
+    Ok(Started { session: new.id, name: new.name.full.clone(), how })
+}
+
+/// Opens a known session once more, or joins it if a run is in it.
+fn reopen(
+    tx: &Tx<'_>,
+    row: &SessionRow,
+    run: i64,
+    at: Timestamp,
+    reason: StartReason,
+    from: Option<SessionId>,
+) -> Result<How, Error> {
+    tx.put_run_in(run, row.n)?;
+    let session = row.id;
+    if row.phase != Phase::Closed {
+        step(row, Move::Join)?;
+        tx.set_session_run(row.n, run)?;
+        tx.say(move || tracing::info!(%session, "joined by a further run"));
+        return Ok(How::Joined);
+    }
+    let next = step(row, Move::Reopen)?;
+    if row.imported_from.is_some() {
+        // It is a session of ours from here on, and the receiver is told it from its first event.
+        tx.let_go_session(row.n)?;
+    }
+    tx.set_state(row.n, next)?;
+    tx.reopen_session(row, run, reason, at, from)?;
+    tx.say(move || tracing::info!(%session, %reason, "re-opened"));
+    queue_start(tx, &load(tx, row.n, row.id)?, at)?;
+    Ok(How::Reopened)
+}
+
+/// A run goes out of a session; with the last one the session ends.
+fn leave(
+    tx: &Tx<'_>,
+    at: Timestamp,
+    row: &SessionRow,
+    run: i64,
+    ending: Ending,
+    to: Option<SessionId>,
+) -> Result<Ended, Error> {
+    let session = row.id;
+    if tx.live_runs_in(row.n)?.iter().any(|other| other.n != run) {
+        step(row, Move::LeaveOne)?;
+        tx.say(move || tracing::info!(%session, reason = %ending.reason, "left by one run, another stays"));
+        return Ok(Ended { session, closed: false });
+    }
+    let next = step(row, Move::LeaveLast)?;
+    tx.say(move || tracing::info!(%session, reason = %ending.reason, "ending"));
+    if row.phase == Phase::Provisional {
+        release(tx, row)?;
+    }
+    tx.set_state(row.n, next)?;
+    let opened = tx.openings(row.n)?.pop().map_or(row.started_at, |opening| opening.opened_at);
+    let at = at.max(opened);
+    tx.close_session(row, at, ending.status(), ending.reason, ending.exit, to)?;
+    queue_end(tx, &load(tx, row.n, row.id)?, at)?;
+    tx.say(move || tracing::info!(%session, status = %ending.status(), "ended"));
+    Ok(Ended { session, closed: true })
+}
+
+/// A provisional session is a session of its own: its START, held back so far, is told as of when it was.
+fn release(tx: &Tx<'_>, row: &SessionRow) -> Result<(), Error> {
+    tx.set_state(row.n, State::OpenPending)?;
+    queue_start(tx, &load(tx, row.n, row.id)?, row.started_at)?;
+    for child in tx.children(row.n)? {
+        revise_start(tx, &child)?;
+    }
+    Ok(())
+}
+
+/// What the command line says of a session that exists already.
+fn label(
+    tx: &Tx<'_>,
+    session: i64,
+    name: Option<&str>,
+    tags: &[String],
+    group: Option<&str>,
+) -> Result<(), Error> {
+    let mut changed = false;
+    if let Some(name) = name {
+        let current = tx.session_number(session)?.map(|row| row.name);
+        if current.as_deref() != Some(name) {
+            let name = names::first(tx, name)?;
+            tx.set_name(session, &name.full, &name.base, name.number)?;
+            changed = true;
+        }
+    }
+    for tag in tags {
+        changed |= tx.add_tag(session, tag)?;
+    }
+    if let Some(group) = group {
+        tx.set_group(session, Some(group))?;
+        changed = true;
+    }
+    if changed && let Some(row) = tx.session_number(session)? {
+        revise_start(tx, &row)?;
+    }
+    Ok(())
+}
+
+fn step(row: &SessionRow, attempted: Move) -> Result<State, Error> {
+    match step_to(row, attempted)? {
+        Next::State(state) => Ok(state),
+        Next::Merged => Err(Error::NoSession(row.id)),
+    }
+}
+
+fn step_to(row: &SessionRow, attempted: Move) -> Result<Next, Error> {
+    match row.state()?.step(attempted) {
+        Ok((next, _)) => Ok(next),
+        Err(source) => {
+            tracing::warn!(session = %row.id, "refused: {source}");
+            Err(Error::Illegal { session: row.id, source })
+        }
+    }
+}
+
+fn load(tx: &Tx<'_>, n: i64, id: SessionId) -> Result<SessionRow, Error> {
+    tx.session_number(n)?.ok_or(Error::NoSession(id))
+}
+
+fn session_of(tx: &Tx<'_>, run: &RunRow) -> Result<SessionRow, Error> {
+    let row = run.session.map(|n| tx.session_number(n)).transpose()?.flatten();
+    row.ok_or(Error::NoRun(run.id))
+}

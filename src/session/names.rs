@@ -1,0 +1,127 @@
+//! What sessions are called: by the user, else `{agent}-{YYMMDDHHmm}`; after a `/clear` of `fix-auth`, `fix-auth.2`.
+
+use jiff::tz::TimeZone;
+
+use crate::clock::Timestamp;
+use crate::store;
+
+/// A name, and its place in the chain of `/clear`s it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub full: String,
+    pub base: String,
+    pub number: u32,
+}
+
+impl Name {
+    fn first(name: String) -> Self {
+        Self { full: name.clone(), base: name, number: 1 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    #[error("a name cannot be empty")]
+    Empty,
+    #[error("the name {0:?} begins with a dash, which commands would take for an option")]
+    Dash(String),
+    #[error("the name {0:?} holds a control character or a slash")]
+    Character(String),
+    #[error("the name is longer than 100 characters")]
+    Long,
+}
+
+/// A name a person may give.
+pub fn check(name: &str) -> Result<(), NameError> {
+    match name {
+        "" => Err(NameError::Empty),
+        _ if name.trim().is_empty() => Err(NameError::Empty),
+        _ if name.starts_with('-') => Err(NameError::Dash(name.into())),
+        _ if name.chars().any(|c| c.is_control() || c == '/') => Err(NameError::Character(name.into())),
+        _ if name.chars().count() > 100 => Err(NameError::Long),
+        _ => Ok(()),
+    }
+}
+
+/// `claude-2611160042`, in the user's own time.
+pub fn default_name(agent: &str, at: Timestamp, zone: &TimeZone) -> String {
+    let local = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_zoned(zone.clone());
+    format!(
+        "{agent}-{:02}{:02}{:02}{:02}{:02}",
+        local.year().rem_euclid(100),
+        local.month(),
+        local.day(),
+        local.hour(),
+        local.minute()
+    )
+}
+
+/// The name itself, or the first of `name-2`, `name-3`, … that is free.
+pub fn free(wanted: &str, taken: &[String]) -> String {
+    if !taken.iter().any(|name| name == wanted) {
+        return wanted.to_owned();
+    }
+    let mut number = 2_u64;
+    loop {
+        let candidate = format!("{wanted}-{number}");
+        if !taken.contains(&candidate) {
+            return candidate;
+        }
+        number += 1;
+    }
+}
+
+pub(super) fn first(view: &store::View<'_>, wanted: &str) -> Result<Name, store::Error> {
+    Ok(Name::first(free(wanted, &view.names_like(wanted)?)))
+}
+
+/// The next of the chain that `base` began; a number already taken by another branch of it is passed over.
+pub(super) fn successor(view: &store::View<'_>, base: &str, number: u32) -> Result<Name, store::Error> {
+    let mut number = number.saturating_add(1);
+    loop {
+        let full = format!("{base}.{number}");
+        if !view.name_taken(&full)? {
+            return Ok(Name { full, base: base.to_owned(), number });
+        }
+        number = number.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_agent_and_local_minute() {
+        let at = Timestamp::parse("2026-11-15T23:45:44.931Z").unwrap();
+        assert_eq!(default_name("claude", at, &TimeZone::UTC), "claude-2611152345");
+        let east = TimeZone::fixed(jiff::tz::offset(2));
+        assert_eq!(default_name("codex", at, &east), "codex-2611160145");
+    }
+
+    #[test]
+    fn the_next_of_the_same_name_gets_the_lowest_free_number() {
+        let taken = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let table = [
+            ("fix", &[][..], "fix"),
+            ("fix", &["fix"], "fix-2"),
+            ("fix", &["fix", "fix-2", "fix-3"], "fix-4"),
+            ("fix", &["fix", "fix-3"], "fix-2"),
+            ("fix", &["fix-2"], "fix"),
+            ("fix", &["fix", "fix-two"], "fix-2"),
+        ];
+        for (wanted, names, expected) in table {
+            assert_eq!(free(wanted, &taken(names)), expected, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_would_trip_a_command_line_are_refused() {
+        for good in ["fix-auth", "fix auth", "v1.2", "日本", "a"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in ["", "  ", "-x", "a\nb", "a/b", "\u{1b}[31m", &"x".repeat(101)] {
+            assert!(check(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Sessions whose run vanished: killed, crashed, or gone with a reboot. Each is read to the end of its file and ended
+//! like any other. What lives is left alone, however long it has been silent.
+
+use super::Error;
+use super::id::SessionId;
+use super::lifecycle::end;
+use super::state::Ending;
+use crate::clock::Timestamp;
+use crate::process::Processes;
+use crate::store::{Realm, RunRow, SessionRow, Store};
+
+/// Whether a run's wrapper is no more. A process of another pid namespace cannot be seen from here and is left to
+/// those who can.
+fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
+    if run.realm.boot != here.boot {
+        return true;
+    }
+    run.realm.pids == here.pids && !processes.alive(run.wrapper)
+}
+
+/// Ends every session whose last run is gone, as `interrupted`; which ones. Any number of processes may do this at
+/// once: each END is made once.
+///
+/// `read_to_end` meters what is left of a session's file, through the same store, and says when the file last grew if
+/// it knows. It deals with its own errors: a file that cannot be read keeps no session open.
+pub fn recover(
+    store: &mut Store,
+    processes: &dyn Processes,
+    here: &Realm,
+    now: Timestamp,
+    mut read_to_end: impl FnMut(&mut Store, &SessionRow) -> Option<Timestamp>,
+) -> Result<Vec<SessionId>, Error> {
+    let mut runs = store.read(|view| Ok::<_, Error>(view.live_runs()?))?;
+    runs.retain(|run| gone(run, processes, here));
+    let mut ended = Vec::new();
+    for run in runs {
+        let Some(session) = store.read(|view| view.current(run.id))? else { continue };
+        tracing::info!(session = %session.id, run = %run.id, wrapper = %run.wrapper.pid, "its run is gone");
+        let grew = read_to_end(store, &session);
+        let outcome = store.write(|tx| {
+            let lived = last_sign_of_life(&[
+                Some(run.started_at),
+                session.bound_at,
+                tx.openings(session.n)?.pop().map(|opening| opening.opened_at),
+                tx.last_record_at(session.n)?,
+                grew,
+            ]);
+            end(tx, lived.min(now), run.id, Ending::crashed())
+        })?;
+        if outcome.closed {
+            ended.push(outcome.session);
+        }
+    }
+    Ok(ended)
+}
+
+/// When it ended nobody saw; the last thing known of it is the best that can be said, and open time stays honest.
+fn last_sign_of_life(signs: &[Option<Timestamp>]) -> Timestamp {
+    signs.iter().flatten().copied().max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Barrier;
+
+    use super::super::lifecycle::Conversation;
+    use super::super::state::{EndReason, Phase, Status};
+    use super::super::tests::{World, realm};
+    use super::*;
+    use crate::process::{Pid, StartTime};
+
+    /// The processes there are, by pid.
+    #[derive(Default)]
+    struct Table(HashMap<i32, u64>);
+
+    impl Processes for Table {
+        fn start_time(&self, pid: Pid) -> Option<StartTime> {
+            self.0.get(&pid.0).copied().map(StartTime)
+        }
+    }
+
+    fn alive(world: &mut World, run: super::super::id::RunId) -> Table {
+        let wrapper = world.store.read(|view| view.run(run)).unwrap().unwrap().wrapper;
+        Table(HashMap::from([(wrapper.pid.0, wrapper.start.0)]))
+    }
+
+    #[test]
+    fn the_dead_are_ended_and_the_living_left_alone() {
+        let mut world = World::new();
+        let (_, dead) = world.start(Conversation::Fresh);
+        let (living, alive_one) = world.start(Conversation::Fresh);
+        let table = alive(&mut world, living);
+        let hours_later = world.wait(8 * 3_600_000);
+        let mut read = Vec::new();
+        let ended = recover(&mut world.store, &table, &realm(), hours_later, |_, session| {
+            read.push(session.id);
+            None
+        })
+        .unwrap();
+        world.check();
+        assert_eq!((ended, read), (vec![dead.session], vec![dead.session]));
+        let row = world.session(dead.session);
+        assert_eq!((row.status, row.end_reason), (Some(Status::Interrupted), Some(EndReason::Crash)));
+        assert_eq!(row.ended_at, Some(row.started_at), "the hours nobody saw are not open time");
+        assert_eq!(world.session(alive_one.session).phase, Phase::Open);
+    }
+
+    #[test]
+    fn what_was_read_and_when_the_file_grew_say_when_it_ended() {
+        let mut world = World::new();
+        let (_, dead) = world.start(Conversation::Fresh);
+        let grew = world.wait(5000);
+        let now = world.wait(60_000);
+        recover(&mut world.store, &Table::default(), &realm(), now, |_, _| Some(grew)).unwrap();
+        assert_eq!(world.session(dead.session).ended_at, Some(grew));
+    }
+
+    #[test]
+    fn who_is_gone() {
+        let mut world = World::new();
+        let (run, _) = world.start(Conversation::Fresh);
+        let row = world.store.read(|view| view.run(run)).unwrap().unwrap();
+        let living = alive(&mut world, run);
+        let reused = Table(HashMap::from([(row.wrapper.pid.0, row.wrapper.start.0 + 1)]));
+        let nobody = Table::default();
+        let rebooted = Realm { boot: "another".into(), ..realm() };
+        let container = Realm { pids: "other".into(), ..realm() };
+        assert!(!gone(&row, &living, &realm()));
+        assert!(gone(&row, &nobody, &realm()));
+        assert!(gone(&row, &reused, &realm()), "a later process with its pid");
+        assert!(gone(&row, &living, &rebooted), "the same pid and ticks, since another boot");
+        assert!(!gone(&row, &nobody, &container), "cannot be seen from here");
+    }
+
+    #[test]
+    fn ten_recoveries_at_once_make_one_end() {
+        let mut world = World::new();
+        let sessions: Vec<_> = (0..5).map(|_| world.start(Conversation::Fresh).1.session).collect();
+        let barrier = Barrier::new(10);
+        let now = world.now;
+        let ended: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..10)
+                .map(|_| {
+                    let (mut store, barrier) = (world.another(), &barrier);
+                    scope.spawn(move || {
+                        barrier.wait();
+                        recover(&mut store, &Table::default(), &realm(), now, |_, _| None).unwrap().len()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        world.check();
+        assert_eq!(ended, 5, "each was ended by exactly one");
+        for session in sessions {
+            assert_eq!(world.told(session), ["1.0 session.start startup", "2.0 session.end crash"]);
+        }
+    }
+
+    #[test]
+    fn two_runs_of_one_session_both_gone_end_it_once() {
+        let mut world = World::new();
+        let (_, started) = world.start(Conversation::Fresh);
+        world.bind(started.session, "a").unwrap();
+        world.start(Conversation::Named(super::super::tests::agent_session("a")));
+        let now = world.now;
+        let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_, _| None).unwrap();
+        world.check();
+        assert_eq!(ended, [started.session]);
+    }
+}

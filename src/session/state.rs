@@ -1,0 +1,381 @@
+//! The life of a session as a pure machine: a state and a move give the next state and the events that tell of it.
+//!
+//! Nothing else decides what a session may do next. [`crate::session::lifecycle`] asks here first, then writes; a move
+//! that is refused changes nothing. The table test at the end names every state with every move.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// An enum whose values are spelled the same in the database, in JSON and in the log.
+macro_rules! spelled {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant),+ }
+
+        impl $name {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use spelled;
+
+spelled!(
+    /// Whether a session is going on. A provisional one is, but may yet turn out to be another.
+    Phase { Provisional = "provisional", Open = "open", Closed = "closed" }
+);
+spelled!(
+    /// What is known of the agent's own session (`correlation.status` of the record).
+    Link { Pending = "pending", Ambiguous = "ambiguous", Matched = "matched", Failed = "failed" }
+);
+spelled!(
+    /// `status` of the record.
+    Status { Active = "active", Completed = "completed", Failed = "failed", Interrupted = "interrupted" }
+);
+spelled!(
+    /// Why a session's opening ended.
+    EndReason {
+        Exit = "exit",
+        /// A new, empty conversation in the same process.
+        Clear = "clear",
+        /// To an existing or copied conversation in the same process.
+        Switch = "switch",
+        Signal = "signal",
+        Stopped = "stopped",
+        Crash = "crash",
+    }
+);
+spelled!(
+    /// Why a session was opened.
+    StartReason { Startup = "startup", Resume = "resume", Clear = "clear", Switch = "switch" }
+);
+spelled!(
+    /// Which kind of evidence bound a session, strongest first.
+    EvidenceKind { Assigned = "assigned", Registry = "registry", Log = "log" }
+);
+spelled!(
+    /// The types of events, in the words of the wire.
+    EventType {
+        Start = "session.start",
+        Bound = "session.bound",
+        Usage = "usage",
+        Tool = "tool",
+        Prompt = "prompt",
+        Error = "error",
+        End = "session.end",
+    }
+);
+
+/// Every state a stored session can be in. A provisional session found to be a known one is no longer stored: its id
+/// has become an alias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Continues a conversation that nobody named yet; nothing of it has been told.
+    ProvisionalPending,
+    ProvisionalAmbiguous,
+    OpenPending,
+    OpenAmbiguous,
+    OpenMatched,
+    ClosedMatched,
+    /// Ended without the agent's session ever being known.
+    ClosedFailed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// The evidence allows two conversations.
+    Doubt,
+    /// The agent's session is known, and no other session has it.
+    BindNew,
+    /// The agent's session is known, and it is that of a session already here.
+    BindKnown,
+    /// A second run takes up the same conversation.
+    Join,
+    /// A run leaves, another stays.
+    LeaveOne,
+    /// The last run leaves: exit, `/clear`, switch, stop, signal, crash alike.
+    LeaveLast,
+    /// A run continues a conversation that had ended.
+    Reopen,
+    /// Its file told something new.
+    Learn,
+}
+
+/// What a move makes known to the outside, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    Start,
+    Bound,
+    End,
+    /// A new revision of the last END.
+    AmendEnd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    State(State),
+    /// The session was another one all along.
+    Merged,
+}
+
+/// A move that is not allowed. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a session that is {from} cannot {attempted}")]
+pub struct Illegal {
+    pub from: State,
+    pub attempted: Move,
+}
+
+impl State {
+    pub const ALL: [Self; 7] = [
+        Self::ProvisionalPending,
+        Self::ProvisionalAmbiguous,
+        Self::OpenPending,
+        Self::OpenAmbiguous,
+        Self::OpenMatched,
+        Self::ClosedMatched,
+        Self::ClosedFailed,
+    ];
+
+    /// `None` for a pair that no move leads to.
+    pub fn of(phase: Phase, link: Link) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.parts() == (phase, link))
+    }
+
+    pub fn parts(self) -> (Phase, Link) {
+        match self {
+            Self::ProvisionalPending => (Phase::Provisional, Link::Pending),
+            Self::ProvisionalAmbiguous => (Phase::Provisional, Link::Ambiguous),
+            Self::OpenPending => (Phase::Open, Link::Pending),
+            Self::OpenAmbiguous => (Phase::Open, Link::Ambiguous),
+            Self::OpenMatched => (Phase::Open, Link::Matched),
+            Self::ClosedMatched => (Phase::Closed, Link::Matched),
+            Self::ClosedFailed => (Phase::Closed, Link::Failed),
+        }
+    }
+
+    pub fn step(self, attempted: Move) -> Result<(Next, &'static [Effect]), Illegal> {
+        use Effect::{AmendEnd, Bound, End, Start};
+        use State as S;
+        let (next, effects): (Next, &'static [Effect]) = match (self, attempted) {
+            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::Doubt) => {
+                (Next::State(S::ProvisionalAmbiguous), &[])
+            }
+            (S::OpenPending | S::OpenAmbiguous, Move::Doubt) => (Next::State(S::OpenAmbiguous), &[]),
+
+            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::BindNew) => {
+                (Next::State(S::OpenMatched), &[Start, Bound])
+            }
+            (S::OpenPending | S::OpenAmbiguous, Move::BindNew) => (Next::State(S::OpenMatched), &[Bound]),
+            (S::ClosedFailed, Move::BindNew) => (Next::State(S::ClosedMatched), &[Bound, AmendEnd]),
+
+            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::BindKnown) => (Next::Merged, &[]),
+
+            (S::OpenMatched, Move::Join | Move::LeaveOne | Move::Learn) => (Next::State(S::OpenMatched), &[]),
+
+            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::LeaveLast) => {
+                (Next::State(S::ClosedFailed), &[Start, End])
+            }
+            (S::OpenPending | S::OpenAmbiguous, Move::LeaveLast) => (Next::State(S::ClosedFailed), &[End]),
+            (S::OpenMatched, Move::LeaveLast) => (Next::State(S::ClosedMatched), &[End]),
+
+            (S::ClosedMatched, Move::Reopen) => (Next::State(S::OpenMatched), &[Start]),
+
+            (S::ClosedMatched, Move::Learn) => (Next::State(S::ClosedMatched), &[AmendEnd]),
+
+            (from, attempted) => return Err(Illegal { from, attempted }),
+        };
+        Ok((next, effects))
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (phase, link) = self.parts();
+        write!(f, "{phase} and {link}")
+    }
+}
+
+impl fmt::Display for Move {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Doubt => "become ambiguous",
+            Self::BindNew => "be bound to a new agent session",
+            Self::BindKnown => "become an alias of a known session",
+            Self::Join => "be joined by a further run",
+            Self::LeaveOne => "be left by one run of several",
+            Self::LeaveLast => "be ended",
+            Self::Reopen => "be re-opened",
+            Self::Learn => "take up records",
+        })
+    }
+}
+
+/// How the agent's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+/// Why and how a run ends its stay in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    pub reason: EndReason,
+    pub exit: Option<Exit>,
+}
+
+impl Ending {
+    /// The agent's process ended by itself or by a signal of someone else's.
+    pub fn exited(exit: Exit) -> Self {
+        let reason = match exit {
+            Exit::Code(_) => EndReason::Exit,
+            Exit::Signal(_) => EndReason::Signal,
+        };
+        Self { reason, exit: Some(exit) }
+    }
+
+    pub fn crashed() -> Self {
+        Self { reason: EndReason::Crash, exit: None }
+    }
+
+    pub fn status(self) -> Status {
+        match (self.reason, self.exit) {
+            (EndReason::Crash, _) => Status::Interrupted,
+            (EndReason::Clear | EndReason::Switch, _) | (_, Some(Exit::Code(0)) | None) => Status::Completed,
+            (_, Some(Exit::Code(_) | Exit::Signal(_))) => Status::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOVES: [Move; 8] = [
+        Move::Doubt,
+        Move::BindNew,
+        Move::BindKnown,
+        Move::Join,
+        Move::LeaveOne,
+        Move::LeaveLast,
+        Move::Reopen,
+        Move::Learn,
+    ];
+
+    /// Rows are states, columns are moves in the order of `MOVES`; `-` is refused. `+` begins the events.
+    const TABLE: [(State, [&str; 8]); 7] = [
+        //                          doubt   bind new            bind known join  leave  leave last          reopen       learn
+        (State::ProvisionalPending, ["PA", "OM+start+bound", "merged", "-", "-", "CF+start+end", "-", "-"]),
+        (State::ProvisionalAmbiguous, ["PA", "OM+start+bound", "merged", "-", "-", "CF+start+end", "-", "-"]),
+        (State::OpenPending, ["OA", "OM+bound", "-", "-", "-", "CF+end", "-", "-"]),
+        (State::OpenAmbiguous, ["OA", "OM+bound", "-", "-", "-", "CF+end", "-", "-"]),
+        (State::OpenMatched, ["-", "-", "-", "OM", "OM", "CM+end", "-", "OM"]),
+        (State::ClosedMatched, ["-", "-", "-", "-", "-", "-", "OM+start", "CM+amend"]),
+        (State::ClosedFailed, ["-", "CM+bound+amend", "-", "-", "-", "-", "-", "-"]),
+    ];
+
+    fn told(state: State, attempted: Move) -> String {
+        let Ok((next, effects)) = state.step(attempted) else { return "-".into() };
+        let mut text = match next {
+            Next::Merged => "merged",
+            Next::State(State::ProvisionalPending) => "PP",
+            Next::State(State::ProvisionalAmbiguous) => "PA",
+            Next::State(State::OpenPending) => "OP",
+            Next::State(State::OpenAmbiguous) => "OA",
+            Next::State(State::OpenMatched) => "OM",
+            Next::State(State::ClosedMatched) => "CM",
+            Next::State(State::ClosedFailed) => "CF",
+        }
+        .to_owned();
+        for effect in effects {
+            text += match effect {
+                Effect::Start => "+start",
+                Effect::Bound => "+bound",
+                Effect::End => "+end",
+                Effect::AmendEnd => "+amend",
+            };
+        }
+        text
+    }
+
+    #[test]
+    fn every_state_with_every_move() {
+        for (state, row) in TABLE {
+            for (attempted, expected) in MOVES.into_iter().zip(row) {
+                assert_eq!(told(state, attempted), expected, "{state}: {attempted}");
+            }
+        }
+        assert_eq!(TABLE.map(|(state, _)| state), State::ALL);
+    }
+
+    #[test]
+    fn start_and_end_alternate_on_every_path() {
+        // Whatever is done to a session, its openings never overlap: a START is followed by an END before the next START.
+        fn walk(state: State, open: bool, depth: u32) {
+            for attempted in MOVES {
+                let Ok((next, effects)) = state.step(attempted) else { continue };
+                let mut open = open;
+                for effect in effects {
+                    match effect {
+                        Effect::Start => assert!(!std::mem::replace(&mut open, true), "{state}: {attempted}"),
+                        Effect::End => assert!(std::mem::replace(&mut open, false), "{state}: {attempted}"),
+                        Effect::AmendEnd => assert!(!open, "{state}: {attempted}"),
+                        Effect::Bound => {}
+                    }
+                }
+                if let (Next::State(next), true) = (next, depth > 0) {
+                    walk(next, open, depth - 1);
+                }
+            }
+        }
+        walk(State::ProvisionalPending, false, 6);
+        walk(State::OpenPending, true, 6);
+    }
+
+    #[test]
+    fn only_pairs_that_moves_lead_to_are_states() {
+        assert_eq!(State::of(Phase::Open, Link::Failed), None);
+        assert_eq!(State::of(Phase::Provisional, Link::Matched), None);
+        assert_eq!(State::of(Phase::Closed, Link::Pending), None);
+        for state in State::ALL {
+            let (phase, link) = state.parts();
+            assert_eq!(State::of(phase, link), Some(state));
+        }
+    }
+
+    #[test]
+    fn status_follows_reason_and_exit() {
+        let table = [
+            (EndReason::Exit, Some(Exit::Code(0)), Status::Completed),
+            (EndReason::Exit, Some(Exit::Code(1)), Status::Failed),
+            (EndReason::Exit, None, Status::Completed),
+            (EndReason::Clear, None, Status::Completed),
+            (EndReason::Switch, None, Status::Completed),
+            (EndReason::Signal, Some(Exit::Signal(15)), Status::Failed),
+            (EndReason::Signal, Some(Exit::Code(143)), Status::Failed),
+            (EndReason::Stopped, Some(Exit::Signal(9)), Status::Failed),
+            (EndReason::Stopped, Some(Exit::Code(0)), Status::Completed),
+            (EndReason::Crash, None, Status::Interrupted),
+            (EndReason::Crash, Some(Exit::Code(0)), Status::Interrupted),
+        ];
+        for (reason, exit, status) in table {
+            assert_eq!(Ending { reason, exit }.status(), status, "{reason} {exit:?}");
+        }
+    }
+}

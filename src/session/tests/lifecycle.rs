@@ -1,0 +1,417 @@
+use super::super::lifecycle::{self, Bound, Conversation, How, Passage, Passed, To};
+use super::super::state::{EndReason, Ending, Exit, Link, Phase, Status};
+use super::super::{Error, id::RunId, id::SessionId};
+use super::{World, agent_session, binding};
+
+impl World {
+    fn end(&mut self, run: RunId, exit: Exit) -> lifecycle::Ended {
+        let at = self.wait(1000);
+        let ended = self.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(exit))).unwrap();
+        self.check();
+        ended
+    }
+
+    fn pass(&mut self, run: RunId, to: To, agent_session: Option<&str>) -> Result<Passed, Error> {
+        let at = self.wait(1000);
+        let passage = Passage { to, binding: agent_session.map(binding), place: None };
+        let passed = self.store.write(|tx| lifecycle::transition(tx, at, &self.ids, run, &passage));
+        self.check();
+        passed
+    }
+
+    pub(crate) fn bind(&mut self, session: SessionId, agent_session: &str) -> Result<Bound, Error> {
+        let at = self.wait(100);
+        let bound =
+            self.store.write(|tx| lifecycle::bind(tx, at, &self.ids, session, &binding(agent_session)));
+        self.check();
+        bound
+    }
+}
+
+#[test]
+fn a_run_from_start_to_exit() {
+    let mut world = World::new();
+    let (run, started) = world.start(Conversation::Fresh);
+    assert_eq!(started.how, How::New);
+    let row = world.session(started.session);
+    assert_eq!((row.phase, row.link, row.status), (Phase::Open, Link::Pending, None));
+
+    assert_eq!(world.bind(started.session, "a").unwrap(), Bound::New);
+    assert_eq!(world.bind(started.session, "a").unwrap(), Bound::Already);
+    assert!(world.end(run, Exit::Code(0)).closed);
+
+    let row = world.session(started.session);
+    assert_eq!((row.phase, row.link, row.status), (Phase::Closed, Link::Matched, Some(Status::Completed)));
+    assert_eq!(
+        world.told(started.session),
+        ["1.0 session.start startup", "2.0 session.bound a", "3.0 session.end exit"]
+    );
+    let end = world.attributes(started.session, "session.end");
+    assert_eq!(end["lastSeq"], 3);
+    assert_eq!(end["exitCode"], 0);
+    assert_eq!(end["durationMs"], 1100 + 100);
+    assert_eq!(end["totals"]["apiCalls"], 0);
+}
+
+#[test]
+fn ending_twice_ends_once() {
+    let mut world = World::new();
+    let (run, started) = world.start(Conversation::Fresh);
+    assert!(world.end(run, Exit::Signal(15)).closed);
+    assert!(!world.end(run, Exit::Code(0)).closed);
+    assert_eq!(world.told(started.session), ["1.0 session.start startup", "2.0 session.end signal"]);
+    let row = world.session(started.session);
+    assert_eq!((row.status, row.signal, row.exit_code), (Some(Status::Failed), Some(15), None));
+    assert_eq!(row.link, Link::Failed);
+}
+
+#[test]
+fn clears_make_a_chain() {
+    let mut world = World::new();
+    let mut begin = world.begin(Conversation::Fresh);
+    begin.name = Some("fix-auth".into());
+    begin.tags = vec!["night".into()];
+    let (run, first) = world.start_as(&begin);
+    world.bind(first.session, "a").unwrap();
+    let mut chain = vec![first];
+    for agent in ["b", "c", "d"] {
+        let passed = world.pass(run, To::Clear, Some(agent)).unwrap();
+        assert!(passed.old.closed);
+        chain.push(passed.new);
+    }
+    // And one whose agent session is not known at once, ended before it ever is.
+    chain.push(world.pass(run, To::Clear, None).unwrap().new);
+    world.end(run, Exit::Code(0));
+
+    let names: Vec<_> = chain.iter().map(|started| started.name.as_str()).collect();
+    assert_eq!(names, ["fix-auth", "fix-auth.2", "fix-auth.3", "fix-auth.4", "fix-auth.5"]);
+    for pair in chain.windows(2) {
+        let (old, new) = (world.session(pair[0].session), world.session(pair[1].session));
+        assert_eq!((old.transitioned_to, new.transitioned_from), (Some(new.id), Some(old.id)));
+        assert_eq!((old.end_reason, old.status), (Some(EndReason::Clear), Some(Status::Completed)));
+        assert_eq!(old.ended_at, Some(new.started_at));
+        assert_eq!(world.attributes(new.id, "session.start")["tags"][0], "night");
+    }
+    assert_eq!(
+        world.told(chain[1].session),
+        ["1.0 session.start clear", "2.0 session.bound b", "3.0 session.end clear"]
+    );
+    assert_eq!(world.told(chain[4].session), ["1.0 session.start clear", "2.0 session.end exit"]);
+    assert_eq!(world.session(chain[4].session).link, Link::Failed);
+}
+
+#[test]
+fn a_transition_is_whole_or_not_at_all() {
+    // Broken off before its first statement, its second, …: each time nothing of it is there.
+    let mut world = World::new();
+    let (run, first) = world.start(Conversation::Fresh);
+    world.bind(first.session, "a").unwrap();
+    let before = world.told(first.session);
+    let mut broken = 0;
+    for statements in 0.. {
+        world.store.faults.after(statements);
+        let at = world.wait(10);
+        let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+        let passed = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &passage));
+        world.store.faults.none();
+        world.check();
+        if passed.is_ok() {
+            break;
+        }
+        broken += 1;
+        assert_eq!(world.told(first.session), before);
+        let sessions: i64 =
+            world.store.sql().query_row("SELECT count(*) FROM session", [], |row| row.get(0)).unwrap();
+        assert_eq!(sessions, 1);
+    }
+    assert!(broken > 10, "only {broken} statements were tried");
+    assert_eq!(world.told(first.session).last().unwrap(), "3.0 session.end clear");
+}
+
+#[test]
+fn resume_by_id_reopens_the_session() {
+    let mut world = World::new();
+    let (run, first) = world.start(Conversation::Fresh);
+    world.bind(first.session, "a").unwrap();
+    world.end(run, Exit::Code(1));
+    world.wait(3_600_000);
+
+    let (run, again) = world.start(Conversation::Named(agent_session("a")));
+    assert_eq!((again.session, again.how), (first.session, How::Reopened));
+    let row = world.session(first.session);
+    assert_eq!((row.ended_at, row.end_reason, row.exit_code, row.status), (None, None, None, None));
+    world.end(run, Exit::Code(0));
+
+    assert_eq!(
+        world.told(first.session),
+        [
+            "1.0 session.start startup",
+            "2.0 session.bound a",
+            "3.0 session.end exit",
+            "4.0 session.start resume",
+            "5.0 session.end exit",
+        ]
+    );
+    let row = world.session(first.session);
+    assert_eq!((row.opening, row.status), (2, Some(Status::Completed)));
+    // The hour in between is not open time.
+    assert_eq!(world.attributes(first.session, "session.end")["durationMs"], 1100 + 1000);
+}
+
+#[test]
+fn resume_of_a_conversation_never_seen_adopts_it() {
+    let mut world = World::new();
+    let (_, started) = world.start(Conversation::Named(agent_session("foreign")));
+    assert_eq!(started.how, How::New);
+    world.bind(started.session, "foreign").unwrap();
+    assert_eq!(world.told(started.session), ["1.0 session.start resume", "2.0 session.bound foreign"]);
+    let row = world.session(started.session);
+    assert_eq!(row.owns_from, Some(row.started_at));
+}
+
+#[test]
+fn a_provisional_session_tells_nothing_until_it_is_bound() {
+    let mut world = World::new();
+    let (run, started) = world.start(Conversation::Unnamed);
+    assert_eq!(started.how, How::Provisional);
+    assert!(world.told(started.session).is_empty());
+    let row = world.session(started.session);
+    assert_eq!((row.phase, row.link), (Phase::Provisional, Link::Pending));
+
+    assert_eq!(world.bind(started.session, "new").unwrap(), Bound::New);
+    assert_eq!(world.told(started.session), ["1.0 session.start resume", "2.0 session.bound new"]);
+    let events = world.store.read(|view| view.events(row.n)).unwrap();
+    assert_eq!(events[0].time, row.started_at);
+    world.end(run, Exit::Code(0));
+}
+
+#[test]
+fn a_provisional_session_that_ends_unbound_tells_both() {
+    let mut world = World::new();
+    let (run, started) = world.start(Conversation::Unnamed);
+    world.end(run, Exit::Code(1));
+    assert_eq!(world.told(started.session), ["1.0 session.start resume", "2.0 session.end exit"]);
+    assert_eq!(world.session(started.session).link, Link::Failed);
+}
+
+#[test]
+fn a_provisional_session_of_a_known_conversation_becomes_an_alias() {
+    let mut world = World::new();
+    let (run, known) = world.start(Conversation::Fresh);
+    world.bind(known.session, "a").unwrap();
+    world.end(run, Exit::Code(0));
+
+    let mut begin = world.begin(Conversation::Unnamed);
+    begin.name = Some("second-look".into());
+    begin.tags = vec!["night".into()];
+    let (run, provisional) = world.start_as(&begin);
+    let began = world.now;
+    // An agent started inside the agent before it was bound: its parent must not be told by the provisional id.
+    let mut inner = world.begin(Conversation::Fresh);
+    inner.parent = Some(run);
+    let (_, child) = world.start_as(&inner);
+    assert!(world.attributes(child.session, "session.start")["parentSessionId"].is_null());
+
+    let Bound::Merged(into) = world.bind(provisional.session, "a").unwrap() else { panic!("not merged") };
+    assert_eq!((into.session, into.how, into.name.as_str()), (known.session, How::Reopened, "second-look"));
+    assert_eq!(world.session(provisional.session).id, known.session, "the id is an alias now");
+    assert_eq!(world.store.read(|view| view.current(run)).unwrap().unwrap().id, known.session);
+    assert_eq!(
+        world.told(known.session),
+        [
+            "1.0 session.start startup",
+            "2.0 session.bound a",
+            "3.0 session.end exit",
+            "4.1 session.start resume",
+        ]
+    );
+    let opening =
+        world.store.read(|view| view.openings(world_n(view, known.session))).unwrap().pop().unwrap();
+    assert_eq!(opening.opened_at, began);
+    let parent = world.attributes(child.session, "session.start")["parentSessionId"].clone();
+    assert_eq!(parent, known.session.to_string());
+
+    world.end(run, Exit::Code(0));
+    assert_eq!(world.told(known.session).last().unwrap(), "5.0 session.end exit");
+    let everything: String = world
+        .store
+        .sql()
+        .query_row("SELECT group_concat(attributes) FROM event", [], |row| row.get(0))
+        .unwrap();
+    assert!(!everything.contains(&provisional.session.to_string()));
+}
+
+fn world_n(view: &crate::store::View<'_>, id: SessionId) -> i64 {
+    view.session(id).unwrap().unwrap().n
+}
+
+#[test]
+fn a_second_run_joins_and_the_last_one_ends_the_session() {
+    let mut world = World::new();
+    let (one, started) = world.start(Conversation::Fresh);
+    world.bind(started.session, "a").unwrap();
+    let (two, joined) = world.start(Conversation::Named(agent_session("a")));
+    assert_eq!((joined.session, joined.how), (started.session, How::Joined));
+    assert!(!world.end(one, Exit::Code(0)).closed);
+    assert_eq!(world.session(started.session).phase, Phase::Open);
+    assert!(world.end(two, Exit::Code(3)).closed);
+    assert_eq!(
+        world.told(started.session),
+        ["1.0 session.start startup", "2.0 session.bound a", "3.0 session.end exit"]
+    );
+    assert_eq!(world.session(started.session).exit_code, Some(3));
+}
+
+#[test]
+fn a_clear_of_one_of_two_runs_leaves_the_session_to_the_other() {
+    let mut world = World::new();
+    let (one, started) = world.start(Conversation::Fresh);
+    world.bind(started.session, "a").unwrap();
+    let (two, _) = world.start(Conversation::Named(agent_session("a")));
+    let passed = world.pass(one, To::Clear, Some("b")).unwrap();
+    assert!(!passed.old.closed);
+    let (old, new) = (world.session(started.session), world.session(passed.new.session));
+    assert_eq!((old.transitioned_to, old.phase), (None, Phase::Open));
+    assert_eq!(new.transitioned_from, Some(old.id));
+    world.end(one, Exit::Code(0));
+    world.end(two, Exit::Code(0));
+    assert_eq!(world.session(started.session).end_reason, Some(EndReason::Exit));
+}
+
+#[test]
+fn switching_back_and_forth_reopens_each_time() {
+    let mut world = World::new();
+    let (run, first) = world.start(Conversation::Fresh);
+    world.bind(first.session, "a").unwrap();
+    let second = world.pass(run, To::Switch, Some("b")).unwrap().new;
+    let back = world.pass(run, To::Switch, Some("a")).unwrap().new;
+    assert_eq!((back.session, back.how), (first.session, How::Reopened));
+    let forth = world.pass(run, To::Switch, Some("b")).unwrap().new;
+    assert_eq!((forth.session, forth.how), (second.session, How::Reopened));
+    assert!(matches!(world.pass(run, To::Switch, Some("b")), Err(Error::AlreadyThere(_))));
+    world.end(run, Exit::Code(0));
+    assert_eq!(
+        world.told(first.session),
+        [
+            "1.0 session.start startup",
+            "2.0 session.bound a",
+            "3.0 session.end switch",
+            "4.0 session.start switch",
+            "5.0 session.end switch",
+        ]
+    );
+    assert_eq!(world.session(first.session).transitioned_to, Some(second.session));
+    assert_eq!(world.session(first.session).transitioned_from, Some(second.session));
+    assert_eq!(world.session(second.session).transitioned_to, None, "its last closing was the exit");
+}
+
+#[test]
+fn a_session_already_told_of_that_is_a_known_one_ends_as_a_switch() {
+    let mut world = World::new();
+    let (run, known) = world.start(Conversation::Fresh);
+    world.bind(known.session, "a").unwrap();
+    world.end(run, Exit::Code(0));
+    let (run, started) = world.start(Conversation::Unsure);
+    let Bound::Switched(passed) = world.bind(started.session, "a").unwrap() else { panic!("not switched") };
+    assert_eq!(passed.new.session, known.session);
+    assert_eq!(world.told(started.session), ["1.0 session.start startup", "2.0 session.end switch"]);
+    assert_eq!(world.store.read(|view| view.current(run)).unwrap().unwrap().id, known.session);
+    world.end(run, Exit::Code(0));
+}
+
+#[test]
+fn doubt_stays_until_evidence_decides() {
+    let mut world = World::new();
+    let (_, started) = world.start(Conversation::Fresh);
+    world.store.write(|tx| lifecycle::doubt(tx, started.session)).unwrap();
+    assert_eq!(world.session(started.session).link, Link::Ambiguous);
+    world.bind(started.session, "a").unwrap();
+    assert_eq!(world.session(started.session).link, Link::Matched);
+    let refused = world.store.write(|tx| lifecycle::doubt(tx, started.session));
+    assert!(matches!(refused, Err(Error::Illegal { .. })));
+    assert_eq!(world.session(started.session).link, Link::Matched);
+}
+
+#[test]
+fn late_evidence_binds_an_ended_session_and_amends_its_end() {
+    let mut world = World::new();
+    let (run, started) = world.start(Conversation::Fresh);
+    world.end(run, Exit::Code(0));
+    world.bind(started.session, "a").unwrap();
+    assert_eq!(
+        world.told(started.session),
+        ["1.0 session.start startup", "2.1 session.end exit", "3.0 session.bound a"]
+    );
+    assert_eq!(world.attributes(started.session, "session.end")["lastSeq"], 3);
+}
+
+#[test]
+fn another_conversation_needs_a_transition_not_a_binding() {
+    let mut world = World::new();
+    let (_, started) = world.start(Conversation::Fresh);
+    world.bind(started.session, "a").unwrap();
+    assert!(matches!(world.bind(started.session, "b"), Err(Error::Illegal { .. })));
+}
+
+#[test]
+fn nothing_happens_in_a_run_that_has_ended() {
+    let mut world = World::new();
+    let (run, _) = world.start(Conversation::Fresh);
+    world.end(run, Exit::Code(0));
+    assert!(matches!(world.pass(run, To::Clear, Some("b")), Err(Error::NoRun(_))));
+    assert!(matches!(world.pass(world.ids_run(), To::Clear, None), Err(Error::NoRun(_))));
+}
+
+#[test]
+fn a_clock_set_back_gives_no_negative_time() {
+    let mut world = World::new();
+    let (run, started) = world.start(Conversation::Fresh);
+    world.wait(-3_600_000);
+    world.end(run, Exit::Code(0));
+    assert_eq!(world.attributes(started.session, "session.end")["durationMs"], 0);
+}
+
+#[test]
+fn names_are_unique() {
+    let mut world = World::new();
+    let named = |world: &World, name: &str| {
+        let mut begin = world.begin(Conversation::Fresh);
+        begin.name = Some(name.into());
+        begin
+    };
+    for expected in ["fix", "fix-2", "fix-3"] {
+        let begin = named(&world, "fix");
+        assert_eq!(world.start_as(&begin).1.name, expected);
+    }
+    // The chains of `fix` and of a session called `fix.2` do not run into each other.
+    let begin = named(&world, "fix.2");
+    let (other, _) = world.start_as(&begin);
+    let run = world.store.sql().query_row("SELECT id FROM run WHERE n = 1", [], |row| row.get(0)).unwrap();
+    assert_eq!(world.pass(run, To::Clear, Some("x")).unwrap().new.name, "fix.3");
+    assert_eq!(world.pass(other, To::Clear, Some("y")).unwrap().new.name, "fix.2.2");
+    let begin = named(&world, "-bad");
+    let at = world.wait(1);
+    assert!(matches!(
+        world.store.write(|tx| lifecycle::start(tx, at, &world.ids, &begin)),
+        Err(Error::Name(_))
+    ));
+}
+
+#[test]
+fn the_version_learned_later_revises_the_start() {
+    let mut world = World::new();
+    let (_, started) = world.start(Conversation::Fresh);
+    assert!(world.attributes(started.session, "session.start")["agentVersion"].is_null());
+    for _ in 0..2 {
+        world.store.write(|tx| lifecycle::learn_version(tx, started.session, "2.1.197")).unwrap();
+    }
+    assert_eq!(world.told(started.session), ["1.1 session.start startup"]);
+    assert_eq!(world.attributes(started.session, "session.start")["agentVersion"], "2.1.197");
+}
+
+impl World {
+    fn ids_run(&self) -> RunId {
+        use super::super::id::Ids;
+        self.ids.run()
+    }
+}

@@ -1,0 +1,114 @@
+//! Many at once on one database.
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
+
+use super::super::absorb::{Absorbed, Batch, absorb};
+use super::super::id::RandomIds;
+use super::super::lifecycle::{self, Binding, Conversation, Passage, To};
+use super::super::state::{Ending, EvidenceKind, Exit};
+use super::{World, agent_session, check, usage};
+use crate::clock::Timestamp;
+use crate::home::Home;
+use crate::store::{FileId, Priced, Store};
+
+#[test]
+fn fifty_wrappers_in_one_folder() {
+    // The database does not exist yet: they also race to make it.
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::at(folder.path().join("home"));
+    let barrier = Barrier::new(50);
+    let template = World::new().begin(Conversation::Fresh);
+    thread::scope(|scope| {
+        for writer in 0..50_i64 {
+            let (home, barrier, mut begin) = (&home, &barrier, template.clone());
+            scope.spawn(move || {
+                begin.run.id = super::Ids::run(&RandomIds);
+                let run = begin.run.id;
+                barrier.wait();
+                let at = Timestamp(1_794_000_000_000 + writer);
+                let mut store = Store::open(home, at).unwrap();
+                let mut session =
+                    store.write(|tx| lifecycle::start(tx, at, &RandomIds, &begin)).unwrap().session;
+                for clear in 0..4 {
+                    let binding = Binding {
+                        agent_session: agent_session(&format!("{writer}-{clear}")),
+                        file: None,
+                        evidence: EvidenceKind::Registry,
+                    };
+                    store.write(|tx| lifecycle::bind(tx, at, &RandomIds, session, &binding)).unwrap();
+                    let records = [usage(&format!("{writer}-{clear}-m"), at, 10)];
+                    let batch = Batch {
+                        file: FileId { device: 1, inode: u64::try_from(writer * 10 + clear).unwrap() },
+                        path: Path::new("/f"),
+                        from: 0,
+                        restart: false,
+                        to: 10,
+                        state: &[],
+                        unreadable: 0,
+                        records: &records,
+                    };
+                    store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
+                    let passage = Passage { to: To::Clear, binding: None, place: None };
+                    let passed =
+                        store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &passage)).unwrap();
+                    session = passed.new.session;
+                }
+                store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
+            });
+        }
+    });
+    let mut store = Store::open(&home, Timestamp(0)).unwrap();
+    check(store.sql());
+    let count = |sql: &str| store.sql().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM session"), 250);
+    assert_eq!(count("SELECT count(DISTINCT name) FROM session"), 250);
+    assert_eq!(count("SELECT sum(output) FROM total"), 2000);
+    assert_eq!(count("SELECT count(*) FROM event"), count("SELECT max(change) FROM event"));
+    store.checkpoint().unwrap();
+}
+
+#[test]
+fn two_readers_of_one_file_count_each_call_once() {
+    let mut world = World::new();
+    let (_, started) = world.start(Conversation::Fresh);
+    world.bind(started.session, "a").unwrap();
+    let at = world.now;
+    let lines: Vec<Priced> = (0..200).map(|n| usage(&format!("m{n}"), at, 1)).collect();
+    let barrier = Barrier::new(4);
+    thread::scope(|scope| {
+        for reader in 0..4_usize {
+            let (mut store, lines, barrier) = (world.another(), &lines, &barrier);
+            let session = started.session;
+            scope.spawn(move || {
+                barrier.wait();
+                let mut from = 0_usize;
+                while from < lines.len() {
+                    // Each in strides of its own, so they meet in the middle of each other's.
+                    let to = (from + 3 + reader).min(lines.len());
+                    let batch = Batch {
+                        file: FileId { device: 1, inode: 7 },
+                        path: Path::new("/f"),
+                        from: from as u64,
+                        restart: false,
+                        to: to as u64,
+                        state: &[],
+                        unreadable: 0,
+                        records: &lines[from..to],
+                    };
+                    from = match store.write(|tx| absorb(tx, at, session, &batch)).unwrap() {
+                        Absorbed::Taken { .. } => to,
+                        Absorbed::Elsewhere(position) => {
+                            usize::try_from(position.map_or(0, |position| position.offset)).unwrap()
+                        }
+                    };
+                }
+            });
+        }
+    });
+    world.check();
+    let row = world.session(started.session);
+    assert_eq!(world.store.read(|view| view.totals(row.n)).unwrap().api_calls, 200);
+    assert_eq!(row.last_seq, 202);
+}

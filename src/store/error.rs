@@ -1,0 +1,51 @@
+//! What can be wrong with the store, told apart where a caller decides on it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "the database was written by a newer codemie (its schema is {found}, this one knows {known}); update codemie"
+    )]
+    Newer { found: i64, known: i64 },
+    #[error("the database is damaged: {0}; codemie sets it aside and begins a fresh one at its next start")]
+    Damaged(rusqlite::Error),
+    #[error("the database cannot be written: {0}; check the permissions of the folder")]
+    ReadOnly(String),
+    #[error("the disk is full; free some space and the session goes on being recorded")]
+    Full,
+    #[error("the database stayed locked by another process; try again")]
+    Busy,
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the database: {0}")]
+    Sqlite(rusqlite::Error),
+}
+
+impl Error {
+    /// Errors of the file system, in the same words as those of SQLite.
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly(format!("{}: {source}", path.display()))
+            }
+            _ => Self::Io { path: path.to_owned(), source },
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Damaged(error),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(error.to_string()),
+            Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            _ => Self::Sqlite(error),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The one truth: a SQLite database that any number of codemie processes read and write at once.
+//!
+//! This room holds rows and keeps what must hold between them; what a session may do is decided in `session`.
+//!
+//! # For callers
+//!
+//! ```text
+//! Store::open(&home, now) -> Result<Store, Error>       made if absent; Error::{Newer, ReadOnly, Full, Busy, …}
+//! store.write(|tx| …)     -> Result<T, E>               one transaction; an Err takes everything back
+//! store.read(|view| …)    -> Result<T, E>               one consistent look; every query of View is on Tx too
+//! store.make_durable()    -> Result<i64, Error>         before sending: changes up to this survive a power cut
+//! store.checkpoint()      -> Result<(), Error>          off the hot path: log into database
+//! ```
+//!
+//! Lifecycle changes are made by `session::lifecycle` on a [`Tx`]; the queries for commands are on [`View`]:
+//! `session`, `session_by_agent_session`, `current`, `run`, `live_runs`, `totals`, `evidence`, `position`,
+//! `unreadable`, `agent_version`, `incidents`, `list`, `usage`, `prunable`; small writes on [`Tx`]: `note_evidence`,
+//! `set_agent_process`, `set_agent_session_file`, `remember_agent_version`, `set_setting`. For senders: `sinks`,
+//! `outgoing`, `letters`, `backlog`, `add_sink`, `lease`, `advance`, `put_letter`, `set_backoff`, `pause`, `backfill`.
+
+mod error;
+mod evidence;
+mod open;
+mod outbox;
+mod position;
+mod query;
+mod record;
+mod run;
+mod schema;
+mod session;
+mod sink;
+mod spelling;
+mod total;
+mod usage;
+
+use std::cell::RefCell;
+use std::ops::Deref;
+
+use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
+
+use crate::clock::Timestamp;
+use crate::home::Home;
+
+pub use error::Error;
+pub use evidence::{Evidence, Incident, Verdict};
+pub use outbox::{Draft, EventRow};
+pub use position::{FileId, Position};
+pub use query::{Filter, Show};
+pub use record::{Known, PicoDollars, Priced, RecordKind};
+pub use run::{NewRun, Realm, RunRow};
+pub use session::{NewSession, OpeningRow, Place, SessionRow};
+pub use sink::{Fate, Letter, Outgoing, SinkRow};
+pub use total::Totals;
+pub use usage::{By, UsageRow};
+
+/// An open database. One per thread.
+#[derive(Debug)]
+pub struct Store {
+    conn: Connection,
+    #[cfg(test)]
+    pub(crate) faults: Faults,
+}
+
+impl Store {
+    /// Opens the database of this home, making it if there is none. A damaged one is set aside and remembered as an
+    /// incident. `at` dates that.
+    pub fn open(home: &Home, at: Timestamp) -> Result<Self, Error> {
+        Ok(Self {
+            conn: open::open(home, at)?,
+            #[cfg(test)]
+            faults: Faults::default(),
+        })
+    }
+
+    /// One write transaction. It has the database to itself from the first line of `work`, so what it reads stays true.
+    /// What it told the log is logged once it is committed.
+    pub fn write<T, E: From<Error>>(&mut self, work: impl FnOnce(&Tx<'_>) -> Result<T, E>) -> Result<T, E> {
+        let transaction =
+            self.conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Error::from)?;
+        let tx = Tx {
+            view: View {
+                conn: &transaction,
+                #[cfg(test)]
+                faults: &self.faults,
+            },
+            said: RefCell::default(),
+        };
+        let value = work(&tx)?;
+        let said = tx.said.into_inner();
+        transaction.commit().map_err(Error::from)?;
+        for line in said {
+            line();
+        }
+        Ok(value)
+    }
+
+    /// One consistent look at the database; writers are not kept waiting by it.
+    pub fn read<T, E: From<Error>>(&mut self, work: impl FnOnce(&View<'_>) -> Result<T, E>) -> Result<T, E> {
+        let transaction =
+            self.conn.transaction_with_behavior(TransactionBehavior::Deferred).map_err(Error::from)?;
+        work(&View {
+            conn: &transaction,
+            #[cfg(test)]
+            faults: &self.faults,
+        })
+    }
+
+    /// Makes everything committed so far survive a power cut, and says up to which change of the outbox that is. A
+    /// sender calls this before it sends and sends nothing beyond: a `seq` or `rev` that may have left the machine is
+    /// then never given to anything else. Costs one fsync, or nothing when nothing was added since.
+    pub fn make_durable(&mut self) -> Result<i64, Error> {
+        let (change, durable): (i64, i64) =
+            self.conn
+                .query_row("SELECT change, durable FROM outbox", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if durable >= change {
+            return Ok(durable);
+        }
+        self.conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
+        let marked = self
+            .write(|tx| tx.one("UPDATE outbox SET durable = change RETURNING change", [], |row| row.get(0)));
+        self.conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA fullfsync = OFF")?;
+        marked
+    }
+
+    /// Moves the log into the database and begins a new log at once, so that neither the move, nor the new log's first
+    /// fsync, nor the reading of a long log falls to whoever starts an agent next. Others in the middle of something are
+    /// not waited for. Called when a run has ended, off every hot path.
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        self.write(|tx| tx.run("UPDATE outbox SET logs = logs + 1", []).map(drop))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sql(&self) -> &Connection {
+        &self.conn
+    }
+
+    #[cfg(test)]
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let path = self.conn.path().map(|path| format!("{path}-wal"));
+        path.and_then(|path| std::fs::metadata(path).ok()).map_or(0, |meta| meta.len())
+    }
+}
+
+/// What can be asked. Queries are spread over this room's files, each beside the rows it reads.
+#[derive(Debug)]
+pub struct View<'c> {
+    conn: &'c Connection,
+    #[cfg(test)]
+    faults: &'c Faults,
+}
+
+/// What can be asked and written, inside one transaction.
+pub struct Tx<'c> {
+    view: View<'c>,
+    said: RefCell<Vec<Box<dyn FnOnce()>>>,
+}
+
+impl<'c> Deref for Tx<'c> {
+    type Target = View<'c>;
+
+    fn deref(&self) -> &View<'c> {
+        &self.view
+    }
+}
+
+impl std::fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tx").finish_non_exhaustive()
+    }
+}
+
+impl Tx<'_> {
+    /// A line for the log, written only if and when the transaction is committed.
+    pub fn say(&self, line: impl FnOnce() + 'static) {
+        self.said.borrow_mut().push(Box::new(line));
+    }
+
+    fn run(&self, sql: &str, params: impl Params) -> Result<usize, Error> {
+        #[cfg(test)]
+        self.faults.pass()?;
+        Ok(self.conn.prepare_cached(sql)?.execute(params)?)
+    }
+
+    fn last_inserted(&self) -> i64 {
+        self.conn.last_insert_rowid()
+    }
+}
+
+impl View<'_> {
+    /// Exactly one row.
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        #[cfg(test)]
+        self.faults.pass()?;
+        Ok(self.conn.prepare_cached(sql)?.query_one(params, read)?)
+    }
+
+    fn maybe<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Error> {
+        #[cfg(test)]
+        self.faults.pass()?;
+        Ok(self.conn.prepare_cached(sql)?.query_row(params, read).optional()?)
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Error> {
+        #[cfg(test)]
+        self.faults.pass()?;
+        Ok(self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+/// Lets a test break off a transaction before its n-th statement.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    left: std::cell::Cell<Option<u32>>,
+}
+
+#[cfg(test)]
+impl Faults {
+    pub(crate) fn after(&self, statements: u32) {
+        self.left.set(Some(statements));
+    }
+
+    pub(crate) fn none(&self) {
+        self.left.set(None);
+    }
+
+    fn pass(&self) -> Result<(), Error> {
+        match self.left.get() {
+            Some(0) => Err(Error::Full),
+            Some(left) => {
+                self.left.set(Some(left - 1));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

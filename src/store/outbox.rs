@@ -1,0 +1,178 @@
+//! The events, in the order in which they became true or were revised.
+//!
+//! `seq` counts within a session from 1 without holes. `change` counts over all and rises with every insertion and every
+//! revision: a sink that has delivered everything up to a change has one number to remember, and a revised event comes
+//! up again by itself. Both are given out inside the one write transaction at a time, so whoever sees a change sees all
+//! before it.
+
+use rusqlite::{Row, params};
+use uuid::Uuid;
+
+use super::{Error, SessionRow, Tx, View};
+use crate::clock::Timestamp;
+use crate::session::record::Sync;
+use crate::session::state::EventType;
+
+/// An event about to be written.
+#[derive(Clone, Debug)]
+pub struct Draft<'a> {
+    pub id: Uuid,
+    pub kind: EventType,
+    pub opening: u32,
+    pub time: Timestamp,
+    /// What it tells of; `None` for START, bound and END, which carry their attributes themselves.
+    pub record: Option<i64>,
+    pub attributes: Option<&'a str>,
+}
+
+/// An event as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRow {
+    pub n: i64,
+    pub id: Uuid,
+    pub session: i64,
+    pub seq: i64,
+    pub rev: i64,
+    pub kind: EventType,
+    pub opening: u32,
+    pub time: Timestamp,
+    pub record: Option<i64>,
+    pub attributes: Option<String>,
+    /// `None`: kept back until a backfill.
+    pub change: Option<i64>,
+}
+
+pub(super) const COLUMNS: &str =
+    "e.n, e.id, e.session, e.seq, e.rev, e.type, e.opening, e.time, e.record, e.attributes, e.change";
+
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<EventRow> {
+    Ok(EventRow {
+        n: row.get(0)?,
+        id: Uuid::from_bytes(row.get(1)?),
+        session: row.get(2)?,
+        seq: row.get(3)?,
+        rev: row.get(4)?,
+        kind: row.get(5)?,
+        opening: row.get(6)?,
+        time: row.get(7)?,
+        record: row.get(8)?,
+        attributes: row.get(9)?,
+        change: row.get(10)?,
+    })
+}
+
+impl View<'_> {
+    pub fn events(&self, session: i64) -> Result<Vec<EventRow>, Error> {
+        self.all(
+            &format!("SELECT {COLUMNS} FROM event e WHERE e.session = ?1 ORDER BY e.seq"),
+            [session],
+            read,
+        )
+    }
+
+    /// The START, bound or END of one opening.
+    pub(crate) fn event_of_opening(
+        &self,
+        session: i64,
+        kind: EventType,
+        opening: u32,
+    ) -> Result<Option<EventRow>, Error> {
+        self.maybe(
+            &format!(
+                "SELECT {COLUMNS} FROM event e
+                 WHERE e.session = ?1 AND e.type = ?2 AND e.opening = ?3 AND e.record IS NULL"
+            ),
+            params![session, kind, opening],
+            read,
+        )
+    }
+}
+
+impl View<'_> {
+    /// How far a session's events have got, over all sinks there are. With none, nothing waits and nothing was sent.
+    pub fn sync(&self, session: &SessionRow) -> Result<Sync, Error> {
+        let (slowest, sinks): (Option<i64>, i64) =
+            self.one("SELECT min(cursor), count(*) FROM sink", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some(cursor) = slowest.filter(|_| sinks > 0) else { return Ok(Sync::default()) };
+        let (pending, kept_back): (i64, i64) = self.one(
+            "SELECT count(*) FILTER (WHERE change > ?2), count(*) FILTER (WHERE change IS NULL)
+             FROM event WHERE session = ?1",
+            params![session.n, cursor],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let dead: i64 = self.one(
+            "SELECT count(DISTINCT l.event) FROM letter l JOIN event e ON e.n = l.event
+             WHERE e.session = ?1 AND l.fate = 'dead' AND e.change <= ?2",
+            params![session.n, cursor],
+            |row| row.get(0),
+        )?;
+        let delivered = (session.last_seq - pending - kept_back - dead).max(0);
+        Ok(Sync { pending, delivered, dead, last_delivered_at: session.last_delivered_at })
+    }
+}
+
+impl Tx<'_> {
+    /// The number the session's next event will have. True until this transaction writes it.
+    pub(crate) fn next_seq(&self, session: i64) -> Result<i64, Error> {
+        self.one("SELECT last_seq + 1 FROM session WHERE n = ?1", [session], |row| row.get(0))
+    }
+
+    pub(crate) fn append_event(&self, session: i64, draft: &Draft<'_>) -> Result<i64, Error> {
+        let seq: i64 = self.one(
+            "UPDATE session SET last_seq = last_seq + 1 WHERE n = ?1 RETURNING last_seq",
+            [session],
+            |row| row.get(0),
+        )?;
+        let change = self.next_change()?;
+        self.insert_event(session, seq, 0, draft, Some(change))?;
+        Ok(seq)
+    }
+
+    pub(super) fn insert_event(
+        &self,
+        session: i64,
+        seq: i64,
+        rev: i64,
+        draft: &Draft<'_>,
+        change: Option<i64>,
+    ) -> Result<(), Error> {
+        self.run(
+            "INSERT INTO event (id, session, seq, rev, type, opening, time, record, attributes, change)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                draft.id.as_bytes(),
+                session,
+                seq,
+                rev,
+                draft.kind,
+                draft.opening,
+                draft.time,
+                draft.record,
+                draft.attributes,
+                change
+            ],
+        )
+        .map(drop)
+    }
+
+    /// The same event told anew: only `rev` and the attributes differ, and every sink gets it again. One kept back
+    /// stays kept back.
+    pub(crate) fn revise_event(&self, event: i64, attributes: Option<&str>) -> Result<(), Error> {
+        let change = self.next_change()?;
+        self.run(
+            "UPDATE event SET rev = rev + 1, attributes = ?2, change = CASE WHEN change IS NULL THEN NULL ELSE ?3 END
+             WHERE n = ?1",
+            params![event, attributes, change],
+        )
+        .map(drop)
+    }
+
+    pub(crate) fn revise_event_of_record(&self, record: i64) -> Result<(), Error> {
+        let event = self.maybe("SELECT n FROM event WHERE record = ?1", [record], |row| row.get(0))?;
+        event.map_or(Ok(()), |event| self.revise_event(event, None))
+    }
+
+    pub(super) fn next_change(&self) -> Result<i64, Error> {
+        self.one("UPDATE outbox SET change = change + 1 RETURNING change", [], |row| row.get(0))
+    }
+}

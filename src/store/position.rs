@@ -1,0 +1,72 @@
+//! How far each file has been read. A position moves only in the transaction that stores what was read.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::params;
+
+use super::spelling::{count, uncount};
+use super::{Error, Tx, View};
+
+/// A file by what stays when it is renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub path: PathBuf,
+    pub offset: u64,
+    /// What the reader of lines needs to go on from here; only it knows what it means.
+    pub state: Vec<u8>,
+    pub unreadable: u64,
+}
+
+impl View<'_> {
+    pub fn position(&self, file: FileId) -> Result<Option<Position>, Error> {
+        self.maybe(
+            "SELECT path, offset, state, unreadable FROM position WHERE device = ?1 AND inode = ?2",
+            [file.device.cast_signed(), file.inode.cast_signed()],
+            |row| {
+                Ok(Position {
+                    path: row.get::<_, String>(0)?.into(),
+                    offset: uncount(row.get(1)?),
+                    state: row.get(2)?,
+                    unreadable: uncount(row.get(3)?),
+                })
+            },
+        )
+    }
+
+    /// Files with lines that could not be read, and how many.
+    pub fn unreadable(&self) -> Result<Vec<(PathBuf, u64)>, Error> {
+        self.all("SELECT path, unreadable FROM position WHERE unreadable > 0 ORDER BY path", [], |row| {
+            Ok((row.get::<_, String>(0)?.into(), uncount(row.get(1)?)))
+        })
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn set_position(
+        &self,
+        file: FileId,
+        path: &Path,
+        offset: u64,
+        state: &[u8],
+        unreadable: u64,
+    ) -> Result<(), Error> {
+        self.run(
+            "INSERT OR REPLACE INTO position VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                file.device.cast_signed(),
+                file.inode.cast_signed(),
+                path.to_string_lossy(),
+                count(offset),
+                state,
+                count(unreadable)
+            ],
+        )
+        .map(drop)
+    }
+}

@@ -1,0 +1,116 @@
+//! What commands ask: lists, lookups, and what is left to publish or may be pruned.
+
+use rusqlite::params;
+
+use super::session::{COLUMNS, read};
+use super::{Error, SessionRow, Tx, View};
+use crate::clock::Timestamp;
+
+/// Which sessions a list shows. The default is all that are not archived.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub agent: Option<String>,
+    /// The folder's own name, its path, or `owner/name` of the repository.
+    pub project: Option<String>,
+    pub tag: Option<String>,
+    pub group: Option<String>,
+    /// Open at this time or later.
+    pub since: Option<Timestamp>,
+    pub show: Show,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Show {
+    #[default]
+    NotArchived,
+    Active,
+    All,
+    Archived,
+}
+
+impl View<'_> {
+    /// Newest first.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<SessionRow>, Error> {
+        let show = match filter.show {
+            Show::NotArchived => "s.archived = 0",
+            Show::Active => "s.phase <> 'closed'",
+            Show::All => "1",
+            Show::Archived => "s.archived = 1",
+        };
+        self.all(
+            &format!(
+                "SELECT {COLUMNS} FROM session s
+                 WHERE {show} AND (?1 IS NULL OR s.agent = ?1)
+                   AND (?2 IS NULL OR s.project = ?2 OR s.cwd = ?2 OR s.repository = ?2)
+                   AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tag t WHERE t.session = s.n AND t.tag = ?3))
+                   AND (?4 IS NULL OR s.grp = ?4)
+                   AND (?5 IS NULL OR s.ended_at IS NULL OR s.ended_at >= ?5)
+                 ORDER BY s.started_at DESC, s.n DESC"
+            ),
+            params![filter.agent, filter.project, filter.tag, filter.group, filter.since],
+            read,
+        )
+    }
+
+    pub(crate) fn sessions_named(&self, name: &str) -> Result<Vec<SessionRow>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.name = ?1"), [name], read)
+    }
+
+    /// Of any agent.
+    pub(crate) fn sessions_of_agent_session(&self, id: &str) -> Result<Vec<SessionRow>, Error> {
+        self.all(
+            &format!("SELECT {COLUMNS} FROM session s WHERE s.agent_session = ?1 ORDER BY s.n"),
+            [id],
+            read,
+        )
+    }
+
+    /// Sessions one of whose ids begins so.
+    pub(crate) fn sessions_with_prefix(&self, prefix: &str) -> Result<Vec<SessionRow>, Error> {
+        self.all(
+            &format!(
+                "SELECT {COLUMNS} FROM session s
+                 WHERE substr(s.id, 1, length(?1)) = lower(?1) OR substr(s.agent_session, 1, length(?1)) = ?1
+                    OR EXISTS (SELECT 1 FROM alias a WHERE a.session = s.n AND substr(a.id, 1, length(?1)) = ?1)
+                 ORDER BY s.n"
+            ),
+            [prefix],
+            read,
+        )
+    }
+
+    pub(crate) fn any_unpublished(&self) -> Result<bool, Error> {
+        Ok(self.maybe("SELECT 1 FROM session WHERE unpublished = 1 LIMIT 1", [], |_| Ok(()))?.is_some())
+    }
+
+    pub(crate) fn unpublished(&self) -> Result<Vec<SessionRow>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.unpublished = 1 ORDER BY s.n"), [], read)
+    }
+
+    /// Sessions that ended before a time. One that a sink has not got all of stays: nothing that was recorded is lost
+    /// by keeping order.
+    pub fn prunable(&self, before: Timestamp) -> Result<Vec<SessionRow>, Error> {
+        self.all(
+            &format!(
+                "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at < ?1
+                   AND NOT EXISTS (SELECT 1 FROM event e
+                     WHERE e.session = s.n AND e.change > (SELECT min(cursor) FROM sink))
+                 ORDER BY s.ended_at"
+            ),
+            [before],
+            read,
+        )
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn set_published(&self, session: i64) -> Result<(), Error> {
+        self.run("UPDATE session SET unpublished = 0 WHERE n = ?1", [session]).map(drop)
+    }
+
+    /// Takes a session out with everything of its own. How far its files were read stays known, so that none of it
+    /// comes back.
+    pub(crate) fn delete_session(&self, session: i64) -> Result<(), Error> {
+        self.run("DELETE FROM session WHERE n = ?1", [session]).map(drop)
+    }
+}

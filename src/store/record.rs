@@ -1,0 +1,201 @@
+//! The records: facts of the agents' files, each owned by one session for good.
+
+use rusqlite::{Row, params};
+use serde::{Deserialize, Serialize};
+
+use super::spelling::{count, tool_kind, uncount};
+use super::{Error, Tx, View};
+use crate::meter::record::{Fact, Record, Tokens, Tool, Usage};
+use crate::session::state::spelled;
+
+/// A millionth of a millionth of a dollar: prices per token are whole numbers of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PicoDollars(pub i64);
+
+impl PicoDollars {
+    #[expect(clippy::cast_precision_loss, reason = "for showing; sums are made of whole numbers")]
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / 1e12
+    }
+}
+
+/// A record with what it cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priced {
+    pub record: Record,
+    /// `None` when the model has no price, and for what is no API call.
+    pub cost: Option<PicoDollars>,
+    /// Version of the price table the cost was made with.
+    pub prices: Option<String>,
+}
+
+spelled!(
+    /// Keys are unique within an agent and a kind.
+    RecordKind { Usage = "usage", Tool = "tool", Prompt = "prompt", Error = "error" }
+);
+
+impl RecordKind {
+    pub fn of(fact: &Fact) -> Self {
+        match fact {
+            Fact::Usage(_) => Self::Usage,
+            Fact::Tool(_) => Self::Tool,
+            Fact::Prompt => Self::Prompt,
+            Fact::Error(_) => Self::Error,
+        }
+    }
+}
+
+/// What is already stored under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub n: i64,
+    pub session: i64,
+    /// All zero for what is no API call.
+    pub tokens: Tokens,
+    pub cost: Option<PicoDollars>,
+}
+
+fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
+    let number = |index: usize| row.get::<_, Option<i64>>(first + index).map(|n| uncount(n.unwrap_or(0)));
+    Ok(Tokens {
+        input: number(0)?,
+        output: number(1)?,
+        cache_read: number(2)?,
+        cache_write_5m: number(3)?,
+        cache_write_1h: number(4)?,
+        reasoning: number(5)?,
+    })
+}
+
+impl View<'_> {
+    pub fn known(&self, agent: &str, kind: RecordKind, key: &str) -> Result<Option<Known>, Error> {
+        self.maybe(
+            "SELECT n, session, cost, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning
+             FROM record WHERE agent = ?1 AND kind = ?2 AND key = ?3",
+            params![agent, kind, key],
+            |row| {
+                Ok(Known {
+                    n: row.get(0)?,
+                    session: row.get(1)?,
+                    cost: row.get(2)?,
+                    tokens: read_tokens(row, 3)?,
+                })
+            },
+        )
+    }
+
+    pub fn last_record_at(&self, session: i64) -> Result<Option<crate::clock::Timestamp>, Error> {
+        self.one("SELECT max(at) FROM record WHERE session = ?1", [session], |row| row.get(0))
+    }
+
+    pub fn unpriced_models(&self, session: i64) -> Result<Vec<String>, Error> {
+        self.all(
+            "SELECT DISTINCT model FROM record WHERE session = ?1 AND kind = 'usage' AND cost IS NULL ORDER BY model",
+            [session],
+            |row| row.get(0),
+        )
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn insert_record(&self, agent: &str, session: i64, priced: &Priced) -> Result<i64, Error> {
+        let record = &priced.record;
+        let kind = RecordKind::of(&record.fact);
+        match &record.fact {
+            Fact::Usage(Usage { model, tokens, fast, request_id }) => self.run(
+                "INSERT INTO record (agent, kind, key, session, at, subagent, model, input, output, cache_read,
+                   cache_write_5m, cache_write_1h, reasoning, fast, request_id, cost, prices)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                params![
+                    agent,
+                    kind,
+                    record.key,
+                    session,
+                    record.at,
+                    record.subagent,
+                    model,
+                    count(tokens.input),
+                    count(tokens.output),
+                    count(tokens.cache_read),
+                    count(tokens.cache_write_5m),
+                    count(tokens.cache_write_1h),
+                    count(tokens.reasoning),
+                    fast,
+                    request_id,
+                    priced.cost,
+                    priced.prices
+                ],
+            )?,
+            Fact::Tool(Tool { name, ok, kind: of_tool, file, lines_added, lines_removed }) => self.run(
+                "INSERT INTO record (agent, kind, key, session, at, subagent, tool, tool_kind, ok, file, lines_added,
+                   lines_removed)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                params![
+                    agent,
+                    kind,
+                    record.key,
+                    session,
+                    record.at,
+                    record.subagent,
+                    name,
+                    tool_kind(*of_tool),
+                    ok,
+                    file,
+                    count(*lines_added),
+                    count(*lines_removed)
+                ],
+            )?,
+            Fact::Prompt => self.run(
+                "INSERT INTO record (agent, kind, key, session, at, subagent) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![agent, kind, record.key, session, record.at, record.subagent],
+            )?,
+            Fact::Error(error) => self.run(
+                "INSERT INTO record (agent, kind, key, session, at, subagent, error_status, error_kind)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                params![
+                    agent,
+                    kind,
+                    record.key,
+                    session,
+                    record.at,
+                    record.subagent,
+                    error.status,
+                    error.kind
+                ],
+            )?,
+        };
+        Ok(self.last_inserted())
+    }
+
+    /// A later line tells more of the same call.
+    pub(crate) fn revise_usage(&self, n: i64, usage: &Usage, priced: &Priced) -> Result<(), Error> {
+        let tokens = &usage.tokens;
+        self.run(
+            "UPDATE record SET model = ?2, input = ?3, output = ?4, cache_read = ?5, cache_write_5m = ?6,
+               cache_write_1h = ?7, reasoning = ?8, fast = ?9, request_id = ?10, cost = ?11, prices = ?12
+             WHERE n = ?1",
+            params![
+                n,
+                usage.model,
+                count(tokens.input),
+                count(tokens.output),
+                count(tokens.cache_read),
+                count(tokens.cache_write_5m),
+                count(tokens.cache_write_1h),
+                count(tokens.reasoning),
+                usage.fast,
+                usage.request_id,
+                priced.cost,
+                priced.prices
+            ],
+        )
+        .map(drop)
+    }
+
+    /// Whether the file is the first time changed by this session.
+    pub(crate) fn note_changed_file(&self, session: i64, path: &str) -> Result<bool, Error> {
+        self.run("INSERT OR IGNORE INTO changed_file VALUES (?1, ?2)", params![session, path])
+            .map(|added| added > 0)
+    }
+}

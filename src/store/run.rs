@@ -1,0 +1,117 @@
+//! Runs of the wrapper: who they are, which session each is in, which are still going on.
+
+use std::fs;
+
+use rusqlite::{Row, params};
+
+use super::{Error, Tx, View};
+use crate::clock::Timestamp;
+use crate::process::{Pid, ProcessId, StartTime};
+use crate::session::id::RunId;
+
+/// Where a pid means something: since this boot, in this pid namespace. Another boot's process is gone; one of another
+/// namespace (a container sharing the home) cannot be judged from here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Realm {
+    pub boot: String,
+    pub pids: String,
+}
+
+impl Realm {
+    /// Of this process. Empty where the system does not tell: then pid and start time alone decide.
+    pub fn here() -> Self {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let pids = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        Self { boot: boot.trim().to_owned(), pids: pids.to_string_lossy().into_owned() }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    pub id: RunId,
+    pub realm: Realm,
+    pub wrapper: ProcessId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    pub n: i64,
+    pub id: RunId,
+    pub realm: Realm,
+    pub wrapper: ProcessId,
+    pub agent: Option<ProcessId>,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// The session it is in, or was in last.
+    pub session: Option<i64>,
+}
+
+const COLUMNS: &str =
+    "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, agent_start, started_at, ended_at, session";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    let agent: (Option<Pid>, Option<StartTime>) = (row.get(6)?, row.get(7)?);
+    Ok(RunRow {
+        n: row.get(0)?,
+        id: row.get(1)?,
+        realm: Realm { boot: row.get(2)?, pids: row.get(3)? },
+        wrapper: ProcessId { pid: row.get(4)?, start: row.get(5)? },
+        agent: match agent {
+            (Some(pid), Some(start)) => Some(ProcessId { pid, start }),
+            _ => None,
+        },
+        started_at: row.get(8)?,
+        ended_at: row.get(9)?,
+        session: row.get(10)?,
+    })
+}
+
+impl View<'_> {
+    pub fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
+        self.maybe(&format!("SELECT {COLUMNS} FROM run WHERE id = ?1"), [id], read)
+    }
+
+    pub fn run_number(&self, n: i64) -> Result<Option<RunRow>, Error> {
+        self.maybe(&format!("SELECT {COLUMNS} FROM run WHERE n = ?1"), [n], read)
+    }
+
+    /// All runs that have not ended, whether their processes live or not.
+    pub fn live_runs(&self) -> Result<Vec<RunRow>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM run WHERE ended_at IS NULL ORDER BY n"), [], read)
+    }
+
+    pub fn live_runs_in(&self, session: i64) -> Result<Vec<RunRow>, Error> {
+        self.all(
+            &format!("SELECT {COLUMNS} FROM run WHERE ended_at IS NULL AND session = ?1 ORDER BY n"),
+            [session],
+            read,
+        )
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn insert_run(&self, run: &NewRun, at: Timestamp) -> Result<i64, Error> {
+        self.run(
+            "INSERT INTO run (id, boot, pids, wrapper_pid, wrapper_start, started_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![run.id, run.realm.boot, run.realm.pids, run.wrapper.pid, run.wrapper.start, at],
+        )?;
+        Ok(self.last_inserted())
+    }
+
+    pub(crate) fn put_run_in(&self, run: i64, session: i64) -> Result<(), Error> {
+        self.run("UPDATE run SET session = ?2 WHERE n = ?1", [run, session]).map(drop)
+    }
+
+    pub(crate) fn end_run(&self, run: i64, at: Timestamp) -> Result<(), Error> {
+        self.run("UPDATE run SET ended_at = ?2 WHERE n = ?1", params![run, at]).map(drop)
+    }
+
+    /// The agent has been spawned.
+    pub fn set_agent_process(&self, run: RunId, agent: ProcessId) -> Result<(), Error> {
+        self.run(
+            "UPDATE run SET agent_pid = ?2, agent_start = ?3 WHERE id = ?1",
+            params![run, agent.pid, agent.start],
+        )
+        .map(drop)
+    }
+}

@@ -1,0 +1,444 @@
+//! The rows of sessions and their openings.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Row, params};
+
+use super::{Error, Tx, View};
+use crate::clock::Timestamp;
+use crate::session::id::{AgentSessionId, RunId, SessionId};
+use crate::session::state::{EndReason, EvidenceKind, Exit, Link, Phase, StartReason, State, Status};
+
+/// Where a session works.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub cwd: PathBuf,
+    /// The folder's own name, which is all of the path that ever leaves the machine.
+    pub project: Option<String>,
+    /// `owner/name`
+    pub repository: Option<String>,
+    pub branch: Option<String>,
+}
+
+/// A session as the database holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    pub n: i64,
+    pub id: SessionId,
+    pub former_id: Option<String>,
+    pub name: String,
+    pub name_base: String,
+    pub name_number: u32,
+    /// By the user, not by us.
+    pub named: bool,
+    pub agent: String,
+    pub agent_version: Option<String>,
+    pub wrapper_version: String,
+    pub phase: Phase,
+    pub link: Link,
+    pub opening: u32,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub status: Option<Status>,
+    pub end_reason: Option<EndReason>,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub transitioned_to: Option<SessionId>,
+    pub transitioned_from: Option<SessionId>,
+    pub run: Option<i64>,
+    pub parent: Option<i64>,
+    pub place: Place,
+    pub agent_session: Option<AgentSessionId>,
+    pub agent_session_file: Option<PathBuf>,
+    pub evidence: Option<EvidenceKind>,
+    pub bound_at: Option<Timestamp>,
+    pub owns_from: Option<Timestamp>,
+    pub last_seq: i64,
+    pub last_delivered_at: Option<Timestamp>,
+    pub group: Option<String>,
+    pub archived: bool,
+    pub imported_from: Option<String>,
+}
+
+impl SessionRow {
+    pub fn state(&self) -> Result<State, Error> {
+        State::of(self.phase, self.link).ok_or_else(|| {
+            Error::Sqlite(rusqlite::Error::InvalidParameterName(format!(
+                "session {} is {} and {}",
+                self.id, self.phase, self.link
+            )))
+        })
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.phase != Phase::Closed
+    }
+
+    /// The id people and scripts see.
+    pub fn shown_id(&self) -> String {
+        self.former_id.clone().unwrap_or_else(|| self.id.to_string())
+    }
+}
+
+pub(super) const COLUMNS: &str = "s.n, s.id, s.former_id, s.name, s.name_base, s.name_number, s.agent, s.agent_version, \
+     s.wrapper_version, s.phase, s.link, s.opening, s.started_at, s.ended_at, s.status, s.end_reason, s.exit_code, \
+     s.signal, s.transitioned_to, s.transitioned_from, s.run, s.parent, s.cwd, s.project, s.repository, s.branch, \
+     s.agent_session, s.agent_session_file, s.evidence, s.bound_at, s.owns_from, s.last_seq, s.last_delivered_at, \
+     s.grp, s.archived, s.imported_from, s.named";
+
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    Ok(SessionRow {
+        n: row.get(0)?,
+        id: row.get(1)?,
+        former_id: row.get(2)?,
+        name: row.get(3)?,
+        name_base: row.get(4)?,
+        name_number: row.get(5)?,
+        agent: row.get(6)?,
+        agent_version: row.get(7)?,
+        wrapper_version: row.get(8)?,
+        phase: row.get(9)?,
+        link: row.get(10)?,
+        opening: row.get(11)?,
+        started_at: row.get(12)?,
+        ended_at: row.get(13)?,
+        status: row.get(14)?,
+        end_reason: row.get(15)?,
+        exit_code: row.get(16)?,
+        signal: row.get(17)?,
+        transitioned_to: row.get(18)?,
+        transitioned_from: row.get(19)?,
+        run: row.get(20)?,
+        parent: row.get(21)?,
+        place: Place {
+            cwd: row.get::<_, Option<String>>(22)?.unwrap_or_default().into(),
+            project: row.get(23)?,
+            repository: row.get(24)?,
+            branch: row.get(25)?,
+        },
+        agent_session: row.get(26)?,
+        agent_session_file: row.get::<_, Option<String>>(27)?.map(PathBuf::from),
+        evidence: row.get(28)?,
+        bound_at: row.get(29)?,
+        owns_from: row.get(30)?,
+        last_seq: row.get(31)?,
+        last_delivered_at: row.get(32)?,
+        group: row.get(33)?,
+        archived: row.get(34)?,
+        imported_from: row.get(35)?,
+        named: row.get(36)?,
+    })
+}
+
+/// One span of time in which a session was open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpeningRow {
+    pub number: u32,
+    pub reason: StartReason,
+    pub opened_at: Timestamp,
+    pub closed_at: Option<Timestamp>,
+    pub transitioned_from: Option<SessionId>,
+}
+
+/// What a new row needs. The first opening is written with it.
+#[derive(Clone, Debug)]
+pub struct NewSession<'a> {
+    pub id: SessionId,
+    pub name: &'a str,
+    pub name_base: &'a str,
+    pub name_number: u32,
+    pub named: bool,
+    pub agent: &'a str,
+    pub agent_version: Option<&'a str>,
+    pub phase: Phase,
+    pub started_at: Timestamp,
+    pub reason: StartReason,
+    pub run: Option<i64>,
+    pub parent: Option<i64>,
+    pub transitioned_from: Option<SessionId>,
+    pub place: &'a Place,
+    pub owns_from: Option<Timestamp>,
+    pub group: Option<&'a str>,
+}
+
+impl View<'_> {
+    pub fn session_number(&self, n: i64) -> Result<Option<SessionRow>, Error> {
+        self.maybe(&format!("SELECT {COLUMNS} FROM session s WHERE s.n = ?1"), [n], read)
+    }
+
+    /// By its id, or by one that has become an alias of it.
+    pub fn session(&self, id: SessionId) -> Result<Option<SessionRow>, Error> {
+        match self.maybe(&format!("SELECT {COLUMNS} FROM session s WHERE s.id = ?1"), [id], read)? {
+            Some(row) => Ok(Some(row)),
+            None => self.session_by_alias(&id.to_string()),
+        }
+    }
+
+    pub fn session_by_alias(&self, id: &str) -> Result<Option<SessionRow>, Error> {
+        self.maybe(
+            &format!("SELECT {COLUMNS} FROM session s JOIN alias a ON a.session = s.n WHERE a.id = ?1"),
+            [id],
+            read,
+        )
+    }
+
+    pub fn session_by_agent_session(
+        &self,
+        agent: &str,
+        id: &AgentSessionId,
+    ) -> Result<Option<SessionRow>, Error> {
+        self.maybe(
+            &format!("SELECT {COLUMNS} FROM session s WHERE s.agent = ?1 AND s.agent_session = ?2"),
+            params![agent, id],
+            read,
+        )
+    }
+
+    /// The session a run is in now, or was in when it ended.
+    pub fn current(&self, run: RunId) -> Result<Option<SessionRow>, Error> {
+        self.maybe(
+            &format!("SELECT {COLUMNS} FROM run r JOIN session s ON s.n = r.session WHERE r.id = ?1"),
+            [run],
+            read,
+        )
+    }
+
+    pub fn openings(&self, session: i64) -> Result<Vec<OpeningRow>, Error> {
+        self.all(
+            "SELECT number, reason, opened_at, closed_at, transitioned_from FROM opening WHERE session = ?1 ORDER BY number",
+            [session],
+            |row| {
+                Ok(OpeningRow {
+                    number: row.get(0)?,
+                    reason: row.get(1)?,
+                    opened_at: row.get(2)?,
+                    closed_at: row.get(3)?,
+                    transitioned_from: row.get(4)?,
+                })
+            },
+        )
+    }
+
+    pub fn tags(&self, session: i64) -> Result<Vec<String>, Error> {
+        self.all("SELECT tag FROM tag WHERE session = ?1 ORDER BY tag", [session], |row| row.get(0))
+    }
+
+    pub fn aliases(&self, session: i64) -> Result<Vec<String>, Error> {
+        self.all("SELECT id FROM alias WHERE session = ?1 ORDER BY id", [session], |row| row.get(0))
+    }
+
+    pub fn children(&self, parent: i64) -> Result<Vec<SessionRow>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.parent = ?1 ORDER BY s.n"), [parent], read)
+    }
+
+    /// The names that begin with `base-`, and `base` itself: what a new name must not be.
+    pub(crate) fn names_like(&self, base: &str) -> Result<Vec<String>, Error> {
+        // Bytewise `-` < `.`, so this is one range of the index.
+        self.all(
+            "SELECT name FROM session WHERE name = ?1 OR (name > ?1 || '-' AND name < ?1 || '.')",
+            [base],
+            |row| row.get(0),
+        )
+    }
+
+    pub fn name_taken(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.maybe("SELECT 1 FROM session WHERE name = ?1", [name], |_| Ok(()))?.is_some())
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn insert_session(&self, new: &NewSession<'_>) -> Result<i64, Error> {
+        self.run(
+            "INSERT INTO session (id, name, name_base, name_number, agent, agent_version, wrapper_version, phase, link,
+               opening, started_at, run, parent, transitioned_from, cwd, project, repository, branch, owns_from, grp,
+               named, unpublished)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, 1)",
+            params![
+                new.id,
+                new.name,
+                new.name_base,
+                new.name_number,
+                new.agent,
+                new.agent_version,
+                env!("CARGO_PKG_VERSION"),
+                new.phase,
+                Link::Pending,
+                new.started_at,
+                new.run,
+                new.parent,
+                new.transitioned_from,
+                new.place.cwd.to_string_lossy(),
+                new.place.project,
+                new.place.repository,
+                new.place.branch,
+                new.owns_from,
+                new.group,
+                new.named,
+            ],
+        )?;
+        let n = self.last_inserted();
+        self.insert_opening(n, 1, new.reason, new.started_at, new.transitioned_from)?;
+        Ok(n)
+    }
+
+    fn insert_opening(
+        &self,
+        session: i64,
+        number: u32,
+        reason: StartReason,
+        at: Timestamp,
+        from: Option<SessionId>,
+    ) -> Result<(), Error> {
+        self.run(
+            "INSERT INTO opening (session, number, reason, opened_at, transitioned_from) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![session, number, reason, at, from],
+        )
+        .map(drop)
+    }
+
+    pub(crate) fn set_state(&self, session: i64, state: State) -> Result<(), Error> {
+        let (phase, link) = state.parts();
+        self.run(
+            "UPDATE session SET phase = ?2, link = ?3, unpublished = 1 WHERE n = ?1",
+            params![session, phase, link],
+        )
+        .map(drop)
+    }
+
+    /// A further opening of a closed session.
+    pub(crate) fn reopen_session(
+        &self,
+        row: &SessionRow,
+        run: i64,
+        reason: StartReason,
+        at: Timestamp,
+        from: Option<SessionId>,
+    ) -> Result<(), Error> {
+        let number = row.opening + 1;
+        self.run(
+            "UPDATE session SET opening = ?2, run = ?3, transitioned_from = ?4, ended_at = NULL, status = NULL,
+               end_reason = NULL, exit_code = NULL, signal = NULL, transitioned_to = NULL, archived = 0, unpublished = 1
+             WHERE n = ?1",
+            params![row.n, number, run, from],
+        )?;
+        self.insert_opening(row.n, number, reason, at, from)
+    }
+
+    pub(crate) fn set_session_run(&self, session: i64, run: i64) -> Result<(), Error> {
+        self.run("UPDATE session SET run = ?2, unpublished = 1 WHERE n = ?1", [session, run]).map(drop)
+    }
+
+    /// Writes the closing into the row and its last opening.
+    pub(crate) fn close_session(
+        &self,
+        row: &SessionRow,
+        at: Timestamp,
+        status: Status,
+        reason: EndReason,
+        exit: Option<Exit>,
+        to: Option<SessionId>,
+    ) -> Result<(), Error> {
+        let (code, signal) = match exit {
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        self.run(
+            "UPDATE session SET ended_at = ?2, status = ?3, end_reason = ?4, exit_code = ?5, signal = ?6,
+               transitioned_to = ?7, unpublished = 1
+             WHERE n = ?1",
+            params![row.n, at, status, reason, code, signal, to],
+        )?;
+        self.run(
+            "UPDATE opening SET closed_at = ?3 WHERE session = ?1 AND number = ?2",
+            params![row.n, row.opening, at],
+        )
+        .map(drop)
+    }
+
+    pub(crate) fn set_binding(
+        &self,
+        session: i64,
+        agent_session: &AgentSessionId,
+        file: Option<&Path>,
+        evidence: EvidenceKind,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET agent_session = ?2, agent_session_file = ?3, evidence = ?4, bound_at = ?5, unpublished = 1
+             WHERE n = ?1",
+            params![session, agent_session, file.map(Path::to_string_lossy), evidence, at],
+        )
+        .map(drop)
+    }
+
+    /// The file of a bound session appeared, or was moved by the agent.
+    pub fn set_agent_session_file(&self, session: SessionId, file: &Path) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET agent_session_file = ?2, unpublished = 1
+             WHERE id = ?1 AND agent_session_file IS NOT ?2",
+            params![session, file.to_string_lossy()],
+        )
+        .map(drop)
+    }
+
+    pub(crate) fn set_owns_from(&self, session: i64, from: Timestamp) -> Result<(), Error> {
+        self.run("UPDATE session SET owns_from = ?2 WHERE n = ?1", params![session, from]).map(drop)
+    }
+
+    pub(crate) fn set_version_of_session(&self, session: i64, version: &str) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET agent_version = ?2, unpublished = 1 WHERE n = ?1",
+            params![session, version],
+        )
+        .map(drop)
+    }
+
+    pub(crate) fn set_name(&self, session: i64, name: &str, base: &str, number: u32) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET name = ?2, name_base = ?3, name_number = ?4, named = 1, unpublished = 1 WHERE n = ?1",
+            params![session, name, base, number],
+        )
+        .map(drop)
+    }
+
+    pub(crate) fn set_group(&self, session: i64, group: Option<&str>) -> Result<(), Error> {
+        self.run("UPDATE session SET grp = ?2, unpublished = 1 WHERE n = ?1", params![session, group])
+            .map(drop)
+    }
+
+    pub(crate) fn set_archived(&self, session: i64, archived: bool) -> Result<(), Error> {
+        self.run("UPDATE session SET archived = ?2 WHERE n = ?1", params![session, archived]).map(drop)
+    }
+
+    pub(crate) fn add_tag(&self, session: i64, tag: &str) -> Result<bool, Error> {
+        self.run("UPDATE session SET unpublished = 1 WHERE n = ?1", [session])?;
+        self.run("INSERT OR IGNORE INTO tag VALUES (?1, ?2)", params![session, tag]).map(|added| added > 0)
+    }
+
+    pub(crate) fn remove_tag(&self, session: i64, tag: &str) -> Result<bool, Error> {
+        self.run("UPDATE session SET unpublished = 1 WHERE n = ?1", [session])?;
+        self.run("DELETE FROM tag WHERE session = ?1 AND tag = ?2", params![session, tag])
+            .map(|removed| removed > 0)
+    }
+
+    pub(crate) fn add_alias(&self, id: &str, session: i64) -> Result<(), Error> {
+        self.run("INSERT OR IGNORE INTO alias VALUES (?1, ?2)", params![id, session]).map(drop)
+    }
+
+    /// A provisional session turned out to be `into`: everything that referred to it refers to that one now, its id
+    /// too. Nothing of it was ever told, so nothing but its row is lost.
+    pub(crate) fn merge_session(&self, provisional: &SessionRow, into: i64) -> Result<(), Error> {
+        for sql in [
+            "UPDATE run SET session = ?2 WHERE session = ?1",
+            "UPDATE session SET parent = ?2 WHERE parent = ?1",
+            "UPDATE evidence SET session = ?2 WHERE session = ?1",
+            "UPDATE alias SET session = ?2 WHERE session = ?1",
+            "INSERT OR IGNORE INTO tag SELECT ?2, tag FROM tag WHERE session = ?1",
+        ] {
+            self.run(sql, [provisional.n, into])?;
+        }
+        self.run("DELETE FROM session WHERE n = ?1", [provisional.n])?;
+        self.add_alias(&provisional.id.to_string(), into)
+    }
+}

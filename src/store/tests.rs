@@ -1,0 +1,198 @@
+//! Opening, damage, versions, power: the file itself.
+
+#![expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method alone does not fit: its lifetime is bound early"
+)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use super::{Error, Store, schema};
+use crate::clock::Timestamp;
+use crate::home::Home;
+use crate::session::id::RandomIds;
+use crate::session::lifecycle::{self, Conversation};
+use crate::session::tests::{World, check};
+
+fn home() -> (tempfile::TempDir, Home) {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::at(folder.path().join("home"));
+    (folder, home)
+}
+
+const AT: Timestamp = Timestamp(1_794_787_572_577);
+
+#[test]
+fn only_its_owner_can_read_it() {
+    let (_folder, home) = home();
+    let mut store = Store::open(&home, AT).unwrap();
+    store.write(|tx| tx.set_setting("a", "b")).unwrap();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(home.path()), 0o700);
+    for entry in fs::read_dir(home.path()).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+    assert!(home.path().join("codemie.db-wal").exists());
+}
+
+#[test]
+fn a_newer_database_is_left_alone() {
+    let (_folder, home) = home();
+    drop(Store::open(&home, AT).unwrap());
+    let other = rusqlite::Connection::open(home.database()).unwrap();
+    other.pragma_update(None, "user_version", 99).unwrap();
+    drop(other);
+    match Store::open(&home, AT) {
+        Err(Error::Newer { found, known }) => assert_eq!((found, known), (99, schema::KNOWN)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().filter(is_damaged).count(), 0);
+}
+
+fn is_damaged(entry: &std::io::Result<fs::DirEntry>) -> bool {
+    entry.as_ref().unwrap().file_name().to_string_lossy().contains(".damaged-")
+}
+
+#[test]
+fn a_damaged_database_is_set_aside_and_told_of() {
+    for damage in
+        ["", "this is no database, whatever its name says", "SQLite format 3\0 and then nothing of the kind"]
+    {
+        let (_folder, home) = home();
+        fs::create_dir_all(home.path()).unwrap();
+        fs::write(home.database(), damage).unwrap();
+        fs::write(home.path().join("codemie.db-wal"), "a stale log").unwrap();
+        let mut store = Store::open(&home, AT).unwrap();
+        check(store.sql());
+        let incidents = store.read(|view| view.incidents()).unwrap();
+        assert_eq!(incidents.len(), 1, "{damage:?}");
+        assert_eq!(incidents[0].at, AT);
+        let aside = home.path().join("codemie.db.damaged-20261116T000612577Z");
+        assert_eq!(fs::read_to_string(&aside).unwrap(), damage);
+        assert!(incidents[0].detail.contains(&aside.display().to_string()), "{}", incidents[0].detail);
+    }
+}
+
+#[test]
+fn twenty_processes_that_find_the_damage_at_once_set_it_aside_once() {
+    let (_folder, home) = home();
+    fs::create_dir_all(home.path()).unwrap();
+    fs::write(home.database(), "damage").unwrap();
+    let barrier = Barrier::new(20);
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                barrier.wait();
+                let mut store = Store::open(&home, AT).unwrap();
+                store.write(|tx| tx.note_incident(AT, "mine", "")).unwrap();
+            });
+        }
+    });
+    let mut store = Store::open(&home, AT).unwrap();
+    let incidents = store.read(|view| view.incidents()).unwrap();
+    assert_eq!(incidents.iter().filter(|incident| incident.kind == "damaged").count(), 1);
+    assert_eq!(incidents.len(), 21, "a write went into a database that was set aside");
+    assert_eq!(fs::read_dir(home.path()).unwrap().filter(is_damaged).count(), 1);
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_said_so() {
+    if fs::metadata("/proc/self").unwrap().uid() == 0 {
+        // Root may write anywhere; a folder under a file fails for everyone.
+        let folder = tempfile::NamedTempFile::new().unwrap();
+        assert!(Store::open(&Home::at(folder.path().join("home")), AT).is_err());
+        return;
+    }
+    let (_folder, home) = home();
+    fs::create_dir_all(home.path()).unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o500)).unwrap();
+    assert!(matches!(Store::open(&home, AT), Err(Error::ReadOnly(_))));
+}
+
+#[test]
+fn a_full_disk_is_said_so_and_takes_everything_back() {
+    let mut world = World::new();
+    let (_, first) = world.start(Conversation::Fresh);
+    world.store.sql().query_row("PRAGMA max_page_count = 1", [], |_| Ok(())).unwrap();
+    let big = "x".repeat(100_000);
+    let refused = world.store.write(|tx| tx.set_setting("big", &big));
+    assert!(matches!(refused, Err(Error::Full)), "{refused:?}");
+    world.check();
+    assert_eq!(world.told(first.session).len(), 1);
+}
+
+#[test]
+fn a_process_killed_in_a_transaction_leaves_nothing_of_it() {
+    // A connection that vanishes without commit is what the others see of a process that was killed.
+    let mut world = World::new();
+    let begin = world.begin(Conversation::Fresh);
+    let other = world.another();
+    other.sql().execute_batch("BEGIN IMMEDIATE; INSERT INTO setting VALUES ('half', 'done')").unwrap();
+    std::mem::drop(other);
+    let (_, started) = world.start_as(&begin);
+    assert_eq!(world.told(started.session).len(), 1);
+    assert_eq!(world.store.read(|view| view.setting("half")).unwrap(), None);
+}
+
+#[test]
+fn durable_means_up_to_the_last_change_and_costs_nothing_twice() {
+    let mut world = World::new();
+    world.start(Conversation::Fresh);
+    assert_eq!(world.store.make_durable().unwrap(), 1);
+    let before = world.store.log_bytes();
+    assert_eq!(world.store.make_durable().unwrap(), 1);
+    assert_eq!(world.store.log_bytes(), before, "nothing new, nothing written");
+    world.start(Conversation::Fresh);
+    assert_eq!(world.store.make_durable().unwrap(), 2);
+    let synchronous: i64 = world.store.sql().query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap();
+    assert_eq!(synchronous, 1, "back to NORMAL");
+}
+
+#[test]
+fn a_checkpoint_shortens_the_log_and_loses_nothing() {
+    let mut world = World::new();
+    for _ in 0..50 {
+        world.start(Conversation::Fresh);
+    }
+    let before = world.store.log_bytes();
+    world.store.checkpoint().unwrap();
+    world.start(Conversation::Fresh);
+    assert_eq!(world.store.log_bytes(), before, "the log begins anew inside the same file");
+    world.check();
+    let copied = tempfile::NamedTempFile::new().unwrap();
+    fs::copy(world.home.database(), copied.path()).unwrap();
+    let alone = rusqlite::Connection::open(copied.path()).unwrap();
+    let sessions: i64 = alone.query_row("SELECT count(*) FROM session", [], |row| row.get(0)).unwrap();
+    assert_eq!(sessions, 50, "the database file alone holds what was there at the checkpoint");
+}
+
+/// Prints, asserts nothing: `cargo test --lib start_is_quick -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn start_is_quick() {
+    let (_folder, home) = home();
+    let template = World::new().begin(Conversation::Fresh);
+    let mut times = Vec::new();
+    for round in 0..300 {
+        let mut begin = template.clone();
+        begin.run.id = crate::session::id::Ids::run(&RandomIds);
+        let at = Timestamp(AT.0 + round * 60_000);
+        let began = Instant::now();
+        let mut store = Store::open(&home, at).unwrap();
+        let opened = began.elapsed();
+        store.write(|tx| lifecycle::start(tx, at, &RandomIds, &begin)).unwrap();
+        let started = began.elapsed();
+        store.checkpoint().unwrap();
+        drop(store);
+        times.push((started, opened));
+    }
+    times.remove(0);
+    times.sort();
+    let (min, median, p95) = (times[0], times[times.len() / 2], times[times.len() * 95 / 100]);
+    println!("open+START (of it open): min {min:?}  p50 {median:?}  p95 {p95:?}");
+}

@@ -1,0 +1,96 @@
+//! The sums over a session's records, kept by the transactions that store them, so that a list of ten thousand sessions
+//! adds nothing up.
+
+use rusqlite::{Row, params};
+
+use super::record::PicoDollars;
+use super::{Error, Tx, View};
+
+/// Sums, or differences to be added to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub api_calls: i64,
+    pub input: i64,
+    pub output: i64,
+    pub cache_read: i64,
+    pub cache_write: i64,
+    pub reasoning: i64,
+    pub cost: PicoDollars,
+    pub prompts: i64,
+    pub tool_calls: i64,
+    pub tool_errors: i64,
+    pub files_changed: i64,
+    pub lines_added: i64,
+    pub lines_removed: i64,
+    pub api_errors: i64,
+}
+
+pub(super) const COLUMNS: &str = "api_calls, input, output, cache_read, cache_write, reasoning, cost, prompts, tool_calls, \
+     tool_errors, files_changed, lines_added, lines_removed, api_errors";
+
+pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Totals> {
+    Ok(Totals {
+        api_calls: row.get(first)?,
+        input: row.get(first + 1)?,
+        output: row.get(first + 2)?,
+        cache_read: row.get(first + 3)?,
+        cache_write: row.get(first + 4)?,
+        reasoning: row.get(first + 5)?,
+        cost: row.get(first + 6)?,
+        prompts: row.get(first + 7)?,
+        tool_calls: row.get(first + 8)?,
+        tool_errors: row.get(first + 9)?,
+        files_changed: row.get(first + 10)?,
+        lines_added: row.get(first + 11)?,
+        lines_removed: row.get(first + 12)?,
+        api_errors: row.get(first + 13)?,
+    })
+}
+
+impl View<'_> {
+    pub fn totals(&self, session: i64) -> Result<Totals, Error> {
+        let found =
+            self.maybe(&format!("SELECT {COLUMNS} FROM total WHERE session = ?1"), [session], |row| {
+                read(row, 0)
+            })?;
+        Ok(found.unwrap_or_default())
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn add_totals(&self, session: i64, more: &Totals) -> Result<(), Error> {
+        if *more == Totals::default() {
+            return Ok(());
+        }
+        self.run(
+            "INSERT INTO total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+             ON CONFLICT (session) DO UPDATE SET
+               api_calls = api_calls + excluded.api_calls, input = input + excluded.input,
+               output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
+               cache_write = cache_write + excluded.cache_write, reasoning = reasoning + excluded.reasoning,
+               cost = cost + excluded.cost, prompts = prompts + excluded.prompts,
+               tool_calls = tool_calls + excluded.tool_calls, tool_errors = tool_errors + excluded.tool_errors,
+               files_changed = files_changed + excluded.files_changed,
+               lines_added = lines_added + excluded.lines_added,
+               lines_removed = lines_removed + excluded.lines_removed, api_errors = api_errors + excluded.api_errors",
+            params![
+                session,
+                more.api_calls,
+                more.input,
+                more.output,
+                more.cache_read,
+                more.cache_write,
+                more.reasoning,
+                more.cost,
+                more.prompts,
+                more.tool_calls,
+                more.tool_errors,
+                more.files_changed,
+                more.lines_added,
+                more.lines_removed,
+                more.api_errors
+            ],
+        )
+        .map(drop)
+    }
+}

@@ -1,0 +1,130 @@
+//! Tokens and cost, added up the way a person asks.
+
+use rusqlite::params;
+use serde::Serialize;
+
+use super::record::PicoDollars;
+use super::{Error, View};
+use crate::clock::Timestamp;
+use crate::session::state::spelled;
+
+spelled!(
+    By {
+        Day = "day",
+        Session = "session",
+        Model = "model",
+        Project = "project",
+        Agent = "agent",
+        Branch = "branch",
+    }
+);
+
+/// One line of `usage`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageRow {
+    pub key: String,
+    /// `None` where several agents share the key.
+    pub agent: Option<String>,
+    pub api_calls: i64,
+    pub input: i64,
+    pub output: i64,
+    pub cache_read: i64,
+    pub cache_write: i64,
+    pub reasoning: i64,
+    pub cost: PicoDollars,
+    /// Models without a price: their calls are in the tokens, not in the cost.
+    pub unpriced_models: Vec<String>,
+}
+
+impl UsageRow {
+    /// Adds another row's numbers to this one's.
+    pub fn add(&mut self, other: &Self) {
+        self.api_calls += other.api_calls;
+        self.input += other.input;
+        self.output += other.output;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.reasoning += other.reasoning;
+        self.cost.0 += other.cost.0;
+        for model in &other.unpriced_models {
+            if !self.unpriced_models.contains(model) {
+                self.unpriced_models.push(model.clone());
+            }
+        }
+    }
+}
+
+impl Serialize for UsageRow {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shape<'a> {
+            key: &'a str,
+            agent: Option<&'a str>,
+            input_tokens: i64,
+            output_tokens: i64,
+            cache_read_tokens: i64,
+            cache_write_tokens: i64,
+            reasoning_tokens: i64,
+            api_calls: i64,
+            cost_usd: f64,
+            unpriced_models: &'a [String],
+        }
+        Shape {
+            key: &self.key,
+            agent: self.agent.as_deref(),
+            input_tokens: self.input,
+            output_tokens: self.output,
+            cache_read_tokens: self.cache_read,
+            cache_write_tokens: self.cache_write,
+            reasoning_tokens: self.reasoning,
+            api_calls: self.api_calls,
+            cost_usd: self.cost.dollars(),
+            unpriced_models: &self.unpriced_models,
+        }
+        .serialize(serializer)
+    }
+}
+
+impl View<'_> {
+    /// The calls since a time, by key; the demo's are play money and left out.
+    pub fn usage(&self, by: By, since: Option<Timestamp>) -> Result<Vec<UsageRow>, Error> {
+        let (key, order) = match by {
+            By::Day => ("date(r.at / 1000, 'unixepoch', 'localtime')", "key"),
+            By::Session => ("ifnull(s.agent_session, s.id)", "min(r.at)"),
+            By::Model => ("r.model", "cost DESC, key"),
+            By::Project => ("ifnull(s.project, '(none)')", "cost DESC, key"),
+            By::Agent => ("s.agent", "cost DESC, key"),
+            By::Branch => ("ifnull(s.branch, '(none)')", "cost DESC, key"),
+        };
+        self.all(
+            &format!(
+                "SELECT {key} AS key, CASE WHEN min(s.agent) = max(s.agent) THEN min(s.agent) END, count(*),
+                   sum(r.input), sum(r.output), sum(r.cache_read), sum(r.cache_write_5m + r.cache_write_1h),
+                   sum(r.reasoning), ifnull(sum(r.cost), 0) AS cost,
+                   json_group_array(DISTINCT r.model) FILTER (WHERE r.cost IS NULL)
+                 FROM record r JOIN session s ON s.n = r.session
+                 WHERE r.kind = 'usage' AND s.agent <> 'demo' AND (?1 IS NULL OR r.at >= ?1)
+                 GROUP BY 1 ORDER BY {order}"
+            ),
+            params![since],
+            |row| {
+                let unpriced: Option<String> = row.get(9)?;
+                Ok(UsageRow {
+                    key: row.get(0)?,
+                    agent: row.get(1)?,
+                    api_calls: row.get(2)?,
+                    input: row.get(3)?,
+                    output: row.get(4)?,
+                    cache_read: row.get(5)?,
+                    cache_write: row.get(6)?,
+                    reasoning: row.get(7)?,
+                    cost: row.get(8)?,
+                    unpriced_models: unpriced
+                        .and_then(|json| serde_json::from_str(&json).ok())
+                        .unwrap_or_default(),
+                })
+            },
+        )
+    }
+}

@@ -1,0 +1,237 @@
+//! `install.sh` under every shell that may run it: twice in a row, then away again, the home folder as before to the byte.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::sandbox::{CODEMIE, Entry, Said, Sandbox, present, say};
+
+const SHELLS: [&[&str]; 4] = [&["dash"], &["bash"], &["busybox", "sh"], &["zsh"]];
+
+const MARK: &str = "# added by the installer of codemie";
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh")
+}
+
+fn checksum() -> String {
+    let said = say(Command::new("sha256sum").arg(CODEMIE));
+    said.out[..64].to_owned()
+}
+
+/// A home folder as people have it: files with and without a last line break, a symlink into a folder of dotfiles,
+/// a private file, an empty one, fish.
+fn lived_in() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.file(".profile", "umask 022\nexport EDITOR=vi");
+    sandbox.file(".bashrc", "# \u{e4}\u{f6}\u{fc} \u{1f600}\nalias ll='ls -l'\n\n");
+    let private = sandbox.file(".bash_profile", ". ~/.bashrc\n");
+    fs::set_permissions(private, fs::Permissions::from_mode(0o600)).unwrap();
+    sandbox.file(".zshrc", "");
+    sandbox.file("dotfiles/zshenv", "# from another system\r\ntypeset -U path\n");
+    symlink("dotfiles/zshenv", sandbox.path(".zshenv")).unwrap();
+    sandbox.file(".config/fish/config.fish", "set -g fish_greeting\n");
+    sandbox
+}
+
+fn installer(sandbox: &Sandbox, shell: &[&str], args: &[&str]) -> Said {
+    say(sandbox.command(shell[0]).args(&shell[1..]).arg(script()).args(args))
+}
+
+fn install(sandbox: &Sandbox, shell: &[&str], more: &[&str]) -> Said {
+    let sum = checksum();
+    let args = [&["--yes", "--binary", CODEMIE, "--sha256", &sum], more].concat();
+    installer(sandbox, shell, &args)
+}
+
+fn assert_same(what: &str, before: &BTreeMap<PathBuf, Entry>, after: &BTreeMap<PathBuf, Entry>) {
+    let names: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let changed: Vec<_> = names
+        .into_iter()
+        .filter(|name| before.get(*name) != after.get(*name))
+        .map(|name| format!("{}: {:?} became {:?}", name.display(), before.get(name), after.get(name)))
+        .collect();
+    assert!(changed.is_empty(), "{what}:\n{}", changed.join("\n"));
+}
+
+#[test]
+fn installs_twice_as_once_and_leaves_no_trace() {
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        let before = sandbox.tree();
+
+        let first = install(&sandbox, shell, &[]);
+        assert_eq!(first.code, Some(0), "{shell:?}: {first:?}");
+        assert_eq!(first.err, "", "{shell:?}");
+        assert!(first.out.contains("All is well."), "it ends with the doctor's word: {first:?}");
+        let once = sandbox.tree();
+        let second = install(&sandbox, shell, &[]);
+        assert_eq!(second.code, Some(0), "{shell:?}: {second:?}");
+        assert_same(&format!("{shell:?}, installed again"), &once, &sandbox.tree());
+
+        for name in [".profile", ".bashrc", ".bash_profile", ".zshrc", "dotfiles/zshenv"] {
+            let text = fs::read_to_string(sandbox.path(name)).unwrap();
+            assert_eq!(text.matches(MARK).count(), 1, "{shell:?}: {name}: {text}");
+        }
+        assert!(sandbox.path(".zshenv").is_symlink());
+
+        let gone = installer(&sandbox, shell, &["--uninstall"]);
+        assert_eq!((gone.code, gone.err.as_str()), (Some(0), ""), "{shell:?}: {gone:?}");
+        assert_same(&format!("{shell:?}, uninstalled"), &before, &sandbox.tree());
+    }
+}
+
+#[test]
+fn new_shells_find_the_shims() {
+    let sandbox = lived_in();
+    let installed = install(&sandbox, &["sh"], &[]);
+    assert_eq!(installed.code, Some(0), "{installed:?}");
+    let shim = format!("{}\n", sandbox.path(".codemie/shims/claude").display());
+    for shell in
+        present(&[&["bash", "-lc"], &["bash", "-ic"], &["zsh", "-c"], &["zsh", "-ic"], &["fish", "-c"]])
+    {
+        let said = say(sandbox.command(shell[0]).arg(shell[1]).arg("command -v claude"));
+        assert_eq!(said.out, shim, "{shell:?}: {said:?}");
+    }
+    let said = say(sandbox.command("dash").args(["-c", ". ~/.profile; command -v codemie"]));
+    assert_eq!(said.out, format!("{}\n", sandbox.path(".local/bin/codemie").display()));
+}
+
+#[test]
+fn refuses_before_it_changes_anything() {
+    let sum = checksum();
+    let wrong = sum.replace(|digit: char| digit.is_ascii_digit(), "0");
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["--binary", CODEMIE, "--sha256", &wrong], 1, "the checksum of"),
+        (&["--binary", CODEMIE, "--sha256", "no-checksum"], 1, "the checksum of"),
+        (&["--binary", CODEMIE], 1, "--binary needs --sha256"),
+        (&["--binary", "/nonexistent", "--sha256", &sum], 1, "there is no file"),
+        (&["--sha256", &sum], 1, "--sha256 goes with --binary"),
+        (&["--frobnicate"], 2, "there is no option --frobnicate"),
+        (&["--prefix"], 2, "--prefix needs a value"),
+        (&["--uninstall"], 1, "nothing is known to be installed"),
+    ];
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        let before = sandbox.tree();
+        for (args, code, text) in cases {
+            let said = installer(&sandbox, shell, args);
+            assert_eq!(said.code, Some(*code), "{shell:?} {args:?}: {said:?}");
+            assert!(said.err.contains(text), "{shell:?} {args:?}: {said:?}");
+            assert_same(&format!("{shell:?} {args:?}"), &before, &sandbox.tree());
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_tells_and_does_nothing() {
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        let before = sandbox.tree();
+        let said = install(&sandbox, shell, &["--dry-run"]);
+        assert_eq!(said.code, Some(0), "{shell:?}: {said:?}");
+        for step in ["would install ", "would make shims", "would add a line to ", "would write "] {
+            assert!(said.out.contains(step), "{shell:?}: {said:?}");
+        }
+        assert_same(&format!("{shell:?}"), &before, &sandbox.tree());
+
+        let installed = install(&sandbox, shell, &[]);
+        assert_eq!(installed.code, Some(0), "{shell:?}: {installed:?}");
+        let before = sandbox.tree();
+        let said = installer(&sandbox, shell, &["--uninstall", "--dry-run"]);
+        assert!(said.out.contains("would remove a line from "), "{shell:?}: {said:?}");
+        assert_same(&format!("{shell:?}, uninstalling"), &before, &sandbox.tree());
+    }
+}
+
+#[test]
+fn options_have_twins_in_the_environment_and_places_can_be_chosen() {
+    let sandbox = lived_in();
+    let before = sandbox.tree();
+    let run = |args: &[&str]| {
+        let mut command = sandbox.command("sh");
+        command
+            .arg(script())
+            .args(args)
+            .env("CODEMIE_INSTALL_BINARY", CODEMIE)
+            .env("CODEMIE_INSTALL_SHA256", checksum().to_uppercase())
+            .env("CODEMIE_INSTALL_PREFIX", sandbox.path("my tools"))
+            .env("CODEMIE_INSTALL_NO_SHIMS", "1")
+            .env("CODEMIE_INSTALL_NO_MODIFY_PATH", "1")
+            .env("CODEMIE_HOME", sandbox.path("state/of codemie"));
+        say(&mut command)
+    };
+    let said = run(&[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let made: Vec<_> = sandbox.tree().into_keys().filter(|name| !before.contains_key(name)).collect();
+    let expected = [
+        "my tools",
+        "my tools/bin",
+        "my tools/bin/codemie",
+        "state",
+        "state/of codemie",
+        "state/of codemie/env",
+        "state/of codemie/env.fish",
+        "state/of codemie/receipt",
+    ];
+    assert_eq!(made, expected.map(PathBuf::from));
+    assert_eq!(fs::metadata(sandbox.path("state/of codemie")).unwrap().permissions().mode() & 0o777, 0o700);
+    let said = run(&["--uninstall"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_same("uninstalled", &before, &sandbox.tree());
+}
+
+#[test]
+fn what_is_not_from_the_installer_stays() {
+    let sandbox = lived_in();
+    sandbox.file(".codemie/shims/codex", "mine");
+    sandbox.file(".codemie/config.toml", "quiet = true\n");
+    let installed = install(&sandbox, &["sh"], &[]);
+    assert_eq!(installed.code, Some(0), "{installed:?}");
+    assert!(installed.err.contains("is not a codemie shim"), "{installed:?}");
+    // Since then the user has worked: sessions, and a line without an end after ours.
+    sandbox.file(".codemie/codemie.db", "sessions");
+    let bashrc = fs::read_to_string(sandbox.path(".bashrc")).unwrap();
+    sandbox.file(".bashrc", &format!("{bashrc}export LATER=1"));
+    let profile = fs::read_to_string(sandbox.path(".profile")).unwrap();
+    sandbox.file(".profile", &format!("{profile}export LATER=1\n"));
+
+    let gone = installer(&sandbox, &["sh"], &["--uninstall"]);
+    assert_eq!(gone.code, Some(0), "{gone:?}");
+    let kept = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
+    assert_eq!(kept(".codemie/shims/codex"), "mine");
+    assert_eq!(kept(".codemie/config.toml"), "quiet = true\n");
+    assert_eq!(kept(".codemie/codemie.db"), "sessions");
+    assert!(kept(".bashrc").ends_with("\n\nexport LATER=1"), "{}", kept(".bashrc"));
+    assert_eq!(kept(".profile"), "umask 022\nexport EDITOR=vi\nexport LATER=1\n");
+    assert!(!sandbox.path(".local").exists() && !sandbox.path(".codemie/env").exists());
+}
+
+#[test]
+fn a_program_of_another_origin_is_not_replaced() {
+    let sandbox = lived_in();
+    sandbox.script(".local/bin/codemie", "echo 0.14.0");
+    let before = sandbox.tree();
+    let said = install(&sandbox, &["sh"], &[]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("is not this codemie"), "{said:?}");
+    assert_same("refused", &before, &sandbox.tree());
+}
+
+#[test]
+fn a_script_cut_short_does_nothing() {
+    let whole = fs::read(script()).unwrap();
+    let sum = checksum();
+    let sandbox = lived_in();
+    let before = sandbox.tree();
+    let last_line = whole.len() - "main \"$@\"\n".len();
+    for cut in [whole.len() / 4, whole.len() / 2, whole.len() * 3 / 4, last_line] {
+        let part = sandbox.outside("part.sh");
+        fs::write(&part, &whole[..cut]).unwrap();
+        let said =
+            say(sandbox.command("sh").arg(&part).args(["--yes", "--binary", CODEMIE, "--sha256", &sum]));
+        assert_same(&format!("cut at {cut}: {said:?}"), &before, &sandbox.tree());
+    }
+}
