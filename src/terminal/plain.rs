@@ -20,6 +20,7 @@ use crate::process::Pid;
 /// Starts the program and waits for its end.
 pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
     let (failure, theirs) = UnixStream::pair()?;
+    let signals = Signals::prepare()?;
     sys::hold_signals();
     let agent = match sys::fork() {
         Ok(Forked::Parent(pid)) => pid,
@@ -30,10 +31,11 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
         }
     };
     drop(theirs);
-    let signals =
-        Signals::catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
+    let caught =
+        signals.catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
     sys::release_signals();
-    let mut companion = Companion { agent, signals: signals? };
+    caught?;
+    let mut companion = Companion { agent, signals };
     let_go_of_descriptors(&[
         failure.as_raw_fd(),
         companion.signals.descriptors()[0],

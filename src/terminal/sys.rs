@@ -343,6 +343,12 @@ pub fn replace(to: RawFd, from: BorrowedFd<'_>) -> io::Result<()> {
     if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Closes a number that belongs to the process this one was forked from.
+pub fn close(fd: RawFd) {
+    // SAFETY: a forked child never runs the destructors of what its parent owns.
+    unsafe { libc::close(fd) };
+}
+
 /// Closes every descriptor from 3 on but `keep`. A wrapper that kept what the agent inherited would hold pipes open
 /// after the agent has closed them.
 pub fn close_all_but(keep: &mut [RawFd]) {
