@@ -25,6 +25,7 @@
 //! ```
 
 pub mod absorb;
+pub mod correlate;
 pub mod event;
 pub mod exchange;
 pub mod id;

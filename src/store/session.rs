@@ -452,6 +452,12 @@ impl Tx<'_> {
             .map(|removed| removed > 0)
     }
 
+    /// `id` names this session, too.
+    pub fn answer_to(&self, id: SessionId, session: SessionId) -> Result<(), Error> {
+        self.run("INSERT OR IGNORE INTO alias SELECT ?1, n FROM session WHERE id = ?2", params![id, session])
+            .map(drop)
+    }
+
     pub(crate) fn add_alias(&self, id: &str, session: i64) -> Result<(), Error> {
         self.run("INSERT OR IGNORE INTO alias VALUES (?1, ?2)", params![id, session]).map(drop)
     }

@@ -8,6 +8,8 @@
 mod doctor;
 mod driver;
 mod installer;
+mod real_terminal;
+mod robust;
 mod sandbox;
 mod shims;
 mod support;
