@@ -138,8 +138,8 @@ impl Store {
         &self.conn
     }
 
-    #[cfg(test)]
-    pub(crate) fn log_bytes(&self) -> u64 {
+    /// How long the log is: whether a checkpoint is worth it.
+    pub fn log_bytes(&self) -> u64 {
         let path = self.conn.path().map(|path| format!("{path}-wal"));
         path.and_then(|path| std::fs::metadata(path).ok()).map_or(0, |meta| meta.len())
     }
