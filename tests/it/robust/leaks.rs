@@ -3,7 +3,6 @@ use crate::support::processes;
 use crate::support::pty::Exit;
 use crate::support::wrapper::Bench;
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub(super) fn many_runs_leave_nothing_behind(bench: &Bench) {
@@ -23,7 +22,7 @@ pub(super) fn many_runs_leave_nothing_behind(bench: &Bench) {
     assert_eq!(descriptors_of(terminal.pid()), descriptors);
     let children = processes::processes().into_iter().filter(|process| process.parent == terminal.pid());
     assert_eq!(children.count(), 0, "a zombie");
-    assert_eq!(processes_of(bench), [terminal.pid()], "somebody is still there");
+    assert_eq!(processes::started_in(bench.home()), [terminal.pid()], "somebody is still there");
     assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 0);
     assert_eq!(files_in(bench.home()), files);
     terminal.type_line("");
@@ -33,15 +32,6 @@ pub(super) fn many_runs_leave_nothing_behind(bench: &Bench) {
 fn descriptors_of(pid: i32) -> BTreeSet<String> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(Result::ok);
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-}
-
-/// Everybody who was started with this test's home folder in the environment.
-fn processes_of(bench: &Bench) -> Vec<i32> {
-    let ours = |pid: i32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        memchr::memmem::find(&environment, bench.home().as_os_str().as_bytes()).is_some()
-    };
-    processes::processes().into_iter().map(|process| process.pid).filter(|pid| ours(*pid)).collect()
 }
 
 /// All files below, but for the one that each session has by right, and what SQLite makes and removes as it likes.

@@ -1,5 +1,7 @@
 //! How a test gets its command wrapped: not at all, by codemie, or by the bad wrappers that show what the tests can see.
+use super::processes;
 use super::pty::{Start, TIMEOUT};
+use rustix::process::Signal;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -80,6 +82,15 @@ impl Bench {
             .env("CODEMIE_HOME", self.home().join(".codemie"))
             .env("CODEMIE_QUIET", "1")
             .timeout(self.timeout)
+    }
+}
+
+/// Whoever a bad wrapper has left behind, outside of every session that the terminal knows of.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for pid in processes::started_in(self.home()) {
+            processes::signal(pid, Signal::KILL);
+        }
     }
 }
 
