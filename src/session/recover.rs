@@ -78,6 +78,10 @@ mod tests {
         fn start_time(&self, pid: Pid) -> Option<StartTime> {
             self.0.get(&pid.0).copied().map(StartTime)
         }
+
+        fn parent(&self, _: Pid) -> Option<Pid> {
+            None
+        }
     }
 
     fn alive(world: &mut World, run: super::super::id::RunId) -> Table {

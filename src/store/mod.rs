@@ -20,6 +20,8 @@
 
 mod error;
 mod evidence;
+mod imported;
+pub mod old;
 mod open;
 mod outbox;
 mod position;
@@ -41,12 +43,13 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 use crate::clock::Timestamp;
 use crate::home::Home;
 
+pub use crate::meter::tail::FileId;
 pub use error::Error;
 pub use evidence::{Evidence, Incident, Verdict};
 pub use outbox::{Draft, EventRow};
-pub use position::{FileId, Position};
+pub use position::Position;
 pub use query::{Filter, Show};
-pub use record::{Known, PicoDollars, Priced, RecordKind};
+pub use record::{Known, PicoDollars, Priced, RecordKind, RecordRow};
 pub use run::{NewRun, Realm, RunRow};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
 pub use sink::{Fate, Letter, Outgoing, SinkRow};

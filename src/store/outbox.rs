@@ -128,7 +128,8 @@ impl Tx<'_> {
         Ok(seq)
     }
 
-    pub(super) fn insert_event(
+    /// An event with a number of its own choosing, for what was lived elsewhere.
+    pub(crate) fn insert_event(
         &self,
         session: i64,
         seq: i64,
@@ -153,6 +154,10 @@ impl Tx<'_> {
             ],
         )
         .map(drop)
+    }
+
+    pub(crate) fn set_last_seq(&self, session: i64, seq: i64) -> Result<(), Error> {
+        self.run("UPDATE session SET last_seq = ?2 WHERE n = ?1", [session, seq]).map(drop)
     }
 
     /// The same event told anew: only `rev` and the attributes differ, and every sink gets it again. One kept back

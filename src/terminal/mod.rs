@@ -123,6 +123,14 @@ fn entry_name(entry: &CString) -> &[u8] {
     memchr::memchr(b'=', bytes).map_or(bytes, |at| &bytes[..at])
 }
 
+/// Does something, such as starting a thread, while no signal can reach the calling thread: what it starts never takes one.
+pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    sys::hold_signals();
+    let result = work();
+    sys::release_signals();
+    result
+}
+
 /// Is this descriptor of ours a terminal? For those who decide whether to speak.
 pub fn is_terminal(fd: &impl std::os::fd::AsFd) -> bool {
     rustix::termios::isatty(fd)

@@ -134,14 +134,20 @@ impl AsFd for Monitor {
 fn oversee(far: &OwnedFd, line: &UnixStream, image: &Image, on_terminal: [bool; 3]) -> io::Result<()> {
     setsid()?;
     rustix::process::ioctl_tiocsctty(far)?;
+    let (failure, theirs) = UnixStream::pair()?;
     let agent = match sys::fork()? {
-        Forked::Child => become_agent(far, line, image, on_terminal),
+        Forked::Child => become_agent(far, &theirs, image, on_terminal),
         Forked::Parent(pid) => pid,
     };
+    drop(theirs);
     let mut overseer = Overseer { far, line, agent, signals: listen()? };
     let group = RustixPid::from_raw(agent.0);
     let _ = setpgid(group, group); // the child does it, too: whoever is first
-    overseer.tell(Report::Started(agent));
+    overseer.tell(match sys::exec_failure(&failure) {
+        None => Report::Started(agent),
+        Some(errno) => Report::NotStarted(errno),
+    });
+    drop(failure);
     let [reader, writer] = overseer.signals.descriptors();
     sys::close_all_but(&mut [far.as_raw_fd(), line.as_raw_fd(), reader, writer]);
     overseer.run()
@@ -159,16 +165,14 @@ fn listen() -> io::Result<Signals> {
     Ok(signals)
 }
 
-fn become_agent(far: &OwnedFd, line: &UnixStream, image: &Image, on_terminal: [bool; 3]) -> ! {
+fn become_agent(far: &OwnedFd, failure: &UnixStream, image: &Image, on_terminal: [bool; 3]) -> ! {
     let _ = setpgid(None, None);
     // Signals are still held, so taking the terminal from the background does not stop us.
     let _ = tcsetpgrp(far, getpgrp());
     for (fd, _) in (0..).zip(on_terminal).filter(|(_, wanted)| *wanted) {
         let _ = sys::replace(fd, far.as_fd());
     }
-    let error = image.exec();
-    tell(line, Report::NotStarted(error.raw_os_error().unwrap_or(0)));
-    sys::exit_child(127)
+    sys::exec_or_tell(image, failure)
 }
 
 fn tell(mut line: &UnixStream, report: Report) {

@@ -6,10 +6,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
-use std::io;
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
@@ -247,6 +248,19 @@ impl Image {
         }
         io::Error::last_os_error()
     }
+}
+
+/// Becomes the program; if that fails, tells why through `failure` and ends. A forked child's last act.
+pub fn exec_or_tell(image: &Image, mut failure: &UnixStream) -> ! {
+    let errno = image.exec().raw_os_error().unwrap_or(0);
+    let _ = failure.write_all(&errno.to_le_bytes());
+    exit_child(127)
+}
+
+/// Waits until the child has become the program, which closes its end, or has told why not.
+pub fn exec_failure(mut failure: &UnixStream) -> Option<c_int> {
+    let mut errno = [0; 4];
+    failure.read_exact(&mut errno).ok().map(|()| c_int::from_le_bytes(errno))
 }
 
 fn c_string(text: &OsStr) -> io::Result<CString> {

@@ -47,6 +47,8 @@ pub struct Wrapped {
     modes: Modes,
     tap: Option<Tap>,
     agent: Option<Pid>,
+    /// Signals for the agent that came before it had begun.
+    early: Vec<c_int>,
     /// The user's terminal is there.
     tty_open: bool,
     kill_at: Option<Instant>,
@@ -95,6 +97,7 @@ impl Wrapped {
             modes: Modes::default(),
             tap: None,
             agent: None,
+            early: Vec::new(),
             tty_open: true,
             kill_at: None,
             asked_to_end: false,
@@ -255,7 +258,12 @@ impl Wrapped {
     fn on_reports(&mut self) {
         loop {
             match self.monitor.report() {
-                Ok(Some(Report::Started(pid))) => self.agent = Some(pid),
+                Ok(Some(Report::Started(pid))) => {
+                    self.agent = Some(pid);
+                    for signal in std::mem::take(&mut self.early) {
+                        self.signal_agent(signal);
+                    }
+                }
                 Ok(Some(Report::NotStarted(errno))) => self.ending = Some(Ending::NotStarted(errno)),
                 Ok(Some(Report::Stopped(signal))) => self.suspend(signal),
                 Ok(Some(Report::Exited(code))) => return self.ended(Ending::Exited(code)),
@@ -275,12 +283,11 @@ impl Wrapped {
         self.ending.get_or_insert(ending);
     }
 
-    fn signal_agent(&self, signal: c_int) {
-        if let Some(agent) = self.agent {
-            sys::signal_group(agent, signal);
-            if signal != libc::SIGTSTP {
-                sys::signal_group(agent, libc::SIGCONT);
-            }
+    fn signal_agent(&mut self, signal: c_int) {
+        let Some(agent) = self.agent else { return self.early.push(signal) };
+        sys::signal_group(agent, signal);
+        if signal != libc::SIGTSTP {
+            sys::signal_group(agent, libc::SIGCONT);
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Facts were measured on 2.1.197. Everything here reads; nothing writes.
 
+mod agent;
+pub mod evidence;
 pub mod files;
 mod flags;
 pub mod invocation;
@@ -9,9 +11,12 @@ pub mod lines;
 mod loose;
 mod shape;
 mod tools;
+mod trail;
+pub mod view;
 
 #[cfg(test)]
 mod captures_tests;
+#[cfg(test)]
+mod replay_tests;
 
-mod agent;
 pub use agent::Claude;

@@ -1,6 +1,13 @@
-//! What the tests stand on: terminals to start programs in, and a look at the processes that run there.
+//! What the tests stand on: terminals to start programs in, a look at the processes that run there, and a stage for the
+//! real agents with a model API of our own.
+pub(crate) mod agent_home;
+pub(crate) mod agents;
 pub(crate) mod answers;
+pub(crate) mod fake_api;
 pub(crate) mod mailbox;
 pub(crate) mod processes;
 pub(crate) mod pty;
+pub(crate) mod run;
+pub(crate) mod screen;
+pub(crate) mod stage;
 pub(crate) mod wrapper;

@@ -1,0 +1,171 @@
+//! A home folder in which no agent asks a question before the prompt: onboarded, trusting, quiet, and pointed at the
+//! fake API. Private to one test, gone with it, and so is every process that still calls it home.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::agents::{Agent, scratch};
+use super::fake_api::FakeApi;
+use super::processes;
+
+const KEY: &str = "sk-ant-fake-0123456789abcdefghij";
+
+#[derive(Debug)]
+pub(crate) struct AgentHome {
+    root: PathBuf,
+}
+
+impl AgentHome {
+    pub(crate) fn new(api: &FakeApi) -> Self {
+        static HOMES: AtomicU32 = AtomicU32::new(0);
+        let name = format!("home-{}-{}", std::process::id(), HOMES.fetch_add(1, Ordering::Relaxed));
+        let root = scratch().join(name);
+        fs::create_dir_all(&root).unwrap();
+        let home = Self { root: root.canonicalize().unwrap() };
+        home.make_project();
+        home.write(".claude.json", &home.claude_state());
+        home.write(".claude/settings.json", &claude_settings());
+        home.write(".codex/config.toml", &home.codex_config(api));
+        home.write(".gemini/settings.json", &gemini_settings());
+        home
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// A git repository to work in.
+    pub(crate) fn project(&self) -> PathBuf {
+        self.root.join("project")
+    }
+
+    pub(crate) fn codemie_home(&self) -> PathBuf {
+        self.root.join("codemie")
+    }
+
+    /// The whole environment of an agent, wrapped or bare.
+    pub(crate) fn environment(&self, api: &FakeApi) -> Vec<(&'static str, String)> {
+        let path = std::env::var("PATH").unwrap();
+        let mut variables = vec![
+            ("PATH", path),
+            ("HOME", self.root.display().to_string()),
+            ("TERM", "xterm-256color".to_owned()),
+            ("LANG", "C.UTF-8".to_owned()),
+            ("CODEMIE_HOME", self.codemie_home().display().to_string()),
+            ("ANTHROPIC_BASE_URL", api.url()),
+            ("ANTHROPIC_API_KEY", KEY.to_owned()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+            ("DISABLE_AUTOUPDATER", "1".to_owned()),
+            ("DISABLE_TELEMETRY", "1".to_owned()),
+            ("FAKE_KEY", "fake".to_owned()),
+            ("GOOGLE_GEMINI_BASE_URL", api.url()),
+            ("GEMINI_API_KEY", "fake".to_owned()),
+        ];
+        let real = [("CODEMIE_REAL_CLAUDE", Agent::Claude), ("CODEMIE_REAL_CODEX", Agent::Codex)];
+        let real = real.into_iter().chain([("CODEMIE_REAL_GEMINI", Agent::Gemini)]);
+        variables.extend(real.map(|(name, agent)| (name, agent.program().display().to_string())));
+        variables
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let file = self.root.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    fn make_project(&self) {
+        self.write("project/README.md", "A project.\n");
+        self.write(
+            ".gitconfig",
+            "[user]\nname = Test\nemail = test@localhost\n[init]\ndefaultBranch = main\n",
+        );
+        for arguments in [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "Begin"]] {
+            let mut git = Command::new("git");
+            git.args(arguments).current_dir(self.project()).env_clear().env("HOME", &self.root);
+            git.env("PATH", std::env::var_os("PATH").unwrap());
+            assert!(git.status().unwrap().success(), "git {arguments:?}");
+        }
+    }
+
+    fn claude_state(&self) -> String {
+        let project = self.project().display().to_string();
+        let trusted = json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true});
+        json!({
+            "hasCompletedOnboarding": true,
+            "theme": "dark",
+            "customApiKeyResponses": {"approved": [&KEY[KEY.len() - 20..]], "rejected": []},
+            "projects": {project: trusted},
+        })
+        .to_string()
+    }
+
+    fn codex_config(&self, api: &FakeApi) -> String {
+        format!(
+            r#"
+model = "gpt-5.5"
+model_provider = "fake"
+check_for_update_on_startup = false
+disable_paste_burst = true
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+[model_providers.fake]
+name = "fake"
+base_url = "{}/v1"
+env_key = "FAKE_KEY"
+wire_api = "responses"
+requires_openai_auth = false
+[analytics]
+enabled = false
+[tui]
+screen_reader_detection_done = true
+[notice.model_migrations]
+"gpt-5.5" = "gpt-6-sol"
+[projects."{}"]
+trust_level = "trusted"
+"#,
+            api.url(),
+            self.project().display()
+        )
+    }
+}
+
+/// Tools run without a question; everything in the home is the test's own.
+fn claude_settings() -> String {
+    let allow = ["Bash", "Write", "Edit", "Read", "Agent"];
+    json!({"permissions": {"allow": allow, "defaultMode": "acceptEdits"}}).to_string()
+}
+
+fn gemini_settings() -> String {
+    json!({
+        "general": {"enableAutoUpdate": false},
+        "privacy": {"usageStatisticsEnabled": false},
+        "telemetry": {"enabled": false},
+        "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}},
+    })
+    .to_string()
+}
+
+impl Drop for AgentHome {
+    fn drop(&mut self) {
+        // Agents leave helpers behind that have no parent any more (Codex a daemon, Claude the agents view); they are
+        // ours by the home they were given.
+        let mark = format!("HOME={}\0", self.root.display()).into_bytes();
+        for process in processes::processes() {
+            let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+            if memchr::memmem::find(&environment, &mark).is_some() {
+                processes::signal(process.pid, Signal::KILL);
+                processes::wait_dead(process.pid, Duration::from_secs(5));
+            }
+        }
+        // A test that failed is to be read afterwards.
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The three real agents: where they are, what else a test with them needs, and that only one test at a time has them.
+//!
+//! They are big and slow, so a lock keeps tests of one machine from running several at once. And they must reach
+//! nothing but the fake API, so they run only where the kernel knows no route but loopback.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where a test keeps what must outlive no test run, but lies outside `/tmp` (Codex mistrusts temporary folders).
+pub(crate) fn scratch() -> PathBuf {
+    let ours = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    if ours.starts_with(std::env::temp_dir()) { "/var/tmp/codemie-tests".into() } else { ours.to_owned() }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agent {
+    Claude,
+    Codex,
+    Gemini,
+}
+
+impl Agent {
+    pub(crate) const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The real program.
+    pub(crate) fn program(self) -> PathBuf {
+        let agents = std::env::var_os("CODEMIE_TEST_AGENTS").map(PathBuf::from);
+        let agents = agents.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/agents"));
+        agents.join("node_modules/.bin").join(self.name())
+    }
+}
+
+/// The right to run real agents; nobody else has it meanwhile.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _lock: File,
+}
+
+impl Turn {
+    /// `None`, and a line that says why, where the agents cannot run. With `CODEMIE_TEST_REQUIRE=1` that is a failure:
+    /// there everything needed was installed.
+    pub(crate) fn take() -> Option<Self> {
+        if let Some(missing) = missing() {
+            left_out(&missing);
+            return None;
+        }
+        fs::create_dir_all(scratch()).unwrap();
+        let lock = File::create(scratch().join("agents.lock")).unwrap();
+        lock.lock().unwrap();
+        Some(Self { _lock: lock })
+    }
+}
+
+/// Says that this test was not run. Past the test harness's capture, or nobody would see it.
+pub(crate) fn left_out(reason: &str) {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    assert!(std::env::var_os("CODEMIE_TEST_REQUIRE").is_none(), "{name} must not be left out, but {reason}");
+    writeln!(std::io::stderr(), "left out: {name}: {reason}").unwrap();
+}
+
+fn missing() -> Option<String> {
+    let agents = Agent::ALL.into_iter().filter(|agent| !agent.program().exists());
+    let agents: Vec<_> = agents.map(Agent::name).collect();
+    if !agents.is_empty() {
+        return Some(format!(
+            "{} not installed under target/agents (tests/run.sh does it)",
+            agents.join(", ")
+        ));
+    }
+    if Command::new("node").arg("--version").output().is_err() {
+        return Some("node is not installed".to_owned());
+    }
+    let proc = |file: &str| fs::read_to_string(format!("/proc/self/net/{file}")).unwrap_or_default();
+    let ways = ways_out(&proc("route"), &proc("ipv6_route"));
+    let out = "needs a network of loopback alone (tests/run.sh makes one), and there is a route through";
+    (!ways.is_empty()).then(|| format!("it {out} {}", ways.join(", ")))
+}
+
+/// The interfaces other than loopback that a route leads through, from the kernel's two tables.
+fn ways_out(ipv4: &str, ipv6: &str) -> Vec<String> {
+    let ipv4 = ipv4.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    let ipv6 = ipv6.lines().filter_map(|line| line.split_whitespace().last());
+    let mut ways: Vec<String> = ipv4.chain(ipv6).filter(|way| *way != "lo").map(str::to_owned).collect();
+    ways.sort();
+    ways.dedup();
+    ways
+}
+
+#[test]
+fn routes_out_are_seen() {
+    let head = "Iface\tDestination\tGateway \tFlags\n";
+    let local6 = "00000000000000000000000000000001 80 0 00 0 0100 00000001 00000000 80200001       lo\n";
+    let link6 = "fe800000000000000000000000000000 40 0 00 0 0100 00000001 00000000 00000001     eth0\n";
+    for (ipv4, ipv6, expected) in [
+        ("", "", &[][..]),
+        (head, local6, &[]),
+        (&format!("{head}eth0\t00000000\t0200000A\t0003\n"), link6, &["eth0"]),
+        (head, &format!("{local6}{link6}"), &["eth0"]),
+    ] {
+        assert_eq!(ways_out(ipv4, ipv6), expected, "{ipv4}{ipv6}");
+    }
+}

@@ -1,0 +1,124 @@
+//! As much HTTP/1.1 as the agents speak to a model API: one request per connection, answered as JSON or as a stream
+//! of server-sent events in chunks, so that the agent can tell a finished stream from a broken one.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// An agent that stops sending in the middle of a request holds its thread no longer than this.
+const STALLED: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: String,
+    pub(super) target: String,
+    headers: Vec<(String, String)>,
+    pub(super) body: Value,
+}
+
+impl Request {
+    /// Reads one request; `None` when the peer closed without sending one.
+    pub(super) fn read(stream: &TcpStream) -> io::Result<Option<Self>> {
+        stream.set_read_timeout(Some(STALLED))?;
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let mut words = line.split_ascii_whitespace().map(str::to_owned);
+        let (Some(method), Some(target)) = (words.next(), words.next()) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a request line: {line:?}")));
+        };
+        let mut headers = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            let Some((name, value)) = line.trim_end().split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let mut request = Self { method, target, headers, body: Value::Null };
+        let bytes = match (request.header("content-length"), request.header("transfer-encoding")) {
+            (Some(length), _) => {
+                let mut body = vec![0; length.parse().map_err(io::Error::other)?];
+                reader.read_exact(&mut body)?;
+                body
+            }
+            (None, Some("chunked")) => read_chunks(&mut reader)?,
+            _ => Vec::new(),
+        };
+        request.body = serde_json::from_slice(&bytes).unwrap_or_default();
+        Ok(Some(request))
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+}
+
+fn read_chunks(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let size = usize::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
+        let start = body.len();
+        body.resize(start + size, 0);
+        reader.read_exact(&mut body[start..])?;
+        reader.read_line(&mut String::new())?;
+        if size == 0 {
+            return Ok(body);
+        }
+    }
+}
+
+pub(super) fn respond(stream: &mut TcpStream, status: u16, body: &Value) -> io::Result<()> {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    // The reason phrase means nothing to a client; retry-after keeps the agents' own back-off short.
+    write!(
+        stream,
+        "HTTP/1.1 {status} Answer\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: 0\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )?;
+    stream.flush()
+}
+
+/// A stream of server-sent events under way.
+#[derive(Debug)]
+pub(super) struct Events<'a> {
+    stream: &'a mut TcpStream,
+    named: bool,
+}
+
+impl<'a> Events<'a> {
+    /// `named`: each event carries its `type` in an `event:` line, as Anthropic's and OpenAI's do and Google's do not.
+    pub(super) fn begin(stream: &'a mut TcpStream, named: bool) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.write_all(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
+        )?;
+        Ok(Self { stream, named })
+    }
+
+    pub(super) fn send(&mut self, event: &Value) -> io::Result<()> {
+        let name = event["type"].as_str().filter(|_| self.named);
+        let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
+        let text = format!("{name}data: {event}\n\n");
+        write!(self.stream, "{:x}\r\n{text}\r\n", text.len())
+    }
+
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.stream.write_all(b"0\r\n\r\n")
+    }
+
+    /// Whether the agent hung up: it sends nothing while it reads a stream, so end of file is the only news there is.
+    pub(super) fn hung_up(&self) -> bool {
+        let patience = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
+        patience.is_err() || matches!(self.stream.peek(&mut [0]), Ok(0))
+    }
+}

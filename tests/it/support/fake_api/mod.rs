@@ -1,0 +1,297 @@
+//! A model API for tests: what Claude Code, Codex and Gemini CLI need of their vendors, on loopback, in threads of the
+//! test process. Prompts steer it (`script`); every call costs numbers of its own, so that a wrong sum shows; its log is
+//! the truth.
+
+mod anthropic;
+mod dialect;
+mod google;
+mod http;
+mod log;
+mod openai;
+mod script;
+
+use std::collections::{HashMap, HashSet};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, mem};
+
+use serde_json::json;
+
+use self::dialect::{Answer, Dialect, Question, dialect, fill, refusal};
+use self::http::{Events, Request, respond};
+pub(crate) use self::log::{Call, CallLog, Kind, Spent, Status, Vendor};
+use self::script::{Script, Tool};
+
+/// How often a stream that is held back looks whether the agent has hung up.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct FakeApi {
+    port: u16,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told of every change of the state.
+    changed: Condvar,
+    /// Keeps the ids of two servers apart.
+    server: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    log: CallLog,
+    /// How often each question was put, by session, prompt and turn: what `[error 529 x2]` counts.
+    tries: HashMap<(Option<String>, String, usize), usize>,
+    open_gates: HashSet<String>,
+    stopping: bool,
+}
+
+impl FakeApi {
+    pub(crate) fn start() -> Self {
+        static SERVERS: AtomicU64 = AtomicU64::new(1);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port on loopback");
+        let port = listener.local_addr().expect("its number").port();
+        let shared =
+            Arc::new(Shared { server: SERVERS.fetch_add(1, Ordering::Relaxed), ..Shared::default() });
+        let accepting = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                for stream in listener.incoming().map_while(Result::ok) {
+                    if shared.state().stopping {
+                        return;
+                    }
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || shared.serve(stream));
+                }
+            }
+        });
+        Self { port, shared, accepting: Some(accepting) }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The log as it stands.
+    pub(crate) fn log(&self) -> CallLog {
+        self.shared.state().log.clone()
+    }
+
+    /// Waits until the log shows it; panics with the log when it does not in time.
+    pub(crate) fn wait_for<T>(
+        &self,
+        what: &str,
+        timeout: Duration,
+        mut find: impl FnMut(&CallLog) -> Option<T>,
+    ) -> T {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.state();
+        loop {
+            if let Some(found) = find(&state.log) {
+                return found;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "the API never saw {what} within {timeout:?}; its log:\n{}", state.log);
+            state = self.shared.wait(state, left);
+        }
+    }
+
+    /// Lets the answers to `[hold NAME]` go on, now and from now on.
+    pub(crate) fn release(&self, gate: &str) {
+        self.shared.state().open_gates.insert(gate.to_owned());
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for FakeApi {
+    fn drop(&mut self) {
+        self.shared.state().stopping = true;
+        self.shared.changed.notify_all();
+        // `accept` has no other way to learn of it than one more connection.
+        drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
+        self.accepting.take().map(JoinHandle::join);
+    }
+}
+
+/// How a stream ended, when nothing went wrong in reading the question.
+enum Outcome {
+    Told(Status),
+    Stopping,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, timeout: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let Ok(Some(request)) = Request::read(&stream) else { return };
+        if let Some(question) = Question::of(&request) {
+            self.answer(&mut stream, question, request);
+            return;
+        }
+        let (status, body) = match (request.method.as_str(), request.path()) {
+            ("HEAD", _) => (200, json!(null)),
+            ("GET", "/v1/models") => (200, json!({"object": "list", "data": [], "models": []})),
+            ("POST", "/v1/messages/count_tokens") => (200, json!({"input_tokens": 7})),
+            ("POST", path) if path.ends_with(":countTokens") => (200, json!({"totalTokens": 7})),
+            (method, _) => {
+                self.state().log.strangers.push(format!("{method} {}", request.target));
+                self.changed.notify_all();
+                (404, json!({"error": {"message": "no such endpoint"}}))
+            }
+        };
+        // An agent that hung up has no use for the answer.
+        let _ = respond(&mut stream, status, &body);
+    }
+
+    fn answer(&self, stream: &mut TcpStream, question: Question, request: Request) {
+        // Titles, routing and the like repeat the user's prompt: its marks are not meant for them.
+        let steered = matches!(question.kind, Kind::Main | Kind::Subagent);
+        let script = if steered { Script::parse(&question.prompt) } else { Script::default() };
+        let (at, tried, n) = self.enter(&question, request);
+        let tools = self.tools(&question, &script, at);
+        let text = if !tools.is_empty() {
+            format!("doing-{n}")
+        } else if let Some(schema) = &question.schema {
+            fill(schema, &format!("pong-{n}")).to_string()
+        } else {
+            script.say.clone().unwrap_or_else(|| format!("pong-{n}"))
+        };
+        let id = format!("fake{}x{n:04}", self.server);
+        let last = tools.is_empty();
+        let answer = Answer { n, id: id.clone(), model: question.model.clone(), text: text.clone(), tools };
+        let answer = dialect(question.vendor, answer);
+        {
+            let call = &mut self.state().log.calls[at];
+            call.id = id;
+            call.text = last.then(|| text.clone());
+        }
+        let refused = script.error.filter(|&(_, times)| tried < times).map(|(status, _)| status);
+        let outcome = match refused {
+            Some(status) => respond(stream, status, &refusal(question.vendor, status))
+                .map(|()| Outcome::Told(Status::Refused(status))),
+            None if !question.stream => {
+                respond(stream, 200, &answer.whole()).map(|()| Outcome::Told(Status::Complete))
+            }
+            None => {
+                let script = if last { script } else { Script { cut: script.cut, ..Script::default() } };
+                self.stream(stream, &*answer, &text, &script, tried)
+            }
+        };
+        let status = match outcome {
+            Ok(Outcome::Told(status)) => status,
+            Ok(Outcome::Stopping) => return,
+            Err(_) => Status::Aborted,
+        };
+        let mut state = self.state();
+        let call = &mut state.log.calls[at];
+        call.status = status;
+        if status == Status::Complete {
+            call.spent = answer.spent();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Enters the question in the log: its place there, how often it was put before, and its number.
+    fn enter(&self, question: &Question, mut request: Request) -> (usize, usize, u64) {
+        let mut state = self.state();
+        let at = state.log.calls.len();
+        let n = at as u64 + 1;
+        let same = (question.session.clone(), question.prompt.clone(), question.turn);
+        let tries = state.tries.entry(same).or_default();
+        let tried = mem::replace(tries, *tries + 1);
+        state.log.calls.push(Call {
+            n,
+            vendor: question.vendor,
+            kind: question.kind,
+            session: question.session.clone(),
+            subagent: question.subagent.clone(),
+            model: question.model.clone(),
+            prompt: question.prompt.clone(),
+            turn: question.turn,
+            status: Status::Streaming,
+            text: None,
+            id: String::new(),
+            spent: Spent::default(),
+            body: request.body.take(),
+        });
+        drop(state);
+        self.changed.notify_all();
+        (at, tried, n)
+    }
+
+    fn tools(&self, question: &Question, script: &Script, at: usize) -> Vec<Tool> {
+        let tools = script.turns.get(question.turn).cloned().unwrap_or_default();
+        if tools.is_empty() && question.vendor == Vendor::Google && question.kind == Kind::Subagent {
+            // A sub-agent of Gemini's is done when it says so by a tool.
+            let result = json!({"result": {"response": format!("pong-{}", at + 1)}});
+            return vec![Tool::Named("complete_task".to_owned(), result)];
+        }
+        tools
+    }
+
+    fn stream(
+        &self,
+        stream: &mut TcpStream,
+        answer: &dyn Dialect,
+        text: &str,
+        script: &Script,
+        tried: usize,
+    ) -> io::Result<Outcome> {
+        let mut events = Events::begin(stream, answer.named_events())?;
+        answer.opening().iter().try_for_each(|event| events.send(event))?;
+        if let Some(slow) = script.slow {
+            const PIECES: u32 = 10;
+            for _ in 0..PIECES {
+                events.send(&answer.piece(". "))?;
+                let until = Instant::now() + slow / PIECES;
+                if let Some(end) = self.pause(&events, |_| Instant::now() >= until) {
+                    return Ok(end);
+                }
+            }
+        }
+        if let Some(gate) = &script.hold {
+            events.send(&answer.piece("held "))?;
+            if let Some(end) = self.pause(&events, |state| state.open_gates.contains(gate)) {
+                return Ok(end);
+            }
+        }
+        events.send(&answer.piece(text))?;
+        if tried < script.cut {
+            return Ok(Outcome::Told(Status::Cut));
+        }
+        answer.closing().iter().try_for_each(|event| events.send(event))?;
+        events.finish()?;
+        Ok(Outcome::Told(Status::Complete))
+    }
+
+    /// Holds a stream back until `over`; says how it ended when the agent hung up or the server stops before.
+    fn pause(&self, events: &Events<'_>, over: impl Fn(&State) -> bool) -> Option<Outcome> {
+        let mut state = self.state();
+        loop {
+            if state.stopping {
+                return Some(Outcome::Stopping);
+            }
+            if over(&state) {
+                return None;
+            }
+            state = self.wait(state, LOOK);
+            if events.hung_up() {
+                return Some(Outcome::Told(Status::Aborted));
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A real agent in a terminal, driven as a person drives it: type, see it on the screen, Enter, see the answer.
+//!
+//! ```ignore
+//! let Some(stage) = Stage::set() else { return };
+//! let claude = AgentRun::start(&stage, Agent::Claude, &[]);
+//! let first = claude.prompt("hello");
+//! claude.command("/clear");
+//! let second = claude.prompt("again");
+//! assert_ne!(first.session, second.session);
+//! assert_eq!(claude.exit(), Exit::Code(0));
+//! ```
+
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::agents::Agent;
+use super::fake_api::{Call, Kind, Status};
+use super::processes;
+use super::pty::{Exit, Start, Terminal, View};
+use super::screen::{busy, composer, menu_choice};
+use super::stage::{Form, PATIENCE, Stage};
+
+/// An Enter on the heels of typed text is taken for part of a paste, and nothing on the screen tells when that is over
+/// (Gemini: 30 ms, Codex: 120 ms).
+const NO_PASTE: Duration = Duration::from_millis(150);
+
+pub(crate) struct AgentRun<'a> {
+    pub(crate) terminal: Terminal,
+    pub(crate) agent: Agent,
+    pub(crate) stage: &'a Stage,
+}
+
+impl<'a> AgentRun<'a> {
+    /// Starts the agent through codemie and waits for its prompt.
+    pub(crate) fn start(stage: &'a Stage, agent: Agent, arguments: &[&str]) -> Self {
+        let run = Self::launch(stage, agent, arguments);
+        run.wait_ready();
+        run
+    }
+
+    /// Starts the agent through codemie; it has painted nothing yet.
+    pub(crate) fn launch(stage: &'a Stage, agent: Agent, arguments: &[&str]) -> Self {
+        let argv = Stage::argv(agent, Form::under_test(), arguments);
+        Self { terminal: stage.prepare(Start::new(argv)).spawn(), agent, stage }
+    }
+
+    /// Starts a shell with job control; [`Self::type_command_line`] starts the agent in it.
+    pub(crate) fn in_shell(stage: &'a Stage, agent: Agent) -> Self {
+        let terminal = stage.prepare(Start::shell()).env("PS1", super::pty::PROMPT).spawn();
+        terminal.wait_prompt(0);
+        Self { terminal, agent, stage }
+    }
+
+    /// Types the command line that starts the agent and waits for the agent's prompt.
+    pub(crate) fn type_command_line(&self, arguments: &[&str]) {
+        let argv = Stage::argv(self.agent, Form::under_test(), arguments);
+        let words: Vec<String> = argv.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        self.terminal.type_line(words.join(" "));
+        self.wait_ready();
+    }
+
+    /// Waits until the agent takes keys: its line is painted, empty, and it is not at work.
+    pub(crate) fn wait_ready(&self) {
+        self.wait_for("an empty prompt", |agent, view| {
+            composer(agent, &view.text()).is_some_and(|text| text.is_empty()) && !busy(agent, view)
+        });
+    }
+
+    pub(crate) fn wait_for(&self, what: &str, mut condition: impl FnMut(Agent, &mut View<'_>) -> bool) {
+        let what = format!("{what} of {}; the API's log:\n{}", self.agent.name(), self.stage.api.log());
+        self.terminal.wait_for(&what, |view| condition(self.agent, view));
+    }
+
+    /// Types text and waits until the agent's line shows it, but presses no Enter.
+    pub(crate) fn type_text(&self, text: &str) {
+        // The first key may open a menu, and Claude loses keys that come while it does.
+        let menu = self.agent == Agent::Claude && text.starts_with('/');
+        if menu {
+            self.terminal.send("/");
+            self.wait_composer("/");
+        }
+        self.terminal.send(&text[usize::from(menu)..]);
+        self.wait_composer(text);
+    }
+
+    /// Waits until the agent's line shows this.
+    pub(crate) fn wait_composer(&self, text: &str) {
+        self.wait_for(&format!("{text:?} in the line"), |agent, view| {
+            composer(agent, &view.text()).is_some_and(|shown| shown == text.trim())
+        });
+    }
+
+    pub(crate) fn enter(&self) {
+        thread::sleep(NO_PASTE);
+        self.terminal.send("\r");
+    }
+
+    /// Puts a prompt, and waits until its last answer is on the screen and the agent is ready again. Returns that call.
+    pub(crate) fn prompt(&self, text: &str) -> Call {
+        let since = self.ask(text);
+        let answer = self.wait_answer(text, since);
+        let shown = answer.text.clone().unwrap();
+        self.wait_for(&format!("the answer {shown:?}"), |_, view| view.text().contains(&shown));
+        self.wait_ready();
+        answer
+    }
+
+    /// Puts a prompt and does not wait for an answer. Returns how many calls the API had seen before.
+    pub(crate) fn ask(&self, text: &str) -> usize {
+        let since = self.stage.api.log().calls.len();
+        self.type_text(text);
+        self.enter();
+        since
+    }
+
+    /// Waits for the API to finish the last answer to a prompt put after its first `since` calls.
+    pub(crate) fn wait_answer(&self, text: &str, since: usize) -> Call {
+        self.wait_call(&format!("a whole answer to {text:?}"), since, |call| {
+            call.kind == Kind::Main
+                && call.status == Status::Complete
+                && call.text.is_some()
+                && call.prompt.contains(text.trim())
+        })
+    }
+
+    /// Waits for a call like this after the API's first `since`.
+    pub(crate) fn wait_call(&self, what: &str, since: usize, matches: impl Fn(&Call) -> bool) -> Call {
+        self.stage
+            .api
+            .wait_for(what, PATIENCE, |log| log.calls[since..].iter().find(|call| matches(call)).cloned())
+    }
+
+    /// Types a slash command, waits until the menu would take it, and presses Enter.
+    pub(crate) fn command(&self, text: &str) {
+        let name = text.trim_start_matches('/').split_whitespace().next().unwrap_or_default().to_owned();
+        self.command_as(text, &name);
+    }
+
+    /// The same for text for which the menu offers a command of another name (`/cl`, `/reset`).
+    pub(crate) fn command_as(&self, text: &str, name: &str) {
+        self.type_text(text);
+        // With arguments behind the name the menu is closed.
+        if !text.trim_start().contains(' ') {
+            self.wait_for(&format!("{name:?} in the menu"), |agent, view| {
+                menu_choice(agent, &view.text()).as_deref() == Some(name)
+            });
+        }
+        self.enter();
+    }
+
+    /// Leaves by the agent's own command and waits for the end.
+    pub(crate) fn exit(&self) -> Exit {
+        self.command(self.exit_command());
+        self.terminal.wait_exit()
+    }
+
+    pub(crate) fn exit_command(&self) -> &'static str {
+        if self.agent == Agent::Claude { "/exit" } else { "/quit" }
+    }
+
+    /// Sends a signal to the process in the terminal: the wrapper, where there is one.
+    pub(crate) fn signal(&self, signal: Signal) {
+        processes::signal(self.terminal.pid(), signal);
+    }
+}

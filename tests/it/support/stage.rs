@@ -1,0 +1,89 @@
+//! A stage for a real agent: its turn, its home, its model API, and how it is started, wrapped or bare.
+
+use std::ffi::{OsStr, OsString};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agent_home::AgentHome;
+use super::agents::{Agent, Turn};
+use super::fake_api::FakeApi;
+use super::pty::Start;
+
+/// Bounds failures only: the agents take seconds to start, and more on a loaded machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What stands between the terminal and the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Bare,
+    Wrapped,
+}
+
+impl Form {
+    /// Wrapped; `CODEMIE_TEST_BARE=1` runs the same tests on the bare agents, to tell our faults from theirs.
+    pub(crate) fn under_test() -> Self {
+        if std::env::var_os("CODEMIE_TEST_BARE").is_some() { Self::Bare } else { Self::Wrapped }
+    }
+}
+
+/// Fields go in this order: first whoever is left of the agents, then what they talk to, then the turn.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) home: AgentHome,
+    pub(crate) api: FakeApi,
+    turn: Arc<Turn>,
+}
+
+impl Stage {
+    /// `None` where real agents cannot run; the reason has been printed.
+    pub(crate) fn set() -> Option<Self> {
+        Turn::take().map(|turn| Self::with(Arc::new(turn)))
+    }
+
+    /// A second one, for the same test: another home, and an API that counts from 1 again.
+    pub(crate) fn another(&self) -> Self {
+        Self::with(Arc::clone(&self.turn))
+    }
+
+    fn with(turn: Arc<Turn>) -> Self {
+        let api = FakeApi::start();
+        Self { home: AgentHome::new(&api), api, turn }
+    }
+
+    /// The command line that runs the agent.
+    pub(crate) fn argv<A: AsRef<OsStr>>(agent: Agent, form: Form, arguments: &[A]) -> Vec<OsString> {
+        let mut argv: Vec<OsString> = match (form, agent) {
+            (Form::Wrapped, _) => vec![env!("CARGO_BIN_EXE_codemie").into(), agent.name().into()],
+            // Without any `-c` Codex moves into a daemon; codemie adds one by itself.
+            (Form::Bare, Agent::Codex) => {
+                vec![agent.program().into(), "-c".into(), "check_for_update_on_startup=false".into()]
+            }
+            (Form::Bare, _) => vec![agent.program().into()],
+        };
+        argv.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
+        argv
+    }
+
+    /// The same start, but in the project folder, with the agents' environment and a terminal that answers.
+    pub(crate) fn prepare(&self, start: Start) -> Start {
+        let start = start.env_clear().cwd(self.home.project()).size(40, 120).timeout(PATIENCE).answers();
+        self.home
+            .environment(&self.api)
+            .into_iter()
+            .fold(start, |start, (name, value)| start.env(name, value))
+    }
+
+    /// Runs the agent to its end with pipes for all three of its descriptors.
+    pub(crate) fn pipe(&self, agent: Agent, form: Form, arguments: &[&str], input: &str) -> Output {
+        use std::io::Write;
+        let argv = Self::argv(agent, form, arguments);
+        let mut command = Command::new(&argv[0]);
+        command.args(&argv[1..]).current_dir(self.home.project());
+        command.env_clear().envs(self.home.environment(&self.api));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+}
