@@ -40,6 +40,20 @@ pub(crate) fn started_in(folder: &Path) -> Vec<i32> {
     processes().into_iter().map(|process| process.pid).filter(|pid| ours(*pid)).collect()
 }
 
+/// Ends all of these. One that is just being forked, or has no environment for the moment of its exec, is missed by a single
+/// look, hence several in a row that find nobody.
+pub(crate) fn kill_started_in(folder: &Path) {
+    let mut quiet = 0;
+    while quiet < 3 {
+        let found = started_in(folder);
+        quiet = if found.is_empty() { quiet + 1 } else { 0 };
+        for pid in found {
+            signal(pid, Signal::KILL);
+            wait_dead(pid, Duration::from_secs(1));
+        }
+    }
+}
+
 /// `root`, everybody in its session, and the descendants of all of these, wherever they have gone; no zombies.
 pub(crate) fn family(root: i32) -> Vec<i32> {
     let all = processes();

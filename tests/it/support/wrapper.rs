@@ -1,7 +1,6 @@
 //! How a test gets its command wrapped: not at all, by codemie, or by the bad wrappers that show what the tests can see.
 use super::processes;
 use super::pty::{Start, TIMEOUT};
-use rustix::process::Signal;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -88,9 +87,7 @@ impl Bench {
 /// Whoever a bad wrapper has left behind, outside of every session that the terminal knows of.
 impl Drop for Bench {
     fn drop(&mut self) {
-        for pid in processes::started_in(self.home()) {
-            processes::signal(pid, Signal::KILL);
-        }
+        processes::kill_started_in(self.home());
     }
 }
 
