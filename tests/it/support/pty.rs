@@ -7,7 +7,8 @@
 mod child;
 mod master;
 
-use self::master::{Shared, State, View, nonzero, serve};
+pub(crate) use self::master::View;
+use self::master::{Shared, State, nonzero, serve};
 use super::processes;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{self, Termios, Winsize};
