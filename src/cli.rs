@@ -52,6 +52,15 @@ pub struct Wrapped {
 /// codemie's own options of a run.
 #[derive(Clone, Debug, Default, Args, PartialEq, Eq)]
 pub struct RunOptions {
+    /// What to call the session, instead of agent and time
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A word to find it by; may be given several times
+    #[arg(long, value_name = "TAG")]
+    pub tag: Vec<String>,
+    /// A group to put it in
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
     /// Say nothing after the agent has ended
     #[arg(long)]
     pub quiet: bool,
@@ -168,7 +177,7 @@ const RUN_USAGE: u8 = 125;
 const USAGE: u8 = 2;
 
 /// Options before the agent's name that take a value in the next argument.
-const WITH_VALUE: [&str; 0] = [];
+const WITH_VALUE: [&str; 3] = ["--name", "--tag", "--group"];
 
 /// Reads the arguments after our own name. What belongs to the agent is never looked at.
 pub fn parse(args: Vec<OsString>) -> Result<Request, Refusal> {

@@ -16,3 +16,4 @@ pub mod session;
 pub mod shim;
 pub mod store;
 pub mod terminal;
+pub mod track;

@@ -7,11 +7,28 @@ pub mod claude;
 mod codex;
 mod gemini;
 pub mod invocation;
+mod trail;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
+use std::path::Path;
 
+use uuid::Uuid;
+
+use crate::session::id::AgentSessionId;
 pub use invocation::{Conversation, Invocation, Kind};
+pub use trail::Trail;
+
+/// A look at an environment variable.
+pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// What codemie adds in front of the agent's arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injection {
+    pub args: Vec<OsString>,
+    /// The id the agent's session will have, if that is what the arguments say.
+    pub assigned: Option<AgentSessionId>,
+}
 
 /// One coding agent: how it is launched and what it leaves behind.
 pub trait Agent: Debug + Sync {
@@ -25,6 +42,23 @@ pub trait Agent: Debug + Sync {
     /// as a part of it.
     fn nesting_variables(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// What to add to the arguments, only when sure that this version takes it. `fresh` is an id nobody has used.
+    fn inject(
+        &self,
+        _invocation: &Invocation,
+        _args: &[OsString],
+        _version: Option<&str>,
+        _fresh: Uuid,
+        _var: Var<'_>,
+    ) -> Option<Injection> {
+        None
+    }
+
+    /// How to follow a run in `folder`; `None` where the environment does not say where its files are.
+    fn trail(&self, _var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
+        None
     }
 }
 

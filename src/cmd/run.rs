@@ -4,13 +4,31 @@
 //! leaves out, and says so after the agent has ended.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::agent::{self, Agent, Kind};
+use crate::agent::{self, Agent, Conversation as Asked, Invocation, Kind};
 use crate::cli::{RunOptions, Target};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{AgentConfig, Config};
 use crate::home::Home;
+use crate::output::human;
+use crate::session::id::{Ids, RandomIds, RunId};
+use crate::session::lifecycle::Conversation;
+use crate::session::record::SessionRecord;
 use crate::shim::{self, depth::Depth};
+use crate::store::{Evidence, Verdict};
 use crate::terminal::{self, Ended, Ending, Launch};
+use crate::track::{Plan, Summary, Tracker, version};
+
+/// How long the shell waits for the END to be stored. A commit takes a millisecond; this bounds a database that somebody
+/// else keeps locked.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The run that a program was started in, as the agent's process sees it.
+pub const RUN_VARIABLE: &str = "CODEMIE_RUN_ID";
+/// The first session of that run.
+pub const SESSION_VARIABLE: &str = "CODEMIE_SESSION_ID";
 
 /// How the run went: the exit code, and what to say on standard error now that the terminal is the user's again.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,14 +42,11 @@ impl Outcome {
         Self { code, message: Some(message) }
     }
 
-    /// Adds what of codemie's own is broken, in one line.
-    fn with_problems(self, problems: &[String], quiet: bool) -> Self {
-        if problems.is_empty() || quiet {
-            return self;
-        }
-        let line = format!("codemie: {}", problems.join("; "));
-        let message = self.message.map_or(line.clone(), |message| format!("{message}\n{line}"));
-        Self { message: Some(message), ..self }
+    fn say(&mut self, line: String) {
+        self.message = Some(match self.message.take() {
+            Some(message) => format!("{message}\n{line}"),
+            None => line,
+        });
     }
 }
 
@@ -39,38 +54,116 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
     let home = Home::from_env(|name| std::env::var_os(name));
     let file = home.as_ref().map(Home::config_file);
     let config = Config::load(file.as_deref(), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
-    let launch = match target {
-        Target::Agent(agent) => match agent_launch(*agent, args, &config.agent(agent.name())) {
-            Ok(launch) => launch,
+    let prepared = match target {
+        Target::Agent(agent) => match prepare_agent(*agent, args, &config.agent(agent.name()), home.as_ref())
+        {
+            Ok(prepared) => prepared,
             Err(outcome) => return outcome,
         },
-        Target::Command(command) => Launch {
+        Target::Command(command) => Prepared::command(command, args),
+    };
+    let speak = !(options.quiet || config.quiet) && all_terminals();
+    let (mut launch, plan) = prepared.plan(home, target, options, &config);
+    if let Some(plan) = &plan {
+        launch.set.push((SESSION_VARIABLE.into(), plan.session.to_string().into()));
+        launch.set.push((RUN_VARIABLE.into(), plan.run.to_string().into()));
+    }
+
+    let mut tracker = None;
+    let ended = terminal::run(&launch, |started| {
+        tracker = plan.map(|plan| Tracker::start(plan, started.agent));
+        tracker.as_ref().map(Tracker::tap)
+    });
+    let ended_at = SystemClock.now();
+    let (mut outcome, ending) = match ended {
+        Ok(Ended { ending: ending @ Ending::NotStarted(errno), .. }) => {
+            (cannot_run(&launch, ending, errno), ending)
+        }
+        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended.ending),
+        Err(error) => {
+            let message = format!("codemie: cannot start {}: {error}", launch.program.display());
+            return Outcome::failed(126, message);
+        }
+    };
+    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ending, ended_at, PATIENCE));
+    if let Some(session) = summary.session.filter(|_| speak) {
+        outcome.say(closing_line(&session));
+    }
+    let mut problems = config.problems;
+    problems.extend(summary.problem);
+    if !problems.is_empty() && !options.quiet && !config.quiet {
+        outcome.say(format!("codemie: {}", problems.join("; ")));
+    }
+    outcome
+}
+
+/// Everything decided before the launch.
+struct Prepared {
+    launch: Launch,
+    conversation: Conversation,
+    agent: Option<AgentRun>,
+    notes: Vec<Evidence>,
+}
+
+struct AgentRun {
+    agent: &'static dyn Agent,
+    assigned: Option<crate::session::id::AgentSessionId>,
+    version: Option<String>,
+    binary: Option<version::Identity>,
+}
+
+impl Prepared {
+    fn command(command: &OsString, args: Vec<OsString>) -> Self {
+        let launch = Launch {
             program: command.clone(),
             arg0: command.clone(),
             args,
             set: Vec::new(),
             remove: Vec::new(),
-        },
-    };
-    let quiet = options.quiet || config.quiet;
-    let outcome = match terminal::run(&launch, |_started| None) {
-        Ok(Ended { ending: Ending::NotStarted(errno), .. }) => {
-            cannot_run(&launch, Ending::NotStarted(errno), errno)
-        }
-        Ok(ended) => Outcome { code: ended.ending.code(), message: None },
-        Err(error) => {
-            Outcome::failed(126, format!("codemie: cannot start {}: {error}", launch.program.display()))
-        }
-    };
-    outcome.with_problems(&config.problems, quiet)
+        };
+        Self { launch, conversation: Conversation::Fresh, agent: None, notes: Vec::new() }
+    }
+
+    fn plan(
+        self,
+        home: Option<Home>,
+        target: &Target,
+        options: &RunOptions,
+        config: &Config,
+    ) -> (Launch, Option<Plan>) {
+        let Some(home) = home else { return (self.launch, None) };
+        let folder = std::env::current_dir().unwrap_or_default();
+        let var = |name: &str| std::env::var_os(name);
+        let plan = Plan {
+            home,
+            begun_at: SystemClock.now(),
+            run: RandomIds.run(),
+            session: RandomIds.session(),
+            agent: target.name(),
+            trail: self.agent.as_ref().and_then(|run| run.agent.trail(&var, &folder)),
+            version: self.agent.as_ref().and_then(|run| run.version.clone()),
+            binary: self.agent.as_ref().and_then(|run| run.binary.clone()),
+            assigned: self.agent.as_ref().and_then(|run| run.assigned.clone()),
+            conversation: self.conversation,
+            folder,
+            name: options.name.clone(),
+            tags: options.tag.clone(),
+            group: options.group.clone(),
+            parent: var(RUN_VARIABLE).and_then(|id| id.to_str()?.parse::<RunId>().ok()),
+            notes: self.notes,
+            log_level: Some(config.log_level.clone()),
+        };
+        (self.launch, Some(plan))
+    }
 }
 
 /// Where the agent is and what it is told. Whatever is no conversation is executed here and now.
-fn agent_launch(
+fn prepare_agent(
     agent: &'static dyn Agent,
     args: Vec<OsString>,
     config: &AgentConfig,
-) -> Result<Launch, Outcome> {
+    home: Option<&Home>,
+) -> Result<Prepared, Outcome> {
     let depth = Depth::arriving(std::env::var_os(shim::depth::VARIABLE).as_deref(), agent.name(), &args);
     if depth.exhausted() {
         let stopped = shim::stopped_loop(agent.name());
@@ -78,27 +171,108 @@ fn agent_launch(
     }
     let program = shim::real_binary(agent.name(), config.path.as_deref())
         .map_err(|error| Outcome::failed(error.exit_code(), format!("codemie: {error}")))?;
-    let counter = (OsString::from(shim::depth::VARIABLE), depth.leaving(agent.name(), &args));
+    let invocation = agent.classify(&args);
+    let counted =
+        |args: &[OsString]| (OsString::from(shim::depth::VARIABLE), depth.leaving(agent.name(), args));
     let mut launch = Launch {
-        program: program.into_os_string(),
-        arg0: agent.name().into(),
+        arg0: arg0(agent, &program),
+        set: vec![counted(&args)],
+        program: program.clone().into_os_string(),
         args,
-        set: vec![counter],
         remove: Vec::new(),
     };
-    if bypassed() || agent.classify(&launch.args).kind == Kind::NotAConversation {
+    if bypassed() || invocation.kind == Kind::NotAConversation {
         let error = terminal::exec(&launch);
         let errno = error.raw_os_error().unwrap_or(0);
         return Err(cannot_run(&launch, Ending::NotStarted(errno), errno));
     }
+
+    let now = SystemClock.now();
+    let binary = version::Identity::of(agent.name(), &program);
+    let version =
+        home.zip(binary.as_ref()).and_then(|(home, binary)| version::recall(home, agent.name(), binary));
+    let mut notes = Vec::new();
+    let mut assigned = None;
     if config.inject {
-        launch.remove = agent.nesting_variables().iter().map(OsString::from).collect();
+        let var = |name: &str| std::env::var_os(name);
+        let taken: Vec<&str> =
+            agent.nesting_variables().iter().copied().filter(|name| var(name).is_some()).collect();
+        if !taken.is_empty() {
+            notes.push(note(now, "environment", format!("taken away: {}", taken.join(" "))));
+        }
+        launch.remove = taken.iter().map(OsString::from).collect();
+        if let Some(injection) =
+            agent.inject(&invocation, &launch.args, version.as_deref(), RandomIds.uuid(), &var)
+        {
+            notes.push(note(now, "arguments", format!("added: {}", shown(&injection.args))));
+            launch.args.splice(0..0, injection.args);
+            launch.set = vec![counted(&launch.args)];
+            assigned = injection.assigned;
+        }
     }
-    Ok(launch)
+    Ok(Prepared {
+        launch,
+        conversation: conversation(&invocation, assigned.is_some()),
+        agent: Some(AgentRun { agent, assigned, version, binary }),
+        notes,
+    })
+}
+
+/// A shim manager behind us goes by the name it is called by; a path given outright is its own name.
+fn arg0(agent: &dyn Agent, program: &Path) -> OsString {
+    if program.file_name().is_some_and(|file| file == agent.name()) {
+        agent.name().into()
+    } else {
+        PathBuf::from(program).into_os_string()
+    }
+}
+
+fn note(at: Timestamp, source: &str, detail: String) -> Evidence {
+    Evidence { at, source: source.to_owned(), verdict: Verdict::Noted, agent_session_id: None, detail }
+}
+
+fn shown(args: &[OsString]) -> String {
+    args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// What the arguments mean for the session's life.
+fn conversation(invocation: &Invocation, assigned: bool) -> Conversation {
+    match &invocation.session {
+        // Beside a flag nobody here knows, even that is not certain.
+        Asked::Fresh if !assigned && !invocation.injectable => Conversation::Unsure,
+        Asked::Fresh | Asked::Chosen(_) => Conversation::Fresh,
+        Asked::Named(id) => Conversation::Named(id.clone()),
+        Asked::Continue | Asked::Picker => Conversation::Unnamed,
+        Asked::Fork { .. } | Asked::Unknown => Conversation::Unsure,
+    }
 }
 
 fn bypassed() -> bool {
     std::env::var_os("CODEMIE_BYPASS").is_some_and(|value| value == "1")
+}
+
+fn all_terminals() -> bool {
+    use std::io::{stderr, stdin, stdout};
+    terminal::is_terminal(&stdin()) && terminal::is_terminal(&stdout()) && terminal::is_terminal(&stderr())
+}
+
+/// Name, duration, tokens, cost, how to resume.
+fn closing_line(session: &SessionRecord) -> String {
+    let mut parts = vec![session.name.clone(), human::duration(Duration::from_millis(session.duration_ms))];
+    let usage = &session.usage;
+    let tokens =
+        usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+    if usage.api_calls > 0 {
+        parts.push(format!("{} tokens", human::count(u64::try_from(tokens).unwrap_or(0))));
+        parts.push(human::usd(usage.cost_usd));
+        if !usage.unpriced_models.is_empty() {
+            parts.push(format!("no price for {}", usage.unpriced_models.join(", ")));
+        }
+    }
+    if session.correlation.agent_session_file.is_some() {
+        parts.push(format!("codemie resume {}", session.name));
+    }
+    format!("codemie: {}", parts.join(" · "))
 }
 
 fn cannot_run(launch: &Launch, ending: Ending, errno: i32) -> Outcome {

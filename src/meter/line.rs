@@ -17,6 +17,20 @@ pub trait Lines {
     fn forget(&mut self);
 }
 
+impl<L: Lines + ?Sized> Lines for Box<L> {
+    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+        (**self).read(line, into)
+    }
+
+    fn state(&self) -> Option<String> {
+        (**self).state()
+    }
+
+    fn forget(&mut self) {
+        (**self).forget();
+    }
+}
+
 /// What a stretch of lines told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Harvest {

@@ -62,6 +62,13 @@ pub fn dollars(pico: i64) -> String {
     }
 }
 
+/// Dollars that were summed up elsewhere.
+pub fn usd(dollars: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "for showing; a float beyond the range saturates")]
+    let pico = (dollars * 1e12).round() as i64;
+    self::dollars(pico)
+}
+
 /// `14:05` today, `Nov 15 14:05` this year, `2025-11-15` before.
 pub fn moment(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     let local =

@@ -44,7 +44,7 @@ struct StartAttributes<'a> {
 #[serde(rename_all = "camelCase")]
 struct BoundAttributes<'a> {
     agent_session_id: &'a AgentSessionId,
-    evidence: EvidenceKind,
+    evidence: Option<EvidenceKind>,
 }
 
 #[derive(Serialize)]
@@ -108,7 +108,13 @@ pub(super) fn queue_bound(
     agent_session_id: &AgentSessionId,
     evidence: EvidenceKind,
 ) -> Result<(), store::Error> {
-    queue(tx, row, EventType::Bound, time, &json(&BoundAttributes { agent_session_id, evidence }))
+    queue(
+        tx,
+        row,
+        EventType::Bound,
+        time,
+        &json(&BoundAttributes { agent_session_id, evidence: Some(evidence) }),
+    )
 }
 
 pub(super) fn queue_end(tx: &Tx<'_>, row: &SessionRow, time: Timestamp) -> Result<(), store::Error> {
@@ -132,6 +138,30 @@ fn queue(
         _ => tracing::info!(%session, seq, "END queued"),
     });
     Ok(())
+}
+
+/// The whole life of a session that was lived elsewhere, kept back until someone asks for it to be sent.
+pub(super) fn keep_back_life(tx: &Tx<'_>, row: &SessionRow) -> Result<(), store::Error> {
+    let mut life = vec![(EventType::Start, row.started_at, start_attributes(tx, row)?)];
+    if let Some(agent_session_id) = &row.agent_session {
+        let bound = json(&BoundAttributes { agent_session_id, evidence: row.evidence });
+        life.push((EventType::Bound, row.bound_at.unwrap_or(row.started_at), bound));
+    }
+    let last_seq = i64::try_from(life.len() + 1).unwrap_or(i64::MAX);
+    life.push((EventType::End, row.ended_at.unwrap_or(row.started_at), end_attributes(tx, row, last_seq)?));
+    for (seq, (kind, time, attributes)) in (1..).zip(&life) {
+        let id = opening_id(row.id, *kind, row.opening);
+        let draft = Draft {
+            id,
+            kind: *kind,
+            opening: row.opening,
+            time: *time,
+            record: None,
+            attributes: Some(attributes),
+        };
+        tx.insert_event(row.n, seq, 0, &draft, None)?;
+    }
+    tx.set_last_seq(row.n, last_seq)
 }
 
 /// A new revision of the last START: the name, a tag or the agent's version became another. One held back needs none.

@@ -21,6 +21,8 @@ pub struct FileId {
 pub struct Seen {
     pub id: FileId,
     pub is_directory: bool,
+    /// Neither a folder nor a pipe, socket or device: reading it does not block.
+    pub is_regular: bool,
 }
 
 pub trait Files {
@@ -39,7 +41,11 @@ pub struct DiskFiles;
 impl Files for DiskFiles {
     fn stat(&self, path: &Path) -> io::Result<Seen> {
         let meta = std::fs::metadata(path)?;
-        Ok(Seen { id: FileId { device: meta.dev(), inode: meta.ino() }, is_directory: meta.is_dir() })
+        Ok(Seen {
+            id: FileId { device: meta.dev(), inode: meta.ino() },
+            is_directory: meta.is_dir(),
+            is_regular: meta.is_file(),
+        })
     }
 
     fn executable(&self, path: &Path) -> bool {
@@ -112,6 +118,7 @@ pub(crate) mod fake {
     pub(crate) struct Entry {
         pub(crate) inode: u64,
         pub(crate) directory: bool,
+        pub(crate) pipe: bool,
         pub(crate) executable: bool,
         pub(crate) canonical: Option<&'static str>,
         pub(crate) content: &'static [u8],
@@ -119,7 +126,15 @@ pub(crate) mod fake {
     }
 
     pub(crate) fn program(inode: u64, content: &'static [u8]) -> Entry {
-        Entry { inode, directory: false, executable: true, canonical: None, content, error: None }
+        Entry {
+            inode,
+            directory: false,
+            pipe: false,
+            executable: true,
+            canonical: None,
+            content,
+            error: None,
+        }
     }
 
     #[derive(Debug, Default)]
@@ -139,7 +154,11 @@ pub(crate) mod fake {
     impl Files for Table {
         fn stat(&self, path: &Path) -> io::Result<Seen> {
             let entry = self.entry(path)?;
-            Ok(Seen { id: FileId { device: 1, inode: entry.inode }, is_directory: entry.directory })
+            Ok(Seen {
+                id: FileId { device: 1, inode: entry.inode },
+                is_directory: entry.directory,
+                is_regular: !entry.directory && !entry.pipe,
+            })
         }
 
         fn executable(&self, path: &Path) -> bool {

@@ -170,7 +170,7 @@ pub fn judge(path: &Path, name: &str, ourselves: &Identity, files: &impl Files) 
     if ourselves.file == Some(seen.id) {
         return Verdict::SameFile;
     }
-    if !files.executable(path) {
+    if !seen.is_regular || !files.executable(path) {
         return Verdict::NotExecutable;
     }
     if let Ok(canonical) = files.canonicalize(path) {
@@ -321,6 +321,7 @@ mod tests {
             ("/script/claude", program(4, SHIM)),
             ("/text/claude", not_executable()),
             ("/folder/claude", directory()),
+            ("/pipe/claude", Entry { pipe: true, ..program(33, b"") }),
             ("/locked/claude", error(io::ErrorKind::PermissionDenied)),
             ("/loop/claude", error(io::ErrorKind::InvalidInput)),
             ("/file/claude", error(io::ErrorKind::NotADirectory)),
@@ -330,6 +331,7 @@ mod tests {
             ("/other:/script", &[OtherCopy, ScriptShim], 127),
             ("/text:/missing", &[NotExecutable, NotFound], 126),
             ("/folder", &[Directory], 126),
+            ("/pipe", &[NotExecutable], 126),
             ("/locked", &[Unreachable(io::ErrorKind::PermissionDenied)], 126),
             ("/loop:/file", &[Unreachable(io::ErrorKind::InvalidInput), NotFound], 127),
         ];

@@ -20,6 +20,8 @@
 
 mod error;
 mod evidence;
+mod imported;
+pub mod old;
 mod open;
 mod outbox;
 mod position;
@@ -41,12 +43,13 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 use crate::clock::Timestamp;
 use crate::home::Home;
 
+pub use crate::meter::tail::FileId;
 pub use error::Error;
 pub use evidence::{Evidence, Incident, Verdict};
 pub use outbox::{Draft, EventRow};
-pub use position::{FileId, Position};
+pub use position::Position;
 pub use query::{Filter, Show};
-pub use record::{Known, PicoDollars, Priced, RecordKind};
+pub use record::{Known, PicoDollars, Priced, RecordKind, RecordRow};
 pub use run::{NewRun, Realm, RunRow};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
 pub use sink::{Fate, Letter, Outgoing, SinkRow};
@@ -179,7 +182,7 @@ impl Tx<'_> {
     fn run(&self, sql: &str, params: impl Params) -> Result<usize, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        Ok(self.conn.prepare_cached(sql)?.execute(params)?)
+        self.told(self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)))
     }
 
     fn last_inserted(&self) -> i64 {
@@ -188,6 +191,18 @@ impl Tx<'_> {
 }
 
 impl View<'_> {
+    /// Damage met in the middle of work leaves a mark, so that the next to open looks closely: opening alone would
+    /// not meet it.
+    fn told<T>(&self, outcome: rusqlite::Result<T>) -> Result<T, Error> {
+        outcome.map_err(|error| {
+            let error = Error::from(error);
+            if let (Error::Damaged(_), Some(path)) = (&error, self.conn.path()) {
+                open::suspect(path.as_ref());
+            }
+            error
+        })
+    }
+
     /// Exactly one row.
     fn one<T>(
         &self,
@@ -197,7 +212,7 @@ impl View<'_> {
     ) -> Result<T, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        Ok(self.conn.prepare_cached(sql)?.query_one(params, read)?)
+        self.told(self.conn.prepare_cached(sql).and_then(|mut statement| statement.query_one(params, read)))
     }
 
     fn maybe<T>(
@@ -208,7 +223,11 @@ impl View<'_> {
     ) -> Result<Option<T>, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        Ok(self.conn.prepare_cached(sql)?.query_row(params, read).optional()?)
+        self.told(
+            self.conn
+                .prepare_cached(sql)
+                .and_then(|mut statement| statement.query_row(params, read).optional()),
+        )
     }
 
     fn all<T>(
@@ -219,7 +238,11 @@ impl View<'_> {
     ) -> Result<Vec<T>, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        Ok(self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>()?)
+        self.told(
+            self.conn
+                .prepare_cached(sql)
+                .and_then(|mut statement| statement.query_map(params, read)?.collect()),
+        )
     }
 }
 

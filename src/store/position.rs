@@ -5,14 +5,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::params;
 
 use super::spelling::{count, uncount};
-use super::{Error, Tx, View};
-
-/// A file by what stays when it is renamed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
-    pub device: u64,
-    pub inode: u64,
-}
+use super::{Error, FileId, Tx, View};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {

@@ -3,9 +3,10 @@
 use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::spelling::{count, tool_kind, uncount};
+use super::spelling::{count, tool_kind, tool_kind_of, uncount};
 use super::{Error, Tx, View};
-use crate::meter::record::{Fact, Record, Tokens, Tool, Usage};
+use crate::clock::Timestamp;
+use crate::meter::record::{ApiError, Fact, Record, Tokens, Tool, ToolKind, Usage};
 use crate::session::state::spelled;
 
 /// A millionth of a millionth of a dollar: prices per token are whole numbers of it.
@@ -56,6 +57,88 @@ pub struct Known {
     pub cost: Option<PicoDollars>,
 }
 
+/// A record as the database holds it, for taking elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordRow {
+    pub kind: RecordKind,
+    pub key: String,
+    pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageColumns>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolColumns>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorColumns>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageColumns {
+    pub model: String,
+    pub tokens: Tokens,
+    pub fast: bool,
+    pub request_id: Option<String>,
+    pub cost: Option<PicoDollars>,
+    pub prices: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolColumns {
+    pub name: String,
+    pub ok: bool,
+    pub kind: ToolKind,
+    pub file: Option<String>,
+    pub lines_added: u64,
+    pub lines_removed: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorColumns {
+    pub status: Option<u16>,
+    pub kind: String,
+}
+
+fn read_row(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
+    let kind: RecordKind = row.get(0)?;
+    Ok(RecordRow {
+        kind,
+        key: row.get(1)?,
+        at: row.get(2)?,
+        subagent: row.get(3)?,
+        usage: match kind {
+            RecordKind::Usage => Some(UsageColumns {
+                model: row.get(4)?,
+                tokens: read_tokens(row, 5)?,
+                fast: row.get::<_, Option<bool>>(11)?.unwrap_or(false),
+                request_id: row.get(12)?,
+                cost: row.get(13)?,
+                prices: row.get(14)?,
+            }),
+            _ => None,
+        },
+        tool: match kind {
+            RecordKind::Tool => Some(ToolColumns {
+                name: row.get(15)?,
+                ok: row.get(16)?,
+                kind: tool_kind_of(&row.get::<_, String>(17)?),
+                file: row.get(18)?,
+                lines_added: uncount(row.get(19)?),
+                lines_removed: uncount(row.get(20)?),
+            }),
+            _ => None,
+        },
+        error: match kind {
+            RecordKind::Error => Some(ErrorColumns { status: row.get(21)?, kind: row.get(22)? }),
+            _ => None,
+        },
+    })
+}
+
 fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
     let number = |index: usize| row.get::<_, Option<i64>>(first + index).map(|n| uncount(n.unwrap_or(0)));
     Ok(Tokens {
@@ -85,7 +168,19 @@ impl View<'_> {
         )
     }
 
-    pub fn last_record_at(&self, session: i64) -> Result<Option<crate::clock::Timestamp>, Error> {
+    /// A session's records, in the order in which they came in.
+    pub fn records(&self, session: i64) -> Result<Vec<RecordRow>, Error> {
+        self.all(
+            "SELECT kind, key, at, subagent, model, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning,
+               fast, request_id, cost, prices, tool, ok, tool_kind, file, lines_added, lines_removed, error_status,
+               error_kind
+             FROM record WHERE session = ?1 ORDER BY n",
+            [session],
+            read_row,
+        )
+    }
+
+    pub fn last_record_at(&self, session: i64) -> Result<Option<Timestamp>, Error> {
         self.one("SELECT max(at) FROM record WHERE session = ?1", [session], |row| row.get(0))
     }
 
@@ -166,6 +261,36 @@ impl Tx<'_> {
             )?,
         };
         Ok(self.last_inserted())
+    }
+
+    pub(crate) fn insert_record_row(&self, agent: &str, session: i64, row: &RecordRow) -> Result<i64, Error> {
+        let fact = match (&row.usage, &row.tool, &row.error) {
+            (Some(usage), _, _) => Fact::Usage(Usage {
+                model: usage.model.clone(),
+                tokens: usage.tokens,
+                fast: usage.fast,
+                request_id: usage.request_id.clone(),
+            }),
+            (_, Some(tool), _) => Fact::Tool(Tool {
+                name: tool.name.clone(),
+                ok: tool.ok,
+                kind: tool.kind,
+                file: tool.file.clone(),
+                lines_added: tool.lines_added,
+                lines_removed: tool.lines_removed,
+            }),
+            (_, _, Some(error)) => Fact::Error(ApiError { status: error.status, kind: error.kind.clone() }),
+            (None, None, None) => Fact::Prompt,
+        };
+        let record =
+            Record { key: row.key.clone(), at: row.at, copied: false, subagent: row.subagent.clone(), fact };
+        let usage = row.usage.as_ref();
+        let priced = Priced {
+            record,
+            cost: usage.and_then(|usage| usage.cost),
+            prices: usage.and_then(|usage| usage.prices.clone()),
+        };
+        self.insert_record(agent, session, &priced)
     }
 
     /// A later line tells more of the same call.

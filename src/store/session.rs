@@ -131,7 +131,8 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 }
 
 /// One span of time in which a session was open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OpeningRow {
     pub number: u32,
     pub reason: StartReason,
@@ -296,6 +297,35 @@ impl Tx<'_> {
         .map(drop)
     }
 
+    /// The openings of a session that was lived elsewhere, in place of the first one its row came with.
+    pub(crate) fn replace_openings(
+        &self,
+        session: i64,
+        openings: &[OpeningRow],
+        transitioned_from: Option<SessionId>,
+    ) -> Result<(), Error> {
+        let Some(last) = openings.last() else { return Ok(()) };
+        self.run("DELETE FROM opening WHERE session = ?1", [session])?;
+        for opening in openings {
+            self.run(
+                "INSERT INTO opening VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    session,
+                    opening.number,
+                    opening.reason,
+                    opening.opened_at,
+                    opening.closed_at,
+                    opening.transitioned_from
+                ],
+            )?;
+        }
+        self.run(
+            "UPDATE session SET opening = ?2, transitioned_from = ?3 WHERE n = ?1",
+            params![session, last.number, transitioned_from],
+        )
+        .map(drop)
+    }
+
     pub(crate) fn set_state(&self, session: i64, state: State) -> Result<(), Error> {
         let (phase, link) = state.parts();
         self.run(
@@ -420,6 +450,12 @@ impl Tx<'_> {
         self.run("UPDATE session SET unpublished = 1 WHERE n = ?1", [session])?;
         self.run("DELETE FROM tag WHERE session = ?1 AND tag = ?2", params![session, tag])
             .map(|removed| removed > 0)
+    }
+
+    /// `id` names this session, too.
+    pub fn answer_to(&self, id: SessionId, session: SessionId) -> Result<(), Error> {
+        self.run("INSERT OR IGNORE INTO alias SELECT ?1, n FROM session WHERE id = ?2", params![id, session])
+            .map(drop)
     }
 
     pub(crate) fn add_alias(&self, id: &str, session: i64) -> Result<(), Error> {

@@ -97,6 +97,11 @@ pub(super) fn tool_kind(kind: ToolKind) -> &'static str {
     }
 }
 
+pub(super) fn tool_kind_of(word: &str) -> ToolKind {
+    let kinds = [ToolKind::Read, ToolKind::Write, ToolKind::Edit, ToolKind::Exec];
+    kinds.into_iter().find(|&kind| tool_kind(kind) == word).unwrap_or(ToolKind::Other)
+}
+
 /// Token counts are unsigned; a count beyond 2^63 is held at the edge rather than made negative.
 pub(super) fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)

@@ -93,4 +93,26 @@ impl Tx<'_> {
         )
         .map(drop)
     }
+
+    /// Makes the sums anew from the records.
+    pub(crate) fn recount(&self, session: i64) -> Result<(), Error> {
+        self.run("DELETE FROM changed_file WHERE session = ?1", [session])?;
+        self.run(
+            "INSERT OR IGNORE INTO changed_file SELECT session, file FROM record
+             WHERE session = ?1 AND kind = 'tool' AND ok AND tool_kind IN ('write', 'edit') AND file IS NOT NULL",
+            [session],
+        )?;
+        self.run("DELETE FROM total WHERE session = ?1", [session])?;
+        self.run(
+            "INSERT INTO total SELECT ?1, count(*) FILTER (WHERE kind = 'usage'), ifnull(sum(input), 0),
+               ifnull(sum(output), 0), ifnull(sum(cache_read), 0), ifnull(sum(cache_write_5m + cache_write_1h), 0),
+               ifnull(sum(reasoning), 0), ifnull(sum(cost), 0), count(*) FILTER (WHERE kind = 'prompt'),
+               count(*) FILTER (WHERE kind = 'tool'), count(*) FILTER (WHERE kind = 'tool' AND NOT ok),
+               (SELECT count(*) FROM changed_file WHERE session = ?1), ifnull(sum(lines_added), 0),
+               ifnull(sum(lines_removed), 0), count(*) FILTER (WHERE kind = 'error')
+             FROM record WHERE session = ?1",
+            [session],
+        )
+        .map(drop)
+    }
 }

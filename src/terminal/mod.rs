@@ -89,15 +89,21 @@ pub fn exec(launch: &Launch) -> io::Error {
 /// An error means that nothing was started.
 pub fn run(launch: &Launch, started: impl FnOnce(Started) -> Option<Tap>) -> io::Result<Ended> {
     let image = image(launch)?;
+    let mut started = Some(started);
     if let Some(tty) = tty::Tty::on_stdio() {
         // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
-        if let Ok(wrapped) = wrapped::Wrapped::start(tty, &image) {
-            return Ok(wrapped.run(started));
+        let wrapped = wrapped::Wrapped::start(tty, &image).and_then(|wrapped| wrapped.run(&mut started));
+        if let Ok(ended) = wrapped {
+            return Ok(ended);
         }
     }
-    plain::run(&image, |news| {
-        started(news);
-    })
+    let ended = plain::run(&image, |news| {
+        if let Some(started) = started.take() {
+            started(news);
+        }
+    });
+    // Not even that: then without us.
+    ended.map_err(|_| image.exec())
 }
 
 fn image(launch: &Launch) -> io::Result<sys::Image> {
@@ -121,6 +127,14 @@ fn changed(mut env: Vec<CString>, launch: &Launch) -> io::Result<Vec<CString>> {
 fn entry_name(entry: &CString) -> &[u8] {
     let bytes = entry.as_bytes();
     memchr::memchr(b'=', bytes).map_or(bytes, |at| &bytes[..at])
+}
+
+/// Does something, such as starting a thread, while no signal can reach the calling thread: what it starts never takes one.
+pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    sys::hold_signals();
+    let result = work();
+    sys::release_signals();
+    result
 }
 
 /// Is this descriptor of ours a terminal? For those who decide whether to speak.

@@ -20,6 +20,7 @@ use crate::process::Pid;
 /// Starts the program and waits for its end.
 pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
     let (failure, theirs) = UnixStream::pair()?;
+    let signals = Signals::prepare()?;
     sys::hold_signals();
     let agent = match sys::fork() {
         Ok(Forked::Parent(pid)) => pid,
@@ -30,17 +31,18 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
         }
     };
     drop(theirs);
-    let signals =
-        Signals::catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
+    let caught =
+        signals.catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
     sys::release_signals();
-    let mut companion = Companion { agent, signals: signals? };
+    caught?;
+    let mut companion = Companion { agent, signals };
     let_go_of_descriptors(&[
         failure.as_raw_fd(),
         companion.signals.descriptors()[0],
         companion.signals.descriptors()[1],
     ]);
     // Waits until the program has started: then the descriptor is closed by its exec.
-    if let Some(errno) = read_errno(&failure) {
+    if let Some(errno) = sys::exec_failure(&failure) {
         reap(agent);
         return Ok(Ended { ending: Ending::NotStarted(errno), agent: None });
     }
@@ -49,19 +51,11 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
     Ok(Ended { ending, agent: Some(agent) })
 }
 
-fn become_agent(image: &Image, mut failure: &UnixStream) -> ! {
+fn become_agent(image: &Image, failure: &UnixStream) -> ! {
     // Killing us is killing the program: nobody is left behind.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    let error = image.exec();
-    let errno = error.raw_os_error().unwrap_or(0);
-    let _ = io::Write::write_all(&mut failure, &errno.to_le_bytes());
-    sys::exit_child(127)
-}
-
-fn read_errno(mut failure: &UnixStream) -> Option<c_int> {
-    let mut errno = [0; 4];
-    io::Read::read_exact(&mut failure, &mut errno).ok().map(|()| c_int::from_le_bytes(errno))
+    sys::exec_or_tell(image, failure)
 }
 
 /// A pipe ends when its last holder lets go, so we hold none of the program's. Standard error stays, for our own words.

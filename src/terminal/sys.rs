@@ -6,10 +6,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
-use std::io;
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
@@ -249,6 +250,19 @@ impl Image {
     }
 }
 
+/// Becomes the program; if that fails, tells why through `failure` and ends. A forked child's last act.
+pub fn exec_or_tell(image: &Image, mut failure: &UnixStream) -> ! {
+    let errno = image.exec().raw_os_error().unwrap_or(0);
+    let _ = failure.write_all(&errno.to_le_bytes());
+    exit_child(127)
+}
+
+/// Waits until the child has become the program, which closes its end, or has told why not.
+pub fn exec_failure(mut failure: &UnixStream) -> Option<c_int> {
+    let mut errno = [0; 4];
+    failure.read_exact(&mut errno).ok().map(|()| c_int::from_le_bytes(errno))
+}
+
 fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(io::Error::other)
 }
@@ -327,6 +341,12 @@ pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
 pub fn replace(to: RawFd, from: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: dup2 on numbers; the caller means to replace `to`.
     if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Closes a number that belongs to the process this one was forked from.
+pub fn close(fd: RawFd) {
+    // SAFETY: a forked child never runs the destructors of what its parent owns.
+    unsafe { libc::close(fd) };
 }
 
 /// Closes every descriptor from 3 on but `keep`. A wrapper that kept what the agent inherited would hold pipes open

@@ -47,10 +47,14 @@ pub struct Wrapped {
     modes: Modes,
     tap: Option<Tap>,
     agent: Option<Pid>,
+    /// Signals for the agent that came before it had begun.
+    early: Vec<Caught>,
     /// The user's terminal is there.
     tty_open: bool,
     kill_at: Option<Instant>,
     asked_to_end: bool,
+    /// The monitor could not even begin, and why.
+    unable: Option<c_int>,
     ending: Option<Ending>,
 }
 
@@ -76,10 +80,14 @@ impl Wrapped {
     ) -> io::Result<Self> {
         // Raw before the agent can ask the terminal anything: the answers must not be echoed.
         let raw = tty.raw()?;
-        let monitor = Monitor::start(far, image, on_terminal)?;
+        let signals = Signals::prepare()?;
         let [near, pty] = inner.descriptors();
-        sys::close_all_but(&mut [tty.as_fd().as_raw_fd(), monitor.as_fd().as_raw_fd(), near, pty]);
-        let signals = Signals::catch(
+        let [reader, writer] = signals.descriptors();
+        let mut ours = [tty.as_fd().as_raw_fd(), near, pty, reader, writer, -1];
+        let monitor = Monitor::start(far, image, on_terminal, &ours[..5])?;
+        ours[5] = monitor.as_fd().as_raw_fd();
+        sys::close_all_but(&mut ours);
+        signals.catch(
             &[FORWARDED.as_slice(), &[libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat(),
         )?;
         // Settings are changed from the background only after a look, and then must not stop us half way.
@@ -95,17 +103,20 @@ impl Wrapped {
             modes: Modes::default(),
             tap: None,
             agent: None,
+            early: Vec::new(),
             tty_open: true,
             kill_at: None,
             asked_to_end: false,
+            unable: None,
             ending: None,
         })
     }
 
     /// Passes bytes until the program has ended and its last output is on the terminal, then gives the terminal back.
     /// `started` is called once, when the program's pid is known, and may return a tap.
-    pub fn run(mut self, started: impl FnOnce(Started) -> Option<Tap>) -> Ended {
-        let mut started = Some(started);
+    ///
+    /// An error means that nothing was started; `started` was not called.
+    pub fn run(mut self, started: &mut Option<impl FnOnce(Started) -> Option<Tap>>) -> io::Result<Ended> {
         while self.ending.is_none() {
             if self.step().is_err() {
                 // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
@@ -118,7 +129,13 @@ impl Wrapped {
                 self.tap = started(Started { agent });
             }
         }
-        self.finish()
+        match self.unable {
+            None => Ok(self.finish()),
+            Some(errno) => {
+                self.finish();
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
     }
 
     fn step(&mut self) -> io::Result<()> {
@@ -230,23 +247,24 @@ impl Wrapped {
         self.tty_open = false;
         self.inner = None;
         if !sys::was_ignored(libc::SIGHUP) {
-            self.end_agent(libc::SIGHUP);
+            self.on_signal(Caught { signal: libc::SIGHUP, by_process: false });
         }
     }
 
     fn on_signal(&mut self, caught: Caught) {
         match caught.signal {
             libc::SIGWINCH => self.follow_size(),
+            // We were stopped from outside and are back, perhaps in another place.
+            libc::SIGCONT => {
+                self.take_terminal();
+            }
+            _ if self.agent.is_none() => self.early.push(caught),
             libc::SIGTERM | libc::SIGHUP => self.end_agent(caught.signal),
             libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP => self.signal_agent(caught.signal),
             libc::SIGUSR1 | libc::SIGUSR2 => {
                 if let Some(agent) = self.agent {
                     sys::signal_process(agent, caught.signal);
                 }
-            }
-            // We were stopped from outside and are back, perhaps in another place.
-            libc::SIGCONT => {
-                self.take_terminal();
             }
             _ => {}
         }
@@ -255,8 +273,17 @@ impl Wrapped {
     fn on_reports(&mut self) {
         loop {
             match self.monitor.report() {
-                Ok(Some(Report::Started(pid))) => self.agent = Some(pid),
+                Ok(Some(Report::Started(pid))) => {
+                    self.agent = Some(pid);
+                    for caught in std::mem::take(&mut self.early) {
+                        self.on_signal(caught);
+                    }
+                }
                 Ok(Some(Report::NotStarted(errno))) => self.ending = Some(Ending::NotStarted(errno)),
+                Ok(Some(Report::Unable(errno))) => {
+                    self.unable = Some(errno);
+                    return self.ended(Ending::NotStarted(errno));
+                }
                 Ok(Some(Report::Stopped(signal))) => self.suspend(signal),
                 Ok(Some(Report::Exited(code))) => return self.ended(Ending::Exited(code)),
                 Ok(Some(Report::Killed(signal))) => return self.ended(Ending::Killed(signal)),

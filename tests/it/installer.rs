@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::sandbox::{CODEMIE, Entry, Said, Sandbox, present, say};
+use crate::sandbox::{CODEMIE, Entry, Said, Sandbox, TOOLS, present, say};
 
 const SHELLS: [&[&str]; 4] = [&["dash"], &["bash"], &["busybox", "sh"], &["zsh"]];
 
@@ -17,8 +17,11 @@ fn script() -> PathBuf {
 }
 
 fn checksum() -> String {
-    let said = say(Command::new("sha256sum").arg(CODEMIE));
-    said.out[..64].to_owned()
+    checksum_of(CODEMIE)
+}
+
+fn checksum_of(file: &str) -> String {
+    say(Command::new("sha256sum").arg(file)).out[..64].to_owned()
 }
 
 /// A home folder as people have it: files with and without a last line break, a symlink into a folder of dotfiles,
@@ -218,6 +221,63 @@ fn a_program_of_another_origin_is_not_replaced() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("is not this codemie"), "{said:?}");
     assert_same("refused", &before, &sandbox.tree());
+}
+
+/// A cargo that builds nothing, but checks how it is asked: a real build is another test's business.
+#[test]
+fn builds_from_the_checkout_with_the_locked_dependencies() {
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        let target = sandbox.outside("target folder");
+        let cargo = "echo \"cargo $*\"
+            while [ \"$1\" != --target-dir ]; do shift; done
+            mkdir -p \"$2/release\" && cp \"$CODEMIE_BUILT\" \"$2/release/codemie\"";
+        let run = |body: &str| {
+            let tools = sandbox.outside("tools");
+            fs::create_dir_all(&tools).unwrap();
+            let program = tools.join("cargo");
+            fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            let mut command = sandbox.command(shell[0]);
+            command
+                .args(&shell[1..])
+                .arg(script())
+                .env("PATH", format!("{}:{TOOLS}", tools.display()))
+                .env("CARGO_TARGET_DIR", &target)
+                .env("CODEMIE_BUILT", CODEMIE);
+            say(&mut command)
+        };
+        let before = sandbox.tree();
+        let said = run("exit 101");
+        assert_eq!(said.code, Some(1), "{shell:?}: {said:?}");
+        assert!(said.err.contains("the build failed"), "{shell:?}: {said:?}");
+        assert_same(&format!("{shell:?}: failed build"), &before, &sandbox.tree());
+
+        let said = run(cargo);
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{shell:?}: {said:?}");
+        assert!(said.out.contains("cargo build --release --locked --manifest-path "), "{shell:?}: {said:?}");
+        assert!(sandbox.path(".local/bin/codemie").is_file());
+    }
+}
+
+#[test]
+fn a_failure_half_way_leaves_only_what_uninstall_removes() {
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        let before = sandbox.tree();
+        let broken = sandbox.outside("broken");
+        fs::write(&broken, "#!/bin/sh\nexit 1\n").unwrap();
+        let broken = broken.to_str().unwrap();
+        let sum = checksum_of(broken);
+        let said = installer(&sandbox, shell, &["--yes", "--binary", broken, "--sha256", &sum]);
+        assert_eq!(said.code, Some(1), "{shell:?}: {said:?}");
+        assert!(said.err.contains("does not run on this machine"), "{shell:?}: {said:?}");
+        let left = fs::read_dir(sandbox.path(".local/bin")).unwrap().count();
+        assert_eq!(left, 0, "{shell:?}: no temporary file, no program");
+        let gone = installer(&sandbox, shell, &["--uninstall"]);
+        assert_eq!(gone.code, Some(0), "{shell:?}: {gone:?}");
+        assert_same(&format!("{shell:?}"), &before, &sandbox.tree());
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod driver;
 mod installer;
 mod real_api;
 mod real_terminal;
+mod robust;
 mod sandbox;
 mod shims;
 mod support;

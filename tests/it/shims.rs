@@ -104,16 +104,17 @@ fn another_home_folder_does_not_make_the_shim_find_itself() {
 #[test]
 fn codemie_is_recognised_under_every_name_it_has() {
     let sandbox = with_agent();
-    for folder in ["hard", "far"] {
+    for folder in ["hard", "second", "far"] {
         fs::create_dir(sandbox.path(folder)).unwrap();
     }
     fs::hard_link(CODEMIE, sandbox.path("hard/claude")).unwrap();
+    fs::hard_link(CODEMIE, sandbox.path("second/claude")).unwrap();
     symlink("../hard/claude", sandbox.path("far/claude")).unwrap();
     let script = codemie::shim::shell::script_shim(Path::new(CODEMIE), "claude");
     sandbox.script("script/claude", "");
     fs::write(sandbox.path("script/claude"), script).unwrap();
 
-    let path = sandbox.search(&["hard", "far", "script", ".codemie/shims", "real"]);
+    let path = sandbox.search(&["hard", "second", "far", "script", ".codemie/shims", "real"]);
     for name in ["hard/claude", "far/claude", "script/claude", ".codemie/shims/claude"] {
         let said = say(sandbox.command(sandbox.path(name)).arg("--version").env("PATH", &path));
         assert_eq!((said.code, said.out.as_str()), (Some(0), "real --version\n"), "{name}: {said:?}");

@@ -194,7 +194,7 @@ impl Parsed {
         }
         let resumes = sources.contains(&true);
         if resumes && self.forks {
-            return Conversation::Fork { from: self.resume_id(), to };
+            return Conversation::Fork { from: self.fork_source(), to };
         }
         match (&self.resume, to) {
             (_, Some(id)) if !resumes && !self.forks => Conversation::Chosen(id),
@@ -203,13 +203,16 @@ impl Parsed {
             _ if self.continues => Conversation::Continue,
             _ if self.looked_up => Conversation::Picker,
             (Some(path), _) if path.ends_with(b".jsonl") => Conversation::Unknown,
-            (Some(_), _) => self.resume_id().map_or(Conversation::Picker, Conversation::Named),
+            (Some(value), _) => uuid(value).map_or(Conversation::Picker, Conversation::Named),
             (None, None) => Conversation::Fresh,
         }
     }
 
-    fn resume_id(&self) -> Option<AgentSessionId> {
-        self.resume.as_deref().and_then(uuid)
+    /// The agent itself resumes by path when it forks a conversation into the background.
+    fn fork_source(&self) -> Option<AgentSessionId> {
+        let value = self.resume.as_deref()?;
+        let name = value.rsplit(|&byte| byte == b'/').next()?;
+        uuid(name.strip_suffix(b".jsonl").unwrap_or(value))
     }
 }
 

@@ -155,6 +155,10 @@ fn which_conversation() {
         ("--resume $ID --fork-session", Fork { from: Some(id(ID)), to: None }),
         ("--resume auth --fork-session", Fork { from: None, to: None }),
         ("--session-id $OTHER --fork-session --resume $ID", Fork { from: Some(id(ID)), to: Some(id(OTHER)) }),
+        (
+            "--session-id $OTHER --fork-session --resume /c/projects/-p/$ID.jsonl --settings {}",
+            Fork { from: Some(id(ID)), to: Some(id(OTHER)) },
+        ),
         ("--from-pr 12 --fork-session", Fork { from: None, to: None }),
         ("--fork-session", Unknown),
         ("--fork-session --session-id $ID", Unknown),

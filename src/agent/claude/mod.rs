@@ -2,15 +2,21 @@
 //!
 //! Facts were measured on 2.1.197. Everything here reads; nothing writes.
 
+mod agent;
+pub mod evidence;
+pub mod files;
 mod flags;
 pub mod invocation;
 pub mod lines;
 mod loose;
 mod shape;
 mod tools;
+mod trail;
+pub mod view;
 
 #[cfg(test)]
 mod captures_tests;
+#[cfg(test)]
+mod replay_tests;
 
-mod agent;
 pub use agent::Claude;

@@ -19,6 +19,8 @@ pub(super) struct Line<'a> {
     #[serde(borrow, default, rename = "type")]
     pub(super) kind: Text<'a>,
     #[serde(borrow, default)]
+    pub(super) subtype: Text<'a>,
+    #[serde(borrow, default)]
     pub(super) uuid: Text<'a>,
     #[serde(borrow, default)]
     pub(super) timestamp: Text<'a>,
@@ -141,6 +143,8 @@ pub(super) struct Block<'a> {
     pub(super) tool_use_id: Text<'a>,
     #[serde(default)]
     pub(super) is_error: Loose<bool>,
+    #[serde(borrow, default)]
+    pub(super) content: Option<&'a RawValue>,
 }
 
 /// A message's content: plain text or blocks.

@@ -1,6 +1,8 @@
 //! Many at once on one database.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
 
@@ -11,7 +13,9 @@ use super::super::state::{Ending, EvidenceKind, Exit};
 use super::{World, agent_session, check, usage};
 use crate::clock::Timestamp;
 use crate::home::Home;
-use crate::store::{FileId, Priced, Store};
+use crate::process::SystemProcesses;
+use crate::session::recover::recover;
+use crate::store::{FileId, Priced, Realm, Store};
 
 #[test]
 fn fifty_wrappers_in_one_folder() {
@@ -111,4 +115,84 @@ fn two_readers_of_one_file_count_each_call_once() {
     let row = world.session(started.session);
     assert_eq!(world.store.read(|view| view.totals(row.n)).unwrap().api_calls, 200);
     assert_eq!(row.last_seq, 202);
+}
+
+const VICTIM: &str = "CODEMIE_TEST_VICTIM_HOME";
+
+/// Not a test of its own: what the next one starts and kills. Says a word after each commit.
+#[test]
+fn victim() {
+    let Some(folder) = std::env::var_os(VICTIM) else { return };
+    let home = Home::at(folder);
+    let at = Timestamp(1_794_000_000_000);
+    let mut store = Store::open(&home, at).unwrap();
+    let mut begin = World::new().begin(Conversation::Fresh);
+    begin.run.id = super::Ids::run(&RandomIds);
+    begin.run.realm = Realm::here();
+    let me = crate::process::Pid(i32::try_from(std::process::id()).unwrap());
+    begin.run.wrapper = crate::process::Processes::identify(&SystemProcesses, me).unwrap();
+    let mut session = store.write(|tx| lifecycle::start(tx, at, &RandomIds, &begin)).unwrap().session;
+    for round in 0_u64.. {
+        let key = format!("{session}-{round}");
+        let binding =
+            Binding { agent_session: agent_session(&key), file: None, evidence: EvidenceKind::Registry };
+        store.write(|tx| lifecycle::bind(tx, at, &RandomIds, session, &binding)).unwrap();
+        println!("bound");
+        let records: Vec<_> = (0..20).map(|n| usage(&format!("{key}-{n}"), at, 1)).collect();
+        let batch = Batch {
+            file: FileId { device: u64::from(std::process::id()), inode: round },
+            path: Path::new("/f"),
+            from: 0,
+            restart: false,
+            to: 20,
+            state: &[],
+            unreadable: 0,
+            records: &records,
+        };
+        store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
+        println!("absorbed");
+        let passage = Passage { to: To::Clear, binding: None, place: None };
+        session = store
+            .write(|tx| lifecycle::transition(tx, at, &RandomIds, begin.run.id, &passage))
+            .unwrap()
+            .new
+            .session;
+        println!("passed");
+        if round % 3 == 0 {
+            store.checkpoint().unwrap();
+            store.make_durable().unwrap();
+            println!("durable");
+        }
+    }
+}
+
+#[test]
+fn killed_at_any_moment_nothing_is_half_done_and_recovery_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::at(folder.path().join("home"));
+    for words in 0..12 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "session::tests::together::victim", "--nocapture"])
+            .env(VICTIM, home.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It is in the middle of whatever comes after that many words.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let said =
+            lines.by_ref().filter(|line| ["bound", "absorbed", "passed", "durable"].contains(&&**line));
+        assert_eq!(said.take(words + 1).count(), words + 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let mut store = Store::open(&home, Timestamp(0)).unwrap();
+        check(store.sql());
+        let ended =
+            recover(&mut store, &SystemProcesses, &Realm::here(), Timestamp(i64::MAX), |_, _| None).unwrap();
+        assert_eq!(ended.len(), 1);
+        check(store.sql());
+        let open = "SELECT count(*) FROM session WHERE phase <> 'closed'";
+        assert_eq!(store.sql().query_row(open, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    }
 }

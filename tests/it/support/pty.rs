@@ -66,6 +66,12 @@ impl Start {
         Self::new(["dash", "-i"]).env("PS1", PROMPT)
     }
 
+    /// The same surroundings for another command.
+    pub(crate) fn argv(mut self, argv: Vec<OsString>) -> Self {
+        self.argv = argv;
+        self
+    }
+
     pub(crate) fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         let name = name.into();
         self.env.retain(|(known, _)| *known != name);
@@ -141,12 +147,15 @@ impl From<ExitStatus> for Exit {
 /// A running command and the terminal it runs in.
 pub(crate) struct Terminal {
     shared: Arc<Shared>,
+    /// `None` after the terminal was hung up.
+    master: Option<Arc<OwnedFd>>,
     /// Kept open, so that the terminal outlives the command and its modes can be read afterwards.
     slave: OwnedFd,
     first_modes: String,
     pid: i32,
     timeout: Duration,
-    threads: Vec<JoinHandle<()>>,
+    serving: Option<JoinHandle<()>>,
+    reaping: Option<JoinHandle<()>>,
 }
 
 impl Terminal {
@@ -172,27 +181,27 @@ impl Terminal {
         let (woken, wake) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK)
                 .unwrap();
-        let shared =
-            Arc::new(Shared { state: Mutex::new(State::new(start)), changed: Condvar::new(), master, wake });
-        let (serving, reaping) = (Arc::clone(&shared), Arc::clone(&shared));
-        let threads = vec![
-            thread::spawn(move || serve(&serving, &woken)),
-            thread::spawn(move || {
-                let exit = child.wait().unwrap().into();
-                reaping.lock().reaped = Some(exit);
-                reaping.wake();
-            }),
-        ];
-        Self { shared, slave, first_modes: format!("{modes:#?}"), pid, timeout: start.timeout, threads }
+        let shared = Arc::new(Shared { state: Mutex::new(State::new(start)), changed: Condvar::new(), wake });
+        let master = Arc::new(master);
+        let (served, serving) = (Arc::clone(&master), Arc::clone(&shared));
+        let serving = thread::spawn(move || serve(&serving, &served, &woken));
+        let reaping = Arc::clone(&shared);
+        let reaping = thread::spawn(move || reaping.reaped(child.wait().unwrap().into()));
+        Self {
+            shared,
+            master: Some(master),
+            slave,
+            first_modes: format!("{modes:#?}"),
+            pid,
+            timeout: start.timeout,
+            serving: Some(serving),
+            reaping: Some(reaping),
+        }
     }
 
     /// The pid of the command, which is also its session.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
-    }
-
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
     }
 
     /// Types the bytes; returns at once, they go out as fast as the PTY takes them.
@@ -225,7 +234,8 @@ impl Terminal {
         self.shared.lock().view().text()
     }
 
-    /// Waits until `condition` holds; panics with the screen when it does not within the timeout.
+    /// Waits until `condition` holds; panics with the screen when it does not within the timeout, or when the command has
+    /// ended and so nothing more can come.
     pub(crate) fn wait_for(&self, what: &str, condition: impl FnMut(&mut View<'_>) -> bool) {
         self.wait_within(self.timeout, what, condition);
     }
@@ -240,10 +250,10 @@ impl Terminal {
         let mut state = self.shared.lock();
         while !condition(&mut state.view()) {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || state.exit.is_some() {
                 let picture = state.picture();
                 drop(state);
-                panic!("waited {timeout:?} in vain for {what}\n{picture}");
+                panic!("waited {:?} in vain for {what}\n{picture}", timeout.saturating_sub(left));
             }
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -304,16 +314,26 @@ impl Terminal {
         self.shared.wake();
     }
 
+    /// Takes the terminal away: the user closed the window.
+    pub(crate) fn hang_up(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.wake();
+        if let Some(serving) = self.serving.take() {
+            serving.join().unwrap();
+        }
+        self.master = None;
+    }
+
+    fn master(&self) -> &OwnedFd {
+        self.master.as_ref().unwrap()
+    }
+
     pub(crate) fn resize(&self, rows: u16, cols: u16) {
         let mut state = self.shared.lock();
         let State { bytes, screen, .. } = &mut *state;
         screen.catch_up(bytes);
         screen.parser.set_size(nonzero(rows), nonzero(cols));
-        termios::tcsetwinsize(&self.shared.master, cells(rows, cols)).unwrap();
-    }
-
-    pub(crate) fn winsize(&self) -> Winsize {
-        termios::tcgetwinsize(&self.slave).unwrap()
+        termios::tcsetwinsize(self.master(), cells(rows, cols)).unwrap();
     }
 
     pub(crate) fn termios(&self) -> Termios {
@@ -332,17 +352,16 @@ impl Terminal {
 
     /// The process group in the foreground of the terminal.
     pub(crate) fn foreground(&self) -> i32 {
-        termios::tcgetpgrp(&self.shared.master).unwrap().as_raw_nonzero().get()
+        termios::tcgetpgrp(self.master()).unwrap().as_raw_nonzero().get()
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
         processes::kill_family(self.pid);
-        self.shared.lock().closing = true;
-        self.shared.wake();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        self.hang_up();
+        if let Some(reaping) = self.reaping.take() {
+            let _ = reaping.join();
         }
     }
 }

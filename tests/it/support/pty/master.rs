@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// All that the terminal has got so far.
@@ -56,7 +56,6 @@ pub(super) struct State {
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
-    pub(super) master: OwnedFd,
     pub(super) wake: OwnedFd,
 }
 
@@ -64,6 +63,17 @@ impl Shared {
     /// A failed assertion in a waiting test poisons the lock; the state itself is sound.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The command has ended. Its last output is read first, unless nobody reads any more.
+    pub(super) fn reaped(&self, exit: Exit) {
+        let mut state = self.lock();
+        state.reaped = Some(exit);
+        if state.closing {
+            state.exit = Some(exit);
+            self.changed.notify_all();
+        }
+        self.wake();
     }
 
     pub(super) fn wake(&self) {
@@ -121,7 +131,7 @@ pub(super) fn nonzero(n: u16) -> NonZeroU16 {
 }
 
 /// The terminal's own thread: reads output unless stalled, writes what is typed, publishes the exit after the last output.
-pub(super) fn serve(shared: &Shared, woken: &OwnedFd) {
+pub(super) fn serve(shared: &Shared, master: &OwnedFd, woken: &OwnedFd) {
     loop {
         let (stalled, reaped) = {
             let state = shared.lock();
@@ -130,21 +140,33 @@ pub(super) fn serve(shared: &Shared, woken: &OwnedFd) {
             }
             (state.stalled, state.reaped.filter(|_| state.exit.is_none()))
         };
-        // A flood must not keep what is typed waiting, hence one chunk at a time, but all of it once the command has ended.
-        while !stalled && read_chunk(shared) && reaped.is_some() {}
+        // A flood must not keep what is typed waiting, hence one chunk at a time. Once the command has ended, all that it
+        // wrote: more than a PTY ever holds, and yet not without end if somebody else is still writing.
+        let chunks = if stalled {
+            0
+        } else if reaped.is_some() {
+            1024
+        } else {
+            1
+        };
+        for _ in 0..chunks {
+            if !read_chunk(shared, master) {
+                break;
+            }
+        }
         if reaped.is_some() {
             shared.lock().exit = reaped;
             shared.changed.notify_all();
         }
-        write_typed(shared);
-        wait_for_work(shared, woken);
+        write_typed(shared, master);
+        wait_for_work(shared, master, woken);
     }
 }
 
 /// False when nothing is left. A read of a PTY first brings in what the other side has written, so this is exact.
-fn read_chunk(shared: &Shared) -> bool {
+fn read_chunk(shared: &Shared, master: &OwnedFd) -> bool {
     let mut chunk = vec![0; 64 * 1024];
-    let Ok(count @ 1..) = retry_on_intr(|| rustix::io::read(&shared.master, &mut chunk[..])) else {
+    let Ok(count @ 1..) = retry_on_intr(|| rustix::io::read(master, &mut chunk[..])) else {
         return false;
     };
     shared.lock().take_in(&chunk[..count]);
@@ -152,27 +174,26 @@ fn read_chunk(shared: &Shared) -> bool {
     true
 }
 
-fn write_typed(shared: &Shared) {
+fn write_typed(shared: &Shared, master: &OwnedFd) {
     let mut state = shared.lock();
     if state.outgoing.is_empty() {
         return;
     }
     let next = state.outgoing.as_slices().0;
-    if let Ok(count) = rustix::io::write(&shared.master, next) {
+    if let Ok(count) = rustix::io::write(master, next) {
         state.outgoing.drain(..count);
         shared.changed.notify_all();
     }
 }
 
-fn wait_for_work(shared: &Shared, woken: &OwnedFd) {
+fn wait_for_work(shared: &Shared, master: &OwnedFd, woken: &OwnedFd) {
     let mut interest = PollFlags::empty();
     {
         let state = shared.lock();
         interest.set(PollFlags::IN, !state.stalled);
         interest.set(PollFlags::OUT, !state.outgoing.is_empty());
     }
-    let mut waits =
-        [PollFd::new(woken, PollFlags::IN), PollFd::from_borrowed_fd(shared.master.as_fd(), interest)];
+    let mut waits = [PollFd::new(woken, PollFlags::IN), PollFd::new(master, interest)];
     let _ = poll(&mut waits, None);
     if !waits[0].revents().is_empty() {
         let _ = rustix::io::read(woken, &mut [0; 64]);

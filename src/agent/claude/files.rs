@@ -1,0 +1,264 @@
+//! Where Claude Code keeps its files. Reading only.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::process::Pid;
+use crate::session::id::AgentSessionId;
+
+/// A project folder's name is cut here and gets a hash.
+const MAX_SLUG: usize = 200;
+
+/// The agent's own folder: `$CLAUDE_CONFIG_DIR`, else `~/.claude`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaudeFiles {
+    root: PathBuf,
+    /// Settings the program itself keeps, beside the default root and inside one of the user's choice.
+    global_config: PathBuf,
+}
+
+impl ClaudeFiles {
+    /// `None` when the environment does not say where.
+    pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
+        let set = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(root) = set("CLAUDE_CONFIG_DIR") {
+            return Some(Self::at(root));
+        }
+        let home = set("HOME")?;
+        Some(Self { root: home.join(".claude"), global_config: home.join(".claude.json") })
+    }
+
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { global_config: root.join(".claude.json"), root }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn global_config(&self) -> &Path {
+        &self.global_config
+    }
+
+    /// Every prompt typed anywhere, one line each, with its session.
+    pub fn history(&self) -> PathBuf {
+        self.root.join("history.jsonl")
+    }
+
+    /// The registry: one file per running process.
+    pub fn registry(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
+    pub fn registry_entry(&self, pid: Pid) -> PathBuf {
+        self.registry().join(format!("{pid}.json"))
+    }
+
+    pub fn projects(&self) -> PathBuf {
+        self.root.join("projects")
+    }
+
+    /// Where a conversation begun in `cwd` is kept. `cwd` must be the real path, as the agent resolves links first.
+    pub fn project(&self, cwd: &Path) -> PathBuf {
+        self.projects().join(slug(cwd.as_os_str()))
+    }
+
+    /// Where the file of a conversation is expected, whether it exists or not.
+    pub fn session_file(&self, cwd: &Path, id: &AgentSessionId) -> PathBuf {
+        self.project(cwd).join(format!("{id}.jsonl"))
+    }
+
+    /// Every file of this conversation, in whichever project: `/cd` moves it, and two folders can hold copies. An id that
+    /// is no file name finds nothing.
+    pub fn find_session(&self, id: &AgentSessionId) -> io::Result<Vec<PathBuf>> {
+        let name = format!("{id}.jsonl");
+        let mut found = Vec::new();
+        if id.0.is_empty() || id.0.contains(['/', '\0']) || id.0.starts_with('.') {
+            return Ok(found);
+        }
+        for project in folders(&self.projects())? {
+            let path = project.join(&name);
+            if path.is_file() {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Every session file there is, sub-agents' included.
+    pub fn all_sessions(&self) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for project in folders(&self.projects())? {
+            for entry in entries(&project)? {
+                if session_id(&entry).is_some() {
+                    found.push(entry);
+                } else if entry.is_dir() {
+                    found.extend(subagents_in(&entry.join("subagents"))?);
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// The conversation a session file is of, by its name; `None` for any other file, a sub-agent's included.
+pub fn session_id(path: &Path) -> Option<AgentSessionId> {
+    let id = path.file_name()?.to_str()?.strip_suffix(".jsonl")?;
+    (!id.is_empty() && !id.starts_with("agent-")).then(|| AgentSessionId(id.to_owned()))
+}
+
+/// The folder of a conversation's sub-agents, which need not exist.
+pub fn subagent_folder(session_file: &Path) -> PathBuf {
+    session_file.with_extension("").join("subagents")
+}
+
+/// A conversation's sub-agents' files.
+pub fn subagent_files(session_file: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = subagents_in(&subagent_folder(session_file))?;
+    found.sort();
+    Ok(found)
+}
+
+/// The conversation that a sub-agent's file belongs to, and the sub-agent's id.
+pub fn subagent_id(path: &Path) -> Option<(AgentSessionId, String)> {
+    let agent = path.file_name()?.to_str()?.strip_prefix("agent-")?.strip_suffix(".jsonl")?;
+    let folder = path.parent().filter(|folder| folder.file_name() == Some(OsStr::new("subagents")))?;
+    let session = folder.parent()?.file_name()?.to_str()?;
+    Some((AgentSessionId(session.to_owned()), agent.to_owned()))
+}
+
+fn subagents_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(entries(folder)?.into_iter().filter(|path| subagent_id(path).is_some()).collect())
+}
+
+fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(entries(path)?.into_iter().filter(|path| path.is_dir()).collect())
+}
+
+/// What is in a folder; nothing in one that does not exist.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A folder's name under `projects/`. It loses information (`a.b`, `a-b` and `a_b` are one), so it is made and never read:
+/// what folder a conversation is of stands in its lines.
+///
+/// The agent counts UTF-16 units, being JavaScript: each that is no ASCII letter or digit becomes a dash, and what is longer
+/// than 200 is cut and gets a hash of the whole path. Bytes that are no UTF-8 reach it as the replacement character.
+pub fn slug(cwd: &OsStr) -> String {
+    let path = String::from_utf8_lossy(cwd.as_bytes());
+    let dashed =
+        |unit: u16| char::from_u32(u32::from(unit)).filter(char::is_ascii_alphanumeric).unwrap_or('-');
+    let mut slug: String = path.encode_utf16().map(dashed).collect();
+    if slug.len() > MAX_SLUG {
+        slug.truncate(MAX_SLUG);
+        let hash =
+            path.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+        let _ = write!(slug, "-{}", base36(hash.unsigned_abs()));
+    }
+    slug
+}
+
+fn base36(mut number: u32) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.extend(char::from_digit(number % 36, 36));
+        number /= 36;
+        if number == 0 {
+            return digits.into_iter().rev().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(vars: &[(&str, &str)]) -> Option<ClaudeFiles> {
+        ClaudeFiles::from_env(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn the_root_is_what_the_environment_says() {
+        let by_home = files(&[("HOME", "/home/dev"), ("CLAUDE_CONFIG_DIR", "")]).unwrap();
+        assert_eq!(by_home.root(), Path::new("/home/dev/.claude"));
+        assert_eq!(by_home.global_config(), Path::new("/home/dev/.claude.json"));
+        let chosen = files(&[("HOME", "/home/dev"), ("CLAUDE_CONFIG_DIR", "/x")]).unwrap();
+        assert_eq!(chosen, ClaudeFiles::at("/x"));
+        assert_eq!(chosen.global_config(), Path::new("/x/.claude.json"));
+        assert_eq!(files(&[]), None);
+        assert_eq!(by_home.registry_entry(Pid(30185)), Path::new("/home/dev/.claude/sessions/30185.json"));
+    }
+
+    /// Names as the agent itself wrote them; the two hashes by its formula in its own language, which was checked against it.
+    #[test]
+    fn slugs() {
+        let long = format!("/home/dev/slug/{}", "a-very-long-directory-name/".repeat(9));
+        let long = long.trim_end_matches('/');
+        for (cwd, expected) in [
+            ("/home/dev/project", "-home-dev-project"),
+            ("/home/dev/slug/a.b.c", "-home-dev-slug-a-b-c"),
+            ("/home/dev/slug/with space", "-home-dev-slug-with-space"),
+            ("/home/dev/slug/under_score", "-home-dev-slug-under-score"),
+            ("/home/dev/slug/Case", "-home-dev-slug-Case"),
+            ("ünïcödé-日本", "-n-c-d----"),
+            ("emoji😀x", "emoji--x"),
+            ("cafe\u{301}", "cafe-"),
+            ("/", "-"),
+            ("", ""),
+            (long, LONG),
+        ] {
+            assert_eq!(slug(OsStr::new(cwd)), expected, "{cwd}");
+        }
+        assert_eq!(slug(OsStr::from_bytes(b"a\xffb")), "a-b");
+        let at_the_limit = "a".repeat(200);
+        assert_eq!(slug(OsStr::new(&at_the_limit)), at_the_limit);
+        assert_eq!(slug(OsStr::new(&"é".repeat(201))), format!("{}-{}", "-".repeat(200), ACCENTS));
+    }
+
+    const LONG: &str = "-home-dev-slug-a-very-long-directory-name-a-very-long-directory-name-a-very-long-directory-name-a-very-long-directory-name-a-very-long-directory-name-a-very-long-directory-name-a-very-long-directory-n-38x4be";
+    const ACCENTS: &str = "dz1jr";
+
+    #[test]
+    fn names_tell_what_a_file_is() {
+        let main = Path::new("/c/projects/-p/01.jsonl");
+        let sub = Path::new("/c/projects/-p/01/subagents/agent-a5d0.jsonl");
+        assert_eq!(session_id(main), Some(AgentSessionId("01".into())));
+        assert_eq!(session_id(sub), None);
+        assert_eq!(session_id(Path::new("/c/projects/-p/memory")), None);
+        assert_eq!(session_id(Path::new("/c/projects/-p/.jsonl")), None);
+        assert_eq!(subagent_id(sub), Some((AgentSessionId("01".into()), "a5d0".into())));
+        assert_eq!(subagent_id(main), None);
+        assert_eq!(subagent_id(Path::new("/c/projects/-p/agent-a5d0.jsonl")), None);
+        assert_eq!(subagent_id(Path::new("/p/01/subagents/agent-a5d0.meta.json")), None);
+        assert_eq!(subagent_folder(main), Path::new("/c/projects/-p/01/subagents"));
+    }
+
+    #[test]
+    fn the_recordings_are_found() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude/07-subagent");
+        let files = ClaudeFiles::at(&root);
+        let id = AgentSessionId("07000000-0000-4000-8000-000000000007".into());
+        let found = files.find_session(&id).unwrap();
+        assert_eq!(found, [files.session_file(Path::new("/home/dev/project"), &id)]);
+        assert_eq!(subagent_files(&found[0]).unwrap().len(), 2);
+        assert_eq!(files.all_sessions().unwrap().len(), 3);
+        for no_file in ["", "../x", "nope", "."] {
+            assert!(files.find_session(&AgentSessionId(no_file.into())).unwrap().is_empty());
+        }
+        assert!(ClaudeFiles::at(root.join("nowhere")).all_sessions().unwrap().is_empty());
+    }
+}

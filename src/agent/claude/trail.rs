@@ -1,0 +1,243 @@
+//! Following one run of Claude Code by what it writes: the registry, the history, new session files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::evidence::{self, HEAD_BYTES};
+use super::files::{self, ClaudeFiles};
+use super::lines::ClaudeLines;
+use crate::agent::trail::{Seen, Trail};
+use crate::meter::line::Lines;
+use crate::process::{Pid, ProcessId, Processes};
+use crate::session::correlate::{Beginning, RegistryEntry, Signal};
+use crate::session::id::AgentSessionId;
+
+/// A history that grew by more than this since the last look is read from its end: nobody types that much.
+const MAX_HISTORY: u64 = 1024 * 1024;
+
+/// A file's state, to see whether it is worth reading again. The agent rewrites in place, so size alone tells nothing.
+type Stamp = (u64, i64, i64);
+
+#[derive(Debug)]
+pub struct ClaudeTrail {
+    files: ClaudeFiles,
+    /// Where the run began, until stock was taken.
+    folder: Option<PathBuf>,
+    /// The project folders this run has been in; `/cd` adds to them.
+    projects: BTreeSet<PathBuf>,
+    registry: BTreeMap<PathBuf, Stamp>,
+    /// The agent's own process, once it has registered: the one codemie started, or one that a launcher started.
+    proper: Option<ProcessId>,
+    history_read: u64,
+    /// How each session file in the project folders began when last seen; `None`: it was there before us.
+    known: BTreeMap<PathBuf, Option<Beginning>>,
+    folders: BTreeMap<PathBuf, Stamp>,
+    /// Where the current conversation's file was found.
+    found: Option<(AgentSessionId, PathBuf)>,
+}
+
+impl ClaudeTrail {
+    pub fn new(files: ClaudeFiles, folder: &Path) -> Self {
+        Self {
+            files,
+            folder: Some(folder.to_owned()),
+            projects: BTreeSet::new(),
+            registry: BTreeMap::new(),
+            proper: None,
+            history_read: 0,
+            known: BTreeMap::new(),
+            folders: BTreeMap::new(),
+            found: None,
+        }
+    }
+
+    /// Notes what is there already, so that only what comes after counts as new. Done with the first look, off the way
+    /// to exec: the agent needs a hundred times as long before it writes anything.
+    fn take_stock(&mut self) {
+        let Some(folder) = self.folder.take() else { return };
+        let project = self.files.project(&fs::canonicalize(&folder).unwrap_or(folder));
+        self.known = session_files(&project).into_iter().map(|path| (path, None)).collect();
+        self.history_read = fs::metadata(self.files.history()).map_or(0, |meta| meta.len());
+        self.projects.insert(project);
+    }
+
+    fn look_at_registry(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
+        let Ok(entries) = fs::read_dir(self.files.registry()) else { return };
+        let paths: BTreeSet<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        self.registry.retain(|path, _| paths.contains(path));
+        let mut read = Vec::new();
+        for path in paths {
+            let Some(stamp) = stamp(&path) else { continue };
+            if path.extension().is_none_or(|extension| extension != "json")
+                || self.registry.get(&path) == Some(&stamp)
+            {
+                continue;
+            }
+            match fs::read(&path)
+                .map_err(|_| evidence::Torn)
+                .and_then(|bytes| evidence::registry_entry(&bytes))
+            {
+                Ok(entry) => {
+                    self.registry.insert(path, stamp);
+                    read.push(entry);
+                }
+                Err(evidence::Torn) => seen.torn = true,
+            }
+        }
+        // Ours first: what others are in can only narrow down what it leaves open.
+        read.sort_by_key(|entry| entry.pid != agent.pid);
+        for entry in read {
+            self.registered(entry, agent, processes, seen);
+        }
+    }
+
+    fn registered(
+        &mut self,
+        entry: RegistryEntry,
+        agent: ProcessId,
+        processes: &dyn Processes,
+        seen: &mut Seen,
+    ) {
+        if self.proper.is_none() && (entry.pid == agent.pid || processes.descends(entry.pid, agent.pid)) {
+            // The first of ours to register is the agent; what registers below it later was started by it.
+            self.proper = processes.identify(entry.pid);
+            seen.adopted = self.proper.filter(|proper| *proper != agent);
+        }
+        let ours = self.proper.is_some_and(|proper| proper.pid == entry.pid);
+        if !ours && entry.start.is_none_or(|start| processes.start_time(entry.pid) != Some(start)) {
+            return; // left behind by a process that was killed
+        }
+        if ours {
+            seen.version = entry.version.clone().or(seen.version.take());
+            if let Some(cwd) = &entry.cwd {
+                self.projects.insert(self.files.project(Path::new(cwd)));
+            }
+        } else if entry.background
+            && let (Some(from), Some(process)) = (resumed_by(entry.pid), processes.identify(entry.pid))
+        {
+            seen.signals.push(Signal::Background { from, to: entry.session.clone(), process });
+        }
+        let file = self.beginning(&entry.session);
+        seen.signals.push(Signal::Registry { entry, file });
+    }
+
+    fn beginning(&self, id: &AgentSessionId) -> Beginning {
+        match self.files.find_session(id).unwrap_or_default().first() {
+            Some(path) => head(path).map_or(Beginning::Absent, |head| head.beginning),
+            None => Beginning::Absent,
+        }
+    }
+
+    fn look_at_history(&mut self, seen: &mut Seen) {
+        let Ok(mut file) = File::open(self.files.history()) else { return };
+        let length = file.metadata().map_or(0, |meta| meta.len());
+        if length < self.history_read {
+            self.history_read = 0; // it was cut or begun anew
+        }
+        let from = self.history_read.max(length.saturating_sub(MAX_HISTORY));
+        if length == from || file.seek(SeekFrom::Start(from)).is_err() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        if file.take(MAX_HISTORY).read_to_end(&mut bytes).is_err() {
+            return;
+        }
+        // A torn last line waits.
+        let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+        self.history_read = from + whole as u64;
+        let lines = bytes[..whole].split(|byte| *byte == b'\n');
+        seen.signals.extend(lines.filter_map(evidence::history_line).map(Signal::History));
+    }
+
+    fn look_at_projects(&mut self, seen: &mut Seen) {
+        for project in self.projects.clone() {
+            let changed = stamp(&project);
+            let listed = changed.is_some() && self.folders.get(&project) == changed.as_ref();
+            if !listed && let Some(stamp) = changed {
+                for path in session_files(&project) {
+                    self.known.entry(path).or_insert(Some(Beginning::Absent));
+                }
+                self.folders.insert(project, stamp);
+            }
+        }
+        for (path, known) in &mut self.known {
+            // Once a file has said how it begins, it will not say otherwise.
+            let Some(Beginning::Absent | Beginning::Silent) = known else { continue };
+            let (Some(id), Some(head)) = (files::session_id(path), head(path)) else { continue };
+            if *known != Some(head.beginning) {
+                *known = Some(head.beginning);
+                seen.signals.push(Signal::NewFile { id, cwd: head.cwd, beginning: head.beginning });
+            }
+        }
+    }
+}
+
+impl Trail for ClaudeTrail {
+    fn watched(&self) -> Vec<PathBuf> {
+        let mut watched = vec![self.files.root().to_owned(), self.files.registry(), self.files.projects()];
+        watched.extend(self.projects.iter().cloned());
+        if let Some((_, file)) = &self.found {
+            watched.extend(file.parent().map(Path::to_owned));
+            watched.push(file.with_extension(""));
+            watched.push(files::subagent_folder(file));
+        }
+        watched
+    }
+
+    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
+        self.take_stock();
+        let mut seen = Seen::default();
+        self.look_at_registry(agent, processes, &mut seen);
+        self.look_at_history(&mut seen);
+        self.look_at_projects(&mut seen);
+        seen
+    }
+
+    fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
+        let still_there = self.found.as_ref().filter(|(known, path)| known == id && path.exists());
+        let main = match still_there {
+            Some((_, path)) => path.clone(),
+            None => match self.files.find_session(id).unwrap_or_default().into_iter().next() {
+                Some(path) => {
+                    self.found = Some((id.clone(), path.clone()));
+                    path
+                }
+                None => return Vec::new(),
+            },
+        };
+        let subagents = files::subagent_files(&main).unwrap_or_default();
+        std::iter::once(main).chain(subagents).collect()
+    }
+
+    fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {
+        Box::new(ClaudeLines::new(state))
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let meta = fs::metadata(path).ok()?;
+    Some((meta.len(), meta.mtime(), meta.mtime_nsec()))
+}
+
+fn session_files(project: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(project).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| files::session_id(path).is_some()).collect()
+}
+
+fn head(path: &Path) -> Option<evidence::Head> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(HEAD_BYTES as u64).read_to_end(&mut bytes).ok()?;
+    Some(evidence::head(&bytes))
+}
+
+/// The conversation that a background process was told to go on with: `--resume OLD` or `--resume …/OLD.jsonl`.
+fn resumed_by(pid: Pid) -> Option<AgentSessionId> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut args = line.split(|byte| *byte == 0);
+    args.find(|arg| *arg == b"--resume")?;
+    let value = PathBuf::from(std::str::from_utf8(args.next()?).ok()?);
+    files::session_id(&value).or_else(|| Some(AgentSessionId(value.to_str()?.to_owned())))
+}

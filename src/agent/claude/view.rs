@@ -1,0 +1,207 @@
+//! A session file as a conversation to read: what was said, and which tools ran, one line each.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::lines::is_prompt;
+use super::shape::{Block, Content, Line, Message, Text};
+use crate::clock::Timestamp;
+
+/// Longest one-liner of a tool call, in characters.
+const MAX_SUMMARY: usize = 120;
+
+/// One thing in a conversation. Texts are as the agent stored them: whoever shows them on a terminal takes control
+/// characters out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub at: Option<Timestamp>,
+    pub said: Said,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    User(String),
+    Assistant(String),
+    /// A tool was called: its name and the one thing that tells most about the call, on one line.
+    Tool {
+        name: String,
+        about: String,
+    },
+    ToolFailed(String),
+    /// Something that happened to the conversation itself.
+    Note(&'static str),
+}
+
+/// What a line adds to the conversation. Broken lines and lines of no interest add nothing.
+pub fn items(line: &[u8]) -> Vec<Item> {
+    let Ok(line) = serde_json::from_slice::<Line>(line.trim_ascii()) else { return Vec::new() };
+    let at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
+    let message = line.message.and_then(|raw| serde_json::from_str::<Message>(raw.get()).ok());
+    let content = message.and_then(|message| Content::of(message.content));
+    let said = match (line.kind.0.as_deref(), content) {
+        (Some("assistant"), Some(content)) => assistant(&content),
+        (Some("user"), Some(content)) => user(&line, &content),
+        (Some("system"), _) if line.subtype.0.as_deref() == Some("compact_boundary") => {
+            vec![Said::Note("conversation compacted")]
+        }
+        _ => Vec::new(),
+    };
+    said.into_iter().map(|said| Item { at, said }).collect()
+}
+
+fn assistant(content: &Content) -> Vec<Said> {
+    match content {
+        Content::Text(text) => string(text).map(Said::Assistant).into_iter().collect(),
+        Content::Blocks(blocks) => blocks.iter().filter_map(assistant_block).collect(),
+    }
+}
+
+fn assistant_block(block: &Block) -> Option<Said> {
+    match block.kind.0.as_deref()? {
+        "text" => string(block.text?).map(Said::Assistant),
+        "tool_use" => {
+            let name = block.name.0.as_deref()?.to_owned();
+            Some(Said::Tool { name, about: block.input.map(about).unwrap_or_default() })
+        }
+        _ => None,
+    }
+}
+
+fn user(line: &Line, content: &Content) -> Vec<Said> {
+    if line.interrupted_message_id.is_some() {
+        return vec![Said::Note("interrupted by the user")];
+    }
+    let texts: Vec<String> = match content {
+        Content::Text(text) => string(text).into_iter().collect(),
+        Content::Blocks(blocks) => blocks.iter().filter_map(|block| string(block.text?)).collect(),
+    };
+    if is_prompt(line, content) {
+        return texts.into_iter().map(Said::User).collect();
+    }
+    match content {
+        Content::Blocks(blocks) => blocks.iter().filter_map(failure).collect(),
+        Content::Text(_) => Vec::new(),
+    }
+}
+
+fn failure(block: &Block) -> Option<Said> {
+    let failed = block.kind.0.as_deref() == Some("tool_result") && block.is_error.0 == Some(true);
+    failed.then(|| {
+        Said::ToolFailed(block.content.and_then(string).map(|text| one_line(&text)).unwrap_or_default())
+    })
+}
+
+/// The field of a tool's input that says most, in this order.
+fn about(input: &RawValue) -> String {
+    #[derive(Deserialize)]
+    struct Input<'a> {
+        #[serde(borrow, default)]
+        command: Text<'a>,
+        #[serde(borrow, default)]
+        file_path: Text<'a>,
+        #[serde(borrow, default)]
+        notebook_path: Text<'a>,
+        #[serde(borrow, default)]
+        pattern: Text<'a>,
+        #[serde(borrow, default)]
+        url: Text<'a>,
+        #[serde(borrow, default)]
+        query: Text<'a>,
+        #[serde(borrow, default)]
+        description: Text<'a>,
+    }
+    let Ok(input) = serde_json::from_str::<Input>(input.get()) else { return String::new() };
+    [
+        input.command,
+        input.file_path,
+        input.notebook_path,
+        input.pattern,
+        input.url,
+        input.query,
+        input.description,
+    ]
+    .into_iter()
+    .find_map(|text| text.0)
+    .map(|text| one_line(&text))
+    .unwrap_or_default()
+}
+
+fn one_line(text: &str) -> String {
+    let mut rest = text.trim().chars().map(|char| if char.is_control() { ' ' } else { char });
+    let line: String = rest.by_ref().take(MAX_SUMMARY).collect();
+    if rest.next().is_some() { line + "…" } else { line }
+}
+
+fn string(raw: &RawValue) -> Option<String> {
+    serde_json::from_str::<Cow<str>>(raw.get())
+        .ok()
+        .map(Cow::into_owned)
+        .filter(|text| !text.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn recorded(file: &str) -> Vec<Said> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude").join(file);
+        let bytes = std::fs::read(path).unwrap();
+        bytes.split(|&byte| byte == b'\n').flat_map(items).map(|item| item.said).collect()
+    }
+
+    fn tool(name: &str, about: &str) -> Said {
+        Said::Tool { name: name.into(), about: about.into() }
+    }
+
+    #[test]
+    fn a_plain_conversation() {
+        let said = recorded("01-plain/projects/-home-dev-project/01000000-0000-4000-8000-000000000001.jsonl");
+        assert_eq!(
+            said,
+            [
+                Said::User("hello there".into()),
+                Said::Assistant("OK 2: hello there".into()),
+                Said::User("second prompt".into()),
+                Said::Assistant("OK 3: second prompt".into()),
+                Said::User("third prompt".into()),
+                Said::Assistant("OK 4: third prompt".into()),
+            ]
+        );
+    }
+
+    #[test]
+    fn tools_are_one_line_each_and_only_failures_tell_their_result() {
+        let said = recorded("02-tools/projects/-home-dev-project/02000000-0000-4000-8000-000000000002.jsonl");
+        let tools: Vec<&Said> =
+            said.iter().filter(|said| matches!(said, Said::Tool { .. } | Said::ToolFailed(_))).collect();
+        assert_eq!(tools.len(), 12 + 2);
+        assert_eq!(tools[1], &tool("Write", "/home/dev/project/new.txt"));
+        let bash = tools.iter().position(|said| **said == tool("Bash", "exit 3")).unwrap();
+        assert_eq!(tools[bash + 1], &Said::ToolFailed("Exit code 3".into()));
+    }
+
+    #[test]
+    fn echoes_are_left_out_and_what_befell_the_conversation_is_noted() {
+        let compacted =
+            recorded("06-compact/projects/-home-dev-project/06000000-0000-4000-8000-000000000006.jsonl");
+        assert_eq!(compacted.iter().filter(|said| matches!(said, Said::User(_))).count(), 3);
+        assert_eq!(compacted[4], Said::Note("conversation compacted"));
+        let errors =
+            recorded("08-api-error/projects/-home-dev-project/08000000-0000-4000-8000-000000000008.jsonl");
+        assert!(errors.contains(&Said::Note("interrupted by the user")));
+        assert!(errors.contains(&Said::Assistant("API Error: 400 fake 400".into())));
+    }
+
+    #[test]
+    fn a_summary_is_one_short_line() {
+        assert_eq!(one_line("a\nb\tc\u{1b}[2m "), "a b c [2m");
+        assert_eq!(one_line(&"é".repeat(MAX_SUMMARY + 1)), format!("{}…", "é".repeat(MAX_SUMMARY)));
+        for broken in [&b""[..], b"{", b"[]", br#"{"type":"user","message":{"content":[{"type":"text"}]}}"#] {
+            assert_eq!(items(broken), []);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What an agent leaves behind while it runs, as the tracker follows it.
+
+use std::path::PathBuf;
+
+use crate::meter::line::Lines;
+use crate::process::{ProcessId, Processes};
+use crate::session::correlate::Signal;
+use crate::session::id::AgentSessionId;
+
+/// What one look brought.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub signals: Vec<Signal>,
+    /// The agent proper, where what codemie started was only its launcher.
+    pub adopted: Option<ProcessId>,
+    /// The version the agent says it is.
+    pub version: Option<String>,
+    /// Something was half written: look again in a moment.
+    pub torn: bool,
+}
+
+/// One run's view of the agent's own files. Reads only; never writes.
+pub trait Trail: Send {
+    /// Folders and files whose changes are worth a look.
+    fn watched(&self) -> Vec<PathBuf>;
+
+    /// What can be seen now that the last look did not see. `agent` is the process that codemie started.
+    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen;
+
+    /// The files of a conversation: its own first, then its sub-agents'. Those that exist.
+    fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf>;
+
+    /// A reader for such a file, with what an earlier one remembered.
+    fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send>;
+}

@@ -1,0 +1,133 @@
+//! What is seen, and what follows from it: the words between the tracker, which looks, and the correlator, which decides.
+
+use crate::clock::Timestamp;
+use crate::process::{Pid, ProcessId, StartTime};
+use crate::session::id::AgentSessionId;
+pub use crate::session::state::EvidenceKind as Evidence;
+
+/// How the file of a conversation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// There is no file.
+    Absent,
+    /// Nothing was said in it yet.
+    Silent,
+    /// With a `/clear`, made at that time.
+    Cleared { at: Timestamp },
+    /// With a conversation, own or copied from another.
+    Spoken { copied: bool },
+}
+
+/// What the agent says of one of its processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryEntry {
+    pub pid: Pid,
+    pub start: Option<StartTime>,
+    pub started_at: Option<Timestamp>,
+    pub session: AgentSessionId,
+    pub cwd: Option<String>,
+    pub version: Option<String>,
+    /// A conversation that runs without a terminal.
+    pub background: bool,
+    /// `idle`, `busy`, `waiting`.
+    pub status: Option<String>,
+}
+
+/// One line of the agent's log of what was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// The conversation in which it was typed, so the old one for a clear.
+    pub session: AgentSessionId,
+    pub at: Timestamp,
+    pub project: Option<String>,
+    /// It was a command that may have begun a new conversation.
+    pub may_clear: bool,
+}
+
+/// Something seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// The id stands in the arguments: chosen by codemie, or by the user (`--session-id`, `--resume ID`).
+    Assigned(AgentSessionId),
+    /// The registry's word on a living process, ours or not, together with how the file of the conversation it names begins
+    /// at this moment.
+    Registry {
+        entry: RegistryEntry,
+        file: Beginning,
+    },
+    History(HistoryEntry),
+    /// A session file appeared or its beginning became readable.
+    NewFile {
+        id: AgentSessionId,
+        cwd: Option<String>,
+        beginning: Beginning,
+    },
+    /// Another run of codemie is bound to it.
+    Claimed(AgentSessionId),
+    /// A background process was started to go on with conversation `from` as `to`.
+    Background {
+        from: AgentSessionId,
+        to: AgentSessionId,
+        process: ProcessId,
+    },
+    /// Time passed ([`Correlator::wake_at`]).
+    Tick,
+}
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Bind {
+        id: AgentSessionId,
+        evidence: Evidence,
+    },
+    /// The current conversation is over for this run. `to` is `None` while nobody knows which one followed; a `Bind` comes
+    /// when it is known.
+    Transition {
+        kind: TransitionKind,
+        to: Option<AgentSessionId>,
+        evidence: Evidence,
+    },
+    Ambiguous {
+        candidates: Vec<AgentSessionId>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransitionKind {
+    /// To a new, empty conversation.
+    Clear,
+    /// To an existing or copied one.
+    Switch,
+}
+
+/// A signal, and what was made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    pub at: Timestamp,
+    /// `assigned`, `registry`, `history`, `file`, `claim`, `background`.
+    pub kind: &'static str,
+    pub value: String,
+    pub accepted: bool,
+    pub why: &'static str,
+}
+
+/// Decisions in the order in which they are to be carried out, and the explanations to keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    pub decisions: Vec<Decision>,
+    pub explained: Vec<Explained>,
+}
+
+impl Verdict {
+    pub(super) fn explain(
+        &mut self,
+        at: Timestamp,
+        kind: &'static str,
+        value: &str,
+        accepted: bool,
+        why: &'static str,
+    ) {
+        self.explained.push(Explained { at, kind, value: value.to_owned(), accepted, why });
+    }
+}

@@ -1,0 +1,253 @@
+//! Sessions as a file to take elsewhere: `codemie export`, and its reading back.
+//!
+//! The file holds the session's record, its openings, what `explain` knows, its records and its events with their ids,
+//! numbers and revisions, so that whichever home sends them, the receiver sees the same events. It holds paths, as the
+//! record does, and no word of a conversation.
+//!
+//! A session that this home made or went on with is never touched by a file. One that came from a file is replaced by
+//! a file that knows more of it. A call that another session here already owns stays that one's; the event of it comes
+//! along all the same, so the numbers have no hole. One exported while active has ended here, unseen: it is shown as
+//! interrupted, but no END is made up for it, since its own home will make the real one.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::Error;
+use super::id::SessionId;
+use super::names;
+use super::record::{SessionRecord, record};
+use super::state::{EndReason, EventType, Exit, Link, Phase, State, Status};
+use crate::clock::Timestamp;
+use crate::store::old::EXPORT;
+use crate::store::{self, Draft, Evidence, NewSession, OpeningRow, Place, RecordRow, SessionRow, Tx, View};
+
+const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportFile {
+    pub format: String,
+    pub version: u32,
+    pub exported_at: Timestamp,
+    pub sessions: Vec<Exported>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Exported {
+    pub session: SessionRecord,
+    /// As events are numbered; differs from the record's only for what an old store called otherwise.
+    pub id: SessionId,
+    pub name_base: String,
+    pub name_number: u32,
+    pub named: bool,
+    pub owns_from: Option<Timestamp>,
+    pub aliases: Vec<String>,
+    pub openings: Vec<OpeningRow>,
+    pub evidence: Vec<Evidence>,
+    pub records: Vec<RecordRow>,
+    pub events: Vec<ExportedEvent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedEvent {
+    pub id: Uuid,
+    pub seq: i64,
+    pub rev: i64,
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    pub opening: u32,
+    pub time: Timestamp,
+    pub attributes: Value,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    #[error("the export is of a newer codemie (version {0}); update codemie")]
+    Newer(u32),
+    #[error("the export cannot be read: {0}")]
+    Shape(#[from] serde_json::Error),
+}
+
+pub fn export(view: &View<'_>, rows: &[SessionRow], now: Timestamp) -> Result<ExportFile, store::Error> {
+    let sessions = rows.iter().map(|row| exported(view, row, now)).collect::<Result<_, _>>()?;
+    Ok(ExportFile { format: EXPORT.into(), version: VERSION, exported_at: now, sessions })
+}
+
+fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Exported, store::Error> {
+    let openings: Vec<u32> = view.events(row.n)?.into_iter().map(|event| event.opening).collect();
+    let events = view.outgoing_of(row.n)?.into_iter().zip(openings).map(|(event, opening)| ExportedEvent {
+        id: event.id,
+        seq: event.seq,
+        rev: event.rev,
+        kind: event.kind,
+        opening,
+        time: event.time,
+        attributes: event.attributes,
+    });
+    Ok(Exported {
+        session: record(view, row, now)?,
+        id: row.id,
+        name_base: row.name_base.clone(),
+        name_number: row.name_number,
+        named: row.named,
+        owns_from: row.owns_from,
+        aliases: view.aliases(row.n)?,
+        openings: view.openings(row.n)?,
+        evidence: view.evidence(row.n)?,
+        records: view.records(row.n)?,
+        events: events.collect(),
+    })
+}
+
+pub fn parse(value: Value) -> Result<ExportFile, ParseError> {
+    let version = value.get("version").and_then(Value::as_u64).unwrap_or(0);
+    if version > u64::from(VERSION) {
+        return Err(ParseError::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
+    }
+    Ok(serde_json::from_value(value)?)
+}
+
+/// How much is known of a session: every event and every revision counts.
+fn weight(revisions: impl Iterator<Item = i64>) -> i64 {
+    revisions.map(|rev| rev + 1).sum()
+}
+
+/// `None` when there is nothing new in it.
+pub(super) fn take_in(
+    tx: &Tx<'_>,
+    exported: &Exported,
+    source: &Path,
+    at: Timestamp,
+) -> Result<Option<SessionId>, Error> {
+    if let Some(here) = tx.session(exported.id)? {
+        let events = tx.events(here.n)?;
+        let ours = here.id != exported.id
+            || here.imported_from.is_none()
+            || events.iter().any(|event| event.change.is_some());
+        let newer = weight(exported.events.iter().map(|event| event.rev))
+            > weight(events.iter().map(|event| event.rev));
+        if ours || !newer {
+            return Ok(None);
+        }
+        tx.delete_session(here.n)?;
+    }
+    let n = insert(tx, exported, source)?;
+    for alias in &exported.aliases {
+        tx.add_alias(alias, n)?;
+    }
+    for tag in &exported.session.tags {
+        tx.add_tag(n, tag)?;
+    }
+    for evidence in &exported.evidence {
+        tx.insert_evidence(n, evidence)?;
+    }
+    for row in &exported.records {
+        if tx.known(&exported.session.agent, row.kind, &row.key)?.is_none() {
+            tx.insert_record_row(&exported.session.agent, n, row)?;
+        }
+    }
+    tx.recount(n)?;
+    for event in &exported.events {
+        insert_event(tx, n, &exported.session.agent, event)?;
+    }
+    tx.set_last_seq(n, exported.events.iter().map(|event| event.seq).max().unwrap_or(0))?;
+    tx.set_published(n)?;
+    tx.note_imported(&source.to_string_lossy(), &exported.id.to_string(), &exported.session.session_id, at)?;
+    Ok(Some(exported.id))
+}
+
+fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error> {
+    let told = &exported.session;
+    let name = names::first(tx, &told.name)?;
+    let same_name = name.full == told.name;
+    let parsed = |id: &Option<String>| id.as_deref().and_then(|id| id.parse::<SessionId>().ok());
+    let parent = match parsed(&told.parent_session_id) {
+        Some(parent) => tx.session(parent)?.map(|parent| parent.n),
+        None => None,
+    };
+    let first = exported.openings.first();
+    let n = tx.insert_session(&NewSession {
+        id: exported.id,
+        name: &name.full,
+        name_base: if same_name { &exported.name_base } else { &name.base },
+        name_number: if same_name { exported.name_number } else { name.number },
+        named: exported.named,
+        agent: &told.agent,
+        agent_version: told.agent_version.as_deref(),
+        phase: Phase::Open,
+        started_at: told.start_time,
+        reason: first.map_or(super::state::StartReason::Startup, |opening| opening.reason),
+        run: None,
+        parent,
+        transitioned_from: first.and_then(|opening| opening.transitioned_from),
+        place: &Place {
+            cwd: told.working_directory.clone().into(),
+            project: told.project.clone(),
+            repository: told.repository.clone(),
+            branch: told.branch.clone(),
+        },
+        owns_from: exported.owns_from,
+        group: told.group.as_deref(),
+    })?;
+    let former = (told.session_id != exported.id.to_string()).then_some(told.session_id.as_str());
+    tx.set_imported(n, &source.to_string_lossy(), former)?;
+    tx.replace_openings(n, &exported.openings, parsed(&told.transitioned_from))?;
+
+    let correlation = &told.correlation;
+    let bound = match &correlation.agent_session_id {
+        Some(id) if correlation.status == Link::Matched => {
+            let free = tx.session_by_agent_session(&told.agent, id)?.is_none();
+            free.then_some(id)
+        }
+        _ => None,
+    };
+    if let Some(id) = bound {
+        let file = correlation.agent_session_file.as_deref().map(Path::new);
+        match (correlation.evidence, correlation.bound_at) {
+            (Some(evidence), Some(at)) => tx.set_binding(n, id, file, evidence, at)?,
+            _ => tx.set_imported_binding(n, id, file)?,
+        }
+    }
+    tx.set_state(n, if bound.is_some() { State::ClosedMatched } else { State::ClosedFailed })?;
+    let row = tx.session_number(n)?.ok_or(Error::NoSession(exported.id))?;
+    let exit = told.exit_code.map(Exit::Code).or(told.signal.map(Exit::Signal));
+    let last_seen = told
+        .end_time
+        .unwrap_or(Timestamp(told.start_time.0.saturating_add(i64::try_from(told.duration_ms).unwrap_or(0))));
+    let (status, reason) = match (told.status, told.end_reason) {
+        (Status::Active, _) | (_, None) => (Status::Interrupted, EndReason::Crash),
+        (status, Some(reason)) => (status, reason),
+    };
+    tx.close_session(&row, last_seen, status, reason, exit, parsed(&told.transitioned_to))?;
+    Ok(n)
+}
+
+fn insert_event(tx: &Tx<'_>, session: i64, agent: &str, event: &ExportedEvent) -> Result<(), Error> {
+    let kind = match event.kind {
+        EventType::Usage => Some(store::RecordKind::Usage),
+        EventType::Tool => Some(store::RecordKind::Tool),
+        EventType::Prompt => Some(store::RecordKind::Prompt),
+        EventType::Error => Some(store::RecordKind::Error),
+        EventType::Start | EventType::Bound | EventType::End => None,
+    };
+    let key = event.attributes.get("key").and_then(Value::as_str);
+    let known = match (kind, key) {
+        (Some(kind), Some(key)) => tx.known(agent, kind, key)?.filter(|known| known.session == session),
+        _ => None,
+    };
+    let told = event.attributes.to_string();
+    let draft = Draft {
+        id: event.id,
+        kind: event.kind,
+        opening: event.opening,
+        time: event.time,
+        record: known.as_ref().map(|known| known.n),
+        attributes: known.is_none().then_some(told.as_str()),
+    };
+    Ok(tx.insert_event(session, event.seq, event.rev, &draft, None)?)
+}

@@ -1,0 +1,355 @@
+//! Sessions from old stores and other homes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::super::absorb::{Batch, absorb};
+use super::super::exchange::export;
+use super::super::id::SessionId;
+use super::super::import::{Report, first_start, import};
+use super::super::lifecycle::{self, Conversation};
+use super::super::lookup::{Found, NoScan, find};
+use super::super::publish::publish;
+use super::super::record::{SessionRecord, record};
+use super::super::state::{Ending, Exit};
+use super::{World, agent_session, usage};
+use crate::meter::record::{Fact, Tool, ToolKind};
+use crate::store::{FileId, Filter, Show};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/old-stores").join(name)
+}
+
+impl World {
+    fn import(&mut self, path: &Path) -> Report {
+        let report = import(&mut self.store, path, self.now).unwrap();
+        self.check();
+        report
+    }
+
+    fn records(&mut self) -> Vec<SessionRecord> {
+        let all = Filter { show: Show::All, ..Filter::default() };
+        let now = self.now;
+        self.store
+            .read(|view| {
+                view.list(&all)?.iter().map(|row| record(view, row, now)).collect::<Result<Vec<_>, _>>()
+            })
+            .unwrap()
+    }
+
+    fn shown(&mut self, wanted: &str) -> SessionRecord {
+        let now = self.now;
+        self.store
+            .read(|view| match find(view, wanted, &NoScan)? {
+                Found::Session(row) => Ok::<_, super::super::lookup::LookupError>(record(view, &row, now)?),
+                Found::Foreign(_) => panic!("foreign"),
+            })
+            .unwrap()
+    }
+}
+
+#[test]
+fn every_entry_of_every_genie_version_survives_once() {
+    let table = [("genie/v1.json", 4), ("genie/v2.json", 3), ("genie/v3.json", 4)];
+    let mut world = World::new();
+    let mut expected = 0;
+    for (name, entries) in table {
+        let path = fixture(name);
+        let before = fs::read(&path).unwrap();
+        let report = world.import(&path);
+        assert_eq!((report.imported.len(), report.known), (entries, 0), "{name}");
+        let again = world.import(&path);
+        assert_eq!((again.imported.len(), again.known), (0, entries), "{name} once more");
+        assert_eq!(fs::read(&path).unwrap(), before, "{name} was written to");
+        expected += entries;
+        assert_eq!(world.records().len(), expected);
+    }
+}
+
+#[test]
+fn entries_without_an_id_are_called_after_agent_and_time() {
+    let mut world = World::new();
+    world.import(&fixture("genie/v1.json"));
+    world.import(&fixture("genie/v3.json"));
+    let by_id = |world: &mut World, id: &str| {
+        let record = world.shown(id);
+        assert_eq!(record.session_id, id);
+        record
+    };
+    let plan = by_id(&mut world, "01998f50-6a1c-7a30-8f35-0c3a2f6f0a01");
+    assert_eq!((plan.agent.as_str(), plan.status.as_str(), plan.exit_code), ("plan", "completed", Some(0)));
+    assert_eq!(
+        plan.correlation.agent_session_id,
+        Some(agent_session("01998f50-6a1c-7a30-8f35-0c3a2f6f0a01"))
+    );
+    assert_eq!(plan.start_time.to_string(), "2025-09-30T21:33:14.137Z");
+    assert_eq!(plan.duration_ms, 405_863);
+    let test = by_id(&mut world, "legacy-qa/codex-parameter-test-1759267994137");
+    assert_eq!((test.status.as_str(), test.correlation.status.as_str()), ("interrupted", "failed"));
+    let review = by_id(&mut world, "legacy-review-1759270000000");
+    assert_eq!((review.status.as_str(), review.exit_code), ("failed", Some(2)));
+    by_id(&mut world, "legacy-timeless-unknown");
+
+    let one = by_id(&mut world, "legacy-implementor-1760747400000");
+    let two = by_id(&mut world, "legacy-implementor-1760747400000-2");
+    assert_eq!((one.name.as_str(), two.name.as_str()), ("lost-one", "lost-two"));
+    let first = by_id(&mut world, "250fd0d5-d1fc-4f20-b0f9-cecaf67b62c7");
+    let second = by_id(&mut world, "250fd0d5-d1fc-4f20-b0f9-cecaf67b62c7-2");
+    assert_eq!((first.name.as_str(), second.name.as_str()), ("fix-auth", "fix-auth-again"));
+    assert_eq!(second.correlation.agent_session_id, None, "one agent session is one session");
+    let taken: String = world
+        .store
+        .sql()
+        .query_row(
+            "SELECT group_concat(detail) || group_concat(attributes) FROM evidence, event",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert!(!taken.contains("canary"), "a prompt was taken over");
+}
+
+#[test]
+fn a_copy_of_the_same_store_elsewhere_brings_nothing_new() {
+    let mut world = World::new();
+    world.import(&fixture("genie/v2.json"));
+    let copy = tempfile::tempdir().unwrap();
+    let path = copy.path().join(".genie/state/agents/sessions.json");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::copy(fixture("genie/v2.json"), &path).unwrap();
+    assert_eq!(world.import(&path).known, 3);
+}
+
+#[test]
+fn files_of_codemie_one_per_session() {
+    let mut world = World::new();
+    let report = world.import(&fixture("codemie"));
+    assert_eq!(report.imported.len(), 3);
+    assert_eq!(report.passed_over.len(), 1);
+    assert!(report.passed_over[0].0.ends_with("ours.json"));
+    let done = world.shown("5f1c2a3b-1111-4222-8333-444455556666");
+    assert_eq!(
+        (done.agent.as_str(), done.status.as_str(), done.duration_ms),
+        ("claude", "completed", 47_792)
+    );
+    assert_eq!(done.branch.as_deref(), Some("main"));
+    assert_eq!(done.correlation.status.as_str(), "matched");
+    assert_eq!(world.shown("7a276c6b").session_id, done.session_id, "by the agent's id");
+    let active = world.shown("6a1c2a3b-1111-4222-8333-444455557777");
+    assert_eq!(active.status.as_str(), "interrupted");
+    let nameless = world.shown("legacy-codex-1768137000000");
+    assert_eq!(nameless.project.as_deref(), Some("widgets"));
+}
+
+#[test]
+fn imported_sessions_are_sent_only_when_asked_for() {
+    let mut world = World::new();
+    world.store.write(|tx| tx.add_sink("native")).unwrap();
+    world.import(&fixture("codemie"));
+    assert!(world.store.read(|view| view.outgoing(0, i64::MAX, 100)).unwrap().is_empty());
+    let done = world.shown("5f1c2a3b-1111-4222-8333-444455556666");
+    assert_eq!((done.sync.pending, done.sync.delivered), (0, 0));
+    world.store.write(|tx| tx.backfill("native")).unwrap();
+    let sent = world.store.read(|view| view.outgoing(0, i64::MAX, 100)).unwrap();
+    let of_done: Vec<_> = sent
+        .iter()
+        .filter(|event| event.session == done.session_id)
+        .map(|e| (e.seq, e.kind.as_str()))
+        .collect();
+    assert_eq!(of_done, [(1, "session.start"), (2, "session.bound"), (3, "session.end")]);
+    assert_eq!(sent.len(), 3 + 2 + 2);
+}
+
+#[test]
+fn an_imported_session_opened_again_is_told_from_its_first_event() {
+    let mut world = World::new();
+    world.import(&fixture("codemie"));
+    let (_, again) = world.start(Conversation::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));
+    assert_eq!(again.session.to_string(), "5f1c2a3b-1111-4222-8333-444455556666");
+    let sent = world.store.read(|view| view.outgoing(0, i64::MAX, 100)).unwrap();
+    assert_eq!(sent.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn the_first_start_reads_old_stores_once_and_leaves_them() {
+    let mut world = World::new();
+    let user = world.home.path().parent().unwrap().join("user");
+    let project = user.join("work/widgets");
+    let genie = project.join(".genie/state/agents/sessions.json");
+    // CodeMie's folder is also where we publish.
+    let published = user.join(".codemie/metrics/sessions");
+    fs::create_dir_all(genie.parent().unwrap()).unwrap();
+    fs::create_dir_all(&published).unwrap();
+    fs::copy(fixture("genie/v3.json"), &genie).unwrap();
+    let original = "5f1c2a3b-1111-4222-8333-444455556666.json";
+    fs::copy(fixture("codemie").join(original), published.join(original)).unwrap();
+    fs::write(published.join("torn.json"), "{\"sessionId\": \"x").unwrap();
+    world.home = crate::home::Home::at(user.join(".codemie"));
+
+    let report = first_start(&mut world.store, &user, &project, world.now).unwrap();
+    assert_eq!((report.imported.len(), report.passed_over.len()), (5, 1));
+    assert_eq!(world.shown("fix-auth").project.as_deref(), Some("widgets"));
+    let before = fs::read(published.join(original)).unwrap();
+    fs::write(&genie, "{\"version\":3,\"sessions\":{\"later\":{\"agent\":\"x\"}}}").unwrap();
+    let again = first_start(&mut world.store, &user, &project, world.now).unwrap();
+    assert_eq!(again, Report::default(), "once, ever");
+
+    // Opened again here, it is still not written over the file it came from.
+    world.start(Conversation::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));
+    publish(&mut world.store, &world.home, world.now).unwrap();
+    assert_eq!(fs::read(published.join(original)).unwrap(), before);
+}
+
+fn lived(world: &mut World) -> SessionId {
+    let mut begin = world.begin(Conversation::Fresh);
+    begin.name = Some("fix-auth".into());
+    begin.tags = vec!["night".into()];
+    let (run, started) = world.start_as(&begin);
+    world.bind(started.session, "a").unwrap();
+    let at = world.now;
+    let mut edit = usage("t1", at, 0);
+    edit.cost = None;
+    edit.record.fact = Fact::Tool(Tool {
+        name: "Edit".into(),
+        ok: true,
+        kind: ToolKind::Edit,
+        file: Some("/x/a.rs".into()),
+        lines_added: 3,
+        lines_removed: 1,
+    });
+    let mut prompt = usage("p1", at, 0);
+    prompt.cost = None;
+    prompt.record.fact = Fact::Prompt;
+    let records = [prompt, usage("m1", at, 20), edit, usage("m1", at, 30)];
+    let batch = Batch {
+        file: FileId { device: 1, inode: 1 },
+        path: "/f".as_ref(),
+        from: 0,
+        restart: false,
+        to: 1,
+        state: &[],
+        unreadable: 0,
+        records: &records,
+    };
+    world.store.write(|tx| absorb(tx, at, started.session, &batch)).unwrap();
+    let at = world.wait(5000);
+    world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
+    started.session
+}
+
+fn export_to(world: &mut World, session: SessionId, path: &Path) {
+    let row = world.session(session);
+    let now = world.now;
+    let file = world.store.read(|view| export(view, std::slice::from_ref(&row), now)).unwrap();
+    fs::write(path, serde_json::to_vec_pretty(&file).unwrap()).unwrap();
+}
+
+/// What must be the same in both homes: the record but for the run, and the events as they are sent.
+fn essence(world: &mut World, session: SessionId) -> (Value, Vec<(i64, i64, String, Value)>) {
+    let row = world.session(session);
+    let now = world.now;
+    let mut told = world.store.read(|view| record(view, &row, now)).unwrap();
+    (told.pid, told.wrapper_pid, told.run_id) = (None, None, None);
+    let events = world.store.read(|view| view.outgoing_of(row.n)).unwrap();
+    let events =
+        events.into_iter().map(|event| (event.seq, event.rev, event.id.to_string(), event.attributes));
+    (serde_json::to_value(told).unwrap(), events.collect())
+}
+
+#[test]
+fn a_session_survives_the_way_to_another_home_and_back() {
+    let (mut here, mut there) = (World::new(), World::new());
+    let session = lived(&mut here);
+    let folder = tempfile::tempdir().unwrap();
+    let (out, back) = (folder.path().join("out.json"), folder.path().join("back.json"));
+    export_to(&mut here, session, &out);
+
+    assert_eq!(there.import(&out).imported, [session]);
+    assert_eq!(there.import(&out).known, 1, "once more changes nothing");
+    assert_eq!(essence(&mut there, session), essence(&mut here, session));
+    assert!(there.store.read(|view| view.outgoing(0, i64::MAX, 10)).unwrap().is_empty(), "kept back");
+
+    export_to(&mut there, session, &back);
+    let before = essence(&mut here, session);
+    assert_eq!(here.import(&back).known, 1, "what this home made is its own");
+    assert_eq!(essence(&mut here, session), before);
+}
+
+#[test]
+fn a_later_export_that_knows_more_takes_the_place_of_an_earlier_one() {
+    let (mut here, mut there) = (World::new(), World::new());
+    let session = lived(&mut here);
+    let folder = tempfile::tempdir().unwrap();
+    let (early, late) = (folder.path().join("early.json"), folder.path().join("late.json"));
+    export_to(&mut here, session, &early);
+    let (run, _) = here.start(Conversation::Named(agent_session("a")));
+    let at = here.wait(1000);
+    here.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(1)))).unwrap();
+    export_to(&mut here, session, &late);
+
+    there.import(&early);
+    assert_eq!(there.import(&late).imported, [session]);
+    assert_eq!(there.import(&early).known, 1, "not back again");
+    assert_eq!(essence(&mut there, session), essence(&mut here, session));
+    assert_eq!(there.session(session).opening, 2);
+}
+
+#[test]
+fn what_is_here_already_keeps_its_name_its_conversation_and_its_calls() {
+    let (mut here, mut there) = (World::new(), World::new());
+    let session = lived(&mut here);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    export_to(&mut here, session, &path);
+    // The same conversation, synchronised by other means, was resumed and read there under a session of its own.
+    there.ids = super::CountingIds::default();
+    for _ in 0..20 {
+        super::Ids::uuid(&there.ids);
+    }
+    let own = lived(&mut there);
+    assert_ne!(own, session);
+    let before = essence(&mut there, own);
+    assert_eq!(there.import(&path).imported, [session]);
+    assert_eq!(essence(&mut there, own), before);
+    let imported = there.shown(&session.to_string());
+    assert_eq!((imported.name.as_str(), imported.usage.api_calls), ("fix-auth-2", 0));
+    assert_eq!(imported.correlation.agent_session_id, None);
+    let total: i64 =
+        there.store.sql().query_row("SELECT sum(output) FROM total", [], |row| row.get(0)).unwrap();
+    assert_eq!(total, 30, "each call counts once");
+    assert_eq!(essence(&mut there, session).1.len(), 6, "and the events have no hole");
+}
+
+#[test]
+fn one_exported_while_active_has_ended_unseen() {
+    let (mut here, mut there) = (World::new(), World::new());
+    let (_, started) = here.start(Conversation::Fresh);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    export_to(&mut here, started.session, &path);
+    there.import(&path);
+    let told = there.shown(&started.session.to_string());
+    assert_eq!((told.status.as_str(), told.end_reason.unwrap().as_str()), ("interrupted", "crash"));
+    assert_eq!(essence(&mut there, started.session).1.len(), 1, "its own home will make the END");
+}
+
+#[test]
+fn a_file_that_is_nothing_is_named_and_no_error() {
+    let mut world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("a.json", "not json"),
+        ("b.json", "{}"),
+        ("c.json", "[]"),
+        ("d.json", "{\"format\":\"codemie-export\",\"version\":99,\"sessions\":[]}"),
+        ("e.json", "{\"format\":\"codemie-export\",\"version\":1}"),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let report = world.import(folder.path());
+    assert_eq!((report.imported.len(), report.passed_over.len()), (0, 5));
+    assert!(report.passed_over[3].1.contains("newer codemie"));
+    assert!(import(&mut world.store, Path::new("/nowhere/at/all.json"), world.now).is_err());
+}

@@ -1,0 +1,72 @@
+//! What has been taken in from elsewhere.
+
+use std::path::Path;
+
+use rusqlite::params;
+
+use super::{Error, Tx, View};
+use crate::clock::Timestamp;
+use crate::session::id::AgentSessionId;
+
+impl View<'_> {
+    pub(crate) fn was_imported(&self, source: &str, entry: &str) -> Result<bool, Error> {
+        let found =
+            self.maybe("SELECT 1 FROM imported WHERE source = ?1 AND entry = ?2", [source, entry], |_| {
+                Ok(())
+            })?;
+        Ok(found.is_some())
+    }
+
+    /// Whether an entry of this very file has that id.
+    pub(crate) fn imported_under(&self, source: &str, id: &str) -> Result<bool, Error> {
+        let found = self.maybe(
+            "SELECT 1 FROM imported WHERE source = ?1 AND session = ?2",
+            [source, id],
+            |_| Ok(()),
+        )?;
+        Ok(found.is_some())
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn note_imported(
+        &self,
+        source: &str,
+        entry: &str,
+        session: &str,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        self.run(
+            "INSERT OR REPLACE INTO imported VALUES (?1, ?2, ?3, ?4)",
+            params![source, entry, session, at],
+        )
+        .map(drop)
+    }
+
+    pub(crate) fn set_imported(
+        &self,
+        session: i64,
+        source: &str,
+        former_id: Option<&str>,
+    ) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET imported_from = ?2, former_id = ?3 WHERE n = ?1",
+            params![session, source, former_id],
+        )
+        .map(drop)
+    }
+
+    /// Bound by someone else's word: there is no evidence of ours.
+    pub(crate) fn set_imported_binding(
+        &self,
+        session: i64,
+        agent_session: &AgentSessionId,
+        file: Option<&Path>,
+    ) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET agent_session = ?2, agent_session_file = ?3 WHERE n = ?1",
+            params![session, agent_session, file.map(Path::to_string_lossy)],
+        )
+        .map(drop)
+    }
+}

@@ -1,0 +1,90 @@
+//! genie's `sessions.json`: version 1 keyed by agent, 2 by session id, 3 by name. Versions were left out at times, so
+//! the shape decides first.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::{OldSession, ending, text, time};
+use crate::session::id::AgentSessionId;
+use crate::session::state::Exit;
+use crate::store::Place;
+
+/// What the entries are found under.
+enum Key {
+    Agent,
+    Id,
+    Name,
+}
+
+/// `None` when the file is nothing of genie's.
+pub(super) fn read(path: &Path, value: &Value) -> Option<Vec<OldSession>> {
+    let agents = value.get("agents").and_then(Value::as_object);
+    let sessions = value.get("sessions").and_then(Value::as_object);
+    if agents.is_none() && sessions.is_none() {
+        return None;
+    }
+    let place = place_of(path);
+    let by_key =
+        if value.get("version").and_then(Value::as_i64).unwrap_or(2) >= 3 { Key::Name } else { Key::Id };
+    // A file caught in the middle of a migration holds both.
+    let of = |entries: Option<&Map<String, Value>>, keyed: &Key, kind: &str| {
+        let entries = entries.into_iter().flatten();
+        entries
+            .filter_map(|(key, entry)| {
+                Some(session(&format!("{kind}/{key}"), key, keyed, entry.as_object()?, &place))
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut found = of(agents, &Key::Agent, "agents");
+    found.extend(of(sessions, &by_key, "sessions"));
+    Some(found)
+}
+
+fn session(entry: &str, key: &str, keyed: &Key, fields: &Map<String, Value>, place: &Place) -> OldSession {
+    let field = |name: &str| text(fields.get(name));
+    let agent_session = field("sessionId");
+    let id = match keyed {
+        Key::Id => agent_session.clone().or_else(|| Some(key.to_owned())),
+        Key::Agent | Key::Name => agent_session.clone(),
+    };
+    let agent = field("agent").unwrap_or_else(|| match keyed {
+        Key::Agent => key.to_owned(),
+        Key::Id | Key::Name => field("executor").unwrap_or_else(|| "genie".into()),
+    });
+    let name = field("name").or_else(|| matches!(keyed, Key::Name).then(|| key.to_owned()));
+    let exit = match (
+        fields.get("exitCode").and_then(Value::as_i64),
+        fields.get("signal").and_then(Value::as_i64),
+    ) {
+        (Some(code), _) => i32::try_from(code).ok().map(Exit::Code),
+        (None, Some(signal)) => i32::try_from(signal).ok().map(Exit::Signal),
+        (None, None) => None,
+    };
+    let (status, reason) = ending(field("status").as_deref(), exit);
+    let told = ["executor", "executorVariant", "mode", "preset", "model"];
+    let note: Vec<_> = told.iter().filter_map(|name| Some(format!("{name} {}", field(name)?))).collect();
+    OldSession {
+        entry: entry.to_owned(),
+        id,
+        agent,
+        name,
+        agent_session: agent_session.map(AgentSessionId),
+        agent_session_file: None,
+        started_at: time(fields.get("created")),
+        ended_at: time(fields.get("lastUsed")),
+        status,
+        reason,
+        exit,
+        place: place.clone(),
+        note: format!("from genie: {}", note.join(", ")).trim_end_matches([':', ' ']).to_owned(),
+    }
+}
+
+/// The project is the folder that holds `.genie`.
+fn place_of(path: &Path) -> Place {
+    let root = path.ancestors().find(|folder| folder.ends_with(".genie")).and_then(Path::parent);
+    let Some(root) = root else { return Place::default() };
+    let project = root.file_name().map(|name| name.to_string_lossy().into_owned());
+    Place { cwd: root.to_owned(), project, ..Place::default() }
+}

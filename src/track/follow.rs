@@ -1,0 +1,177 @@
+//! Reading the files of one session into the store, from wherever the last reader stopped.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::Trail;
+use crate::clock::Timestamp;
+use crate::meter::line::{LineFacts, Lines};
+use crate::meter::price;
+use crate::meter::record::{Fact, Record};
+use crate::meter::tail::{self, Source, Tail};
+use crate::session::Error;
+use crate::session::absorb::{Absorbed, Batch, absorb};
+use crate::session::id::SessionId;
+use crate::store::{self, FileId, PicoDollars, Priced, Store};
+
+/// How often a batch is tried again because another reader was faster.
+const RACES: usize = 16;
+
+/// The tails of a session's files, by what the files are, so that a renamed one is still known.
+#[derive(Default)]
+pub struct Follower {
+    tails: BTreeMap<tail::FileId, Tail<Box<dyn Lines + Send>>>,
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("files", &self.tails.keys()).finish()
+    }
+}
+
+/// What reading brought.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Something was read.
+    pub any: bool,
+    pub facts: LineFacts,
+}
+
+/// What the store keeps for us beside the offset.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    mark: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    inside_long_line: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lines: Option<String>,
+}
+
+impl Saved {
+    fn of(batch: &tail::Batch) -> Vec<u8> {
+        let saved = Self {
+            mark: batch.to.mark,
+            inside_long_line: batch.to.inside_long_line,
+            lines: batch.state.clone(),
+        };
+        serde_json::to_vec(&saved).unwrap_or_default()
+    }
+}
+
+impl Follower {
+    /// Reads all files to their present end. A file that cannot be opened now is read another time.
+    pub fn read(
+        &mut self,
+        store: &mut Store,
+        at: Timestamp,
+        session: SessionId,
+        trail: &dyn Trail,
+        files: &[PathBuf],
+    ) -> Result<News, Error> {
+        let mut news = News::default();
+        for path in files {
+            match File::open(path) {
+                Ok(file) => self.read_file(store, at, session, trail, path, &file, &mut news)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => tracing::warn!(%session, "{}: {error}", path.display()),
+            }
+        }
+        Ok(news)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one level of a loop, not an interface")]
+    fn read_file(
+        &mut self,
+        store: &mut Store,
+        at: Timestamp,
+        session: SessionId,
+        trail: &dyn Trail,
+        path: &Path,
+        file: &File,
+        news: &mut News,
+    ) -> Result<(), Error> {
+        let Ok((id, _)) = file.identity() else { return Ok(()) };
+        let mut races = 0;
+        loop {
+            let tail = match self.tails.entry(id) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(entry) => {
+                    let stored = store.read(|view| view.position(stored_id(id)))?;
+                    entry.insert(resume(id, stored.as_ref(), trail))
+                }
+            };
+            let batch = match tail.next(file) {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    tracing::warn!(%session, "{}: {error}", path.display());
+                    return Ok(());
+                }
+            };
+            let state = Saved::of(&batch);
+            let records: Vec<_> = batch.harvest.records.into_iter().map(priced).collect();
+            let from = batch.from.filter(|_| batch.anew.is_none()).map_or(0, |from| from.offset);
+            let read = Batch {
+                file: stored_id(id),
+                path,
+                from,
+                restart: batch.anew.is_some(),
+                to: batch.to.offset,
+                state: &state,
+                unreadable: batch.unreadable,
+                records: &records,
+            };
+            let taken = store.write(|tx| absorb(tx, at, session, &read))?;
+            match taken {
+                Absorbed::Taken { .. } => {
+                    news.any = true;
+                    news.facts.merge(batch.harvest.facts);
+                }
+                Absorbed::Elsewhere(position) => {
+                    races += 1;
+                    if races > RACES {
+                        return Ok(()); // the other reader is doing our work
+                    }
+                    self.tails.insert(id, resume(id, position.as_ref(), trail));
+                }
+            }
+        }
+    }
+}
+
+fn stored_id(id: tail::FileId) -> FileId {
+    FileId { device: id.device, inode: id.inode }
+}
+
+fn resume(
+    file: tail::FileId,
+    stored: Option<&store::Position>,
+    trail: &dyn Trail,
+) -> Tail<Box<dyn Lines + Send>> {
+    let saved = stored.and_then(|stored| {
+        let saved: Saved = serde_json::from_slice(&stored.state).ok()?;
+        Some((stored.offset, saved))
+    });
+    match saved {
+        Some((offset, saved)) => {
+            let Saved { mark, inside_long_line, lines } = saved;
+            let position = tail::Position { file, offset, mark, inside_long_line };
+            Tail::new(Some(position), trail.lines(lines.as_deref()))
+        }
+        None => Tail::new(None, trail.lines(None)),
+    }
+}
+
+fn priced(record: Record) -> Priced {
+    match &record.fact {
+        Fact::Usage(usage) => {
+            let cost = price::cost(usage).map(|cost| PicoDollars(i64::try_from(cost.0).unwrap_or(i64::MAX)));
+            Priced { cost, prices: cost.map(|_| price::TABLE_VERSION.to_string()), record }
+        }
+        _ => Priced { record, cost: None, prices: None },
+    }
+}

@@ -1,0 +1,139 @@
+//! The tracker of a run: a thread beside the pump that sees which conversation the agent is in, meters it and commits what
+//! happened.
+//!
+//! Promises: it never touches the terminal; whatever breaks here, the agent runs on, and `finish` says what broke in one
+//! line. It is started after the monitor was forked, so no thread exists when a process splits.
+
+mod follow;
+mod recover;
+mod run;
+pub mod version;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::agent::Trail;
+use crate::clock::Timestamp;
+use crate::home::Home;
+use crate::process::Pid;
+use crate::session::id::{AgentSessionId, RunId, SessionId};
+use crate::session::lifecycle::Conversation;
+use crate::session::record::SessionRecord;
+use crate::store::Evidence;
+use crate::terminal::tap::{Notice, Taken, Tap};
+use crate::terminal::{self, Ending};
+
+pub use follow::Follower;
+pub use recover::recover;
+
+/// Wake-ups that wait for a tracker that is busy. More would tell it nothing new: each means "look".
+const QUEUE: usize = 64;
+
+/// What is known of a run before it begins.
+#[expect(missing_debug_implementations, reason = "a trail has nothing to show")]
+pub struct Plan {
+    pub home: Home,
+    pub begun_at: Timestamp,
+    /// Both are told to the agent in its environment, so they are chosen before the store is open.
+    pub run: RunId,
+    pub session: SessionId,
+    pub agent: String,
+    /// How to follow it; `None` for a program that is no agent: a session with its lifecycle and no meter.
+    pub trail: Option<Box<dyn Trail>>,
+    pub version: Option<String>,
+    /// For noting the version, once the agent has told it.
+    pub binary: Option<version::Identity>,
+    pub conversation: Conversation,
+    /// The id codemie chose for the agent's session.
+    pub assigned: Option<AgentSessionId>,
+    pub folder: PathBuf,
+    pub name: Option<String>,
+    pub tags: Vec<String>,
+    pub group: Option<String>,
+    /// The run this one was started inside of.
+    pub parent: Option<RunId>,
+    /// What was added to the agent's arguments and environment or taken away, for `explain`.
+    pub notes: Vec<Evidence>,
+    /// `CODEMIE_LOG` or the configured level.
+    pub log_level: Option<String>,
+}
+
+/// Why the tracker wakes up.
+#[derive(Debug)]
+enum Wake {
+    /// The user pressed Enter.
+    Enter,
+    /// Something changed: files, or the end has come.
+    Look,
+}
+
+/// How the agent ended, and when. Told beside the queue, because a full queue must not keep it from arriving.
+type End = Arc<OnceLock<(Ending, Timestamp)>>;
+
+/// What is left to say when all is over.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// The session the run ended in.
+    pub session: Option<SessionRecord>,
+    /// What of codemie's own is broken.
+    pub problem: Option<String>,
+}
+
+/// The wrapper's end of the tracker.
+#[derive(Debug)]
+pub struct Tracker {
+    wake: SyncSender<Wake>,
+    end: End,
+    summary: Receiver<Summary>,
+}
+
+impl Tracker {
+    /// Starts the thread. Without one there is no tracking, and `finish` says so.
+    pub fn start(plan: Plan, agent: Pid) -> Self {
+        let (wake, woken) = sync_channel(QUEUE);
+        let (tell, summary) = sync_channel(1);
+        let end = End::default();
+        let (changed, ended) = (wake.clone(), Arc::clone(&end));
+        let thread = terminal::without_signals(|| {
+            std::thread::Builder::new().name("tracker".into()).spawn(move || {
+                let _ = tell.send(run::track(plan, agent, &woken, changed, &ended));
+            })
+        });
+        if let Err(error) = thread {
+            tracing::error!("no thread for the tracker: {error}");
+        }
+        Self { wake, end, summary }
+    }
+
+    /// What the pump offers to the tracker.
+    pub fn tap(&self) -> Tap {
+        let wake = self.wake.clone();
+        Tap::new(false, move |notice| match notice {
+            Notice::Enter => match wake.try_send(Wake::Enter) {
+                Err(TrySendError::Full(_)) => Taken::Lost,
+                _ => Taken::Yes,
+            },
+            Notice::Output(_) => Taken::Yes,
+        })
+    }
+
+    /// The agent has ended. Waits for the END to be committed, but not longer than `patience`: what is not done by then is
+    /// done by the recovery of the next codemie command.
+    pub fn finish(self, ending: Ending, at: Timestamp, patience: Duration) -> Summary {
+        let _ = self.end.set((ending, at));
+        let _ = self.wake.try_send(Wake::Look);
+        let problem = match self.summary.recv_timeout(patience) {
+            Ok(summary) => return summary,
+            Err(RecvTimeoutError::Timeout) => {
+                "this session's end was not recorded in time; the next codemie command makes up for it"
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                "this session was not recorded: its tracker broke; see the log"
+            }
+        };
+        Summary { problem: Some(problem.to_owned()), session: None }
+    }
+}

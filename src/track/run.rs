@@ -1,0 +1,463 @@
+//! The tracker's thread: wake up, look, decide, commit, read, sleep.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::follow::Follower;
+use super::watch::Watch;
+use super::{End, Plan, Summary, Wake, recover, version};
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::log;
+use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
+use crate::project::Project;
+use crate::session::correlate::{Correlator, Decision, Signal, TransitionKind};
+use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
+use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
+use crate::session::publish::publish;
+use crate::session::record::record;
+use crate::session::state::{Ending, EvidenceKind, Exit};
+use crate::session::{self};
+use crate::store::{self, Evidence, NewRun, Place, Realm, Store, Verdict};
+use crate::terminal;
+
+/// Looks after an Enter, for what no file change announces (a folder that is not there yet, a network file system).
+const AFTER_ENTER: [Duration; 4] = [
+    Duration::from_millis(30),
+    Duration::from_millis(120),
+    Duration::from_millis(300),
+    Duration::from_millis(700),
+];
+/// The safety net where changes are reported, and the pace where they are not.
+const SLOW: Duration = Duration::from_secs(5);
+const POLLING: Duration = Duration::from_millis(500);
+/// The agents write late: an ended session's files are read until they have been quiet for this long.
+const QUIET: Duration = Duration::from_secs(2);
+/// How soon something half written is looked at again.
+const TORN: Duration = Duration::from_millis(5);
+/// How often a store that was busy or full is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The whole life of a run.
+pub(super) fn track(
+    plan: Plan,
+    agent: Pid,
+    woken: &Receiver<Wake>,
+    wake: SyncSender<Wake>,
+    end: &End,
+) -> Summary {
+    // A log that cannot be written is done without.
+    let _ = log::start(&plan.home, plan.log_level.as_deref());
+    let mut run = Run::new(plan, agent);
+    run.begin();
+    if run.plan.trail.is_some() && end.get().is_none() {
+        run.watch = Some(Watch::new(move || {
+            let _ = wake.try_send(Wake::Look);
+        }));
+    }
+    loop {
+        run.look();
+        if let Some((ending, at)) = end.get() {
+            // What the agent did last may be on disk since that look.
+            run.look();
+            return run.finish(*ending, *at);
+        }
+        match woken.recv_timeout(run.patience()) {
+            Ok(first) => {
+                for wake in std::iter::once(first).chain(woken.try_iter()) {
+                    if matches!(wake, Wake::Enter) {
+                        run.expect_changes();
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Summary::default(),
+        }
+    }
+}
+
+/// A session that has ended while its file may still grow.
+struct Lingering {
+    session: SessionId,
+    conversation: AgentSessionId,
+    follower: Follower,
+    until: Instant,
+}
+
+struct Run {
+    plan: Plan,
+    agent: Option<ProcessId>,
+    store: Option<Store>,
+    /// When to try the store again, after it was busy or full.
+    retry_at: Option<Instant>,
+    /// The first thing of ours that broke.
+    problem: Option<String>,
+    watch: Option<Watch>,
+    correlator: Option<Correlator>,
+    session: SessionId,
+    conversation: Option<AgentSessionId>,
+    /// The file was told to the store.
+    file_known: bool,
+    version: Option<String>,
+    follower: Follower,
+    lingering: Vec<Lingering>,
+    looks: Vec<Instant>,
+}
+
+impl Run {
+    fn new(plan: Plan, agent: Pid) -> Self {
+        let begun_at = plan.begun_at;
+        let agent = SystemProcesses.identify(agent);
+        Self {
+            correlator: plan.trail.as_ref().and(agent).map(|agent| Correlator::new(agent, begun_at)),
+            session: plan.session,
+            version: plan.version.clone(),
+            agent,
+            plan,
+            store: None,
+            retry_at: None,
+            problem: None,
+            watch: None,
+            conversation: None,
+            file_known: false,
+            follower: Follower::default(),
+            lingering: Vec::new(),
+            looks: Vec::new(),
+        }
+    }
+
+    /// Opens the store and tells it of the run. What was busy is tried again with a later look; what is broken is
+    /// remembered and said in the end.
+    fn begin(&mut self) {
+        self.retry_at = None;
+        match self.open_and_start() {
+            Ok(store) => {
+                self.store = Some(store);
+                self.problem = None;
+                let home = self.plan.home.clone();
+                self.commit(|store| recover(store, &home));
+                if let Some(id) = self.plan.assigned.take().or_else(|| self.named()) {
+                    self.consider(Signal::Assigned(id));
+                }
+                self.publish();
+            }
+            Err(error) => {
+                tracing::error!(run = %self.plan.run, "not recorded: {error}");
+                let again = matches!(error, session::Error::Store(store::Error::Busy | store::Error::Full));
+                self.retry_at = again.then(|| Instant::now() + RETRY);
+                self.problem = Some(format!("this session is not recorded: {error}"));
+            }
+        }
+    }
+
+    /// The id the arguments name stands for an existing conversation: that it is meant is as certain as if we had
+    /// chosen it.
+    fn named(&self) -> Option<AgentSessionId> {
+        match &self.plan.conversation {
+            lifecycle::Conversation::Named(id) => Some(id.clone()),
+            _ => None,
+        }
+    }
+
+    fn open_and_start(&mut self) -> Result<Store, session::Error> {
+        let now = SystemClock.now();
+        let mut store = Store::open(&self.plan.home, now)?;
+        let project = Project::of(&self.plan.folder);
+        let wrapper = Pid(i32::try_from(std::process::id()).unwrap_or(0));
+        let wrapper = SystemProcesses
+            .identify(wrapper)
+            .unwrap_or(ProcessId { pid: wrapper, start: crate::process::StartTime(0) });
+        let begin = Begin {
+            run: NewRun { id: self.plan.run, realm: Realm::here(), wrapper },
+            agent: self.plan.agent.clone(),
+            agent_version: self.version.clone(),
+            place: Place {
+                cwd: self.plan.folder.clone(),
+                project: project.name,
+                repository: project.repository,
+                branch: project.branch,
+            },
+            conversation: self.plan.conversation.clone(),
+            name: self.plan.name.clone(),
+            tags: self.plan.tags.clone(),
+            group: self.plan.group.clone(),
+            parent: self.plan.parent,
+        };
+        let ids = FirstOurs::new(self.plan.session);
+        let started = store.write(|tx| {
+            let started = lifecycle::start(tx, self.plan.begun_at, &ids, &begin)?;
+            if let Some(agent) = self.agent {
+                tx.set_agent_process(self.plan.run, agent)?;
+            }
+            if started.session != self.plan.session {
+                // The agent's environment names the id chosen before we knew.
+                tx.answer_to(self.plan.session, started.session)?;
+            }
+            for note in &self.plan.notes {
+                tx.note_evidence(started.session, note)?;
+            }
+            Ok::<_, session::Error>(started)
+        })?;
+        self.session = started.session;
+        Ok(store)
+    }
+
+    /// Sees what is new, decides, and reads what was written.
+    fn look(&mut self) {
+        if self.store.is_none() {
+            match self.retry_at {
+                Some(at) if Instant::now() >= at => self.begin(),
+                _ => return,
+            }
+        }
+        self.looks.retain(|at| *at > Instant::now());
+        if let (Some(trail), Some(agent)) = (&mut self.plan.trail, self.agent) {
+            let seen = trail.look(agent, &SystemProcesses);
+            if seen.torn {
+                self.looks.push(Instant::now() + TORN);
+            }
+            if let (Some(proper), Some(correlator)) = (seen.adopted, &mut self.correlator) {
+                correlator.adopt(proper);
+            }
+            if let Some(version) = seen.version {
+                self.learn_version(version);
+            }
+            for signal in seen.signals {
+                self.consider(signal);
+            }
+            self.consider(Signal::Tick);
+        }
+        self.read();
+        if let (Some(watch), Some(trail)) = (&mut self.watch, &self.plan.trail) {
+            watch.set(trail.watched());
+        }
+    }
+
+    fn consider(&mut self, signal: Signal) {
+        let Some(correlator) = &mut self.correlator else { return };
+        let now = SystemClock.now();
+        let verdict = correlator.feed(now, signal);
+        for explained in &verdict.explained {
+            let evidence = Evidence {
+                at: explained.at,
+                source: explained.kind.to_owned(),
+                verdict: if explained.accepted { Verdict::Accepted } else { Verdict::Rejected },
+                agent_session_id: None,
+                detail: format!("{}: {}", explained.value, explained.why),
+            };
+            let session = self.session;
+            self.commit(|store| {
+                store.write(|tx| tx.note_evidence(session, &evidence).map_err(session::Error::from))
+            });
+        }
+        for decision in verdict.decisions {
+            self.carry_out(decision);
+        }
+    }
+
+    fn carry_out(&mut self, decision: Decision) {
+        let now = SystemClock.now();
+        match decision {
+            Decision::Bind { id, evidence } => {
+                let binding = self.binding(&id, evidence);
+                let session = self.session;
+                let bound = self.commit(|store| {
+                    store.write(|tx| lifecycle::bind(tx, now, &RandomIds, session, &binding))
+                });
+                self.conversation = Some(id);
+                match bound {
+                    Some(Bound::Merged(started)) => self.session = started.session,
+                    Some(Bound::Switched(passed)) => self.session = passed.new.session,
+                    _ => {}
+                }
+            }
+            Decision::Transition { kind, to, evidence } => {
+                // The old session ends with all that is known of it now.
+                self.read();
+                let passage = Passage {
+                    to: match kind {
+                        TransitionKind::Clear => To::Clear,
+                        TransitionKind::Switch => To::Switch,
+                    },
+                    binding: to.as_ref().map(|id| self.binding(id, evidence)),
+                    place: None,
+                };
+                let run = self.plan.run;
+                let passed = self.commit(|store| {
+                    store.write(|tx| lifecycle::transition(tx, now, &RandomIds, run, &passage))
+                });
+                if let Some(passed) = passed {
+                    self.linger();
+                    self.session = passed.new.session;
+                    self.conversation = to;
+                }
+            }
+            Decision::Ambiguous { .. } => {
+                let session = self.session;
+                self.commit(|store| store.write(|tx| lifecycle::doubt(tx, session)));
+            }
+        }
+        self.publish();
+    }
+
+    fn binding(&mut self, id: &AgentSessionId, evidence: EvidenceKind) -> Binding {
+        let file = self.plan.trail.as_mut().and_then(|trail| trail.files(id).into_iter().next());
+        self.file_known = file.is_some();
+        Binding { agent_session: id.clone(), file, evidence }
+    }
+
+    /// The session just left is read a while longer.
+    fn linger(&mut self) {
+        let follower = std::mem::take(&mut self.follower);
+        if let Some(conversation) = self.conversation.take() {
+            let (session, until) = (self.session, Instant::now() + QUIET);
+            self.lingering.push(Lingering { session, conversation, follower, until });
+        }
+    }
+
+    /// Meters what has been written since.
+    fn read(&mut self) {
+        let now = SystemClock.now();
+        let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return };
+        let mut failed = None;
+        for old in &mut self.lingering {
+            let files = trail.files(&old.conversation);
+            match old.follower.read(store, now, old.session, &**trail, &files) {
+                Ok(news) if news.any => old.until = Instant::now() + QUIET,
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        self.lingering.retain(|old| Instant::now() < old.until);
+        let mut facts = None;
+        let mut file = None;
+        if let Some(id) = &self.conversation {
+            let files = trail.files(id);
+            if !self.file_known {
+                file = files.first().cloned();
+            }
+            match self.follower.read(store, now, self.session, &**trail, &files) {
+                Ok(news) if news.any => facts = Some(news.facts),
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            self.broke(&error);
+        }
+        if let Some(file) = file {
+            self.tell_file(&file);
+        }
+        if let Some(version) = facts.and_then(|facts| facts.version) {
+            self.learn_version(version);
+        }
+    }
+
+    fn tell_file(&mut self, file: &Path) {
+        let session = self.session;
+        let told = self.commit(|store| {
+            store.write(|tx| tx.set_agent_session_file(session, file).map_err(session::Error::from))
+        });
+        if told.is_some() {
+            self.file_known = true;
+            self.publish();
+        }
+    }
+
+    fn learn_version(&mut self, version: String) {
+        if self.version.as_ref() == Some(&version) {
+            return;
+        }
+        let session = self.session;
+        self.commit(|store| store.write(|tx| lifecycle::learn_version(tx, session, &version)));
+        if let Some(binary) = &self.plan.binary {
+            version::remember(&self.plan.home, &self.plan.agent, binary, &version);
+        }
+        self.version = Some(version);
+    }
+
+    /// Does something with the store; what goes wrong is remembered, and the run goes on.
+    fn commit<T>(&mut self, work: impl FnOnce(&mut Store) -> Result<T, session::Error>) -> Option<T> {
+        let done = work(self.store.as_mut()?);
+        done.map_err(|error| self.broke(&error)).ok()
+    }
+
+    fn broke(&mut self, error: &session::Error) {
+        tracing::error!(session = %self.session, "{error}");
+        self.problem.get_or_insert_with(|| error.to_string());
+    }
+
+    fn publish(&mut self) {
+        let home = self.plan.home.clone();
+        let now = SystemClock.now();
+        self.commit(|store| publish(store, &home, now));
+    }
+
+    fn expect_changes(&mut self) {
+        let now = Instant::now();
+        self.looks = AFTER_ENTER.iter().map(|delay| now + *delay).collect();
+    }
+
+    /// How long to sleep if nothing happens.
+    fn patience(&self) -> Duration {
+        let pace = match (&self.watch, &self.plan.trail) {
+            (_, None) => Duration::from_hours(1),
+            (Some(watch), _) if watch.works() => SLOW,
+            _ => POLLING,
+        };
+        let now = Instant::now();
+        let clock = SystemClock.now();
+        let undecided = self.correlator.as_ref().and_then(|correlator| correlator.wake_at(clock));
+        let in_a_moment = undecided.map(|at| now + at.since(clock));
+
+        self.looks
+            .iter()
+            .copied()
+            .chain(self.lingering.iter().map(|old| old.until))
+            .chain(self.retry_at)
+            .chain(in_a_moment)
+            .map(|at| at.saturating_duration_since(now))
+            .fold(pace, Duration::min)
+            .max(Duration::from_millis(1))
+    }
+
+    fn finish(mut self, ending: terminal::Ending, at: Timestamp) -> Summary {
+        let ending = match ending {
+            terminal::Ending::Exited(code) => Ending::exited(Exit::Code(code)),
+            terminal::Ending::Killed(signal) => Ending::exited(Exit::Signal(signal)),
+            terminal::Ending::NotStarted(_) => Ending::exited(Exit::Code(127)),
+        };
+        let run = self.plan.run;
+        self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
+        self.publish();
+        let session = self.session;
+        let record = self.commit(|store| {
+            store.read(|view| {
+                let row = view.session(session)?.ok_or(session::Error::NoSession(session))?;
+                Ok::<_, session::Error>(record(view, &row, at)?)
+            })
+        });
+        // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
+        // moment when nobody waits for us.
+        std::mem::forget(self.store.take());
+        Summary { session: record, problem: self.problem.take() }
+    }
+}
+
+/// The first session has the id that the agent was told; later ones are random.
+struct FirstOurs(std::sync::Mutex<Option<SessionId>>);
+
+impl FirstOurs {
+    fn new(first: SessionId) -> Self {
+        Self(std::sync::Mutex::new(Some(first)))
+    }
+}
+
+impl Ids for FirstOurs {
+    fn uuid(&self) -> Uuid {
+        let first = self.0.lock().ok().and_then(|mut first| first.take());
+        first.map_or_else(|| RandomIds.uuid(), |id| id.0)
+    }
+}

@@ -1,0 +1,94 @@
+//! Being told when files change: one inotify instance for the whole process, or none where there is none to be had.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use notify::event::{EventKind, ModifyKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+
+/// Watches folders and files, and calls out whenever something in them may have changed.
+pub struct Watch {
+    /// `None`: no instance was to be had (`max_user_instances`), so the caller has to look from time to time.
+    watcher: Option<RecommendedWatcher>,
+    watched: BTreeSet<PathBuf>,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("watched", &self.watched).finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// `changed` is called on a thread of the watcher's and must not block.
+    pub fn new(changed: impl Fn() + Send + 'static) -> Self {
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.map_or(true, |event| is_news(event.kind)) {
+                changed();
+            }
+        });
+        if let Err(error) = &watcher {
+            tracing::warn!("file changes are not reported here ({error}): looking twice a second instead");
+        }
+        Self { watcher: watcher.ok(), watched: BTreeSet::new() }
+    }
+
+    /// Whether changes are reported at all.
+    pub fn works(&self) -> bool {
+        self.watcher.is_some()
+    }
+
+    /// Watches exactly these. One that does not exist yet is tried again with the next call.
+    pub fn set(&mut self, wanted: impl IntoIterator<Item = PathBuf>) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let wanted: BTreeSet<PathBuf> = wanted.into_iter().collect();
+        for gone in self.watched.difference(&wanted) {
+            let _ = watcher.unwatch(gone);
+        }
+        self.watched =
+            wanted.into_iter().filter(|path| self.watched.contains(path) || begin(watcher, path)).collect();
+    }
+}
+
+fn begin(watcher: &mut RecommendedWatcher, path: &Path) -> bool {
+    path.exists() && watcher.watch(path, RecursiveMode::NonRecursive).is_ok()
+}
+
+/// Reading a file is no news; without this our own looks would wake us.
+fn is_news(kind: EventKind) -> bool {
+    !matches!(kind, EventKind::Access(_) | EventKind::Modify(ModifyKind::Metadata(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_change_is_told_and_a_look_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, receiver) = channel();
+        let mut watch = Watch::new(move || {
+            let _ = sender.send(());
+        });
+        if !watch.works() {
+            return; // no inotify instance left on this machine
+        }
+        let late = folder.path().join("late");
+        watch.set([folder.path().to_owned(), late.clone()]);
+        fs::create_dir(&late).unwrap();
+        receiver.recv_timeout(Duration::from_secs(30)).expect("the new folder is told");
+        watch.set([late.clone()]);
+        fs::write(late.join("file"), "x").unwrap();
+        receiver.recv_timeout(Duration::from_secs(30)).expect("the new file is told");
+        while receiver.recv_timeout(Duration::from_millis(200)).is_ok() {}
+        fs::read(late.join("file")).unwrap();
+        fs::write(folder.path().join("elsewhere"), "x").unwrap();
+        assert!(
+            receiver.recv_timeout(Duration::from_millis(200)).is_err(),
+            "neither a look nor an unwatched folder"
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! Homes, folders, names and attributes as they come.
+use crate::support::pty::{Exit, Terminal};
+use crate::support::wrapper::Bench;
+use rustix::termios::Termios;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+
+/// Runs a command that converses, and sees that it does.
+const COMMAND: &str = "echo home ${HOME-none}.; read line; echo \"got $line.\"; exit 3";
+
+fn converse(terminal: &Terminal, first: &str) {
+    terminal.wait_text(first);
+    terminal.type_line("hello");
+    terminal.wait_text("got hello.");
+    assert_eq!(terminal.wait_exit(), Exit::Code(3));
+    assert_eq!(terminal.modes(), terminal.first_modes());
+}
+
+pub(super) fn no_home(bench: &Bench) {
+    let path = std::env::var_os("PATH").unwrap();
+    let start = bench.start(&["sh", "-c", COMMAND]).env_clear().env("PATH", path);
+    converse(&start.spawn(), "home none.");
+}
+
+pub(super) fn home_that_is_no_folder(bench: &Bench) {
+    for home in ["/dev/null", "/nowhere/at/all", "relative", ""] {
+        let start = bench.start(&["sh", "-c", COMMAND]).cwd(bench.home());
+        converse(&start.env("HOME", home).env("CODEMIE_HOME", home).spawn(), &format!("home {home}."));
+    }
+}
+
+pub(super) fn no_controlling_terminal(bench: &Bench) {
+    converse(&bench.start_in("exec setsid -w {}", &["sh", "-c", COMMAND]).spawn(), "home");
+}
+
+pub(super) fn deleted_folder(bench: &Bench) {
+    let script = "mkdir \"$HOME/gone\"; cd \"$HOME/gone\"; rmdir \"$HOME/gone\"; exec {}";
+    converse(&bench.start_in(script, &["sh", "-c", COMMAND]).spawn(), "home");
+}
+
+pub(super) fn command_named_by_odd_bytes(bench: &Bench) {
+    let folder = bench.home().join(OsStr::from_bytes(b"\xff\xfe \n"));
+    let program = folder.join(OsStr::from_bytes(b"-run\x80"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(&program, format!("#!/bin/sh\n{COMMAND}\n")).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let home = folder.join("home");
+    converse(&bench.start(&[&program]).cwd(&folder).env("CODEMIE_HOME", home).spawn(), "home");
+}
+
+pub(super) fn not_executable(bench: &Bench) {
+    std::fs::write(bench.home().join("text"), "text").unwrap();
+    for name in ["./text", "."] {
+        let terminal = bench.start_in("cd \"$HOME\"; exec {}", &[name]).spawn();
+        assert_eq!(terminal.wait_exit(), Exit::Code(126), "{name}");
+        assert!(terminal.text().contains(name), "no message: {}", terminal.text());
+        assert_eq!(terminal.modes(), terminal.first_modes());
+    }
+}
+
+/// Mask, limits, priority, capabilities, signal dispositions, terminal modes: as the caller had them.
+pub(super) fn process_attributes(bench: &Bench) {
+    let look = "umask; ulimit -a; stty -g; cut -d' ' -f19 /proc/self/stat; cat /proc/self/oom_score_adj
+        grep -E '^(Umask|Groups|Sig(Blk|Ign)|Cap|NoNewPrivs|Seccomp|Cpus_allowed)' /proc/self/status; pwd";
+    let script = format!(
+        "umask 027; ulimit -c 0; trap '' USR2 PIPE; cd /usr; {{ {look}; }} >\"$HOME/before\"; exec {{}}"
+    );
+    let command = format!("{{ {look}; }} >\"$HOME/inside\"");
+    let terminal = bench.start_in(&script, &["sh", "-c", &command]).modes(Termios::make_raw).spawn();
+    assert_eq!(terminal.wait_exit(), Exit::Code(0), "{}", terminal.text());
+    let told = |name| std::fs::read_to_string(bench.home().join(name)).unwrap();
+    assert_eq!(told("inside"), told("before"));
+    assert!(told("before").contains("SigIgn"));
+}
