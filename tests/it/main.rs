@@ -8,6 +8,7 @@
 mod doctor;
 mod driver;
 mod installer;
+mod real_api;
 mod real_terminal;
 mod robust;
 mod sandbox;

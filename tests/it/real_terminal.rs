@@ -5,7 +5,6 @@
 
 use crate::support::agents::Agent;
 use crate::support::fake_api::{Status, Vendor};
-use crate::support::processes;
 use crate::support::pty::View;
 use crate::support::run::AgentRun;
 use crate::support::stage::{Form, Stage};
@@ -64,7 +63,7 @@ fn in_a_terminal(agent: Agent, vendor: Vendor) {
     run.terminal.wait_for("everything the agent switched on to be off", |view| leftovers(view).is_empty());
     run.terminal.type_line("echo code=$?.");
     run.terminal.wait_after(mark, "code=0.");
-    assert_eq!(processes::family(shell), [shell], "somebody is left behind");
+    assert_eq!(stage.home.residents(), [shell], "somebody is left behind");
     assert_eq!(stage.api.log().strangers, [""; 0]);
 }
 
