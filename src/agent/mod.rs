@@ -56,6 +56,11 @@ pub trait Agent: Debug + Sync {
         None
     }
 
+    /// The arguments that go on with a conversation, or with a copy of it; `None`: codemie does not know them.
+    fn resume(&self, _conversation: &AgentSessionId, _fork: bool) -> Option<Vec<OsString>> {
+        None
+    }
+
     /// How to follow a run in `folder`; `None` where the environment does not say where its files are.
     fn trail(&self, _var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
         None

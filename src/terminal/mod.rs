@@ -137,6 +137,11 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Asks another wrapper to end, and its agent with it.
+pub fn ask_to_end(wrapper: Pid) {
+    sys::signal_process(wrapper, libc::SIGTERM);
+}
+
 /// Is this descriptor of ours a terminal? For those who decide whether to speak.
 pub fn is_terminal(fd: &impl std::os::fd::AsFd) -> bool {
     rustix::termios::isatty(fd)

@@ -400,7 +400,7 @@ fn close_range(first: RawFd, last: RawFd) {
 }
 
 /// select(2) over descriptors below `FD_SETSIZE`; ours are opened first and stay low.
-#[cfg(any(target_os = "macos", feature = "select-loop"))]
+#[cfg(any(target_os = "macos", feature = "portable"))]
 pub fn select<'a>(
     wanted: impl Iterator<Item = (BorrowedFd<'a>, bool, bool)> + Clone,
     timeout: Option<std::time::Duration>,

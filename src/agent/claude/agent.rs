@@ -54,6 +54,12 @@ impl Agent for Claude {
         })
     }
 
+    fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
+        let mut args = vec!["--resume".into(), OsString::from(&conversation.0)];
+        args.extend(fork.then(|| "--fork-session".into()));
+        Some(args)
+    }
+
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
         Some(Box::new(ClaudeTrail::new(ClaudeFiles::from_env(var)?, folder)))
     }
