@@ -7,6 +7,7 @@
 
 mod doctor;
 mod driver;
+mod fake_api;
 mod installer;
 mod real_api;
 mod real_terminal;
