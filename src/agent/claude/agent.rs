@@ -59,6 +59,7 @@ impl Agent for Claude {
         let mut args = vec!["--resume".into(), OsString::from(&conversation.0)];
         args.extend(fork.then(|| "--fork-session".into()));
         Some(args)
+    }
 
     fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
         let found =
