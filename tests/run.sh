@@ -216,7 +216,7 @@ cargo fetch --locked --quiet || true
 ! has cargo-fmt || check "cargo fmt" cargo fmt --check
 if has cargo-clippy; then
     check "cargo clippy" cargo clippy --offline --quiet --all-targets -- -D warnings
-    check "cargo clippy, select-loop" cargo clippy --offline --quiet --all-targets --features select-loop -- -D warnings
+    check "cargo clippy, portable" cargo clippy --offline --quiet --all-targets --features portable -- -D warnings
 fi
 ! has shellcheck || check "shellcheck" shell_scripts
 
@@ -227,8 +227,8 @@ if build_tests >"$results/programs"; then
     mapfile -t programs <"$results/programs"
     run_tests "${programs[@]}"
     check "documentation tests" "${isolated[@]}" cargo test --profile ci --offline --quiet --doc
-    if [ -n "$full" ] && build_tests --features select-loop --test it >"$results/programs"; then
-        say "running the tests of the terminal again, with the select loop"
+    if [ -n "$full" ] && build_tests --features portable --test it >"$results/programs"; then
+        say "running the tests of the terminal again, in its portable form"
         CODEMIE_TEST_ONLY='^(transparency|robust)::' run_tests "$(cat "$results/programs")"
     fi
 else
