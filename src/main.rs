@@ -10,12 +10,13 @@ use codemie::home::Home;
 use codemie::{agent, cmd, terminal};
 
 fn main() -> ExitCode {
+    restore_terminal_on_panic();
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
     // A shim is this binary under the agent's name: nothing is parsed, everything is the agent's.
     let called_as = Path::new(&name).file_name().and_then(|name| name.to_str());
-    if let Some(agent) = called_as.and_then(agent::by_name) {
+    if let Some(agent) = called_as.and_then(agent::called) {
         return run(&RunOptions::default(), &Target::Agent(agent), args);
     }
     match cli::parse(args) {
@@ -29,7 +30,6 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
-    restore_terminal_on_panic();
     let outcome = cmd::run::run(options, target, args);
     if let Some(message) = outcome.message {
         let _ = writeln!(io::stderr(), "{message}");

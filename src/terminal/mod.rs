@@ -137,6 +137,11 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Are we on a terminal that a program could be wrapped on?
+pub fn on_terminal() -> bool {
+    tty::Tty::on_stdio().is_some()
+}
+
 /// Is this descriptor of ours a terminal? For those who decide whether to speak.
 pub fn is_terminal(fd: &impl std::os::fd::AsFd) -> bool {
     rustix::termios::isatty(fd)
