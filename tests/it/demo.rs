@@ -64,7 +64,7 @@ fn assert_as_scripted(sandbox: &Sandbox, shown: &str) {
         assert_eq!(record["agent"], "demo");
         assert_usage(&record["usage"], conversation);
         let file = Path::new(record["correlation"]["agentSessionFile"].as_str().unwrap());
-        assert!(file.starts_with(sandbox.path(".codemie/demo")) && file.exists(), "{file:?}");
+        assert!(file.starts_with(sandbox.path(".codemie/demo")) && file.exists(), "{}", file.display());
         let name = record["name"].as_str().unwrap();
         assert!(shown.contains(&format!("{name} ")), "{name} is not in:\n{shown}");
     }
@@ -165,6 +165,22 @@ fn a_window_closed_in_the_middle_ends_the_session_and_the_next_one_tidies_up() {
     assert_eq!(registered(&sandbox), 1, "killed, it could not take its entry out");
     assert_eq!(say(&mut sandbox.codemie(&["demo"])).code, Some(0));
     assert_eq!(registered(&sandbox), 0);
+}
+
+#[test]
+fn a_killed_wrapper_is_made_up_for_by_the_next_command() {
+    let sandbox = Sandbox::new();
+    let terminal = on_terminal(&sandbox);
+    terminal.wait_text("Write(greet.py)");
+    processes::signal(terminal.pid(), Signal::KILL);
+    assert_eq!(terminal.wait_exit(), Exit::Signal(9));
+    drop(terminal); // with whoever is left of it
+    assert_eq!(say(&mut sandbox.codemie(&["demo"])).code, Some(0));
+    let records = records(&sandbox);
+    assert_eq!(endings(&records)[0], ("interrupted", "crash", None));
+    let first = SCRIPT[0].calls().next().unwrap().tokens;
+    let input = records[0]["usage"]["inputTokens"].as_u64().unwrap();
+    assert!(input >= first.input, "what was on the screen is counted: {input}");
 }
 
 #[test]
