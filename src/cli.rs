@@ -1,11 +1,16 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
+mod sessions;
+
 use std::ffi::{OsStr, OsString};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::session::id::SessionId;
+pub use sessions::{
+    Archive, Current, Explain, Export, Group, Import, List, Prune, Rename, Show, Tags, Usage, UsageBy, View,
+};
 
 /// Runs coding agents and knows what happened in each session.
 #[derive(Debug, Parser)]
@@ -28,6 +33,36 @@ pub enum Command {
     Gemini(Wrapped),
     /// Run an agent by name, or any other program after `--`
     Run(Wrapped),
+    /// List sessions, newest first
+    List(List),
+    /// Show one session: what it was, what came before and after, what it cost
+    Show(Show),
+    /// Read a session's conversation
+    View(View),
+    /// Tell which evidence bound a session to the agent's, and what was rejected
+    Explain(Explain),
+    /// Tell which session this process runs inside of
+    Current(Current),
+    /// Give a session another name
+    Rename(Rename),
+    /// Put tags on a session
+    Tag(Tags),
+    /// Take tags off a session
+    Untag(Tags),
+    /// Put a session into a group
+    Group(Group),
+    /// Leave sessions out of the list
+    Archive(Archive),
+    /// Put sessions back into the list
+    Unarchive(Archive),
+    /// Forget sessions that ended long ago
+    Prune(Prune),
+    /// Write sessions to a file that another machine can import
+    Export(Export),
+    /// Take in exported sessions, or those of an old store
+    Import(Import),
+    /// Add up tokens and cost
+    Usage(Usage),
     /// Shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions

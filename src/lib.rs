@@ -15,6 +15,7 @@ pub mod process;
 pub mod project;
 pub mod session;
 pub mod shim;
+pub mod since;
 pub mod store;
 pub mod terminal;
 pub mod track;

@@ -8,6 +8,7 @@ mod codex;
 mod gemini;
 pub mod invocation;
 mod trail;
+pub mod transcript;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -16,6 +17,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use crate::session::id::AgentSessionId;
+use crate::session::lookup::Foreign;
 pub use invocation::{Conversation, Invocation, Kind};
 pub use trail::Trail;
 
@@ -53,6 +55,21 @@ pub trait Agent: Debug + Sync {
         _fresh: Uuid,
         _var: Var<'_>,
     ) -> Option<Injection> {
+        None
+    }
+
+    /// The arguments that go on with a conversation, or with a copy of it; `None`: codemie does not know them.
+    fn resume(&self, _conversation: &AgentSessionId, _fork: bool) -> Option<Vec<OsString>> {
+        None
+    }
+
+    /// Conversations in its own files, wrapped or not, whose id is `wanted` or begins with it.
+    fn conversations(&self, _var: Var<'_>, _wanted: &str) -> Vec<Foreign> {
+        Vec::new()
+    }
+
+    /// How to read its session files as conversations; `None`: codemie cannot.
+    fn transcript(&self) -> Option<transcript::Reader> {
         None
     }
 

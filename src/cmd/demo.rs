@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::Context;
 
+use super::open::open;
 use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::agent::Agent;
 use crate::cli;
@@ -18,7 +19,7 @@ use crate::session::lifecycle::Conversation;
 use crate::session::record::{SessionRecord, record};
 use crate::store::{self, Store, View};
 use crate::terminal::{self, Launch};
-use crate::track::{self, Plan};
+use crate::track::Plan;
 
 const NEXT: &str = "
 The agent was a script; everything else was real. Next:
@@ -128,9 +129,8 @@ fn code(status: ExitStatus) -> u8 {
 
 /// What the store knows of the run: its first session and those that followed it.
 fn recorded(home: &Home, first: SessionId) -> anyhow::Result<Vec<SessionRecord>> {
+    let mut store = open(home)?;
     let now = SystemClock.now();
-    let mut store = Store::open(home, now)?;
-    track::recover(&mut store, home)?;
     let chain = store.read(|view: &View<'_>| {
         let (mut chain, mut next) = (Vec::new(), Some(first));
         while let Some(row) = next.map(|id| view.session(id)).transpose()?.flatten() {

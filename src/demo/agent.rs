@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use crate::agent::claude::Claude;
 use crate::agent::claude::files::ClaudeFiles;
 use crate::agent::claude::trail::ClaudeTrail;
-use crate::agent::{Agent, Conversation, Invocation, Kind, Trail, Var};
+use crate::agent::{Agent, Conversation, Invocation, Kind, Trail, Var, transcript};
 use crate::home::Home;
 
 #[derive(Debug)]
@@ -32,6 +33,10 @@ impl Agent for Demo {
             injectable: true,
             persistent: true,
         }
+    }
+
+    fn transcript(&self) -> Option<transcript::Reader> {
+        Claude.transcript()
     }
 
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

@@ -142,6 +142,11 @@ pub fn on_terminal() -> bool {
     tty::Tty::on_stdio().is_some()
 }
 
+/// Asks another wrapper to end, and its agent with it.
+pub fn ask_to_end(wrapper: Pid) {
+    sys::signal_process(wrapper, libc::SIGTERM);
+}
+
 /// Is this descriptor of ours a terminal? For those who decide whether to speak.
 pub fn is_terminal(fd: &impl std::os::fd::AsFd) -> bool {
     rustix::termios::isatty(fd)

@@ -5,10 +5,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use libc::c_int;
 use rustix::process::{Pid as RustixPid, WaitOptions, waitpid};
 
 use super::signals::{FORWARDED, Signals};
@@ -36,11 +35,7 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
     sys::release_signals();
     caught?;
     let mut companion = Companion { agent, signals };
-    let_go_of_descriptors(&[
-        failure.as_raw_fd(),
-        companion.signals.descriptors()[0],
-        companion.signals.descriptors()[1],
-    ]);
+    let_go_of_descriptors();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
         reap(agent);
@@ -59,13 +54,13 @@ fn become_agent(image: &Image, failure: &UnixStream) -> ! {
 }
 
 /// A pipe ends when its last holder lets go, so we hold none of the program's. Standard error stays, for our own words.
-fn let_go_of_descriptors(keep: &[c_int]) {
+fn let_go_of_descriptors() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         for fd in 0..2 {
             let _ = sys::replace(fd, null.as_fd());
         }
     }
-    sys::close_all_but(&mut keep.to_vec());
+    sys::close_inherited();
 }
 
 fn reap(agent: Pid) {

@@ -83,10 +83,9 @@ impl Wrapped {
         let signals = Signals::prepare()?;
         let [near, pty] = inner.descriptors();
         let [reader, writer] = signals.descriptors();
-        let mut ours = [tty.as_fd().as_raw_fd(), near, pty, reader, writer, -1];
-        let monitor = Monitor::start(far, image, on_terminal, &ours[..5])?;
-        ours[5] = monitor.as_fd().as_raw_fd();
-        sys::close_all_but(&mut ours);
+        let ours = [tty.as_fd().as_raw_fd(), near, pty, reader, writer];
+        let monitor = Monitor::start(far, image, on_terminal, &ours)?;
+        sys::close_inherited();
         signals.catch(
             &[FORWARDED.as_slice(), &[libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat(),
         )?;
