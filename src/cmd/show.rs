@@ -234,10 +234,10 @@ fn usage_table(record: &SessionRecord) -> Table {
         Column::number("CALLS"),
         Column::number("INPUT"),
         Column::number("OUTPUT"),
-        Column::number("CACHE READ"),
-        Column::number("CACHE WRITE"),
-        Column::number("REASONING").dispensable(1),
-        Column::number("TOKENS").dispensable(2),
+        Column::number("CACHE READ").dispensable(1),
+        Column::number("CACHE WRITE").dispensable(2),
+        Column::number("REASONING").dispensable(4),
+        Column::number("TOKENS").dispensable(3),
         Column::number("COST"),
     ]);
     let counts = [
