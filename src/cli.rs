@@ -8,7 +8,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
 pub use sessions::{
-    Archive, Current, Explain, Export, Group, Import, List, Prune, Rename, Show, Tags, Usage, UsageBy, View,
+    Archive, Current, Explain, Export, Group, Import, List, OnConflict, Prune, Rename, Resume, Show, Tags,
+    Usage, UsageBy, View,
 };
 
 /// Runs coding agents and knows what happened in each session.
@@ -32,6 +33,8 @@ pub enum Command {
     Gemini(Wrapped),
     /// Run an agent by name, or any other program after `--`
     Run(Wrapped),
+    /// Go on in a session's conversation, in its own folder
+    Resume(Resume),
     /// List sessions, newest first
     List(List),
     /// Show one session: what it was, what came before and after, what it cost

@@ -122,6 +122,11 @@ impl Agent for Codex {
             persistent: !has("--ephemeral"),
         }
     }
+
+    fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
+        let verb = if fork { "fork" } else { "resume" };
+        Some(vec![verb.into(), OsString::from(&conversation.0)])
+    }
 }
 
 #[cfg(test)]

@@ -86,6 +86,11 @@ impl Agent for Gemini {
             persistent: true,
         }
     }
+
+    fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
+        // It has no copies.
+        (!fork).then(|| vec!["--resume".into(), OsString::from(&conversation.0)])
+    }
 }
 
 #[cfg(test)]

@@ -58,6 +58,11 @@ pub trait Agent: Debug + Sync {
         None
     }
 
+    /// The arguments that go on with a conversation, or with a copy of it; `None`: codemie does not know them.
+    fn resume(&self, _conversation: &AgentSessionId, _fork: bool) -> Option<Vec<OsString>> {
+        None
+    }
+
     /// Conversations in its own files, wrapped or not, whose id is `wanted` or begins with it.
     fn conversations(&self, _var: Var<'_>, _wanted: &str) -> Vec<Foreign> {
         Vec::new()

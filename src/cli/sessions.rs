@@ -1,5 +1,6 @@
 //! The options of the commands about sessions that exist already.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -167,4 +168,27 @@ pub enum UsageBy {
     Project,
     Agent,
     Branch,
+}
+
+#[derive(Debug, Args)]
+pub struct Resume {
+    #[arg(value_name = "SESSION")]
+    pub session: String,
+    /// What to do if it is running
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    pub on_conflict: OnConflict,
+    /// Further arguments for the agent
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub args: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnConflict {
+    /// Say so and do nothing
+    #[default]
+    Fail,
+    /// End it, then go on here
+    Takeover,
+    /// Go on in a copy
+    Fork,
 }

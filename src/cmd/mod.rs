@@ -12,6 +12,7 @@ mod labels;
 mod list;
 mod open;
 mod prune;
+mod resume;
 pub mod run;
 mod shim;
 mod show;
@@ -70,6 +71,13 @@ fn carry_out(
     }
     let home = home.context("there is no home folder: set HOME or CODEMIE_HOME")?;
     match command {
+        Command::Resume(args) => {
+            let outcome = resume::resume(args, &home)?;
+            if let Some(message) = outcome.message {
+                writeln!(err, "{message}")?;
+            }
+            Ok(ExitCode::from(outcome.code))
+        }
         Command::List(args) => list::run(args, &home, out),
         Command::Show(args) => show::run(args, &home, out),
         Command::View(args) => view::run(args, &home, out, err),

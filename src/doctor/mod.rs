@@ -7,6 +7,7 @@ pub mod agents;
 pub mod folder;
 pub mod probe;
 pub mod report;
+pub mod sessions;
 pub mod shells;
 pub mod surroundings;
 
@@ -75,6 +76,7 @@ pub struct Patient<'a> {
 /// Looks at everything.
 pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
     let mut findings = folder::examine(patient);
+    findings.extend(sessions::examine(patient));
     findings.extend(agents::examine(patient));
     findings.extend(surroundings::examine());
     findings

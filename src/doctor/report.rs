@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::{Finding, Level};
+use crate::output::human::counted;
 use crate::output::{Colour, Style};
 
 /// True when nothing keeps codemie or an agent from working.
@@ -60,10 +61,6 @@ pub fn list(findings: &[Finding], style: Style) -> String {
 /// Two spaces, the level, two spaces.
 const INDENT: usize = 9;
 const ARROW: usize = 2;
-
-fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
 
 /// Breaks at spaces; a word that is longer than the line (a path) keeps to itself.
 fn wrap(text: &str, columns: usize) -> Vec<String> {

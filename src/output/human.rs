@@ -36,6 +36,11 @@ pub fn count(number: u64) -> String {
     }
 }
 
+/// `1 line`, `2 lines`.
+pub fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Digits in groups of three: `12,345,678`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -16,6 +16,11 @@ use super::state::{EndReason, Ending, EvidenceKind, Move, Next, Phase, StartReas
 use crate::clock::Timestamp;
 use crate::store::{NewRun, NewSession, Place, RunRow, SessionRow, Tx};
 
+/// A switch is noticed some time after the agent made it (150 ms at most, nearly always), and what the agent did in
+/// between is the new session's: a prompt pasted at once; an answer takes longer. More than this would take the last
+/// words of the old conversation, copied along but not read yet, for the new one's.
+const NOTICED_WITHIN_MS: i64 = 500;
+
 /// A run as it begins, before the agent is spawned.
 #[derive(Clone, Debug)]
 pub struct Begin {
@@ -214,7 +219,7 @@ pub fn transition(
                 parent: old.parent,
                 from: Some(old.id),
                 place: passage.place.as_ref().unwrap_or(&old.place),
-                owns_from: (passage.to == To::Switch).then_some(at),
+                owns_from: (passage.to == To::Switch).then_some(Timestamp(at.0 - NOTICED_WITHIN_MS)),
                 tags: &tx.tags(old.n)?,
                 group: old.group.as_deref(),
             },

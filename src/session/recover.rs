@@ -34,7 +34,10 @@ pub fn recover(
     runs.retain(|run| gone(run, processes, here));
     let mut ended = Vec::new();
     for run in runs {
-        let Some(session) = store.read(|view| view.current(run.id))? else { continue };
+        let Some(session) = store.read(|view| view.current(run.id))? else {
+            store.write(|tx| tx.end_run(run.n, now))?;
+            continue;
+        };
         tracing::info!(session = %session.id, run = %run.id, wrapper = %run.wrapper.pid, "its run is gone");
         let grew = read_to_end(store, &session);
         let outcome = store.write(|tx| {

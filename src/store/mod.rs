@@ -138,8 +138,8 @@ impl Store {
         &self.conn
     }
 
-    #[cfg(test)]
-    pub(crate) fn log_bytes(&self) -> u64 {
+    /// How long the log is: whether a checkpoint is worth it.
+    pub fn log_bytes(&self) -> u64 {
         let path = self.conn.path().map(|path| format!("{path}-wal"));
         path.and_then(|path| std::fs::metadata(path).ok()).map_or(0, |meta| meta.len())
     }
@@ -182,7 +182,7 @@ impl Tx<'_> {
     fn run(&self, sql: &str, params: impl Params) -> Result<usize, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        Ok(self.conn.prepare_cached(sql)?.execute(params)?)
+        self.told(self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)))
     }
 
     fn last_inserted(&self) -> i64 {
@@ -191,6 +191,18 @@ impl Tx<'_> {
 }
 
 impl View<'_> {
+    /// Damage met in the middle of work leaves a mark, so that the next to open looks closely: opening alone would
+    /// not meet it.
+    fn told<T>(&self, outcome: rusqlite::Result<T>) -> Result<T, Error> {
+        outcome.map_err(|error| {
+            let error = Error::from(error);
+            if let (Error::Damaged(_), Some(path)) = (&error, self.conn.path()) {
+                open::suspect(path.as_ref());
+            }
+            error
+        })
+    }
+
     /// Exactly one row.
     fn one<T>(
         &self,
@@ -200,7 +212,7 @@ impl View<'_> {
     ) -> Result<T, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        Ok(self.conn.prepare_cached(sql)?.query_one(params, read)?)
+        self.told(self.conn.prepare_cached(sql).and_then(|mut statement| statement.query_one(params, read)))
     }
 
     fn maybe<T>(
@@ -211,7 +223,11 @@ impl View<'_> {
     ) -> Result<Option<T>, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        Ok(self.conn.prepare_cached(sql)?.query_row(params, read).optional()?)
+        self.told(
+            self.conn
+                .prepare_cached(sql)
+                .and_then(|mut statement| statement.query_row(params, read).optional()),
+        )
     }
 
     fn all<T>(
@@ -222,7 +238,11 @@ impl View<'_> {
     ) -> Result<Vec<T>, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        Ok(self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>()?)
+        self.told(
+            self.conn
+                .prepare_cached(sql)
+                .and_then(|mut statement| statement.query_map(params, read)?.collect()),
+        )
     }
 }
 

@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
     let path = home.database();
+    if mark_of(&path).exists() {
+        examine(home, at)?;
+    }
     // Again after this process or another has set a damaged database aside or made a fresh one. Each round is a step
     // of someone's towards a good one; more than a few mean that it cannot be had.
     for _ in 0..5 {
@@ -45,6 +48,37 @@ pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
         }
     }
     open_existing(&path)
+}
+
+/// Someone met damage in this database.
+pub(super) fn suspect(path: &Path) {
+    if let Err(error) =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(mark_of(path))
+    {
+        tracing::warn!(%error, "the damaged database could not be marked");
+    }
+}
+
+fn mark_of(path: &Path) -> PathBuf {
+    with_suffix(path, ".suspect")
+}
+
+/// Reads a suspect database through, and sets it aside if the suspicion holds.
+fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
+    let path = home.database();
+    let found = open_existing(&path)
+        .and_then(|conn| Ok(conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?));
+    match found {
+        Ok(verdict) if verdict == "ok" => {}
+        Ok(verdict) => {
+            let reason = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            set_aside(home, at, &rusqlite::Error::SqliteFailure(reason, Some(verdict)))?;
+        }
+        Err(Error::Damaged(reason)) => set_aside(home, at, &reason)?,
+        // Whatever else is wrong is said by opening it.
+        Err(_) => return Ok(()),
+    }
+    remove(&mark_of(&path))
 }
 
 fn open_existing(path: &Path) -> Result<Connection, Error> {
@@ -152,7 +186,7 @@ fn set_aside(home: &Home, at: Timestamp, reason: &rusqlite::Error) -> Result<(),
     let identity = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let damaged = identity(&path);
     let _lock = lock(home.path())?;
-    if identity(&path) != damaged || open_existing(&path).is_ok() {
+    if identity(&path) != damaged || (!mark_of(&path).exists() && open_existing(&path).is_ok()) {
         return Ok(());
     }
     let aside = free_name(&path, at);

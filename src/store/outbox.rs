@@ -91,13 +91,14 @@ impl View<'_> {
 impl View<'_> {
     /// How far a session's events have got, over all sinks there are. With none, nothing waits and nothing was sent.
     pub fn sync(&self, session: &SessionRow) -> Result<Sync, Error> {
-        let (slowest, sinks): (Option<i64>, i64) =
-            self.one("SELECT min(cursor), count(*) FROM sink", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let Some(cursor) = slowest.filter(|_| sinks > 0) else { return Ok(Sync::default()) };
-        let (pending, kept_back): (i64, i64) = self.one(
-            "SELECT count(*) FILTER (WHERE change > ?2), count(*) FILTER (WHERE change IS NULL)
+        let slowest = self.one("SELECT min(since), min(cursor) FROM sink", [], |row| {
+            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
+        })?;
+        let (Some(since), Some(cursor)) = slowest else { return Ok(Sync::default()) };
+        let (pending, passed): (i64, i64) = self.one(
+            "SELECT count(*) FILTER (WHERE change > ?3), count(*) FILTER (WHERE change > ?2 AND change <= ?3)
              FROM event WHERE session = ?1",
-            params![session.n, cursor],
+            params![session.n, since, cursor],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
         let dead: i64 = self.one(
@@ -106,7 +107,7 @@ impl View<'_> {
             params![session.n, cursor],
             |row| row.get(0),
         )?;
-        let delivered = (session.last_seq - pending - kept_back - dead).max(0);
+        let delivered = (passed - dead).max(0);
         Ok(Sync { pending, delivered, dead, last_delivered_at: session.last_delivered_at })
     }
 }

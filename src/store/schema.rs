@@ -213,6 +213,7 @@ INSERT INTO outbox VALUES (1, 0, 0, 0);
 
 CREATE TABLE sink (
   name              TEXT PRIMARY KEY,
+  since             INTEGER NOT NULL,   -- what changed up to here it was never to get
   cursor            INTEGER NOT NULL,   -- everything up to this change is delivered, or stands in letter
   lease_holder      TEXT,
   lease_until       INTEGER,

@@ -209,9 +209,15 @@ impl View<'_> {
 }
 
 impl Tx<'_> {
-    /// A sink begins with what comes next; history is sent by [`Tx::backfill`] only.
+    /// A new sink gets the sessions that are open now, whole, and what comes after; history is sent by
+    /// [`Tx::backfill`] only. Nothing happens if it is there already, so a run does this with its START.
     pub fn add_sink(&self, name: &str) -> Result<(), Error> {
-        self.run("INSERT OR IGNORE INTO sink (name, cursor) SELECT ?1, change FROM outbox", [name]).map(drop)
+        if self.sink(name)?.is_some() {
+            return Ok(());
+        }
+        self.run("INSERT INTO sink (name, since, cursor) SELECT ?1, change, change FROM outbox", [name])?;
+        // Moved up behind the new cursor. The other sinks get them once more, which their receivers do not mind.
+        self.restamp("change IS NOT NULL AND session IN (SELECT n FROM session WHERE phase <> 'closed')", [])
     }
 
     pub fn remove_sink(&self, name: &str) -> Result<(), Error> {
@@ -287,21 +293,22 @@ impl Tx<'_> {
 
     /// Sends a sink the whole history, what was kept back too: imported sessions now count as told.
     pub fn backfill(&self, sink: &str) -> Result<(), Error> {
-        self.let_go("change IS NULL", [])?;
-        self.run("UPDATE sink SET cursor = 0 WHERE name = ?1", [sink]).map(drop)
+        self.restamp("change IS NULL", [])?;
+        self.run("UPDATE sink SET since = 0, cursor = 0 WHERE name = ?1", [sink]).map(drop)
     }
 
     /// The events of one session that were kept back take their place in the outbox.
     pub(crate) fn let_go_session(&self, session: i64) -> Result<(), Error> {
-        self.let_go("change IS NULL AND session = ?1", [session])
+        self.restamp("change IS NULL AND session = ?1", [session])
     }
 
-    fn let_go(&self, which: &str, params: impl rusqlite::Params) -> Result<(), Error> {
-        let kept =
+    /// Gives events the next numbers of change, in their sessions' order.
+    fn restamp(&self, which: &str, params: impl rusqlite::Params) -> Result<(), Error> {
+        let events =
             self.all(&format!("SELECT n FROM event WHERE {which} ORDER BY session, seq"), params, |row| {
                 row.get::<_, i64>(0)
             })?;
-        for event in kept {
+        for event in events {
             let change = self.next_change()?;
             self.run("UPDATE event SET change = ?2 WHERE n = ?1", [event, change])?;
         }
@@ -312,7 +319,8 @@ impl Tx<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::Conversation;
+    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, usage};
 
     const NATIVE: &str = "native";
@@ -351,7 +359,7 @@ mod tests {
         );
         assert_eq!(sync(&mut world, session), (2, 0, 0));
         // The START is revised while the batch is on its way.
-        world.store.write(|tx| crate::session::lifecycle::learn_version(tx, session, "2.1")).unwrap();
+        world.store.write(|tx| lifecycle::learn_version(tx, session, "2.1")).unwrap();
         let now = world.now;
         world.store.write(|tx| tx.advance(NATIVE, &batch, now)).unwrap();
         let again = waiting(&mut world);
@@ -410,13 +418,24 @@ mod tests {
 
     #[test]
     fn a_new_sink_gets_what_comes_and_a_backfill_the_rest() {
-        let (mut world, _) = world();
-        world.store.write(|tx| tx.add_sink("otlp")).unwrap();
-        let cursor = world.store.read(|view| view.sink("otlp")).unwrap().unwrap().cursor;
-        assert!(world.store.read(|view| view.outgoing(cursor, i64::MAX, 10)).unwrap().is_empty());
-        world.store.write(|tx| tx.backfill("otlp")).unwrap();
-        assert_eq!(world.store.read(|view| view.sink("otlp")).unwrap().unwrap().cursor, 0);
-        assert_eq!(world.store.read(|view| Ok::<_, Error>(view.backlog()?.0)).unwrap(), 2);
+        let mut world = World::new();
+        let (run, ended) = world.start(Conversation::Fresh);
+        let (_, open) = world.start(Conversation::Fresh);
+        world.bind(open.session, "a").unwrap();
+        let at = world.now;
+        world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
+        for _ in 0..2 {
+            world.store.write(|tx| tx.add_sink(NATIVE)).unwrap();
+        }
+        world.check();
+        // The open session whole, though part of it was older than the end of the other.
+        let sent = waiting(&mut world);
+        assert_eq!(sent.iter().map(|event| (event.seq, event.rev)).collect::<Vec<_>>(), [(1, 0), (2, 0)]);
+        assert!(sent.iter().all(|event| event.session == open.session.to_string()));
+        assert_eq!(sync(&mut world, ended.session), (0, 0, 0), "neither waiting nor delivered");
+        world.store.write(|tx| tx.backfill(NATIVE)).unwrap();
+        assert_eq!(sync(&mut world, ended.session), (2, 0, 0));
+        assert_eq!(world.store.read(|view| Ok::<_, Error>(view.backlog()?.0)).unwrap(), 4);
     }
 
     #[test]

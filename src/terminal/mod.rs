@@ -89,15 +89,21 @@ pub fn exec(launch: &Launch) -> io::Error {
 /// An error means that nothing was started.
 pub fn run(launch: &Launch, started: impl FnOnce(Started) -> Option<Tap>) -> io::Result<Ended> {
     let image = image(launch)?;
+    let mut started = Some(started);
     if let Some(tty) = tty::Tty::on_stdio() {
         // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
-        if let Ok(wrapped) = wrapped::Wrapped::start(tty, &image) {
-            return Ok(wrapped.run(started));
+        let wrapped = wrapped::Wrapped::start(tty, &image).and_then(|wrapped| wrapped.run(&mut started));
+        if let Ok(ended) = wrapped {
+            return Ok(ended);
         }
     }
-    plain::run(&image, |news| {
-        started(news);
-    })
+    let ended = plain::run(&image, |news| {
+        if let Some(started) = started.take() {
+            started(news);
+        }
+    });
+    // Not even that: then without us.
+    ended.map_err(|_| image.exec())
 }
 
 fn image(launch: &Launch) -> io::Result<sys::Image> {
@@ -129,6 +135,11 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let result = work();
     sys::release_signals();
     result
+}
+
+/// Asks another wrapper to end, and its agent with it.
+pub fn ask_to_end(wrapper: Pid) {
+    sys::signal_process(wrapper, libc::SIGTERM);
 }
 
 /// Is this descriptor of ours a terminal? For those who decide whether to speak.

@@ -6,7 +6,7 @@
 //! wrapper vanishes, it ends the agent.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,8 @@ pub enum Report {
     Started(Pid),
     /// The program could not be started, with the system's error number.
     NotStarted(c_int),
+    /// The monitor itself could not begin; nothing was started.
+    Unable(c_int),
     Stopped(c_int),
     Exited(c_int),
     Killed(c_int),
@@ -47,6 +49,7 @@ impl Report {
         let (kind, value) = match self {
             Self::Started(pid) => (b's', pid.0),
             Self::NotStarted(errno) => (b'n', errno),
+            Self::Unable(errno) => (b'u', errno),
             Self::Stopped(signal) => (b't', signal),
             Self::Exited(code) => (b'e', code),
             Self::Killed(signal) => (b'k', signal),
@@ -62,6 +65,7 @@ impl Report {
         Some(match kind {
             b's' => Self::Started(Pid(value)),
             b'n' => Self::NotStarted(value),
+            b'u' => Self::Unable(value),
             b't' => Self::Stopped(value),
             b'e' => Self::Exited(value),
             b'k' => Self::Killed(value),
@@ -79,8 +83,9 @@ pub struct Monitor {
 
 impl Monitor {
     /// Forks the monitor, which starts the program on `far` (those of the standard descriptors that `on_terminal` marks;
-    /// the others it inherits). All signals must be held; the monitor releases them for itself.
-    pub fn start(far: OwnedFd, image: &Image, on_terminal: [bool; 3]) -> io::Result<Self> {
+    /// the others it inherits). `ours` are the wrapper's own descriptors, which the monitor has no use for. All signals
+    /// must be held; the monitor releases them for itself.
+    pub fn start(far: OwnedFd, image: &Image, on_terminal: [bool; 3], ours: &[RawFd]) -> io::Result<Self> {
         let (line, theirs) = UnixStream::pair()?;
         match sys::fork()? {
             Forked::Parent(pid) => {
@@ -90,7 +95,15 @@ impl Monitor {
             }
             Forked::Child => {
                 drop(line);
-                let _ = oversee(&far, &theirs, image, on_terminal);
+                for fd in ours {
+                    sys::close(*fd);
+                }
+                match spawn(&far, image, on_terminal) {
+                    Ok(agent) => {
+                        let _ = oversee(&far, &theirs, agent);
+                    }
+                    Err(error) => tell(&theirs, Report::Unable(error.raw_os_error().unwrap_or(0))),
+                }
                 sys::exit_child(0)
             }
         }
@@ -130,19 +143,31 @@ impl AsFd for Monitor {
     }
 }
 
-/// The monitor's whole life.
-fn oversee(far: &OwnedFd, line: &UnixStream, image: &Image, on_terminal: [bool; 3]) -> io::Result<()> {
+/// The agent's process, and the line on which it tells if it could not become the program.
+struct Spawned {
+    pid: Pid,
+    failure: UnixStream,
+    signals: Signals,
+}
+
+fn spawn(far: &OwnedFd, image: &Image, on_terminal: [bool; 3]) -> io::Result<Spawned> {
     setsid()?;
     rustix::process::ioctl_tiocsctty(far)?;
     let (failure, theirs) = UnixStream::pair()?;
-    let agent = match sys::fork()? {
+    let signals = Signals::prepare()?;
+    match sys::fork()? {
         Forked::Child => become_agent(far, &theirs, image, on_terminal),
-        Forked::Parent(pid) => pid,
-    };
-    drop(theirs);
-    let mut overseer = Overseer { far, line, agent, signals: listen()? };
+        Forked::Parent(pid) => Ok(Spawned { pid, failure, signals }),
+    }
+}
+
+/// The rest of the monitor's life.
+fn oversee(far: &OwnedFd, line: &UnixStream, spawned: Spawned) -> io::Result<()> {
+    let Spawned { pid: agent, failure, signals } = spawned;
+    listen(&signals)?;
     let group = RustixPid::from_raw(agent.0);
     let _ = setpgid(group, group); // the child does it, too: whoever is first
+    let mut overseer = Overseer { far, line, agent, signals };
     overseer.tell(match sys::exec_failure(&failure) {
         None => Report::Started(agent),
         Some(errno) => Report::NotStarted(errno),
@@ -154,15 +179,15 @@ fn oversee(far: &OwnedFd, line: &UnixStream, image: &Image, on_terminal: [bool; 
 }
 
 /// Whatever ends the wrapper must not end the monitor before it has seen the agent's end.
-fn listen() -> io::Result<Signals> {
+fn listen(signals: &Signals) -> io::Result<()> {
     for signal in 1..32 {
         if !matches!(signal, libc::SIGKILL | libc::SIGSTOP | libc::SIGCHLD | libc::SIGSEGV | libc::SIGBUS) {
             let _ = sys::ignore(signal);
         }
     }
-    let signals = Signals::catch(&[libc::SIGCHLD])?;
+    signals.catch(&[libc::SIGCHLD])?;
     sys::release_signals();
-    Ok(signals)
+    Ok(())
 }
 
 fn become_agent(far: &OwnedFd, failure: &UnixStream, image: &Image, on_terminal: [bool; 3]) -> ! {
@@ -276,6 +301,7 @@ mod tests {
         for report in [
             Report::Started(Pid(i32::MAX)),
             Report::NotStarted(libc::ENOENT),
+            Report::Unable(libc::EMFILE),
             Report::Stopped(libc::SIGTSTP),
             Report::Exited(255),
             Report::Killed(libc::SIGKILL),

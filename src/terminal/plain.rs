@@ -5,10 +5,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use libc::c_int;
 use rustix::process::{Pid as RustixPid, WaitOptions, waitpid};
 
 use super::signals::{FORWARDED, Signals};
@@ -20,6 +19,7 @@ use crate::process::Pid;
 /// Starts the program and waits for its end.
 pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
     let (failure, theirs) = UnixStream::pair()?;
+    let signals = Signals::prepare()?;
     sys::hold_signals();
     let agent = match sys::fork() {
         Ok(Forked::Parent(pid)) => pid,
@@ -30,15 +30,12 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
         }
     };
     drop(theirs);
-    let signals =
-        Signals::catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
+    let caught =
+        signals.catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
     sys::release_signals();
-    let mut companion = Companion { agent, signals: signals? };
-    let_go_of_descriptors(&[
-        failure.as_raw_fd(),
-        companion.signals.descriptors()[0],
-        companion.signals.descriptors()[1],
-    ]);
+    caught?;
+    let mut companion = Companion { agent, signals };
+    let_go_of_descriptors();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
         reap(agent);
@@ -57,13 +54,13 @@ fn become_agent(image: &Image, failure: &UnixStream) -> ! {
 }
 
 /// A pipe ends when its last holder lets go, so we hold none of the program's. Standard error stays, for our own words.
-fn let_go_of_descriptors(keep: &[c_int]) {
+fn let_go_of_descriptors() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         for fd in 0..2 {
             let _ = sys::replace(fd, null.as_fd());
         }
     }
-    sys::close_all_but(&mut keep.to_vec());
+    sys::close_inherited();
 }
 
 fn reap(agent: Pid) {

@@ -21,19 +21,24 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches the given signals, except those that the caller had ignored: they stay ignored. SIGCHLD is always
-    /// caught, for an ignored one would make the kernel throw exit statuses away.
-    pub fn catch(signals: &[c_int]) -> io::Result<Self> {
+    /// Makes the pipe, so that what can fail for want of descriptors fails before anything is started.
+    pub fn prepare() -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         writer.set_nonblocking(true)?;
-        sys::wake_through(writer.as_fd());
+        Ok(Self { reader, writer })
+    }
+
+    /// Catches the given signals, except those that the caller had ignored: they stay ignored. SIGCHLD is always
+    /// caught, for an ignored one would make the kernel throw exit statuses away.
+    pub fn catch(&self, signals: &[c_int]) -> io::Result<()> {
+        sys::wake_through(self.writer.as_fd());
         for &signal in signals {
             if signal == libc::SIGCHLD || !sys::was_ignored(signal) {
                 sys::catch(signal)?;
             }
         }
-        Ok(Self { reader, writer })
+        Ok(())
     }
 
     /// The descriptors that must stay open.

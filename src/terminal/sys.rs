@@ -343,8 +343,31 @@ pub fn replace(to: RawFd, from: BorrowedFd<'_>) -> io::Result<()> {
     if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Closes every descriptor from 3 on but `keep`. A wrapper that kept what the agent inherited would hold pipes open
-/// after the agent has closed them.
+/// Closes a number that belongs to the process this one was forked from.
+pub fn close(fd: RawFd) {
+    // SAFETY: a forked child never runs the destructors of what its parent owns.
+    unsafe { libc::close(fd) };
+}
+
+/// Closes what we inherited and the agent has inherited from us: a wrapper that kept it would hold pipes open after the
+/// agent has closed them. Whatever is closed on exec anyway is our own.
+pub fn close_inherited() {
+    let Ok(entries) = std::fs::read_dir("/dev/fd") else { return };
+    let open: Vec<RawFd> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd >= 3) {
+        // SAFETY: F_GETFD on any number is harmless; a descriptor without FD_CLOEXEC was made by nothing in this program,
+        // so nobody here owns it.
+        unsafe {
+            let flags = libc::fcntl(fd, libc::F_GETFD);
+            if flags != -1 && flags & libc::FD_CLOEXEC == 0 {
+                libc::close(fd);
+            }
+        }
+    }
+}
+
+/// Closes every descriptor from 3 on but `keep`: for a process that needs nothing else.
 pub fn close_all_but(keep: &mut [RawFd]) {
     keep.sort_unstable();
     let mut from = 3;
@@ -377,7 +400,7 @@ fn close_range(first: RawFd, last: RawFd) {
 }
 
 /// select(2) over descriptors below `FD_SETSIZE`; ours are opened first and stay low.
-#[cfg(any(target_os = "macos", feature = "select-loop"))]
+#[cfg(any(target_os = "macos", feature = "portable"))]
 pub fn select<'a>(
     wanted: impl Iterator<Item = (BorrowedFd<'a>, bool, bool)> + Clone,
     timeout: Option<std::time::Duration>,

@@ -26,7 +26,7 @@ pub fn wait(watches: &mut [Watch<'_>], timeout: Option<Duration>) -> io::Result<
     platform::wait(watches, timeout)
 }
 
-#[cfg(not(any(target_os = "macos", feature = "select-loop")))]
+#[cfg(not(any(target_os = "macos", feature = "portable")))]
 mod platform {
     use std::io;
     use std::time::Duration;
@@ -70,7 +70,7 @@ mod platform {
     }
 }
 
-#[cfg(any(target_os = "macos", feature = "select-loop"))]
+#[cfg(any(target_os = "macos", feature = "portable"))]
 mod platform {
     use std::io;
     use std::time::Duration;

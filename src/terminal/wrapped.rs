@@ -26,9 +26,9 @@ use crate::process::Pid;
 /// How long an agent that was asked to end (TERM, HUP) may take. Claude was measured at 2.6 s while it streams.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A terminal that takes nothing for this long after the agent has gone (flow control, a frozen window) does not keep
-/// the shell waiting for the rest.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// A terminal that takes nothing (flow control, a frozen window) keeps a stop waiting for this long, and no longer: the
+/// rest comes when we are continued. An end waits for the terminal as the agent's own last write would.
+const STOP_FLUSH: Duration = Duration::from_secs(1);
 
 /// Chunks of a flood that are passed on before the loop looks at anything else: 64 KiB, a millisecond's worth.
 const CHUNKS_AT_ONCE: usize = 16;
@@ -48,11 +48,13 @@ pub struct Wrapped {
     tap: Option<Tap>,
     agent: Option<Pid>,
     /// Signals for the agent that came before it had begun.
-    early: Vec<c_int>,
+    early: Vec<Caught>,
     /// The user's terminal is there.
     tty_open: bool,
     kill_at: Option<Instant>,
     asked_to_end: bool,
+    /// The monitor could not even begin, and why.
+    unable: Option<c_int>,
     ending: Option<Ending>,
 }
 
@@ -78,10 +80,13 @@ impl Wrapped {
     ) -> io::Result<Self> {
         // Raw before the agent can ask the terminal anything: the answers must not be echoed.
         let raw = tty.raw()?;
-        let monitor = Monitor::start(far, image, on_terminal)?;
+        let signals = Signals::prepare()?;
         let [near, pty] = inner.descriptors();
-        sys::close_all_but(&mut [tty.as_fd().as_raw_fd(), monitor.as_fd().as_raw_fd(), near, pty]);
-        let signals = Signals::catch(
+        let [reader, writer] = signals.descriptors();
+        let ours = [tty.as_fd().as_raw_fd(), near, pty, reader, writer];
+        let monitor = Monitor::start(far, image, on_terminal, &ours)?;
+        sys::close_inherited();
+        signals.catch(
             &[FORWARDED.as_slice(), &[libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat(),
         )?;
         // Settings are changed from the background only after a look, and then must not stop us half way.
@@ -101,14 +106,16 @@ impl Wrapped {
             tty_open: true,
             kill_at: None,
             asked_to_end: false,
+            unable: None,
             ending: None,
         })
     }
 
     /// Passes bytes until the program has ended and its last output is on the terminal, then gives the terminal back.
     /// `started` is called once, when the program's pid is known, and may return a tap.
-    pub fn run(mut self, started: impl FnOnce(Started) -> Option<Tap>) -> Ended {
-        let mut started = Some(started);
+    ///
+    /// An error means that nothing was started; `started` was not called.
+    pub fn run(mut self, started: &mut Option<impl FnOnce(Started) -> Option<Tap>>) -> io::Result<Ended> {
         while self.ending.is_none() {
             if self.step().is_err() {
                 // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
@@ -121,7 +128,13 @@ impl Wrapped {
                 self.tap = started(Started { agent });
             }
         }
-        self.finish()
+        match self.unable {
+            None => Ok(self.finish()),
+            Some(errno) => {
+                self.finish();
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
     }
 
     fn step(&mut self) -> io::Result<()> {
@@ -142,6 +155,12 @@ impl Wrapped {
         ];
         wait(&mut watches, timeout)?;
         let [signals, monitor, inner, tty] = watches.map(|watch| (watch.readable, watch.writable));
+        // Signals first: a new size must not be overtaken by a key typed after it.
+        if signals.0 {
+            while let Some(caught) = self.signals.next() {
+                self.on_signal(caught);
+            }
+        }
         if inner.1 {
             self.write_agent();
         }
@@ -153,11 +172,6 @@ impl Wrapped {
         }
         if tty.0 {
             self.read_tty();
-        }
-        if signals.0 {
-            while let Some(caught) = self.signals.next() {
-                self.on_signal(caught);
-            }
         }
         if monitor.0 {
             self.on_reports();
@@ -233,23 +247,24 @@ impl Wrapped {
         self.tty_open = false;
         self.inner = None;
         if !sys::was_ignored(libc::SIGHUP) {
-            self.end_agent(libc::SIGHUP);
+            self.on_signal(Caught { signal: libc::SIGHUP, by_process: false });
         }
     }
 
     fn on_signal(&mut self, caught: Caught) {
         match caught.signal {
             libc::SIGWINCH => self.follow_size(),
+            // We were stopped from outside and are back, perhaps in another place.
+            libc::SIGCONT => {
+                self.take_terminal();
+            }
+            _ if self.agent.is_none() => self.early.push(caught),
             libc::SIGTERM | libc::SIGHUP => self.end_agent(caught.signal),
             libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP => self.signal_agent(caught.signal),
             libc::SIGUSR1 | libc::SIGUSR2 => {
                 if let Some(agent) = self.agent {
                     sys::signal_process(agent, caught.signal);
                 }
-            }
-            // We were stopped from outside and are back, perhaps in another place.
-            libc::SIGCONT => {
-                self.take_terminal();
             }
             _ => {}
         }
@@ -260,11 +275,15 @@ impl Wrapped {
             match self.monitor.report() {
                 Ok(Some(Report::Started(pid))) => {
                     self.agent = Some(pid);
-                    for signal in std::mem::take(&mut self.early) {
-                        self.signal_agent(signal);
+                    for caught in std::mem::take(&mut self.early) {
+                        self.on_signal(caught);
                     }
                 }
                 Ok(Some(Report::NotStarted(errno))) => self.ending = Some(Ending::NotStarted(errno)),
+                Ok(Some(Report::Unable(errno))) => {
+                    self.unable = Some(errno);
+                    return self.ended(Ending::NotStarted(errno));
+                }
                 Ok(Some(Report::Stopped(signal))) => self.suspend(signal),
                 Ok(Some(Report::Exited(code))) => return self.ended(Ending::Exited(code)),
                 Ok(Some(Report::Killed(signal))) => return self.ended(Ending::Killed(signal)),
@@ -283,11 +302,12 @@ impl Wrapped {
         self.ending.get_or_insert(ending);
     }
 
-    fn signal_agent(&mut self, signal: c_int) {
-        let Some(agent) = self.agent else { return self.early.push(signal) };
-        sys::signal_group(agent, signal);
-        if signal != libc::SIGTSTP {
-            sys::signal_group(agent, libc::SIGCONT);
+    fn signal_agent(&self, signal: c_int) {
+        if let Some(agent) = self.agent {
+            sys::signal_group(agent, signal);
+            if signal != libc::SIGTSTP {
+                sys::signal_group(agent, libc::SIGCONT);
+            }
         }
     }
 
@@ -306,7 +326,7 @@ impl Wrapped {
     /// The agent has stopped: show what it said, give the terminal back, stop as well; and when we are continued,
     /// continue it.
     fn suspend(&mut self, signal: c_int) {
-        self.flush();
+        self.flush(Some(STOP_FLUSH));
         let background_stop = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
         if !(background_stop && self.tty.is_foreground()) {
             self.raw = None;
@@ -329,20 +349,20 @@ impl Wrapped {
         in_foreground
     }
 
-    /// Everything the agent has written so far goes to the terminal, as long as that takes it.
-    fn flush(&mut self) {
-        let deadline = Instant::now() + LAST_WORDS;
+    /// Everything the agent has written so far goes to the terminal, for as long as may be waited.
+    fn flush(&mut self, limit: Option<Duration>) {
+        let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             while !self.to_tty.is_empty() && self.tty_open {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() || self.interrupted() {
+                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) || self.interrupted() {
                     return;
                 }
                 let mut watches = [
                     Watch::new(self.tty.as_fd(), false, true),
                     Watch::new(self.signals.as_fd(), true, false),
                 ];
-                if wait(&mut watches, Some(left)).is_err() {
+                if wait(&mut watches, left).is_err() {
                     return;
                 }
                 self.write_tty();
@@ -366,7 +386,7 @@ impl Wrapped {
 
     fn finish(mut self) -> Ended {
         let ending = self.ending.unwrap_or(Ending::Exited(0));
-        self.flush();
+        self.flush(None);
         // A program that ends well leaves the terminal as it wants it.
         if ending != Ending::Exited(0) || self.asked_to_end {
             let undo = self.modes.undo();

@@ -175,3 +175,7 @@ fn priced(record: Record) -> Priced {
         _ => Priced { record, cost: None, prices: None },
     }
 }
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;

@@ -15,6 +15,7 @@ use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::project::Project;
 use crate::session::correlate::{Correlator, Decision, Signal, TransitionKind};
 use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
+use crate::session::import;
 use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
 use crate::session::publish::publish;
 use crate::session::record::record;
@@ -37,6 +38,8 @@ const POLLING: Duration = Duration::from_millis(500);
 const QUIET: Duration = Duration::from_secs(2);
 /// How soon something half written is looked at again.
 const TORN: Duration = Duration::from_millis(5);
+/// A database log longer than this is moved into the database by a run that has the time.
+const LONG_LOG: u64 = 256 * 1024;
 /// How often a store that was busy or full is tried again.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -64,6 +67,7 @@ pub(super) fn track(
             run.look();
             return run.finish(*ending, *at);
         }
+        run.tidy();
         match woken.recv_timeout(run.patience()) {
             Ok(first) => {
                 for wake in std::iter::once(first).chain(woken.try_iter()) {
@@ -104,6 +108,7 @@ struct Run {
     follower: Follower,
     lingering: Vec<Lingering>,
     looks: Vec<Instant>,
+    tidied: bool,
 }
 
 impl Run {
@@ -125,6 +130,7 @@ impl Run {
             follower: Follower::default(),
             lingering: Vec::new(),
             looks: Vec::new(),
+            tidied: false,
         }
     }
 
@@ -136,8 +142,6 @@ impl Run {
             Ok(store) => {
                 self.store = Some(store);
                 self.problem = None;
-                let home = self.plan.home.clone();
-                self.commit(|store| recover(store, &home));
                 if let Some(id) = self.plan.assigned.take().or_else(|| self.named()) {
                     self.consider(Signal::Assigned(id));
                 }
@@ -202,6 +206,26 @@ impl Run {
         })?;
         self.session = started.session;
         Ok(store)
+    }
+
+    /// What any codemie command does for the whole home, once a run: ends what vanished, takes old stores in, keeps the
+    /// database's log short. After the START, so that nothing waits for it.
+    fn tidy(&mut self) {
+        if self.tidied || self.store.is_none() {
+            return;
+        }
+        self.tidied = true;
+        let (home, folder) = (self.plan.home.clone(), self.plan.folder.clone());
+        self.commit(|store| {
+            recover(store, &home)?;
+            if let Some(user) = std::env::home_dir() {
+                import::first_start(store, &user, &folder, SystemClock.now())?;
+            }
+            if store.log_bytes() > LONG_LOG {
+                store.checkpoint()?;
+            }
+            Ok(())
+        });
     }
 
     /// Sees what is new, decides, and reads what was written.

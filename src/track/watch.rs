@@ -38,10 +38,11 @@ impl Watch {
         self.watcher.is_some()
     }
 
-    /// Watches exactly these. One that does not exist yet is tried again with the next call.
+    /// Watches exactly these. For one that does not exist yet the nearest folder above it is watched, so that the next
+    /// call comes when it appears.
     pub fn set(&mut self, wanted: impl IntoIterator<Item = PathBuf>) {
         let Some(watcher) = &mut self.watcher else { return };
-        let wanted: BTreeSet<PathBuf> = wanted.into_iter().collect();
+        let wanted: BTreeSet<PathBuf> = wanted.into_iter().filter_map(|path| nearest(&path)).collect();
         for gone in self.watched.difference(&wanted) {
             let _ = watcher.unwatch(gone);
         }
@@ -50,8 +51,12 @@ impl Watch {
     }
 }
 
+fn nearest(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find(|path| path.exists()).map(Path::to_owned)
+}
+
 fn begin(watcher: &mut RecommendedWatcher, path: &Path) -> bool {
-    path.exists() && watcher.watch(path, RecursiveMode::NonRecursive).is_ok()
+    watcher.watch(path, RecursiveMode::NonRecursive).is_ok()
 }
 
 /// Reading a file is no news; without this our own looks would wake us.
@@ -77,7 +82,7 @@ mod tests {
             return; // no inotify instance left on this machine
         }
         let late = folder.path().join("late");
-        watch.set([folder.path().to_owned(), late.clone()]);
+        watch.set([late.join("and/deeper"), late.clone()]);
         fs::create_dir(&late).unwrap();
         receiver.recv_timeout(Duration::from_secs(30)).expect("the new folder is told");
         watch.set([late.clone()]);

@@ -8,7 +8,9 @@
 mod commands;
 mod doctor;
 mod driver;
+mod fake_api;
 mod installer;
+mod real_api;
 mod real_terminal;
 mod robust;
 mod sandbox;

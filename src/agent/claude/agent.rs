@@ -55,6 +55,12 @@ impl Agent for Claude {
         })
     }
 
+    fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
+        let mut args = vec!["--resume".into(), OsString::from(&conversation.0)];
+        args.extend(fork.then(|| "--fork-session".into()));
+        Some(args)
+    }
+
     fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
         let found =
             ClaudeFiles::from_env(var).and_then(|files| files.all_sessions().ok()).unwrap_or_default();

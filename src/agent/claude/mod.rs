@@ -11,7 +11,7 @@ pub mod lines;
 mod loose;
 mod shape;
 mod tools;
-mod trail;
+pub(crate) mod trail;
 pub mod view;
 
 #[cfg(test)]

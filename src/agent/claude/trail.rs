@@ -31,6 +31,8 @@ pub struct ClaudeTrail {
     registry: BTreeMap<PathBuf, Stamp>,
     /// The agent's own process, once it has registered: the one codemie started, or one that a launcher started.
     proper: Option<ProcessId>,
+    /// What its entry said last.
+    registered_as: Option<AgentSessionId>,
     history_read: u64,
     /// How each session file in the project folders began when last seen; `None`: it was there before us.
     known: BTreeMap<PathBuf, Option<Beginning>>,
@@ -47,6 +49,7 @@ impl ClaudeTrail {
             projects: BTreeSet::new(),
             registry: BTreeMap::new(),
             proper: None,
+            registered_as: None,
             history_read: 0,
             known: BTreeMap::new(),
             folders: BTreeMap::new(),
@@ -120,7 +123,13 @@ impl ClaudeTrail {
         {
             seen.signals.push(Signal::Background { from, to: entry.session.clone(), process });
         }
-        let file = self.beginning(&entry.session);
+        // How the file begins matters only for a change of our own; status changes come by several times a turn.
+        let file = if ours && self.registered_as.as_ref() != Some(&entry.session) {
+            self.registered_as = Some(entry.session.clone());
+            self.beginning(&entry.session)
+        } else {
+            Beginning::Absent
+        };
         seen.signals.push(Signal::Registry { entry, file });
     }
 

@@ -256,3 +256,16 @@ fn lines_that_cannot_be_read_are_counted_per_file() {
     let counted = world.store.read(|view| view.unreadable()).unwrap();
     assert_eq!(counted, [("/agent/file.jsonl".into(), 3)]);
 }
+
+#[test]
+fn what_happened_before_a_switch_was_noticed_is_the_new_sessions() {
+    let mut world = World::new();
+    let (run, _) = world.bound(Conversation::Fresh, "a");
+    let switched = world.wait(1000);
+    let noticed = world.wait(300);
+    let passage = Passage { to: To::Switch, binding: Some(binding("b")), place: None };
+    let passed =
+        world.store.write(|tx| lifecycle::transition(tx, noticed, &world.ids, run, &passage)).unwrap();
+    let prompt = fact("p1", Timestamp(switched.0 + 50), Fact::Prompt);
+    assert_eq!(world.absorb(passed.new.session, &batch(8, 0, 1, &[prompt])), TAKEN(1, 0));
+}

@@ -257,7 +257,7 @@ fn prune_takes_what_is_old_ended_and_delivered() {
         |rows: Vec<crate::store::SessionRow>| rows.into_iter().map(|row| row.name).collect::<Vec<_>>();
     let World { store, home, .. } = &mut world;
     assert_eq!(names(prune(store, home, before, true).unwrap()), ["old"]);
-    store.sql().execute("INSERT INTO sink (name, cursor) VALUES ('native', 1)", []).unwrap();
+    store.sql().execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 0, 1)", []).unwrap();
     assert!(prune(store, home, before, true).unwrap().is_empty(), "a sink has not got all of it");
     store.sql().execute("UPDATE sink SET cursor = 1000", []).unwrap();
     assert_eq!(names(prune(store, home, before, false).unwrap()), ["old"]);

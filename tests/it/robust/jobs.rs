@@ -1,5 +1,5 @@
 //! Job control beyond the plain stop and `fg`.
-use crate::support::processes::{self, KillOnDrop};
+use crate::support::processes;
 use crate::support::pty::{Exit, Terminal};
 use crate::support::wrapper::Bench;
 use rustix::process::Signal;
@@ -7,12 +7,12 @@ use rustix::process::Signal;
 const COMMAND: &str = "echo u''p; while read line; do echo \"got $line.\"; stty size; done";
 
 /// Types the command and stops it; returns the terminal and the mark behind the shell's prompt.
-fn stopped(bench: &Bench) -> (Terminal, usize, Vec<KillOnDrop>) {
+fn stopped(bench: &Bench) -> (Terminal, usize, Vec<i32>) {
     let terminal = bench.shell().spawn();
     let mark = terminal.wait_prompt(0);
     terminal.type_line(bench.line(&["sh", "-c", COMMAND]));
     let mark = terminal.wait_after(mark, "up\r\n");
-    let job = processes::family(terminal.foreground()).into_iter().map(KillOnDrop).collect();
+    let job = processes::family(terminal.foreground());
     terminal.send(b"\x1a");
     let mark = terminal.wait_prompt(mark);
     (terminal, mark, job)
@@ -32,19 +32,13 @@ pub(super) fn terminated_while_stopped(bench: &Bench) {
     terminal.type_line("kill %1; fg");
     terminal.wait_prompt(mark);
     assert_eq!(terminal.modes(), terminal.first_modes());
-    assert_gone(bench, &job);
+    processes::assert_gone(&job, bench.timeout());
 }
 
 pub(super) fn killed_while_stopped(bench: &Bench) {
     let (terminal, _, job) = stopped(bench);
     terminal.type_line("kill -KILL %1");
-    assert_gone(bench, &job);
-}
-
-fn assert_gone(bench: &Bench, job: &[KillOnDrop]) {
-    for KillOnDrop(pid) in job {
-        assert!(processes::wait_dead(*pid, bench.timeout()), "process {pid} was left behind");
-    }
+    processes::assert_gone(&job, bench.timeout());
 }
 
 /// `kill -TSTP` of the process that the user sees.
@@ -96,8 +90,8 @@ pub(super) fn pipeline_is_interrupted(bench: &Bench) {
     line.push(" | cat; echo status $?.");
     terminal.type_line(line);
     let mark = terminal.wait_after(mark, "up\r\n");
-    let job: Vec<KillOnDrop> = processes::family(terminal.foreground()).into_iter().map(KillOnDrop).collect();
+    let job: Vec<i32> = processes::family(terminal.foreground());
     terminal.send(b"\x03");
     terminal.wait_prompt(mark);
-    assert_gone(bench, &job);
+    processes::assert_gone(&job, bench.timeout());
 }

@@ -3,7 +3,6 @@ use crate::support::processes;
 use crate::support::pty::Exit;
 use crate::support::wrapper::Bench;
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub(super) fn many_runs_leave_nothing_behind(bench: &Bench) {
@@ -12,18 +11,19 @@ pub(super) fn many_runs_leave_nothing_behind(bench: &Bench) {
     std::fs::create_dir(&tmp).unwrap();
     // The shell is the long-lived parent. The first two runs make the files that are there to stay.
     let script = format!(
-        "{{}}; {{}}; echo two; read go; for n in $(seq 3 {runs}); do {{}} || exit 9; done; echo all; read end"
+        "{{}}; {{}}; echo two; read go; for n in $(seq 3 {runs}); do {{}} || exit 9; echo n $n.; done; echo all; read end"
     );
     let terminal = bench.start_in(&script, &["true"]).env("TMPDIR", &tmp).spawn();
     let mark = terminal.wait_after(0, "two\r\n");
     let (files, descriptors) = (files_in(bench.home()), descriptors_of(terminal.pid()));
     terminal.type_line("");
+    let mark = (3..=runs).fold(mark, |mark, n| terminal.wait_after(mark, format!("n {n}.\r\n")));
     terminal.wait_after(mark, "all\r\n");
 
     assert_eq!(descriptors_of(terminal.pid()), descriptors);
     let children = processes::processes().into_iter().filter(|process| process.parent == terminal.pid());
     assert_eq!(children.count(), 0, "a zombie");
-    assert_eq!(processes_of(bench), [terminal.pid()], "somebody is still there");
+    assert_eq!(processes::started_in(bench.home()), [terminal.pid()], "somebody is still there");
     assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 0);
     assert_eq!(files_in(bench.home()), files);
     terminal.type_line("");
@@ -35,22 +35,15 @@ fn descriptors_of(pid: i32) -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Everybody who was started with this test's home folder in the environment.
-fn processes_of(bench: &Bench) -> Vec<i32> {
-    let ours = |pid: i32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        memchr::memmem::find(&environment, bench.home().as_os_str().as_bytes()).is_some()
-    };
-    processes::processes().into_iter().map(|process| process.pid).filter(|pid| ours(*pid)).collect()
-}
-
 /// All files below, but for the one that each session has by right, and what SQLite makes and removes as it likes.
 fn files_in(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap().filter_map(Result::ok) {
         let path = entry.path();
         let name = path.to_string_lossy().into_owned();
-        if path.ends_with("metrics/sessions") || name.ends_with("-wal") || name.ends_with("-shm") {
+        let of_a_session =
+            folder.ends_with("metrics/sessions") && path.extension().is_some_and(|end| end == "json");
+        if of_a_session || name.ends_with("-wal") || name.ends_with("-shm") {
             continue;
         }
         if entry.file_type().unwrap().is_dir() {

@@ -1,5 +1,5 @@
 //! Signals to the process one can see, meant for the command one cannot.
-use crate::support::processes::{self, KillOnDrop};
+use crate::support::processes;
 use crate::support::pty::{Exit, Terminal};
 use crate::support::wrapper::Bench;
 use rustix::process::Signal;
@@ -41,37 +41,27 @@ pub(super) fn killed_wrapper_in_a_pipeline_leaves_nobody(bench: &Bench) {
     let command = "echo up >&2; exec sleep 60";
     let terminal = bench.start_in("exec {} </dev/null >/dev/null", &["sh", "-c", command]).spawn();
     terminal.wait_text("up");
-    let family = family(&terminal);
+    let family = processes::family(terminal.pid());
     processes::signal(terminal.pid(), Signal::KILL);
     assert_eq!(terminal.wait_exit(), Exit::Signal(9));
-    assert_gone(bench, &family);
+    processes::assert_gone(&family, bench.timeout());
 }
 
 pub(super) fn closed_window_ends_the_command(bench: &Bench) {
     let mut terminal = bench.start(&["sh", "-c", "echo up; exec sleep 60"]).spawn();
     terminal.wait_text("up");
-    let family = family(&terminal);
+    let family = processes::family(terminal.pid());
     terminal.hang_up();
     assert_eq!(terminal.wait_exit().shell_code(), 129);
-    assert_gone(bench, &family);
+    processes::assert_gone(&family, bench.timeout());
 }
 
 /// The command ignores whatever can be ignored.
 pub(super) fn deaf_command_dies_with_killed_wrapper(bench: &Bench) {
     let terminal = bench.start(&["sh", "-c", "trap '' HUP INT QUIT TERM; echo up; exec sleep 60"]).spawn();
     terminal.wait_text("up");
-    let family = family(&terminal);
+    let family = processes::family(terminal.pid());
     processes::signal(terminal.pid(), Signal::KILL);
     assert_eq!(terminal.wait_exit(), Exit::Signal(9));
-    assert_gone(bench, &family);
-}
-
-fn family(terminal: &Terminal) -> Vec<KillOnDrop> {
-    processes::family(terminal.pid()).into_iter().map(KillOnDrop).collect()
-}
-
-fn assert_gone(bench: &Bench, family: &[KillOnDrop]) {
-    for KillOnDrop(pid) in family {
-        assert!(processes::wait_dead(*pid, bench.timeout()), "process {pid} was left behind");
-    }
+    processes::assert_gone(&family, bench.timeout());
 }

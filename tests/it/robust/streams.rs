@@ -1,8 +1,9 @@
 //! Bytes at awkward moments: before the command is there, while it does not listen, after it has gone.
 use crate::support::mailbox::Mailbox;
-use crate::support::processes::{self, KillOnDrop};
+use crate::support::processes;
 use crate::support::pty::{Exit, Start};
 use crate::support::wrapper::{Bench, Wrapper};
+use rustix::process::Signal;
 use std::time::Duration;
 
 pub(super) fn type_ahead_is_not_lost(bench: &Bench) {
@@ -32,9 +33,9 @@ pub(super) fn output_flows_while_input_is_stuck(bench: &Bench) {
 pub(super) fn noisy_background_job_does_not_hold_exit(bench: &Bench) {
     let terminal = bench.start(&["sh", "-c", "trap '' HUP; yes & echo job $!.; exit 3"]).spawn();
     let start = terminal.wait_after(0, "job ");
-    let job = KillOnDrop(terminal.number_after(start, ".").0);
+    let (job, _) = terminal.number_after(start, ".");
     assert_eq!(terminal.wait_exit(), Exit::Code(3));
-    drop(job);
+    processes::signal(job, Signal::KILL);
     assert_eq!(terminal.modes(), terminal.first_modes());
 }
 
@@ -65,7 +66,7 @@ pub(super) fn two_terminals(bench: &Bench) {
 /// A connection that hangs for a while when the command ends must not cost its last words: the bare command would wait in
 /// its last write, for as long as it takes.
 #[test]
-#[ignore = "after 5 s codemie drops what the terminal has not taken and exits; also takes 12 s"]
+#[ignore = "takes 12 s; tests/run.sh --full runs it"]
 fn last_words_wait_for_the_terminal() {
     for wrapper in [Wrapper::Bare, Wrapper::Codemie] {
         let bench = Bench::new(wrapper);

@@ -1,5 +1,5 @@
 //! A home folder in which no agent asks a question before the prompt: onboarded, trusting, quiet, and pointed at the
-//! fake API. Private to one test, gone with it, and so is every process that still calls it home.
+//! fake API. Private to one test, gone with it (`CODEMIE_TEST_KEEP=1` keeps it), and so is every process that lives in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,17 @@ impl AgentHome {
         let real = real.into_iter().chain([("CODEMIE_REAL_GEMINI", Agent::Gemini)]);
         variables.extend(real.map(|(name, agent)| (name, agent.program().display().to_string())));
         variables
+    }
+
+    /// Every process that calls this its home, also those that no parent knows any more (Codex leaves a daemon behind,
+    /// Claude's agents view another).
+    pub(crate) fn residents(&self) -> Vec<i32> {
+        let mark = format!("HOME={}\0", self.root.display()).into_bytes();
+        let lives_here = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            memchr::memmem::find(&environment, &mark).is_some()
+        };
+        processes::processes().into_iter().map(|process| process.pid).filter(lives_here).collect()
     }
 
     fn write(&self, file: &str, text: &str) {
@@ -153,18 +164,11 @@ fn gemini_settings() -> String {
 
 impl Drop for AgentHome {
     fn drop(&mut self) {
-        // Agents leave helpers behind that have no parent any more (Codex a daemon, Claude the agents view); they are
-        // ours by the home they were given.
-        let mark = format!("HOME={}\0", self.root.display()).into_bytes();
-        for process in processes::processes() {
-            let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-            if memchr::memmem::find(&environment, &mark).is_some() {
-                processes::signal(process.pid, Signal::KILL);
-                processes::wait_dead(process.pid, Duration::from_secs(5));
-            }
+        for pid in self.residents() {
+            processes::signal(pid, Signal::KILL);
+            processes::wait_dead(pid, Duration::from_secs(5));
         }
-        // A test that failed is to be read afterwards.
-        if !std::thread::panicking() {
+        if std::env::var_os("CODEMIE_TEST_KEEP").is_none() {
             let _ = fs::remove_dir_all(&self.root);
         }
     }

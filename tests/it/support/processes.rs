@@ -2,6 +2,8 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +29,29 @@ pub(crate) fn process(pid: i32) -> Option<Process> {
 pub(crate) fn processes() -> Vec<Process> {
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(process).collect()
+}
+
+/// Everybody who was started with this folder, of one test alone, in the environment.
+pub(crate) fn started_in(folder: &Path) -> Vec<i32> {
+    let ours = |pid: i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        memchr::memmem::find(&environment, folder.as_os_str().as_bytes()).is_some()
+    };
+    processes().into_iter().map(|process| process.pid).filter(|pid| ours(*pid)).collect()
+}
+
+/// Ends all of these. One that is just being forked, or has no environment for the moment of its exec, is missed by a single
+/// look, hence several in a row that find nobody.
+pub(crate) fn kill_started_in(folder: &Path) {
+    let mut quiet = 0;
+    while quiet < 3 {
+        let found = started_in(folder);
+        quiet = if found.is_empty() { quiet + 1 } else { 0 };
+        for pid in found {
+            signal(pid, Signal::KILL);
+            wait_dead(pid, Duration::from_secs(1));
+        }
+    }
 }
 
 /// `root`, everybody in its session, and the descendants of all of these, wherever they have gone; no zombies.
@@ -66,16 +91,6 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
 
-/// Kills a process that nobody else would, however the test ends.
-#[derive(Debug)]
-pub(crate) struct KillOnDrop(pub(crate) i32);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        signal(self.0, Signal::KILL);
-    }
-}
-
 pub(crate) fn alive(pid: i32) -> bool {
     process(pid).is_some_and(|p| p.state != 'Z' && p.state != 'X')
 }
@@ -88,6 +103,12 @@ pub(crate) fn wait_dead(pid: i32, timeout: Duration) -> bool {
     let timeout = Timespec::try_from(timeout).unwrap();
     let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout));
     !alive(pid)
+}
+
+pub(crate) fn assert_gone(pids: &[i32], timeout: Duration) {
+    for pid in pids {
+        assert!(wait_dead(*pid, timeout), "process {pid} was left behind");
+    }
 }
 
 /// Resident memory in KiB, summed over the given processes.

@@ -4,7 +4,7 @@
 //! let Some(stage) = Stage::set() else { return };
 //! let claude = AgentRun::start(&stage, Agent::Claude, &[]);
 //! let first = claude.prompt("hello");
-//! claude.command("/clear");
+//! claude.clear();
 //! let second = claude.prompt("again");
 //! assert_ne!(first.session, second.session);
 //! assert_eq!(claude.exit(), Exit::Code(0));
@@ -16,10 +16,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::agents::Agent;
-use super::fake_api::{Call, Kind, Status};
+use super::fake_api::{Call, CallLog, Kind, Status};
 use super::processes;
 use super::pty::{Exit, Start, Terminal, View};
-use super::screen::{busy, composer, menu_choice};
+use super::screen::{busy, composer, menu_choice, unspaced};
 use super::stage::{Form, PATIENCE, Stage};
 
 /// An Enter on the heels of typed text is taken for part of a paste, and nothing on the screen tells when that is over
@@ -88,7 +88,7 @@ impl<'a> AgentRun<'a> {
     /// Waits until the agent's line shows this.
     pub(crate) fn wait_composer(&self, text: &str) {
         self.wait_for(&format!("{text:?} in the line"), |agent, view| {
-            composer(agent, &view.text()).is_some_and(|shown| shown == text.trim())
+            composer(agent, &view.text()) == Some(unspaced(text))
         });
     }
 
@@ -127,9 +127,11 @@ impl<'a> AgentRun<'a> {
 
     /// Waits for a call like this after the API's first `since`.
     pub(crate) fn wait_call(&self, what: &str, since: usize, matches: impl Fn(&Call) -> bool) -> Call {
-        self.stage
-            .api
-            .wait_for(what, PATIENCE, |log| log.calls[since..].iter().find(|call| matches(call)).cloned())
+        let find = |log: &CallLog| log.calls[since..].iter().find(|call| matches(call)).cloned();
+        self.stage.api.wait_for(PATIENCE, find).unwrap_or_else(|| {
+            let (log, screen) = (self.stage.api.log(), self.terminal.text());
+            panic!("the API never saw {what}; its log:\n{log}--- screen\n{screen}")
+        })
     }
 
     /// Types a slash command, waits until the menu would take it, and presses Enter.
@@ -148,6 +150,13 @@ impl<'a> AgentRun<'a> {
             });
         }
         self.enter();
+    }
+
+    /// Types `/clear` and waits until nothing of the old conversation's answers is on the screen.
+    pub(crate) fn clear(&self) {
+        self.command("/clear");
+        self.wait_for("an empty screen", |_, view| !view.text().contains("pong-"));
+        self.wait_ready();
     }
 
     /// Leaves by the agent's own command and waits for the end.

@@ -3,18 +3,26 @@
 use super::agents::Agent;
 use super::pty::View;
 
-/// What is in the line one types in; `None` before it is painted.
+const RULE: &str = "──";
+
+/// What is in the box one types in, without its spaces, because long text is wrapped at them; `None` before it is painted.
 pub(crate) fn composer(agent: Agent, screen: &str) -> Option<String> {
     let rows: Vec<&str> = screen.lines().collect();
-    let text = rows[composer_row(agent, &rows)?].trim_start();
+    let box_rows = rows[composer_row(agent, &rows)?..].iter();
+    let box_rows = box_rows.take_while(|row| !row.trim().is_empty() && !row.starts_with(RULE));
+    let text = unspaced(&box_rows.copied().collect::<String>());
     let text = text.chars().skip(1).collect::<String>();
-    let text = text.trim();
     let placeholder = match agent {
         Agent::Claude => "Try \"",
         Agent::Codex => "Ask Codex to do anything",
         Agent::Gemini => "Type your message or @path/to/file",
     };
-    Some(if text.starts_with(placeholder) { String::new() } else { text.to_owned() })
+    Some(if text.starts_with(&unspaced(placeholder)) { String::new() } else { text })
+}
+
+/// A text as [`composer`] tells it.
+pub(crate) fn unspaced(text: &str) -> String {
+    text.split_whitespace().collect()
 }
 
 /// The command that Enter would take from the open menu.
@@ -42,14 +50,17 @@ pub(crate) fn busy(agent: Agent, view: &mut View<'_>) -> bool {
 
 fn composer_row(agent: Agent, rows: &[&str]) -> Option<usize> {
     let last = |matches: &dyn Fn(usize) -> bool| (0..rows.len()).rev().find(|&at| matches(at));
-    let below_rule = |at: usize, distance: usize| at >= distance && rows[at - distance].starts_with("──");
+    let below_rule = |at: usize, distance: usize| at >= distance && rows[at - distance].starts_with(RULE);
     match agent {
         // Earlier prompts begin with the same sign; only the line one types in stands under a rule.
         Agent::Claude => last(&|at| rows[at].starts_with('❯') && below_rule(at, 1)),
         Agent::Codex => {
             last(&|at| rows[at].starts_with('›')).filter(|&at| !rows[at].starts_with("› /") || at > 0)
         }
-        Agent::Gemini => last(&|at| rows[at].starts_with(" >") && below_rule(at, 3)),
+        // `*` where it asks for no permissions.
+        Agent::Gemini => {
+            last(&|at| [" >", " *"].iter().any(|sign| rows[at].starts_with(sign)) && below_rule(at, 3))
+        }
     }
 }
 
@@ -57,4 +68,22 @@ fn last_codex_state(bytes: &[u8]) -> Option<&[u8]> {
     const BEFORE: &[u8] = b"\x1b]7501;state=";
     let at = memchr::memmem::rfind(bytes, BEFORE)?;
     bytes[at + BEFORE.len()..].split(|byte| !byte.is_ascii_lowercase()).next()
+}
+
+#[test]
+fn the_box_is_read_as_typed() {
+    let rule = "─".repeat(20);
+    let claude = format!("❯ old\n\n{rule}\n❯ a long\n  text\n{rule}\n/clear  Start anew\n/cost  Show");
+    let codex = "› old\n\n› /clear  start anew\n\n› /cl\n\n  status";
+    let gemini = format!("{rule}\n YOLO\n  \n *   Type your message or @path/to/file \n  \n workspace");
+    for (agent, screen, text) in [
+        (Agent::Claude, claude.as_str(), "alongtext"),
+        (Agent::Codex, codex, "/cl"),
+        (Agent::Gemini, &gemini, ""),
+    ] {
+        assert_eq!(composer(agent, screen).as_deref(), Some(text), "{screen}");
+        assert_eq!(composer(agent, "still starting"), None);
+    }
+    assert_eq!(menu_choice(Agent::Codex, codex).as_deref(), Some("clear"));
+    assert_eq!(menu_choice(Agent::Claude, &claude), None, "the menu stands right under the box of one row");
 }

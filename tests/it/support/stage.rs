@@ -53,14 +53,14 @@ impl Stage {
 
     /// The command line that runs the agent.
     pub(crate) fn argv<A: AsRef<OsStr>>(agent: Agent, form: Form, arguments: &[A]) -> Vec<OsString> {
-        let mut argv: Vec<OsString> = match (form, agent) {
-            (Form::Wrapped, _) => vec![env!("CARGO_BIN_EXE_codemie").into(), agent.name().into()],
-            // Without any `-c` Codex moves into a daemon; codemie adds one by itself.
-            (Form::Bare, Agent::Codex) => {
-                vec![agent.program().into(), "-c".into(), "check_for_update_on_startup=false".into()]
-            }
-            (Form::Bare, _) => vec![agent.program().into()],
+        let mut argv: Vec<OsString> = match form {
+            Form::Wrapped => vec![env!("CARGO_BIN_EXE_codemie").into(), agent.name().into()],
+            Form::Bare => vec![agent.program().into()],
         };
+        if agent == Agent::Codex {
+            // Any override keeps Codex in its own process; without one it becomes a client of a daemon that outlives it.
+            argv.extend(["-c".into(), "check_for_update_on_startup=false".into()]);
+        }
         argv.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
         argv
     }

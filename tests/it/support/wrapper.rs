@@ -1,4 +1,5 @@
 //! How a test gets its command wrapped: not at all, by codemie, or by the bad wrappers that show what the tests can see.
+use super::processes;
 use super::pty::{Start, TIMEOUT};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -80,6 +81,13 @@ impl Bench {
             .env("CODEMIE_HOME", self.home().join(".codemie"))
             .env("CODEMIE_QUIET", "1")
             .timeout(self.timeout)
+    }
+}
+
+/// Whoever a bad wrapper has left behind, outside of every session that the terminal knows of.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        processes::kill_started_in(self.home());
     }
 }
 

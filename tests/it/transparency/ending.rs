@@ -1,5 +1,5 @@
 //! What is left behind: terminal modes as they were, and no process.
-use crate::support::processes::{self, KillOnDrop};
+use crate::support::processes;
 use crate::support::pty::{Exit, Terminal};
 use crate::support::wrapper::Bench;
 use rustix::process::Signal;
@@ -30,31 +30,20 @@ pub(super) fn modes_restored_after_exit(bench: &Bench) {
 }
 
 pub(super) fn modes_restored_after_sigterm(bench: &Bench) {
-    let terminal = bench.start(&["sh", "-c", "echo up; sleep 60; true"]).modes(unusual_modes).spawn();
+    let terminal = bench.start(&["sh", "-c", "sleep 60 & echo up; wait"]).modes(unusual_modes).spawn();
     terminal.wait_text("up");
-    let family = family(&terminal);
+    let family = processes::family(terminal.pid());
     processes::signal(terminal.pid(), Signal::TERM);
     assert_eq!(terminal.wait_exit().shell_code(), 143);
     assert_modes_as_before(&terminal);
-    assert_nobody_left(bench, &family);
+    processes::assert_gone(&family, bench.timeout());
 }
 
 pub(super) fn child_dies_with_killed_wrapper(bench: &Bench) {
     let terminal = bench.start(&["sh", "-c", "echo up; exec sleep 60"]).spawn();
     terminal.wait_text("up");
-    let family = family(&terminal);
+    let family = processes::family(terminal.pid());
     processes::signal(terminal.pid(), Signal::KILL);
     assert_eq!(terminal.wait_exit(), Exit::Signal(9));
-    assert_nobody_left(bench, &family);
-}
-
-/// Wrapper, command and what is between them. Whoever a bad wrapper leaves behind is killed after the test.
-fn family(terminal: &Terminal) -> Vec<KillOnDrop> {
-    processes::family(terminal.pid()).into_iter().map(KillOnDrop).collect()
-}
-
-fn assert_nobody_left(bench: &Bench, family: &[KillOnDrop]) {
-    for KillOnDrop(pid) in family {
-        assert!(processes::wait_dead(*pid, bench.timeout()), "process {pid} was left behind");
-    }
+    processes::assert_gone(&family, bench.timeout());
 }

@@ -1,5 +1,5 @@
 //! How the command ends, and that what it said last is heard.
-use crate::support::processes::{self, KillOnDrop};
+use crate::support::processes;
 use crate::support::pty::Exit;
 use crate::support::wrapper::Bench;
 
@@ -51,7 +51,7 @@ pub(super) fn last_output_arrives(bench: &Bench) {
 pub(super) fn background_job_does_not_hold_exit(bench: &Bench) {
     let terminal = bench.start(&["sh", "-c", "trap '' HUP; sleep 60 & echo job $!.; exit 3"]).spawn();
     let start = terminal.wait_after(0, "job ");
-    let job = KillOnDrop(terminal.number_after(start, ".").0);
+    let (job, _) = terminal.number_after(start, ".");
     assert_eq!(terminal.wait_exit(), Exit::Code(3));
-    assert!(processes::alive(job.0), "the wrapper waited for the background job, or killed it");
+    assert!(processes::alive(job), "the wrapper waited for the background job, or killed it");
 }

@@ -156,5 +156,6 @@ fn tool_use(tool: &Tool) -> (&str, Value) {
             json!({"description": "Do a part", "subagent_type": "general-purpose", "prompt": prompt}),
         ),
         Tool::Named(name, input) => (name, input.clone()),
+        Tool::Search(_) => unreachable!("only Codex searches for tools"),
     }
 }

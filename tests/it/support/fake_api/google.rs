@@ -149,5 +149,6 @@ fn function_call(tool: &Tool) -> (&str, Value) {
         ),
         Tool::Subagent(prompt) => ("invoke_agent", json!({"agent_name": "generalist", "prompt": prompt})),
         Tool::Named(name, input) => (name, input.clone()),
+        Tool::Search(_) => unreachable!("only Codex searches for tools"),
     }
 }

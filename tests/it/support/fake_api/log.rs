@@ -117,10 +117,12 @@ impl CallLog {
         self.calls.iter().filter(move |call| call.session.as_deref() == Some(session))
     }
 
-    /// Every session that spoke to the model, in the order of its first call.
+    /// Every session whose user spoke to the model, in the order of the first call.
     pub(crate) fn sessions(&self) -> Vec<String> {
         let mut sessions = Vec::new();
-        for session in self.calls.iter().filter_map(|call| call.session.as_ref()) {
+        for session in
+            self.calls.iter().filter(|call| call.kind == Kind::Main).filter_map(|call| call.session.as_ref())
+        {
             if !sessions.contains(session) {
                 sessions.push(session.clone());
             }
@@ -131,16 +133,6 @@ impl CallLog {
     /// What a correct reader of the session's files finds in them.
     pub(crate) fn recorded(&self, session: &str) -> Spent {
         self.of_session(session).filter(|call| call.recorded()).map(|call| call.spent).sum()
-    }
-
-    /// The finished text answer to a prompt that contains this text.
-    pub(crate) fn answer(&self, prompt: &str) -> Option<&Call> {
-        self.calls.iter().rev().find(|call| {
-            call.kind == Kind::Main
-                && call.status == Status::Complete
-                && call.text.is_some()
-                && call.prompt.contains(prompt)
-        })
     }
 }
 

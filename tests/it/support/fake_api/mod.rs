@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::dialect::{Answer, Dialect, Question, dialect, fill, refusal};
 use self::http::{Events, Request, respond};
@@ -84,21 +84,20 @@ impl FakeApi {
         self.shared.state().log.clone()
     }
 
-    /// Waits until the log shows it; panics with the log when it does not in time.
+    /// Waits until the log shows it; `None` when it does not in time.
     pub(crate) fn wait_for<T>(
         &self,
-        what: &str,
         timeout: Duration,
         mut find: impl FnMut(&CallLog) -> Option<T>,
-    ) -> T {
+    ) -> Option<T> {
         let deadline = Instant::now() + timeout;
         let mut state = self.shared.state();
         loop {
-            if let Some(found) = find(&state.log) {
+            let found = find(&state.log);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if found.is_some() || left.is_zero() {
                 return found;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "the API never saw {what} within {timeout:?}; its log:\n{}", state.log);
             state = self.shared.wait(state, left);
         }
     }
@@ -138,7 +137,7 @@ impl Shared {
     fn serve(&self, mut stream: TcpStream) {
         let Ok(Some(request)) = Request::read(&stream) else { return };
         if let Some(question) = Question::of(&request) {
-            self.answer(&mut stream, question, request);
+            self.answer(&mut stream, &question, &request);
             return;
         }
         let (status, body) = match (request.method.as_str(), request.path()) {
@@ -156,12 +155,13 @@ impl Shared {
         let _ = respond(&mut stream, status, &body);
     }
 
-    fn answer(&self, stream: &mut TcpStream, question: Question, request: Request) {
+    fn answer(&self, stream: &mut TcpStream, question: &Question, request: &Request) {
         // Titles, routing and the like repeat the user's prompt: its marks are not meant for them.
         let steered = matches!(question.kind, Kind::Main | Kind::Subagent);
         let script = if steered { Script::parse(&question.prompt) } else { Script::default() };
-        let (at, tried, n) = self.enter(&question, request);
-        let tools = self.tools(&question, &script, at);
+        let (at, tried) = self.enter(question, &request.body);
+        let n = at as u64 + 1;
+        let tools = tools(question, &script, &request.body, n);
         let text = if !tools.is_empty() {
             format!("doing-{n}")
         } else if let Some(schema) = &question.schema {
@@ -205,16 +205,15 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Enters the question in the log: its place there, how often it was put before, and its number.
-    fn enter(&self, question: &Question, mut request: Request) -> (usize, usize, u64) {
+    /// Enters the question in the log: its place there, and how often it was put before.
+    fn enter(&self, question: &Question, body: &Value) -> (usize, usize) {
         let mut state = self.state();
         let at = state.log.calls.len();
-        let n = at as u64 + 1;
         let same = (question.session.clone(), question.prompt.clone(), question.turn);
         let tries = state.tries.entry(same).or_default();
         let tried = mem::replace(tries, *tries + 1);
         state.log.calls.push(Call {
-            n,
+            n: at as u64 + 1,
             vendor: question.vendor,
             kind: question.kind,
             session: question.session.clone(),
@@ -226,21 +225,11 @@ impl Shared {
             text: None,
             id: String::new(),
             spent: Spent::default(),
-            body: request.body.take(),
+            body: body.clone(),
         });
         drop(state);
         self.changed.notify_all();
-        (at, tried, n)
-    }
-
-    fn tools(&self, question: &Question, script: &Script, at: usize) -> Vec<Tool> {
-        let tools = script.turns.get(question.turn).cloned().unwrap_or_default();
-        if tools.is_empty() && question.vendor == Vendor::Google && question.kind == Kind::Subagent {
-            // A sub-agent of Gemini's is done when it says so by a tool.
-            let result = json!({"result": {"response": format!("pong-{}", at + 1)}});
-            return vec![Tool::Named("complete_task".to_owned(), result)];
-        }
-        tools
+        (at, tried)
     }
 
     fn stream(
@@ -274,7 +263,8 @@ impl Shared {
             return Ok(Outcome::Told(Status::Cut));
         }
         answer.closing().iter().try_for_each(|event| events.send(event))?;
-        events.finish()?;
+        // Codex hangs up as soon as it has read the last event.
+        let _ = events.finish();
         Ok(Outcome::Told(Status::Complete))
     }
 
@@ -293,5 +283,24 @@ impl Shared {
                 return Some(Outcome::Told(Status::Aborted));
             }
         }
+    }
+}
+
+/// The tool calls of this turn, with what the agents need besides.
+fn tools(question: &Question, script: &Script, body: &Value, n: u64) -> Vec<Tool> {
+    let tools = script.turns.get(question.turn).cloned().unwrap_or_default();
+    match question.vendor {
+        // A sub-agent of Gemini's is done when it says so by a tool.
+        Vendor::Google if tools.is_empty() && question.kind == Kind::Subagent => {
+            let result = json!({"result": {"response": format!("pong-{n}")}});
+            vec![Tool::Named("complete_task".to_owned(), result)]
+        }
+        Vendor::OpenAi
+            if tools.iter().any(|tool| matches!(tool, Tool::Subagent(_)))
+                && !openai::knows_subagents(body) =>
+        {
+            vec![Tool::Search("spawn agent")]
+        }
+        _ => tools,
     }
 }

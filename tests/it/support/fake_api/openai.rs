@@ -34,21 +34,28 @@ pub(super) fn question(request: &Request) -> Question {
     }
 }
 
-/// The user's last words, and how many answers came after them: each answer of ours begins with a message.
+/// The user's last words, and how many answers came after them: each answer of ours begins with a message. One that only
+/// looked for a tool does not count, the call that wants the tool is still to come.
 fn last_prompt(body: &Value) -> (String, usize) {
-    let mut turn = 0;
+    let (mut turn, mut searches) = (0_usize, 0);
     for item in body["input"].as_array().into_iter().flatten().rev() {
         match (item["type"].as_str(), item["role"].as_str()) {
+            (Some("tool_search_call"), _) => searches += 1,
             (Some("message"), Some("assistant")) => turn += 1,
             (Some("message"), Some("user")) => {
                 let texts = item["content"].as_array().into_iter().flatten();
                 let text: String = texts.filter_map(|part| part["text"].as_str()).collect();
-                return (text, turn);
+                return (text, turn.saturating_sub(searches));
             }
             _ => {}
         }
     }
     (String::new(), turn)
+}
+
+/// Codex shows the model most of its tools only when it searches for them.
+pub(super) fn knows_subagents(body: &Value) -> bool {
+    body["input"].as_array().into_iter().flatten().any(|item| item["type"] == "tool_search_output")
 }
 
 pub(super) struct Codex(pub(super) Answer);
@@ -143,6 +150,10 @@ fn tool_call(tool: &Tool, call: &str) -> Value {
             let mut call = function("spawn_agent", &json!({"message": prompt}));
             call["namespace"] = json!("multi_agent_v1");
             call
+        }
+        Tool::Search(query) => {
+            json!({"type": "tool_search_call", "id": format!("tsc_{call}"), "call_id": call, "status": "completed",
+                   "execution": "client", "arguments": {"query": query, "limit": 8}})
         }
         Tool::Named(name, input) => function(name, input),
     }

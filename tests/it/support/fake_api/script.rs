@@ -23,6 +23,8 @@ pub(super) enum Tool {
     Edit(String),
     Subagent(String),
     Named(String, Value),
+    /// No mark asks for it: what Codex needs before some of the others.
+    Search(&'static str),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

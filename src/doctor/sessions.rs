@@ -1,0 +1,82 @@
+//! The store of sessions: can it be used, was it ever damaged, could every line be read.
+
+use super::{Finding, Patient};
+use crate::clock::{Clock, SystemClock};
+use crate::home::Home;
+use crate::output::human::counted;
+use crate::store::{Error, Filter, Show, Store};
+
+const AREA: &str = "sessions";
+
+pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
+    let Some(home) = patient.home.as_ref().filter(|home| home.database().exists()) else { return Vec::new() };
+    examine_store(home).unwrap_or_else(|error| vec![unusable(&error, home)])
+}
+
+fn examine_store(home: &Home) -> Result<Vec<Finding>, Error> {
+    let mut store = Store::open(home, SystemClock.now())?;
+    store.read(|view| {
+        let all = view.list(&Filter { show: Show::All, ..Filter::default() })?;
+        let active = all.iter().filter(|session| session.is_active()).count();
+        let mut findings = vec![Finding::ok(
+            AREA,
+            format!("{} recorded, {active} running now", counted(all.len(), "session")),
+        )];
+        for incident in view.incidents()? {
+            findings.push(Finding::warn(
+                AREA,
+                format!("{}: {} ({})", incident.kind, incident.detail, incident.at),
+                "nothing to do; the file that was set aside can be sent in or deleted",
+            ));
+        }
+        let unreadable = view.unreadable()?;
+        let lines: u64 = unreadable.iter().map(|(_, lines)| lines).sum();
+        if let Some((file, _)) = unreadable.first() {
+            findings.push(Finding::note(
+                AREA,
+                format!(
+                    "{} in {} could not be read and were passed over, the first in {}",
+                    counted(usize::try_from(lines).unwrap_or(usize::MAX), "line"),
+                    counted(unreadable.len(), "file"),
+                    file.display()
+                ),
+                "nothing to do if the agent crashed while it wrote; otherwise update codemie",
+            ));
+        }
+        Ok(findings)
+    })
+}
+
+fn unusable(error: &Error, home: &Home) -> Finding {
+    let fix = match error {
+        Error::Newer { .. } => "update codemie; agents run meanwhile, but are not recorded".to_owned(),
+        Error::Full => format!("free some space where {} is", home.path().display()),
+        Error::ReadOnly(_) => format!("make {} writable for you", home.path().display()),
+        Error::Busy => "find out which process keeps it locked: fuser codemie.db".to_owned(),
+        _ => format!("move {} away; codemie begins a fresh one", home.database().display()),
+    };
+    Finding::error(AREA, error.to_string(), fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    #[test]
+    fn a_store_is_told_of_and_a_newer_one_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        drop(Store::open(&home, SystemClock.now()).unwrap());
+        let findings = examine_store(&home).unwrap();
+        assert_eq!(findings, [Finding::ok(AREA, "0 sessions recorded, 0 running now")]);
+        rusqlite::Connection::open(home.database())
+            .unwrap()
+            .pragma_update(None, "user_version", 999)
+            .unwrap();
+        let error = examine_store(&home).unwrap_err();
+        let finding = unusable(&error, &home);
+        assert_eq!(finding.level, Level::Error);
+        assert!(finding.what.contains("newer") && finding.fix.unwrap().contains("update"));
+    }
+}

@@ -1,0 +1,197 @@
+//! Every recording, through the store: growing in random pieces, read by two processes at once, each of which may crash
+//! between any two commits. The truth is what the API that answered noted per conversation.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Follower;
+use crate::agent::Trail;
+use crate::agent::claude::files::{ClaudeFiles, session_id};
+use crate::agent::claude::trail::ClaudeTrail;
+use crate::clock::Timestamp;
+use crate::session::id::{AgentSessionId, SessionId};
+use crate::session::lifecycle::{self, Binding, Conversation};
+use crate::session::state::EvidenceKind;
+use crate::session::tests::World;
+use crate::store::Store;
+
+/// calls, input, cache creation, cache read, output
+type Spent = [i64; 5];
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude")
+}
+
+/// What the API billed each conversation for, but for the calls that no transcript holds.
+fn truth(case: &Value) -> BTreeMap<AgentSessionId, Spent> {
+    let spent = |value: &Value| -> Spent {
+        ["calls", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"]
+            .map(|field| value[field].as_i64().unwrap())
+    };
+    let sessions = case["server_by_session"].as_object().unwrap();
+    let per_session = sessions.iter().map(|(id, kinds)| {
+        let kinds = kinds.as_object().unwrap().iter();
+        let recorded = kinds.filter(|(kind, _)| !matches!(kind.as_str(), "title" | "compact"));
+        let sum = recorded
+            .map(|(_, value)| spent(value))
+            .fold(Spent::default(), |sum, more| std::array::from_fn(|at| sum[at] + more[at]));
+        (AgentSessionId(id.clone()), sum)
+    });
+    per_session.collect()
+}
+
+struct Growth {
+    target: PathBuf,
+    rest: Vec<u8>,
+}
+
+impl Growth {
+    fn grow(&mut self, bytes: usize) {
+        let now: Vec<u8> = self.rest.drain(..bytes.min(self.rest.len())).collect();
+        fs::create_dir_all(self.target.parent().unwrap()).unwrap();
+        let mut file = fs::File::options().append(true).create(true).open(&self.target).unwrap();
+        file.write_all(&now).unwrap();
+    }
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_below(&path));
+        } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The times of the lines that have one, and the id of the API's answer if the line is one.
+fn lines(file: &Path) -> Vec<(Timestamp, Option<String>)> {
+    let text = fs::read_to_string(file).unwrap();
+    let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    values
+        .filter_map(|line| {
+            let at = Timestamp::parse(line["timestamp"].as_str()?)?;
+            Some((at, line["message"]["id"].as_str().map(str::to_owned)))
+        })
+        .collect()
+}
+
+/// The conversations in the order they began in, each with when its own part begins: after the last answer it copied.
+fn conversations(files: &[PathBuf]) -> Vec<(AgentSessionId, Timestamp, bool)> {
+    let mut known: Vec<String> = Vec::new();
+    let mut mains: Vec<_> = files.iter().filter_map(|file| Some((session_id(file)?, lines(file)))).collect();
+    // A copy is longer than what it copies.
+    mains.sort_by_key(|(id, lines)| (lines.len(), id.clone()));
+    mains
+        .into_iter()
+        .map(|(id, lines)| {
+            let is_known = |message: &Option<String>| message.as_ref().is_some_and(|id| known.contains(id));
+            let copied = lines.iter().filter(|(_, message)| is_known(message)).map(|(at, _)| *at).max();
+            let first = lines.iter().map(|(at, _)| *at).min().unwrap_or_default();
+            known.extend(lines.into_iter().filter_map(|(_, message)| message));
+            (id, copied.map_or(first, |at| Timestamp(at.0 + 1)), copied.is_some())
+        })
+        .collect()
+}
+
+struct Process {
+    store: Store,
+    trail: ClaudeTrail,
+    followers: BTreeMap<SessionId, Follower>,
+}
+
+impl Process {
+    fn start(world: &World, root: &Path) -> Self {
+        let trail = ClaudeTrail::new(ClaudeFiles::at(root), Path::new("/home/dev/project"));
+        Self { store: world.another(), trail, followers: BTreeMap::new() }
+    }
+
+    fn read(&mut self, at: Timestamp, session: SessionId, conversation: &AgentSessionId) {
+        let files = self.trail.files(conversation);
+        let follower = self.followers.entry(session).or_default();
+        follower.read(&mut self.store, at, session, &self.trail, &files).unwrap();
+    }
+}
+
+fn play(name: &str, case: &Value, seed: u64) {
+    let mut random = seed;
+    let mut below = move |limit: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        usize::try_from(random % limit).unwrap()
+    };
+    let mut world = World::new();
+    let root = tempfile::tempdir().unwrap();
+    let recorded = fixtures().join(name).join("projects");
+    let files = files_below(&recorded);
+    let sessions: Vec<_> = conversations(&files)
+        .into_iter()
+        .map(|(id, at, copies)| {
+            let begin = world.begin(if copies { Conversation::Unsure } else { Conversation::Fresh });
+            let binding = Binding { agent_session: id.clone(), file: None, evidence: EvidenceKind::Registry };
+            let ids = &world.ids;
+            let session = world.store.write(|tx| {
+                let started = lifecycle::start(tx, at, ids, &begin)?;
+                lifecycle::bind(tx, at, ids, started.session, &binding)?;
+                Ok::<_, crate::session::Error>(started.session)
+            });
+            (id, session.unwrap(), at)
+        })
+        .collect();
+    let mut growing: Vec<Growth> = files
+        .iter()
+        .map(|file| Growth {
+            target: root.path().join("projects").join(file.strip_prefix(&recorded).unwrap()),
+            rest: fs::read(file).unwrap(),
+        })
+        .collect();
+    let mut processes = [Process::start(&world, root.path()), Process::start(&world, root.path())];
+    while growing.iter().any(|file| !file.rest.is_empty()) {
+        let file = below(growing.len() as u64);
+        growing[file].grow(1 + below(9000));
+        let reader = below(2);
+        if below(4) == 0 {
+            processes[reader] = Process::start(&world, root.path()); // it was killed
+        }
+        let (id, session, at) = &sessions[below(sessions.len() as u64)];
+        processes[reader].read(*at, *session, id);
+    }
+    for process in &mut processes {
+        for (id, session, at) in &sessions {
+            process.read(*at, *session, id);
+        }
+    }
+    let expected = truth(case);
+    for (id, session, _) in &sessions {
+        let totals = world
+            .store
+            .read(|view| {
+                let row = view.session(*session)?.unwrap();
+                view.totals(row.n)
+            })
+            .unwrap();
+        let counted: Spent =
+            [totals.api_calls, totals.input, totals.cache_write, totals.cache_read, totals.output];
+        assert_eq!(counted, expected.get(id).copied().unwrap_or_default(), "{name}, {id}, seed {seed}");
+    }
+    world.check();
+}
+
+#[test]
+fn every_recording_is_counted_exactly_whatever_happens() {
+    let truth: Value = serde_json::from_slice(&fs::read(fixtures().join("truth.json")).unwrap()).unwrap();
+    for (name, case) in truth.as_object().unwrap() {
+        for seed in 1..=5 {
+            play(name, case, seed * 0x9e37_79b9);
+        }
+    }
+}
