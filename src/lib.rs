@@ -5,6 +5,7 @@ pub mod cli;
 pub mod clock;
 pub mod cmd;
 pub mod config;
+pub mod demo;
 pub mod doctor;
 pub mod home;
 pub mod log;

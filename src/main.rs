@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = args.collect();
     // A shim is this binary under the agent's name: nothing is parsed, everything is the agent's.
     let called_as = Path::new(&name).file_name().and_then(|name| name.to_str());
-    if let Some(agent) = called_as.and_then(agent::by_name) {
+    if let Some(agent) = called_as.and_then(agent::called) {
         return run(&RunOptions::default(), &Target::Agent(agent), args);
     }
     match cli::parse(args) {

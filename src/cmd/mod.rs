@@ -3,6 +3,7 @@
 mod completions;
 mod config;
 mod current;
+mod demo;
 mod doctor;
 mod exchange;
 mod explain;
@@ -97,6 +98,8 @@ fn carry_out(
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
+        Command::Demo(args) => demo::run(args, &home, out),
+        Command::DemoAgent(args) => demo::act(args, &home),
         Command::Doctor(_)
         | Command::Claude(_)
         | Command::Codex(_)

@@ -1,6 +1,6 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -102,8 +102,8 @@ struct Run {
     correlator: Option<Correlator>,
     session: SessionId,
     conversation: Option<AgentSessionId>,
-    /// The file was told to the store.
-    file_known: bool,
+    /// The conversation's file as the store was told; the agent may move it.
+    file: Option<PathBuf>,
     version: Option<String>,
     follower: Follower,
     lingering: Vec<Lingering>,
@@ -115,8 +115,13 @@ impl Run {
     fn new(plan: Plan, agent: Pid) -> Self {
         let begun_at = plan.begun_at;
         let agent = SystemProcesses.identify(agent);
+        let correlator = plan.trail.as_ref().and(agent).map(|agent| {
+            let correlator = Correlator::new(agent, begun_at);
+            let continues = plan.conversation == lifecycle::Conversation::Unnamed;
+            if continues { correlator.continuing() } else { correlator }
+        });
         Self {
-            correlator: plan.trail.as_ref().and(agent).map(|agent| Correlator::new(agent, begun_at)),
+            correlator,
             session: plan.session,
             version: plan.version.clone(),
             agent,
@@ -126,7 +131,7 @@ impl Run {
             problem: None,
             watch: None,
             conversation: None,
-            file_known: false,
+            file: None,
             follower: Follower::default(),
             lingering: Vec::new(),
             looks: Vec::new(),
@@ -328,7 +333,7 @@ impl Run {
 
     fn binding(&mut self, id: &AgentSessionId, evidence: EvidenceKind) -> Binding {
         let file = self.plan.trail.as_mut().and_then(|trail| trail.files(id).into_iter().next());
-        self.file_known = file.is_some();
+        self.file.clone_from(&file);
         Binding { agent_session: id.clone(), file, evidence }
     }
 
@@ -359,9 +364,7 @@ impl Run {
         let mut file = None;
         if let Some(id) = &self.conversation {
             let files = trail.files(id);
-            if !self.file_known {
-                file = files.first().cloned();
-            }
+            file = files.first().filter(|file| self.file.as_ref() != Some(file)).cloned();
             match self.follower.read(store, now, self.session, &**trail, &files) {
                 Ok(news) if news.any => facts = Some(news.facts),
                 Ok(_) => {}
@@ -372,20 +375,20 @@ impl Run {
             self.broke(&error);
         }
         if let Some(file) = file {
-            self.tell_file(&file);
+            self.tell_file(file);
         }
         if let Some(version) = facts.and_then(|facts| facts.version) {
             self.learn_version(version);
         }
     }
 
-    fn tell_file(&mut self, file: &Path) {
+    fn tell_file(&mut self, file: PathBuf) {
         let session = self.session;
         let told = self.commit(|store| {
-            store.write(|tx| tx.set_agent_session_file(session, file).map_err(session::Error::from))
+            store.write(|tx| tx.set_agent_session_file(session, &file).map_err(session::Error::from))
         });
         if told.is_some() {
-            self.file_known = true;
+            self.file = Some(file);
             self.publish();
         }
     }

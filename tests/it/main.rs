@@ -6,6 +6,7 @@
 )]
 
 mod commands;
+mod demo;
 mod doctor;
 mod driver;
 mod fake_api;

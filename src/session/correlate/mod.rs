@@ -10,6 +10,10 @@
 //! made since the current conversation was bound is one too. Anything else existed before or is a copy (a switch). `/branch`
 //! and the resume picker have their file in place before the registry changes.
 //!
+//! **Continuing.** A run that was told to continue some conversation registers under a fresh id first, and under that of the
+//! conversation when it has found it, or when the user has picked it. So until such a run is bound, an id without a file is
+//! only a placeholder.
+//!
 //! **Older versions** leave the old id in the registry after a clear. So only a *change* of it is news, and the log alone can
 //! tell of a clear; it takes [`SETTLE`] longer. Two that clear in one folder at once leave two log lines and two files without
 //! a link between them: the transition stands, the new conversation stays `ambiguous` until all candidates but one are
@@ -45,6 +49,10 @@ pub struct Correlator {
     /// The agent's process, and those that took over from it.
     ours: Vec<ProcessId>,
     spawned_at: Timestamp,
+    /// The run goes on with a conversation that nobody named yet.
+    continues: bool,
+    /// What the registry names while that conversation is still being looked for or chosen.
+    placeholder: Option<AgentSessionId>,
     current: Option<Current>,
     /// Conversations this run was in before.
     left: BTreeSet<AgentSessionId>,
@@ -99,6 +107,8 @@ impl Correlator {
         Self {
             ours: vec![agent],
             spawned_at,
+            continues: false,
+            placeholder: None,
             current: None,
             left: BTreeSet::new(),
             registry_said: BTreeMap::new(),
@@ -107,6 +117,13 @@ impl Correlator {
             files: Vec::new(),
             candidates: Vec::new(),
         }
+    }
+
+    /// The arguments continue a conversation without naming it (`--continue`, the picker at the start).
+    #[must_use]
+    pub fn continuing(mut self) -> Self {
+        self.continues = true;
+        self
     }
 
     pub fn current(&self) -> Option<&AgentSessionId> {
@@ -159,6 +176,14 @@ impl Correlator {
         };
         if let Some(why) = not_that_process(entry.start, entry.started_at, ours.start, self.spawned_at) {
             return verdict.explain(now, "registry", &value, false, why);
+        }
+        if self.continues && self.current.is_none() && self.left.is_empty() && file == Beginning::Absent {
+            if self.placeholder.as_ref() != Some(&id) {
+                let why = "has no file, and this run goes on with a conversation that has one";
+                verdict.explain(now, "registry", &value, false, why);
+                self.placeholder = Some(id);
+            }
+            return;
         }
         let said = self.registry_said.insert(pid, id.clone());
         if said.as_ref() == Some(&id) {
@@ -229,6 +254,10 @@ impl Correlator {
         beginning: Beginning,
         verdict: &mut Verdict,
     ) {
+        if self.placeholder.as_ref() == Some(&id) && self.current.is_none() && self.left.is_empty() {
+            verdict.explain(now, "file", &id.0, true, "the conversation the registry names has a file now");
+            return self.bind(now, id, Evidence::Registry, verdict);
+        }
         let known = self.current() == Some(&id) || self.left.contains(&id) || self.candidates.contains(&id);
         if known || self.files.iter().any(|file| file.id == id) {
             return;
@@ -381,6 +410,7 @@ impl Correlator {
         self.files.retain(|file| file.id != id);
         self.candidates.clear();
         self.left.remove(&id);
+        self.placeholder = None;
         self.current = Some(Current { id, since: now });
     }
 }

@@ -103,6 +103,24 @@ fn without_assignment_the_registry_binds() {
 }
 
 #[test]
+fn a_run_that_continues_is_bound_to_a_conversation_that_has_a_file() {
+    let continuing = || Run(Correlator::new(AGENT, Timestamp(0)).continuing());
+    let mut found = continuing();
+    assert_eq!(found.registry(900, "fresh", Beginning::Absent), NOTHING);
+    assert_eq!(found.registry(901, "fresh", Beginning::Absent), NOTHING);
+    assert_eq!(found.registry(1400, "a", SPOKEN), ["bind a registry"]);
+    assert_eq!(found.registry(9000, "b", Beginning::Absent), ["clear to b registry"], "then as any other");
+
+    let mut nothing_to_continue = continuing();
+    assert_eq!(nothing_to_continue.registry(900, "fresh", Beginning::Absent), NOTHING);
+    let file = |id_: &str| Signal::NewFile { id: id(id_), cwd: None, beginning: Beginning::Silent };
+    assert_eq!(nothing_to_continue.feed(1000, file("another's")), NOTHING);
+    assert_eq!(nothing_to_continue.feed(2000, file("fresh")), ["bind fresh registry"]);
+    assert_eq!(nothing_to_continue.registry(2100, "fresh", Beginning::Absent), NOTHING);
+    assert_eq!(nothing_to_continue.registry(9000, "b", Beginning::Absent), ["clear to b registry"]);
+}
+
+#[test]
 fn a_change_of_the_registry_is_a_clear_or_a_switch_by_how_the_file_begins() {
     for (file, decision) in [
         (Beginning::Absent, "clear to b registry"),
