@@ -75,17 +75,17 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         tracker.as_ref().map(Tracker::tap)
     });
     let ended_at = SystemClock.now();
-    let (mut outcome, ending) = match ended {
-        Ok(Ended { ending: ending @ Ending::NotStarted(errno), .. }) => {
-            (cannot_run(&launch, ending, errno), ending)
+    let (mut outcome, ended) = match ended {
+        Ok(ended @ Ended { ending: Ending::NotStarted(errno), .. }) => {
+            (cannot_run(&launch, ended.ending, errno), ended)
         }
-        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended.ending),
+        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended),
         Err(error) => {
             let message = format!("codemie: cannot start {}: {error}", launch.program.display());
             return Outcome::failed(126, message);
         }
     };
-    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ending, ended_at, PATIENCE));
+    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ended, ended_at, PATIENCE));
     if let Some(session) = summary.session.filter(|_| speak) {
         outcome.say(closing_line(&session));
     }

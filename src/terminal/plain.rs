@@ -34,16 +34,16 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
         signals.catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
     sys::release_signals();
     caught?;
-    let mut companion = Companion { agent, signals };
+    let mut companion = Companion { agent, signals, asked: false };
     let_go_of_descriptors();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
         reap(agent);
-        return Ok(Ended { ending: Ending::NotStarted(errno), agent: None });
+        return Ok(Ended { ending: Ending::NotStarted(errno), asked: false, agent: None });
     }
     started(Started { agent });
     let ending = companion.stay()?;
-    Ok(Ended { ending, agent: Some(agent) })
+    Ok(Ended { ending, asked: companion.asked, agent: Some(agent) })
 }
 
 fn become_agent(image: &Image, failure: &UnixStream) -> ! {
@@ -70,6 +70,7 @@ fn reap(agent: Pid) {
 struct Companion {
     agent: Pid,
     signals: Signals,
+    asked: bool,
 }
 
 impl Companion {
@@ -101,7 +102,8 @@ impl Companion {
         Ok(None)
     }
 
-    fn pass_on(&self, caught: Caught) {
+    fn pass_on(&mut self, caught: Caught) {
+        self.asked |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
         // What the terminal sent, it sent to the whole group.
         if caught.by_process && caught.signal != libc::SIGCHLD {
             sys::signal_process(self.agent, caught.signal);

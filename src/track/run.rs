@@ -62,10 +62,10 @@ pub(super) fn track(
     }
     loop {
         run.look();
-        if let Some((ending, at)) = end.get() {
+        if let Some((ended, at)) = end.get() {
             // What the agent did last may be on disk since that look.
             run.look();
-            return run.finish(*ending, *at);
+            return run.finish(*ended, *at);
         }
         run.tidy();
         match woken.recv_timeout(run.patience()) {
@@ -450,12 +450,13 @@ impl Run {
             .max(Duration::from_millis(1))
     }
 
-    fn finish(mut self, ending: terminal::Ending, at: Timestamp) -> Summary {
-        let ending = match ending {
-            terminal::Ending::Exited(code) => Ending::exited(Exit::Code(code)),
-            terminal::Ending::Killed(signal) => Ending::exited(Exit::Signal(signal)),
-            terminal::Ending::NotStarted(_) => Ending::exited(Exit::Code(127)),
+    fn finish(mut self, ended: terminal::Ended, at: Timestamp) -> Summary {
+        let exit = match ended.ending {
+            terminal::Ending::Exited(code) => Exit::Code(code),
+            terminal::Ending::Killed(signal) => Exit::Signal(signal),
+            terminal::Ending::NotStarted(_) => Exit::Code(127),
         };
+        let ending = if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) };
         let run = self.plan.run;
         self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
         self.publish();
