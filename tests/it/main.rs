@@ -9,6 +9,7 @@ mod doctor;
 mod driver;
 mod installer;
 mod real_api;
+mod real_sessions;
 mod real_terminal;
 mod robust;
 mod sandbox;

@@ -1,0 +1,52 @@
+//! How runs end that are not left by the agent's own command, and what is found of one that vanished.
+
+use std::time::Duration;
+
+use codemie::session::state::Status;
+use rustix::process::Signal;
+
+use super::scene::Scene;
+use crate::support::processes;
+use crate::support::pty::Exit;
+
+#[test]
+fn ended_by_signals() {
+    let Some(scene) = Scene::set() else { return };
+    let claude = scene.claude(&[]);
+    claude.prompt("one");
+    claude.signal(Signal::TERM);
+    assert_eq!(claude.terminal.wait_exit(), Exit::Code(143));
+    drop(claude);
+
+    let claude = scene.claude(&[]);
+    claude.prompt("two");
+    claude.signal(Signal::HUP);
+    assert_eq!(claude.terminal.wait_exit(), Exit::Code(129));
+    drop(claude);
+    scene.expect(&["A startup by registry [one] signal 143", "B startup by assigned [two] signal 129"]);
+}
+
+#[test]
+fn killed_in_the_middle_of_an_answer() {
+    let Some(scene) = Scene::set() else { return };
+    let claude = scene.claude(&[]);
+    claude.prompt("one");
+    claude.clear();
+    claude.prompt("two");
+    let since = claude.ask("three [hold gate]");
+    claude.wait_call("the question", since, |call| call.prompt.contains("three"));
+    claude.signal(Signal::KILL);
+    assert_eq!(claude.terminal.wait_exit(), Exit::Signal(9));
+    for pid in scene.stage.home.residents() {
+        assert!(processes::wait_dead(pid, Duration::from_secs(30)), "{pid} outlives the wrapper");
+    }
+
+    // The next one finds it.
+    assert!(scene.print(&["-p", "four"], "").status.success());
+    scene.expect(&[
+        "A startup by registry [one] clear -> B",
+        "B clear from A by registry [two] crash",
+        "C startup by assigned [four] exit 0",
+    ]);
+    assert_eq!(scene.recorded()[1].record.status, Status::Interrupted);
+}
