@@ -28,12 +28,23 @@ fn resumed_continued_forked() {
         "B clear from A by registry [four] exit 0",
     ]);
 
+    // The conversation after the clear is the latest.
+    assert!(scene.print(&["-p", "--continue", "five"], "").status.success());
     let claude = scene.claude(&["--resume", &first, "--fork-session"]);
-    claude.prompt("five");
+    claude.prompt("six");
+    assert_eq!(claude.exit(), Exit::Code(0));
+    drop(claude);
+
+    let claude = scene.launch(&["--resume"]);
+    // The fork is the latest; its name is that of its first prompt.
+    claude.wait_for("the picker", |_, view| view.text().contains("❯ one"));
+    claude.enter();
+    claude.wait_ready();
+    claude.prompt("seven");
     assert_eq!(claude.exit(), Exit::Code(0));
     scene.expect(&[
         "A startup+resume+resume by registry [one | two | three] clear -> B",
-        "B clear from A by registry [four] exit 0",
-        "C startup by registry [five] exit 0",
+        "B clear+resume by registry [four | five] exit 0",
+        "C startup+resume by registry [six | seven] exit 0",
     ]);
 }

@@ -17,6 +17,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::story::{Recorded, spent, story};
 use crate::support::agents::Agent;
+use crate::support::fake_api::Call;
 use crate::support::run::AgentRun;
 use crate::support::stage::{Form, PATIENCE, Stage};
 
@@ -98,32 +99,20 @@ impl Scene {
 
     /// Waits until the published records show it.
     pub(super) fn wait<T>(&self, what: &str, mut find: impl FnMut(&[SessionRecord]) -> Option<T>) -> T {
-        let (changed, changes) = channel();
-        let _watcher = watch(&self.published_sessions(), move |_| {
-            let _ = changed.send(());
-        });
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(found) = find(&self.published()) {
-                return found;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if changes.recv_timeout(left).is_err() {
-                panic!("waited in vain for {what}\n{}", self.picture());
-            }
-            while changes.try_recv().is_ok() {}
-        }
+        let found = await_change(&self.published_sessions(), || find(&self.published()));
+        found.unwrap_or_else(|| panic!("waited in vain for {what}\n{}", self.picture()))
     }
 
     /// Everything a failure needs.
     fn picture(&self) -> String {
         let (recorded, log) = (self.recorded(), self.stage.api.log());
         let own_log = fs::read_to_string(self.home().logs().join("codemie.log")).unwrap_or_default();
+        use std::fmt::Write;
         let mut text = format!("recorded:\n  {}\nAPI:\n{log}", story(&recorded, &log).join("\n  "));
         for session in &recorded {
-            text += &format!("\n{} {}", session.record.session_id, session.record.name);
+            write!(text, "\n{} {}", session.record.session_id, session.record.name).unwrap();
             for evidence in self.evidence(&session.record) {
-                text += &format!("\n  {:?} {} {}", evidence.verdict, evidence.source, evidence.detail);
+                write!(text, "\n  {:?} {} {}", evidence.verdict, evidence.source, evidence.detail).unwrap();
             }
         }
         format!("{text}\nlog:\n{own_log}")
@@ -174,7 +163,24 @@ impl Scene {
     }
 }
 
-/// Calls out with what may have changed in a folder, until it is dropped.
+/// Looks, and looks again with every change below the folder, until something is found or the time is up.
+fn await_change<T>(folder: &Path, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    let (changed, changes) = channel();
+    let _watcher = watch(folder, move |_| {
+        let _ = changed.send(());
+    });
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = find();
+        let left = deadline.saturating_duration_since(Instant::now());
+        if found.is_some() || changes.recv_timeout(left).is_err() {
+            return found;
+        }
+        while changes.try_recv().is_ok() {}
+    }
+}
+
+/// Calls out with what may have changed below a folder, until it is dropped.
 pub(super) fn watch(
     folder: &Path,
     mut changed: impl FnMut(&[PathBuf]) + Send + 'static,
@@ -188,7 +194,7 @@ pub(super) fn watch(
         }
     })
     .unwrap();
-    watcher.watch(folder, RecursiveMode::NonRecursive).unwrap();
+    watcher.watch(folder, RecursiveMode::Recursive).unwrap();
     watcher
 }
 
@@ -232,6 +238,19 @@ impl Claude<'_> {
             self.current(records).filter(|now| now.session_id != before.session_id).map(drop)
         });
         self.wait_ready();
+    }
+
+    /// Waits until the agent has written a call down: an answer on the screen is not in the file yet, and a signal at
+    /// that moment loses it.
+    pub(super) fn wait_written(&self, call: &Call) {
+        let projects = self.scene.stage.home.path().join(".claude/projects");
+        let name = format!("{}.jsonl", call.session.as_ref().unwrap());
+        let written = await_change(&projects, || {
+            let folders = fs::read_dir(&projects).ok()?.flatten();
+            let mut texts = folders.filter_map(|folder| fs::read(folder.path().join(&name)).ok());
+            texts.find(|text| memchr::memmem::find(text, call.id.as_bytes()).is_some())
+        });
+        assert!(written.is_some(), "{} was never written down", call.id);
     }
 
     /// Types `/clear` and waits for codemie to know.

@@ -34,6 +34,13 @@ fn sub_agents_compaction_and_another_folder() {
         "A startup by registry [one [subagent look around] | two | three | four] clear -> B",
         "B clear from A by registry [five] exit 0",
     ]);
+    for session in scene.recorded() {
+        assert_eq!(
+            session.record.working_directory,
+            elsewhere.to_str().unwrap(),
+            "where it is to be resumed"
+        );
+    }
     let log = scene.stage.api.log();
     assert!(log.calls.iter().any(|call| call.kind == Kind::Subagent && call.recorded()), "{log}");
 }

@@ -12,7 +12,9 @@ use crate::support::stage::Form;
 fn two_that_clear_at_once() {
     let Some(scene) = Scene::set() else { return };
     let pair = [scene.launch(&[]), scene.launch(&[])];
-    pair.iter().for_each(|claude| claude.wait_ready());
+    for claude in &pair {
+        claude.wait_ready();
+    }
     for (claude, name) in pair.iter().zip(["left", "right"]) {
         claude.prompt(name);
     }
