@@ -1,10 +1,17 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
+mod sessions;
+
 use std::ffi::{OsStr, OsString};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
+use crate::session::id::SessionId;
+pub use sessions::{
+    Archive, Current, Explain, Export, Group, Import, List, OnConflict, Prune, Rename, Resume, Show, Tags,
+    Usage, UsageBy, View,
+};
 
 /// Runs coding agents and knows what happened in each session.
 #[derive(Debug, Parser)]
@@ -27,6 +34,38 @@ pub enum Command {
     Gemini(Wrapped),
     /// Run an agent by name, or any other program after `--`
     Run(Wrapped),
+    /// Go on in a session's conversation, in its own folder
+    Resume(Resume),
+    /// List sessions, newest first
+    List(List),
+    /// Show one session: what it was, what came before and after, what it cost
+    Show(Show),
+    /// Read a session's conversation
+    View(View),
+    /// Tell which evidence bound a session to the agent's, and what was rejected
+    Explain(Explain),
+    /// Tell which session this process runs inside of
+    Current(Current),
+    /// Give a session another name
+    Rename(Rename),
+    /// Put tags on a session
+    Tag(Tags),
+    /// Take tags off a session
+    Untag(Tags),
+    /// Put a session into a group
+    Group(Group),
+    /// Leave sessions out of the list
+    Archive(Archive),
+    /// Put sessions back into the list
+    Unarchive(Archive),
+    /// Forget sessions that ended long ago
+    Prune(Prune),
+    /// Write sessions to a file that another machine can import
+    Export(Export),
+    /// Take in exported sessions, or those of an old store
+    Import(Import),
+    /// Add up tokens and cost
+    Usage(Usage),
     /// Shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions
@@ -37,6 +76,11 @@ pub enum Command {
     Config(Config),
     /// Print the completion script of a shell
     Completions(Completions),
+    /// Show it all at work without any agent: a scripted one, a /clear, what was recorded
+    Demo(Demo),
+    /// The scripted agent of the demonstration
+    #[command(hide = true)]
+    DemoAgent(DemoAgent),
 }
 
 /// Only for help and completions: these lines are split before clap sees them ([`split`]).
@@ -138,6 +182,26 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Only what was recorded: neither the agent at work nor what to do next
+    #[arg(long)]
+    pub quiet: bool,
+    /// Take the terminal on standard input and record this session (how the demonstration runs without a terminal)
+    #[arg(long, hide = true, value_name = "SESSION")]
+    pub in_own_terminal: Option<SessionId>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoAgent {
+    /// The id of its first conversation
+    #[arg(long, value_name = "ID")]
+    pub session_id: String,
+    /// Waste no time: nobody watches
+    #[arg(long)]
+    pub swift: bool,
+}
+
 /// What a command line asks for.
 #[derive(Debug)]
 pub enum Request {
@@ -222,7 +286,7 @@ fn split(args: &[OsString]) -> Option<Split> {
         } else if arg == "--" && by_verb {
             let command = args.get(at + 1)?;
             return Some(Split { own: at, target: Target::Command(command.clone()), rest: at + 2 });
-        } else if let Some(agent) = arg.to_str().and_then(agent::by_name) {
+        } else if let Some(agent) = arg.to_str().and_then(agent::called) {
             return Some(Split { own: at, target: Target::Agent(agent), rest: at + 1 });
         } else if !is_option(arg) {
             return None;

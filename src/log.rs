@@ -51,6 +51,11 @@ pub fn start(home: &Home, level: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
+/// For a thread that must not speak to the terminal.
+pub fn note_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    tracing::error!("panic: {panic}");
+}
+
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }

@@ -10,12 +10,13 @@ use codemie::home::Home;
 use codemie::{agent, cmd, terminal};
 
 fn main() -> ExitCode {
+    panic_without_harm();
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
     // A shim is this binary under the agent's name: nothing is parsed, everything is the agent's.
     let called_as = Path::new(&name).file_name().and_then(|name| name.to_str());
-    if let Some(agent) = called_as.and_then(agent::by_name) {
+    if let Some(agent) = called_as.and_then(agent::called) {
         return run(&RunOptions::default(), &Target::Agent(agent), args);
     }
     match cli::parse(args) {
@@ -29,7 +30,6 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
-    restore_terminal_on_panic();
     let outcome = cmd::run::run(options, target, args);
     if let Some(message) = outcome.message {
         let _ = writeln!(io::stderr(), "{message}");
@@ -54,10 +54,17 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn restore_terminal_on_panic() {
+/// A panic of the pump gives the terminal back before it is reported. One of the tracker's is nobody's business while the
+/// agent runs: it goes to the log.
+fn panic_without_harm() {
+    let pump = std::thread::current().id();
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        terminal::restore_after_panic();
-        report(panic);
+        if std::thread::current().id() == pump {
+            terminal::restore_after_panic();
+            report(panic);
+        } else {
+            codemie::log::note_panic(panic);
+        }
     }));
 }

@@ -8,6 +8,7 @@ mod codex;
 mod gemini;
 pub mod invocation;
 mod trail;
+pub mod transcript;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -16,6 +17,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use crate::session::id::AgentSessionId;
+use crate::session::lookup::Foreign;
 pub use invocation::{Conversation, Invocation, Kind};
 pub use trail::Trail;
 
@@ -61,15 +63,50 @@ pub trait Agent: Debug + Sync {
         None
     }
 
+    /// Conversations in its own files, wrapped or not, whose id is `wanted` or begins with it.
+    fn conversations(&self, _var: Var<'_>, _wanted: &str) -> Vec<Foreign> {
+        Vec::new()
+    }
+
+    /// How to read its session files as conversations; `None`: codemie cannot.
+    fn transcript(&self) -> Option<transcript::Reader> {
+        None
+    }
+
     /// How to follow a run in `folder`; `None` where the environment does not say where its files are.
     fn trail(&self, _var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
         None
     }
 }
 
-/// Every agent codemie knows.
+/// Every agent that people call by its name, on the command line and through a shim.
 pub static ALL: [&dyn Agent; 3] = [&claude::Claude, &codex::Codex, &gemini::Gemini];
 
-pub fn by_name(name: &str) -> Option<&'static dyn Agent> {
+/// Those that only codemie itself starts.
+static BUILT_IN: [&dyn Agent; 1] = [&crate::demo::Demo];
+
+/// The agent that somebody called.
+pub fn called(name: &str) -> Option<&'static dyn Agent> {
     ALL.into_iter().find(|agent| agent.name() == name)
+}
+
+/// The agent that a record names.
+pub fn by_name(name: &str) -> Option<&'static dyn Agent> {
+    ALL.into_iter().chain(BUILT_IN).find(|agent| agent.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_know_agents_that_nobody_can_call() {
+        for agent in ALL {
+            assert_eq!(called(agent.name()).map(Agent::name), Some(agent.name()));
+            assert_eq!(by_name(agent.name()).map(Agent::name), Some(agent.name()));
+        }
+        assert_eq!(by_name("demo").map(Agent::name), Some("demo"));
+        assert!(called("demo").is_none(), "`codemie demo` is a command and no shim's name");
+        assert!(by_name("").is_none());
+    }
 }

@@ -2,10 +2,24 @@
 
 mod completions;
 mod config;
+mod current;
+mod demo;
 mod doctor;
+mod exchange;
+mod explain;
+mod find;
 mod init;
+mod labels;
+mod list;
+mod open;
+mod prune;
+mod resume;
 pub mod run;
 mod shim;
+mod show;
+mod usage;
+mod view;
+mod words;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,8 +31,35 @@ use crate::agent;
 use crate::cli::{Cli, Command};
 use crate::home::Home;
 
+/// The exit code of a command line that cannot be obeyed.
+const USAGE: u8 = 2;
+
+/// What went wrong, where the exit code tells which.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
 /// Carries out a management command: everything that starts no agent.
 pub fn manage(
+    command: &Command,
+    home: Option<Home>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let outcome = carry_out(command, home, out, err);
+    match outcome.as_ref().err().and_then(|error| error.downcast_ref::<Failure>()) {
+        Some(failure) => {
+            writeln!(err, "codemie: {failure}")?;
+            Ok(ExitCode::from(failure.code))
+        }
+        None => outcome,
+    }
+}
+
+fn carry_out(
     command: &Command,
     home: Option<Home>,
     out: &mut dyn Write,
@@ -31,10 +72,34 @@ pub fn manage(
     }
     let home = home.context("there is no home folder: set HOME or CODEMIE_HOME")?;
     match command {
+        Command::Resume(args) => {
+            let outcome = resume::resume(args, &home)?;
+            if let Some(message) = outcome.message {
+                writeln!(err, "{message}")?;
+            }
+            Ok(ExitCode::from(outcome.code))
+        }
+        Command::List(args) => list::run(args, &home, out),
+        Command::Show(args) => show::run(args, &home, out),
+        Command::View(args) => view::run(args, &home, out, err),
+        Command::Explain(args) => explain::run(args, &home, out),
+        Command::Current(args) => current::run(args, &home, out),
+        Command::Rename(args) => labels::rename(args, &home, out),
+        Command::Tag(args) => labels::tag(args, &home, out),
+        Command::Untag(args) => labels::untag(args, &home, out),
+        Command::Group(args) => labels::group(args, &home, out),
+        Command::Archive(args) => labels::archive(args, true, &home, out),
+        Command::Unarchive(args) => labels::archive(args, false, &home, out),
+        Command::Prune(args) => prune::run(args, &home, out),
+        Command::Export(args) => exchange::export(args, &home, out, err),
+        Command::Import(args) => exchange::import(args, &home, out, err),
+        Command::Usage(args) => usage::run(args, &home, out),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
+        Command::Demo(args) => demo::run(args, &home, out),
+        Command::DemoAgent(args) => demo::act(args, &home),
         Command::Doctor(_)
         | Command::Claude(_)
         | Command::Codex(_)

@@ -63,29 +63,8 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         Target::Command(command) => Prepared::command(command, args),
     };
     let speak = !(options.quiet || config.quiet) && all_terminals();
-    let (mut launch, plan) = prepared.plan(home, target, options, &config);
-    if let Some(plan) = &plan {
-        launch.set.push((SESSION_VARIABLE.into(), plan.session.to_string().into()));
-        launch.set.push((RUN_VARIABLE.into(), plan.run.to_string().into()));
-    }
-
-    let mut tracker = None;
-    let ended = terminal::run(&launch, |started| {
-        tracker = plan.map(|plan| Tracker::start(plan, started.agent));
-        tracker.as_ref().map(Tracker::tap)
-    });
-    let ended_at = SystemClock.now();
-    let (mut outcome, ended) = match ended {
-        Ok(ended @ Ended { ending: Ending::NotStarted(errno), .. }) => {
-            (cannot_run(&launch, ended.ending, errno), ended)
-        }
-        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended),
-        Err(error) => {
-            let message = format!("codemie: cannot start {}: {error}", launch.program.display());
-            return Outcome::failed(126, message);
-        }
-    };
-    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ended, ended_at, PATIENCE));
+    let (launch, plan) = prepared.plan(home, target, options, &config);
+    let (mut outcome, summary) = wrap(launch, plan);
     if let Some(session) = summary.session.filter(|_| speak) {
         outcome.say(closing_line(&session));
     }
@@ -95,6 +74,32 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         outcome.say(format!("codemie: {}", problems.join("; ")));
     }
     outcome
+}
+
+/// Runs what was prepared to its end, followed by a tracker where there is a plan.
+pub(super) fn wrap(mut launch: Launch, plan: Option<Plan>) -> (Outcome, Summary) {
+    if let Some(plan) = &plan {
+        launch.set.push((SESSION_VARIABLE.into(), plan.session.to_string().into()));
+        launch.set.push((RUN_VARIABLE.into(), plan.run.to_string().into()));
+    }
+    let mut tracker = None;
+    let ended = terminal::run(&launch, |started| {
+        tracker = plan.map(|plan| Tracker::start(plan, started.agent));
+        tracker.as_ref().map(Tracker::tap)
+    });
+    let ended_at = SystemClock.now();
+    let (outcome, ended) = match ended {
+        Ok(ended @ Ended { ending: Ending::NotStarted(errno), .. }) => {
+            (cannot_run(&launch, ended.ending, errno), ended)
+        }
+        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended),
+        Err(error) => {
+            let message = format!("codemie: cannot start {}: {error}", launch.program.display());
+            return (Outcome::failed(126, message), Summary::default());
+        }
+    };
+    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ended, ended_at, PATIENCE));
+    (outcome, summary)
 }
 
 /// Everything decided before the launch.
@@ -149,12 +154,17 @@ impl Prepared {
             name: options.name.clone(),
             tags: options.tag.clone(),
             group: options.group.clone(),
-            parent: var(RUN_VARIABLE).and_then(|id| id.to_str()?.parse::<RunId>().ok()),
+            parent: enclosing_run(),
             notes: self.notes,
             log_level: Some(config.log_level.clone()),
         };
         (self.launch, Some(plan))
     }
+}
+
+/// The run that we ourselves were started in.
+pub(super) fn enclosing_run() -> Option<RunId> {
+    std::env::var_os(RUN_VARIABLE)?.to_str()?.parse().ok()
 }
 
 /// Where the agent is and what it is told. Whatever is no conversation is executed here and now.
@@ -227,7 +237,7 @@ fn arg0(agent: &dyn Agent, program: &Path) -> OsString {
     }
 }
 
-fn note(at: Timestamp, source: &str, detail: String) -> Evidence {
+pub(super) fn note(at: Timestamp, source: &str, detail: String) -> Evidence {
     Evidence { at, source: source.to_owned(), verdict: Verdict::Noted, agent_session_id: None, detail }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod human;
 pub mod table;
+pub mod wrap;
 
 use std::io::stdout;
 

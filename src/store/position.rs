@@ -32,6 +32,11 @@ impl View<'_> {
         )
     }
 
+    /// How many files have been read.
+    pub fn files_read(&self) -> Result<u64, Error> {
+        self.one("SELECT count(*) FROM position", [], |row| row.get(0).map(uncount))
+    }
+
     /// Files with lines that could not be read, and how many.
     pub fn unreadable(&self) -> Result<Vec<(PathBuf, u64)>, Error> {
         self.all("SELECT path, unreadable FROM position WHERE unreadable > 0 ORDER BY path", [], |row| {

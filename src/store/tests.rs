@@ -209,7 +209,7 @@ fn a_checkpoint_shortens_the_log_and_loses_nothing() {
 
 /// Prints, asserts nothing: `cargo test --lib start_is_quick -- --ignored --nocapture`.
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "a measurement: prints, asserts nothing; tests/run.sh --full runs it"]
 fn start_is_quick() {
     let (_folder, home) = home();
     let template = World::new().begin(Conversation::Fresh);

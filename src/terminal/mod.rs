@@ -139,6 +139,11 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Are we on a terminal that a program could be wrapped on?
+pub fn on_terminal() -> bool {
+    tty::Tty::on_stdio().is_some()
+}
+
 /// Asks another wrapper to end, and its agent with it.
 pub fn ask_to_end(wrapper: Pid) {
     sys::signal_process(wrapper, libc::SIGTERM);

@@ -26,9 +26,9 @@ use crate::process::Pid;
 /// How long an agent that was asked to end (TERM, HUP) may take. Claude was measured at 2.6 s while it streams.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A terminal that takes nothing for this long after the agent has gone (flow control, a frozen window) does not keep
-/// the shell waiting for the rest.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// A terminal that takes nothing (flow control, a frozen window) keeps a stop waiting for this long, and no longer: the
+/// rest comes when we are continued. An end waits for the terminal as the agent's own last write would.
+const STOP_FLUSH: Duration = Duration::from_secs(1);
 
 /// Chunks of a flood that are passed on before the loop looks at anything else: 64 KiB, a millisecond's worth.
 const CHUNKS_AT_ONCE: usize = 16;
@@ -155,6 +155,12 @@ impl Wrapped {
         ];
         wait(&mut watches, timeout)?;
         let [signals, monitor, inner, tty] = watches.map(|watch| (watch.readable, watch.writable));
+        // Signals first: a new size must not be overtaken by a key typed after it.
+        if signals.0 {
+            while let Some(caught) = self.signals.next() {
+                self.on_signal(caught);
+            }
+        }
         if inner.1 {
             self.write_agent();
         }
@@ -166,11 +172,6 @@ impl Wrapped {
         }
         if tty.0 {
             self.read_tty();
-        }
-        if signals.0 {
-            while let Some(caught) = self.signals.next() {
-                self.on_signal(caught);
-            }
         }
         if monitor.0 {
             self.on_reports();
@@ -325,7 +326,7 @@ impl Wrapped {
     /// The agent has stopped: show what it said, give the terminal back, stop as well; and when we are continued,
     /// continue it.
     fn suspend(&mut self, signal: c_int) {
-        self.flush();
+        self.flush(Some(STOP_FLUSH));
         let background_stop = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
         if !(background_stop && self.tty.is_foreground()) {
             self.raw = None;
@@ -348,20 +349,20 @@ impl Wrapped {
         in_foreground
     }
 
-    /// Everything the agent has written so far goes to the terminal, as long as that takes it.
-    fn flush(&mut self) {
-        let deadline = Instant::now() + LAST_WORDS;
+    /// Everything the agent has written so far goes to the terminal, for as long as may be waited.
+    fn flush(&mut self, limit: Option<Duration>) {
+        let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             while !self.to_tty.is_empty() && self.tty_open {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() || self.interrupted() {
+                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) || self.interrupted() {
                     return;
                 }
                 let mut watches = [
                     Watch::new(self.tty.as_fd(), false, true),
                     Watch::new(self.signals.as_fd(), true, false),
                 ];
-                if wait(&mut watches, Some(left)).is_err() {
+                if wait(&mut watches, left).is_err() {
                     return;
                 }
                 self.write_tty();
@@ -385,7 +386,7 @@ impl Wrapped {
 
     fn finish(mut self) -> Ended {
         let ending = self.ending.unwrap_or(Ending::Exited(0));
-        self.flush();
+        self.flush(None);
         // A program that ends well leaves the terminal as it wants it.
         if ending != Ending::Exited(0) || self.asked_to_end {
             let undo = self.modes.undo();

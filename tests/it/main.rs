@@ -5,8 +5,10 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod demo;
 mod doctor;
 mod driver;
+mod fake_api;
 mod installer;
 mod real_api;
 mod real_sessions;

@@ -67,8 +67,7 @@ fn codex_files_hold_what_the_log_says() {
     codex.wait_call("a compaction", 0, |call| call.kind == Kind::Compact);
     codex.wait_ready();
     let first = codex.prompt("again [error 500 x1]");
-    codex.command("/clear");
-    codex.wait_ready();
+    codex.clear();
     let second = codex.prompt("second [subagent say hello]");
     codex
         .wait_call("the sub-agent's answer", 0, |c| c.kind == Kind::Subagent && c.status == Status::Complete);
@@ -90,8 +89,7 @@ fn gemini_files_hold_what_the_log_says() {
     let file = stage.home.project().join("notes.txt");
     gemini.prompt(&format!("[run echo a] [write {0}] [edit {0}]", file.display()));
     assert_eq!(fs::read_to_string(&file).unwrap(), "one\n2\n2b\nthree\n");
-    gemini.command("/clear");
-    gemini.wait_ready();
+    gemini.clear();
     gemini.prompt("second [subagent say hello]");
     assert_eq!(gemini.exit(), Exit::Code(0));
 

@@ -3,9 +3,11 @@
 //!
 //! One run of each agent goes through all of it, because starting one takes seconds.
 
+use rustix::process::Signal;
+
 use crate::support::agents::Agent;
 use crate::support::fake_api::{Status, Vendor};
-use crate::support::pty::View;
+use crate::support::pty::{Start, View};
 use crate::support::run::AgentRun;
 use crate::support::stage::{Form, Stage};
 
@@ -108,6 +110,24 @@ fn leftovers(view: &mut View<'_>) -> Vec<&'static str> {
     .into_iter()
     .filter_map(|(on, name)| on.then_some(name))
     .collect()
+}
+
+/// Claude ends by itself with 143, Codex dies of the signal, Gemini, once the signal reaches more than its launcher, with 0.
+#[test]
+fn a_signal_ends_the_agents() {
+    let Some(stage) = Stage::set() else { return };
+    let fresh = Start::new(["true"]).spawn();
+    fresh.wait_exit();
+    let before = fresh.modes();
+    for (agent, code) in [(Agent::Claude, 143), (Agent::Codex, 143), (Agent::Gemini, 0)] {
+        let run = AgentRun::start(&stage, agent, &[]);
+        run.signal(Signal::TERM);
+        assert_eq!(run.terminal.wait_exit().shell_code(), code, "{}", agent.name());
+        assert_eq!(run.terminal.modes(), before, "{}", agent.name());
+        run.terminal
+            .wait_for("everything the agent switched on to be off", |view| leftovers(view).is_empty());
+        assert_eq!(stage.home.residents(), [0; 0], "{} left somebody behind", agent.name());
+    }
 }
 
 /// Each with a home and an API of its own, so that both get the same answers.

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use uuid::Uuid;
 
-use super::files::ClaudeFiles;
-use super::invocation;
+use super::files::{self, ClaudeFiles};
 use super::trail::ClaudeTrail;
-use crate::agent::{Agent, Conversation, Injection, Invocation, Trail, Var};
+use super::{invocation, view};
+use crate::agent::{Agent, Conversation, Injection, Invocation, Trail, Var, transcript};
 use crate::session::id::AgentSessionId;
+use crate::session::lookup::Foreign;
 
 #[derive(Debug)]
 pub struct Claude;
@@ -58,6 +59,30 @@ impl Agent for Claude {
         let mut args = vec!["--resume".into(), OsString::from(&conversation.0)];
         args.extend(fork.then(|| "--fork-session".into()));
         Some(args)
+    }
+
+    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
+        let found =
+            ClaudeFiles::from_env(var).and_then(|files| files.all_sessions().ok()).unwrap_or_default();
+        let mut conversations: Vec<Foreign> = found
+            .into_iter()
+            .filter_map(|file| Some((files::session_id(&file)?, file)))
+            .filter(|(id, _)| id.0.starts_with(wanted))
+            .map(|(agent_session, file)| Foreign {
+                agent: self.name().to_owned(),
+                agent_session,
+                cwd: view::folder(&file),
+                file,
+            })
+            .collect();
+        // Two projects can hold copies of one conversation.
+        conversations.sort_by(|a, b| a.agent_session.cmp(&b.agent_session));
+        conversations.dedup_by(|a, b| a.agent_session == b.agent_session);
+        conversations
+    }
+
+    fn transcript(&self) -> Option<transcript::Reader> {
+        Some(view::items)
     }
 
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

@@ -1,38 +1,20 @@
 //! A session file as a conversation to read: what was said, and which tools ran, one line each.
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::files;
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
+use crate::agent::transcript::{Forwards, Item, Said};
 use crate::clock::Timestamp;
 
 /// Longest one-liner of a tool call, in characters.
 const MAX_SUMMARY: usize = 120;
-
-/// One thing in a conversation. Texts are as the agent stored them: whoever shows them on a terminal takes control
-/// characters out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    pub at: Option<Timestamp>,
-    pub said: Said,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
-    User(String),
-    Assistant(String),
-    /// A tool was called: its name and the one thing that tells most about the call, on one line.
-    Tool {
-        name: String,
-        about: String,
-    },
-    ToolFailed(String),
-    /// Something that happened to the conversation itself.
-    Note(&'static str),
-}
 
 /// What a line adds to the conversation. Broken lines and lines of no interest add nothing.
 pub fn items(line: &[u8]) -> Vec<Item> {
@@ -49,6 +31,25 @@ pub fn items(line: &[u8]) -> Vec<Item> {
         _ => Vec::new(),
     };
     said.into_iter().map(|said| Item { at, said }).collect()
+}
+
+/// The folder a conversation is of: of those its lines name, the one it is filed under. The agent's shell wanders, and
+/// `/cd` files it elsewhere.
+pub fn folder(session_file: &Path) -> Option<PathBuf> {
+    let filed = session_file.parent()?.file_name()?;
+    let file = File::open(session_file).ok()?;
+    let mut lines = Forwards::new(&file, 0).ok()?;
+    let mut first = None;
+    while let Ok(Some(line)) = lines.next() {
+        let Ok(line) = serde_json::from_slice::<Line>(&line) else { continue };
+        let named = line.relocated_cwd.0.or(line.cwd.0);
+        let Some(named) = named.as_deref().map(Path::new) else { continue };
+        if *files::slug(named.as_os_str()) == *filed {
+            return Some(named.to_owned());
+        }
+        first.get_or_insert_with(|| named.to_owned());
+    }
+    first
 }
 
 fn assistant(content: &Content) -> Vec<Said> {
@@ -143,8 +144,6 @@ fn string(raw: &RawValue) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn recorded(file: &str) -> Vec<Said> {
@@ -194,6 +193,27 @@ mod tests {
             recorded("08-api-error/projects/-home-dev-project/08000000-0000-4000-8000-000000000008.jsonl");
         assert!(errors.contains(&Said::Note("interrupted by the user")));
         assert!(errors.contains(&Said::Assistant("API Error: 400 fake 400".into())));
+    }
+
+    #[test]
+    fn a_conversation_is_of_the_folder_it_is_filed_under() {
+        let home = tempfile::tempdir().unwrap();
+        let project = home.path().join("-home-dev-other");
+        std::fs::create_dir(&project).unwrap();
+        let file = project.join("7a27.jsonl");
+        let line = |cwd: &str| format!("{{\"type\":\"user\",\"cwd\":\"{cwd}\"}}\n");
+        for (content, expected) in [
+            (line("/home/dev/project") + &line("/home/dev/other") + &line("/tmp"), Some("/home/dev/other")),
+            (
+                line("/home/dev/project") + "{\"type\":\"relocated\",\"relocatedCwd\":\"/home/dev/other\"}\n",
+                Some("/home/dev/other"),
+            ),
+            (line("/elsewhere") + &line("/tmp"), Some("/elsewhere")),
+            ("{\"type\":\"mode\"}\n".to_owned(), None),
+        ] {
+            std::fs::write(&file, &content).unwrap();
+            assert_eq!(folder(&file).as_deref(), expected.map(Path::new), "{content}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
@@ -59,6 +59,13 @@ impl Scene {
     /// Runs Claude Code to its end in pipes.
     pub(super) fn print(&self, arguments: &[&str], input: &str) -> Output {
         self.stage.pipe(Agent::Claude, Form::Wrapped, arguments, input)
+    }
+
+    /// Runs one of codemie's own commands.
+    pub(super) fn codemie(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codemie"));
+        command.args(arguments).current_dir(self.stage.home.project());
+        command.env_clear().envs(self.stage.home.environment(&self.stage.api)).output().unwrap()
     }
 
     fn read<T>(&self, work: impl FnOnce(&codemie::store::View<'_>) -> Result<T, session::Error>) -> T {

@@ -30,6 +30,7 @@ both! {
     descriptors::redirected_stderr_gets_its_bytes,
     descriptors::redirected_stdout_gets_its_bytes,
     descriptors::few_descriptors,
+    descriptors::very_few_descriptors,
     jobs::resized_while_stopped,
     jobs::terminated_while_stopped,
     jobs::killed_while_stopped,

@@ -1,6 +1,6 @@
 //! A terminal within a terminal.
 use crate::support::pty::{Exit, Start};
-use crate::support::wrapper::{Bench, Wrapper};
+use crate::support::wrapper::{Bench, Wrapper, example};
 use std::process::{Command, Stdio};
 
 /// Says what it is, takes a line, and leaves its exit code where no multiplexer can lose it.
@@ -9,13 +9,15 @@ const COMMAND: &str = "echo up; read line; echo \"got $line.\"; exit 3";
 #[test]
 fn inside_itself() {
     let bench = Bench::new(Wrapper::Codemie);
-    let twice = bench.wrap(&bench.wrap(&["sh", "-c", "echo up; read line; stty size; exit 3"]));
+    let probe = example("probe");
+    let twice = bench.wrap(&bench.wrap(&[probe.as_os_str(), "resizes".as_ref()]));
     let terminal = bench.start::<&str>(&[]).argv(twice).spawn();
-    terminal.wait_text("up");
+    terminal.wait_text("waiting");
     terminal.resize(33, 99);
-    terminal.type_line("hello");
-    assert_eq!(terminal.wait_exit(), Exit::Code(3));
-    assert_eq!(terminal.text(), "up\nhello\n33 99");
+    terminal.wait_text("resized 33 99 891 594.");
+    terminal.type_line("");
+    assert_eq!(terminal.wait_exit(), Exit::Code(0));
+    assert!(terminal.text().contains("resized 1 times"), "{}", terminal.text());
     assert_eq!(terminal.modes(), terminal.first_modes());
 }
 

@@ -66,7 +66,7 @@ pub(super) fn two_terminals(bench: &Bench) {
 /// A connection that hangs for a while when the command ends must not cost its last words: the bare command would wait in
 /// its last write, for as long as it takes.
 #[test]
-#[ignore = "after 5 s codemie drops what the terminal has not taken and exits; also takes 12 s"]
+#[ignore = "takes 12 s; tests/run.sh --full runs it"]
 fn last_words_wait_for_the_terminal() {
     for wrapper in [Wrapper::Bare, Wrapper::Codemie] {
         let bench = Bench::new(wrapper);

@@ -4,7 +4,7 @@
 //! let Some(stage) = Stage::set() else { return };
 //! let claude = AgentRun::start(&stage, Agent::Claude, &[]);
 //! let first = claude.prompt("hello");
-//! claude.command("/clear");
+//! claude.clear();
 //! let second = claude.prompt("again");
 //! assert_ne!(first.session, second.session);
 //! assert_eq!(claude.exit(), Exit::Code(0));
@@ -150,6 +150,13 @@ impl<'a> AgentRun<'a> {
             });
         }
         self.enter();
+    }
+
+    /// Types `/clear` and waits until nothing of the old conversation's answers is on the screen.
+    pub(crate) fn clear(&self) {
+        self.command("/clear");
+        self.wait_for("an empty screen", |_, view| !view.text().contains("pong-"));
+        self.wait_ready();
     }
 
     /// Leaves by the agent's own command and waits for the end.

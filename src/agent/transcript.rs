@@ -1,0 +1,314 @@
+//! A session file as a conversation to read, by pages.
+//!
+//! Promises: memory is bounded whatever the file holds; only whole lines are read, a torn last one comes with a later
+//! page; a cursor stays good for as long as the file is only appended to, which is all the agents do.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::str::FromStr;
+
+use crate::clock::Timestamp;
+
+/// What is read at once, and by how much a look backwards is widened at least.
+const CHUNK: usize = 64 * 1024;
+
+/// Longer lines are passed over, as the meter does (`meter::tail`): nothing a person said is that long.
+const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// One thing in a conversation. Texts are as the agent stored them: whoever shows them on a terminal takes control
+/// characters out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub at: Option<Timestamp>,
+    pub said: Said,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    User(String),
+    Assistant(String),
+    /// A tool was called: its name and the one thing that tells most about the call, on one line.
+    Tool {
+        name: String,
+        about: String,
+    },
+    ToolFailed(String),
+    /// Something that happened to the conversation itself.
+    Note(&'static str),
+}
+
+/// What one line adds to the conversation. Broken lines and lines of no interest add nothing.
+pub type Reader = fn(&[u8]) -> Vec<Item>;
+
+/// A place in a file: everything before it has been given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    inode: u64,
+    offset: u64,
+    /// Of the line at `offset`, so many items have been given.
+    items: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub items: Vec<Item>,
+    /// Where the next page begins.
+    pub cursor: Cursor,
+    /// Something did not fit: before the items of [`last`], after those of [`after`], or a part of one.
+    pub truncated: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("the cursor is not of this conversation's file, which may have been replaced; leave --since out")]
+    Stale,
+}
+
+/// The end of the conversation: as many whole items as have at most `bytes` of text. One that is longer by itself is cut.
+pub fn last(file: &File, bytes: usize, read: Reader) -> io::Result<Page> {
+    let meta = file.metadata()?;
+    let mut lines = Backwards::new(file, meta.len())?;
+    let cursor = Cursor { inode: meta.ino(), offset: lines.end(), items: 0 };
+    let mut page = Page { items: Vec::new(), cursor, truncated: false };
+    let mut left = bytes;
+    'lines: while let Some(line) = lines.previous()? {
+        for item in read(&line).into_iter().rev() {
+            if let Some(less) = left.checked_sub(item.len()) {
+                left = less;
+                page.items.push(item);
+                continue;
+            }
+            if page.items.is_empty() && bytes > 0 {
+                page.items.push(item.cut(bytes, Side::End));
+            }
+            page.truncated = true;
+            break 'lines;
+        }
+    }
+    page.truncated |= lines.passed_over;
+    page.items.reverse();
+    Ok(page)
+}
+
+/// The next items from a cursor on (`None`: from the beginning), whole as long as they have at most `bytes` of text.
+pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, read: Reader) -> Result<Page, Error> {
+    let meta = file.metadata()?;
+    let cursor = cursor.unwrap_or(Cursor { inode: meta.ino(), offset: 0, items: 0 });
+    if cursor.inode != meta.ino() || cursor.offset > meta.len() {
+        return Err(Error::Stale);
+    }
+    let mut page = Page { items: Vec::new(), cursor, truncated: false };
+    let mut left = bytes;
+    let mut lines = Forwards::new(file, cursor.offset)?;
+    while let Some(line) = lines.next()? {
+        for item in read(&line).into_iter().skip(page.cursor.items) {
+            match left.checked_sub(item.len()) {
+                Some(less) => {
+                    left = less;
+                    page.items.push(item);
+                }
+                // One that fits no page is given in part: a reader that pages on must get past it.
+                None if page.items.is_empty() && bytes > 0 => {
+                    page.items.push(item.cut(bytes, Side::Beginning));
+                    page.truncated = true;
+                    left = 0;
+                }
+                None => {
+                    page.truncated = true;
+                    return Ok(page);
+                }
+            }
+            page.cursor.items += 1;
+        }
+        page.cursor = Cursor { offset: lines.offset, items: 0, ..page.cursor };
+    }
+    page.truncated |= lines.passed_over;
+    Ok(page)
+}
+
+/// Which part of a text stays.
+#[derive(Clone, Copy)]
+enum Side {
+    Beginning,
+    End,
+}
+
+impl Item {
+    /// Bytes of text.
+    fn len(&self) -> usize {
+        match &self.said {
+            Said::User(text) | Said::Assistant(text) | Said::ToolFailed(text) => text.len(),
+            Said::Tool { name, about } => name.len() + about.len(),
+            Said::Note(text) => text.len(),
+        }
+    }
+
+    fn cut(mut self, bytes: usize, side: Side) -> Self {
+        match &mut self.said {
+            Said::User(text)
+            | Said::Assistant(text)
+            | Said::ToolFailed(text)
+            | Said::Tool { about: text, .. } => *text = cut(text, bytes, side),
+            Said::Note(_) => {}
+        }
+        self
+    }
+}
+
+fn cut(text: &str, bytes: usize, side: Side) -> String {
+    match side {
+        Side::Beginning => format!("{}…", &text[..text.floor_char_boundary(bytes)]),
+        Side::End => format!("…{}", &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]),
+    }
+}
+
+/// Opaque to everyone else.
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{:x}.{:x}", self.inode, self.offset, self.items)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is no cursor: take it from an earlier page")]
+pub struct NoCursor;
+
+impl FromStr for Cursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let numbers: Result<Vec<u64>, _> =
+            text.split('.').map(|part| u64::from_str_radix(part, 16)).collect();
+        match numbers.as_deref() {
+            Ok(&[inode, offset, items]) => {
+                Ok(Self { inode, offset, items: usize::try_from(items).map_err(|_| NoCursor)? })
+            }
+            _ => Err(NoCursor),
+        }
+    }
+}
+
+/// The whole lines of a file, last first.
+struct Backwards<'a> {
+    file: &'a File,
+    /// Where the buffer begins in the file.
+    at: u64,
+    /// Ends with the newline of the line that comes next.
+    buffer: Vec<u8>,
+    passed_over: bool,
+}
+
+impl<'a> Backwards<'a> {
+    fn new(file: &'a File, len: u64) -> io::Result<Self> {
+        let mut lines = Self { file, at: len, buffer: Vec::new(), passed_over: false };
+        // What stands behind the last newline is torn.
+        while lines.at > 0 {
+            lines.widen()?;
+            if let Some(newline) = memchr::memrchr(b'\n', &lines.buffer) {
+                lines.buffer.truncate(newline + 1);
+                break;
+            }
+            lines.buffer.clear();
+        }
+        Ok(lines)
+    }
+
+    /// Where the line that comes next ends.
+    fn end(&self) -> u64 {
+        self.at + self.buffer.len() as u64
+    }
+
+    fn previous(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.buffer.is_empty() {
+            return Ok(None);
+        }
+        let mut long = false;
+        let mut searched = 0;
+        loop {
+            // The last byte is the line's own newline.
+            let unsearched = self.buffer.len().saturating_sub(searched + 1);
+            let start = memchr::memrchr(b'\n', &self.buffer[..unsearched]).map(|newline| newline + 1);
+            if let Some(start) = start.or((self.at == 0).then_some(0)) {
+                let line = self.buffer.split_off(start);
+                long |= line.len() > MAX_LINE;
+                self.passed_over |= long;
+                return Ok(Some(if long { Vec::new() } else { line }));
+            }
+            if self.buffer.len() > MAX_LINE {
+                long = true;
+                self.buffer = vec![b'\n'];
+            }
+            searched = self.buffer.len().saturating_sub(1);
+            self.widen()?;
+        }
+    }
+
+    /// Twice as much as before, so that a long line is not copied over and over.
+    fn widen(&mut self) -> io::Result<()> {
+        let more = usize::try_from(self.at).unwrap_or(usize::MAX).min(self.buffer.len().max(CHUNK));
+        let mut wider = vec![0; more];
+        self.at -= more as u64;
+        self.file.read_exact_at(&mut wider, self.at)?;
+        wider.append(&mut self.buffer);
+        self.buffer = wider;
+        Ok(())
+    }
+}
+
+/// The whole lines of a file, from an offset on.
+pub(super) struct Forwards<'a> {
+    file: BufReader<&'a File>,
+    /// The end of the last line given.
+    offset: u64,
+    passed_over: bool,
+}
+
+impl<'a> Forwards<'a> {
+    pub(super) fn new(file: &'a File, offset: u64) -> io::Result<Self> {
+        let mut file = BufReader::with_capacity(CHUNK, file);
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Self { file, offset, passed_over: false })
+    }
+
+    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let mut len = (&mut self.file).take(MAX_LINE as u64).read_until(b'\n', &mut line)? as u64;
+        let long = line.len() == MAX_LINE && !line.ends_with(b"\n");
+        if long {
+            line = Vec::new();
+            len += self.rest_of_line(&mut line)?;
+        }
+        if !line.ends_with(b"\n") {
+            return Ok(None);
+        }
+        self.passed_over |= long;
+        self.offset += len;
+        Ok(Some(line))
+    }
+
+    /// Reads on to the end of a line that is passed over; only its newline, if it came, is kept.
+    fn rest_of_line(&mut self, newline: &mut Vec<u8>) -> io::Result<u64> {
+        let mut len = 0;
+        loop {
+            let chunk = self.file.fill_buf()?;
+            let end = memchr::memchr(b'\n', chunk);
+            let used = end.map_or(chunk.len(), |end| end + 1);
+            self.file.consume(used);
+            len += used as u64;
+            if end.is_some() {
+                newline.push(b'\n');
+            }
+            if end.is_some() || used == 0 {
+                return Ok(len);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "transcript_tests.rs"]
+mod tests;

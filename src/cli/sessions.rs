@@ -1,0 +1,181 @@
+//! The options of the commands about sessions that exist already.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::since::Since;
+
+#[derive(Debug, Default, Args)]
+pub struct List {
+    /// Archived sessions too
+    #[arg(long, conflicts_with = "active")]
+    pub all: bool,
+    /// Only sessions running now
+    #[arg(long)]
+    pub active: bool,
+    /// Only of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only of this project: a folder's name or path, or owner/name of the repository
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
+    /// Only with this tag
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// Only in this group
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// Only if open since then: 30m, 12h, 7d, or a date like 2026-11-01
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Since>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Session id, name, the agent's session id, or the beginning of an id
+    pub session: String,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct View {
+    /// Session id, name, the agent's session id, or the beginning of an id
+    pub session: String,
+    /// At most this much text: the last of the conversation, or the next after --since
+    #[arg(long, value_name = "BYTES", default_value_t = 49_152)]
+    pub tail_bytes: usize,
+    /// What came after this cursor of an earlier page; `start` begins with the conversation
+    #[arg(long, value_name = "CURSOR")]
+    pub since: Option<String>,
+    /// Go on until the session ends
+    #[arg(long)]
+    pub follow: bool,
+    /// One object per page; with --follow one line each
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// Session id, name, the agent's session id, or the beginning of an id
+    pub session: String,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Current {
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Rename {
+    pub session: String,
+    pub name: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Tags {
+    pub session: String,
+    #[arg(required = true, value_name = "TAG")]
+    pub tags: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Group {
+    pub session: String,
+    #[arg(required_unless_present = "none")]
+    pub group: Option<String>,
+    /// Take it out of its group
+    #[arg(long, conflicts_with = "group")]
+    pub none: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Archive {
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Prune {
+    /// Sessions that ended before then: 90d, 2w, or a date like 2026-11-01
+    #[arg(long, value_name = "TIME")]
+    pub older_than: Since,
+    /// Only tell what would go
+    #[arg(long)]
+    pub dry_run: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Export {
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    /// Write to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Import {
+    /// What `codemie export` wrote, or a file or folder of an old store
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Usage {
+    /// What one line is about
+    #[arg(long, value_enum, value_name = "KEY", default_value = "day")]
+    pub by: UsageBy,
+    /// Only calls since then: 30m, 12h, 7d, or a date like 2026-11-01
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Since>,
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    #[arg(long)]
+    pub csv: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UsageBy {
+    Day,
+    Session,
+    Model,
+    Project,
+    Agent,
+    Branch,
+}
+
+#[derive(Debug, Args)]
+pub struct Resume {
+    #[arg(value_name = "SESSION")]
+    pub session: String,
+    /// What to do if it is running
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    pub on_conflict: OnConflict,
+    /// Further arguments for the agent
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub args: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnConflict {
+    /// Say so and do nothing
+    #[default]
+    Fail,
+    /// End it, then go on here
+    Takeover,
+    /// Go on in a copy
+    Fork,
+}

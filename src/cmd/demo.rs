@@ -1,0 +1,143 @@
+//! `codemie demo`: the scripted agent, wrapped as any other, and what was recorded of it.
+
+use std::io::Write;
+use std::process::{Command, ExitCode, ExitStatus};
+
+use anyhow::Context;
+
+use super::open::open;
+use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
+use crate::agent::Agent;
+use crate::cli;
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::demo::{self, Demo, report};
+use crate::home::Home;
+use crate::output::Style;
+use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
+use crate::session::lifecycle::Conversation;
+use crate::session::record::{SessionRecord, record};
+use crate::store::{self, Store, View};
+use crate::terminal::{self, Launch};
+use crate::track::Plan;
+
+const NEXT: &str = "
+The agent was a script; everything else was real. Next:
+  codemie shim install   wrap claude, codex and gemini
+  codemie list           see all sessions
+";
+
+pub fn run(args: &cli::Demo, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    if let Some(session) = args.in_own_terminal {
+        demo::take_terminal().context("cannot take the terminal")?;
+        return perform(home, session, true).map(ExitCode::from);
+    }
+    // Asked before anything is played: a demonstration that records nothing is none.
+    writable(home)?;
+    let session = RandomIds.session();
+    let code = if !args.quiet && presentable() { perform(home, session, false)? } else { unseen(session)? };
+    let chain = recorded(home, session)?;
+    anyhow::ensure!(!chain.is_empty(), "nothing was recorded; `codemie doctor` may tell why");
+    write!(out, "{}", report::report(&chain, Style::of_stdout()))?;
+    if !args.quiet && code == 0 {
+        write!(out, "{NEXT}")?;
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// `codemie demo-agent`: the scripted agent itself.
+pub fn act(args: &cli::DemoAgent, home: &Home) -> anyhow::Result<ExitCode> {
+    let watched_as = std::env::var(SESSION_VARIABLE).ok();
+    let record = watched_as.map(|id| home.published_sessions().join(format!("{id}.json")));
+    demo::play(home, AgentSessionId(args.session_id.clone()), record, args.swift)
+}
+
+/// Whether there is somebody to watch, on a terminal that can be drawn on.
+fn presentable() -> bool {
+    let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    able && terminal::on_terminal()
+}
+
+fn writable(home: &Home) -> anyhow::Result<()> {
+    let folder = home.path().display();
+    demo::workshop(home).with_context(|| {
+        format!("cannot write to {folder}; set CODEMIE_HOME to a folder you can write to")
+    })?;
+    let opened = Store::open(home, SystemClock.now());
+    opened.map(drop).with_context(|| format!("cannot record anything in {folder}; see `codemie doctor`"))
+}
+
+/// Runs the scripted agent on the terminal we are on; its exit code.
+fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
+    let folder = demo::workshop(home).context("cannot make the demonstration's folder")?;
+    std::env::set_current_dir(&folder).context("cannot enter the demonstration's folder")?;
+    let program = std::env::current_exe().context("cannot tell where codemie is")?;
+    let assigned = AgentSessionId(RandomIds.uuid().to_string());
+    let mut given = vec!["demo-agent".into(), "--session-id".into(), assigned.to_string().into()];
+    given.extend(swift.then(|| "--swift".into()));
+    let launch = Launch {
+        program: program.into_os_string(),
+        arg0: "codemie".into(),
+        args: given,
+        set: Vec::new(),
+        remove: Vec::new(),
+    };
+    let var = |name: &str| std::env::var_os(name);
+    let config = Config::load(Some(&home.config_file()), var, &[]);
+    let now = SystemClock.now();
+    let plan = Plan {
+        home: home.clone(),
+        begun_at: now,
+        run: RandomIds.run(),
+        session,
+        agent: Demo.name().to_owned(),
+        trail: Demo.trail(&var, &folder),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        binary: None,
+        conversation: Conversation::Fresh,
+        notes: vec![note(now, "arguments", format!("added: --session-id {assigned}"))],
+        assigned: Some(assigned),
+        folder,
+        name: None,
+        tags: Vec::new(),
+        group: None,
+        parent: enclosing_run(),
+        log_level: Some(config.log_level),
+    };
+    let (Outcome { code, message }, summary) = wrap(launch, Some(plan));
+    match message.or(summary.problem) {
+        None => Ok(code),
+        Some(problem) => anyhow::bail!("{}", problem.trim_start_matches("codemie: ")),
+    }
+}
+
+/// The same on a terminal of our own that nobody sees: a second codemie is the wrapper there.
+fn unseen(session: SessionId) -> anyhow::Result<u8> {
+    let program = std::env::current_exe().context("cannot tell where codemie is")?;
+    let mut command = Command::new(program);
+    command.args(["demo", "--in-own-terminal", &session.to_string()]);
+    let status = demo::in_outer_terminal(&mut command).context("cannot open a terminal to play on")?;
+    Ok(code(status))
+}
+
+/// As a shell reports it.
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// What the store knows of the run: its first session and those that followed it.
+fn recorded(home: &Home, first: SessionId) -> anyhow::Result<Vec<SessionRecord>> {
+    let mut store = open(home)?;
+    let now = SystemClock.now();
+    let chain = store.read(|view: &View<'_>| {
+        let (mut chain, mut next) = (Vec::new(), Some(first));
+        while let Some(row) = next.map(|id| view.session(id)).transpose()?.flatten() {
+            chain.push(record(view, &row, now)?);
+            next = row.transitioned_to;
+        }
+        Ok::<_, store::Error>(chain)
+    })?;
+    Ok(chain)
+}

@@ -1,0 +1,124 @@
+//! `codemie export` and `codemie import`: sessions from one home to another, and out of old stores.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde_json::json;
+
+use super::find;
+use super::open::open;
+use crate::cli::{Export, Import};
+use crate::clock::{Clock, SystemClock};
+use crate::home::Home;
+use crate::session::exchange::{self, ExportFile};
+use crate::session::import::{self, Report};
+use crate::session::publish::publish;
+use crate::store;
+
+pub fn export(
+    args: &Export,
+    home: &Home,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let mut store = open(home)?;
+    let file = store.read(|view| {
+        let mut rows = Vec::new();
+        for wanted in &args.sessions {
+            let row = find::session(view, wanted)?;
+            // Named twice in two ways is still once.
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+        Ok::<_, anyhow::Error>(exchange::export(view, &rows, SystemClock.now())?)
+    })?;
+    let mut text = serde_json::to_vec_pretty(&file)?;
+    text.push(b'\n');
+    match args.output.as_deref().filter(|path| *path != Path::new("-")) {
+        None => out.write_all(&text)?,
+        Some(path) => {
+            write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+            writeln!(
+                err,
+                "{} in {}; `codemie import` takes it in elsewhere",
+                counted(&file),
+                path.display()
+            )?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    file.write_all(text)?;
+    file.flush()
+}
+
+fn counted(file: &ExportFile) -> String {
+    sessions(file.sessions.len())
+}
+
+fn sessions(count: usize) -> String {
+    if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
+}
+
+pub fn import(
+    args: &Import,
+    home: &Home,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let mut store = open(home)?;
+    let now = SystemClock.now();
+    let mut all = Report::default();
+    let mut failed = false;
+    // All that can be taken in is; what cannot is told at the end.
+    for path in &args.files {
+        match import::import(&mut store, path, now) {
+            Ok(Report { imported, known, passed_over }) => {
+                // A file named outright that is nothing to import is a mistake; in a folder it is none.
+                failed |= path.is_file() && !passed_over.is_empty();
+                all.imported.extend(imported);
+                all.known += known;
+                all.passed_over.extend(passed_over);
+            }
+            Err(error) => {
+                failed = true;
+                all.passed_over.push((path.clone(), error.to_string()));
+            }
+        }
+    }
+    publish(&mut store, home, now)?;
+    let rows = store.read(|view| {
+        let rows = all.imported.iter().map(|id| view.session(*id));
+        rows.collect::<Result<Vec<_>, store::Error>>()
+    })?;
+    let rows: Vec<_> = rows.into_iter().flatten().collect();
+    if args.json {
+        let imported: Vec<_> = rows
+            .iter()
+            .map(|row| json!({"sessionId": row.shown_id(), "name": row.name, "agent": row.agent}))
+            .collect();
+        let passed_over: Vec<_> = all
+            .passed_over
+            .iter()
+            .map(|(path, reason)| json!({"file": path.to_string_lossy(), "reason": reason}))
+            .collect();
+        let report = json!({"imported": imported, "known": all.known, "passedOver": passed_over});
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        for row in &rows {
+            writeln!(out, "{}", row.name)?;
+        }
+        writeln!(out, "{} imported, {} already here.", sessions(rows.len()), all.known)?;
+    }
+    for (path, reason) in &all.passed_over {
+        writeln!(err, "codemie: {} was not imported: {reason}", path.display())?;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

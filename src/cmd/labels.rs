@@ -1,0 +1,102 @@
+//! `codemie rename|tag|untag|group|archive|unarchive`: what people put on sessions afterwards.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use super::open::open;
+use super::{Failure, USAGE, find};
+use crate::cli::{Archive, Group, Rename, Tags};
+use crate::clock::{Clock, SystemClock};
+use crate::home::Home;
+use crate::output::table::shorten;
+use crate::session::publish::publish;
+use crate::session::{self, labels};
+use crate::store::{SessionRow, Tx};
+
+pub fn rename(args: &Rename, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    change(home, &[&args.session], out, |tx, row| {
+        labels::rename(tx, row, &args.name)?;
+        Ok(format!("{} is now {}", row.name, args.name))
+    })
+}
+
+pub fn tag(args: &Tags, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    change(home, &[&args.session], out, |tx, row| {
+        for tag in &args.tags {
+            labels::tag(tx, row, tag)?;
+        }
+        Ok(format!("{}: {}", row.name, tags(&tx.tags(row.n)?)))
+    })
+}
+
+pub fn untag(args: &Tags, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    change(home, &[&args.session], out, |tx, row| {
+        for tag in &args.tags {
+            if !labels::untag(tx, row, tag)? {
+                anyhow::bail!("{} has no tag {tag:?}; it has {}", row.name, tags(&tx.tags(row.n)?));
+            }
+        }
+        Ok(format!("{}: {}", row.name, tags(&tx.tags(row.n)?)))
+    })
+}
+
+fn tags(tags: &[String]) -> String {
+    if tags.is_empty() { "no tags".to_owned() } else { format!("tags {}", tags.join(", ")) }
+}
+
+pub fn group(args: &Group, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let group = args.group.as_deref();
+    change(home, &[&args.session], out, |tx, row| {
+        labels::group(tx, row, group)?;
+        Ok(match group {
+            Some(group) => format!("{} is in group {group}", row.name),
+            None => format!("{} is in no group", row.name),
+        })
+    })
+}
+
+pub fn archive(args: &Archive, archived: bool, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let sessions: Vec<&str> = args.sessions.iter().map(String::as_str).collect();
+    change(home, &sessions, out, |tx, row| {
+        labels::archive(tx, row, archived)?;
+        Ok(if archived {
+            format!("{} is archived; `codemie list --all` shows it", row.name)
+        } else {
+            format!("{} is in the list again", row.name)
+        })
+    })
+}
+
+/// Makes a change of one or more sessions as a whole, publishes what it touched, and says what is now.
+fn change(
+    home: &Home,
+    sessions: &[&str],
+    out: &mut dyn Write,
+    work: impl Fn(&Tx<'_>, &SessionRow) -> anyhow::Result<String>,
+) -> anyhow::Result<ExitCode> {
+    let mut store = open(home)?;
+    // Looked up before anything is locked: a look through the agents' files takes its time.
+    let found = store.read(|view| {
+        sessions.iter().map(|wanted| find::session(view, wanted)).collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    let said = store.write(|tx| {
+        let each = found.iter().map(|found| {
+            let row = tx.session_number(found.n)?.ok_or(session::Error::NoSession(found.id))?;
+            work(tx, &row).map_err(told)
+        });
+        each.collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    publish(&mut store, home, SystemClock.now())?;
+    for line in said {
+        writeln!(out, "{}", shorten(&line, usize::MAX))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A name that cannot be one is the command line's mistake.
+fn told(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(session::Error::Name(error)) => Failure { code: USAGE, message: error.to_string() }.into(),
+        _ => error,
+    }
+}

@@ -1,0 +1,89 @@
+//! `codemie prune`: sessions that ended long ago leave the store. The agents' own files are not touched.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use jiff::tz::TimeZone;
+use serde_json::json;
+
+use super::open::open_existing;
+use super::words::{self, date, short};
+use crate::cli::Prune;
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::home::Home;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::{Colour, Style, human};
+use crate::session::prune::prune;
+use crate::store::{Filter, SessionRow, Show, View};
+
+pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let (now, zone) = (SystemClock.now(), TimeZone::system());
+    let before = args.older_than.before(now, &zone);
+    let (rows, kept) = match open_existing(home)? {
+        Some(mut store) => {
+            let rows = prune(&mut store, home, before, args.dry_run)?;
+            let gone = if args.dry_run { rows.len() } else { 0 };
+            (rows, store.read(|view| old(view, before))?.saturating_sub(gone))
+        }
+        None => (Vec::new(), 0),
+    };
+    if args.json {
+        let sessions = rows.iter().map(|row| {
+            json!({"sessionId": row.shown_id(), "name": row.name, "agent": row.agent, "endTime": row.ended_at})
+        });
+        let report = json!({"dryRun": args.dry_run, "sessions": sessions.collect::<Vec<_>>(), "kept": kept});
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !rows.is_empty() {
+        out.write_all(table(&rows, now, &zone).render(Style::of_stdout()).as_bytes())?;
+    }
+    writeln!(out, "{}", summary(rows.len(), args.dry_run, &date(before, &zone)))?;
+    if kept > 0 {
+        writeln!(out, "Not yet removed, because not all of it is delivered: {}.", sessions(kept))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many ended before a time, prunable or not.
+fn old(view: &View<'_>, before: Timestamp) -> anyhow::Result<usize> {
+    let all = view.list(&Filter { show: Show::All, ..Filter::default() })?;
+    Ok(all.iter().filter(|row| !row.is_active() && row.ended_at.is_some_and(|at| at < before)).count())
+}
+
+fn summary(count: usize, dry_run: bool, before: &str) -> String {
+    match (count, dry_run) {
+        (0, _) => format!("Nothing to remove: no session ended before {before}."),
+        (count, true) => {
+            format!(
+                "{} that ended before {before} would be removed; leave --dry-run out to do it.",
+                sessions(count)
+            )
+        }
+        (count, false) => format!("{} that ended before {before} removed.", sessions(count)),
+    }
+}
+
+fn sessions(count: usize) -> String {
+    if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
+}
+
+fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
+    let mut table = Table::new([
+        Column::text("NAME", words::NAME),
+        Column::text("AGENT", 6).dispensable(2),
+        Column::text("PROJECT", 7).dispensable(3),
+        Column::text("ENDED", usize::MAX).dispensable(1),
+        Column::text("ID", usize::MAX),
+    ]);
+    for row in rows {
+        table.row([
+            row.name.as_str().into(),
+            row.agent.as_str().into(),
+            row.place.project.as_deref().unwrap_or("").into(),
+            row.ended_at.map_or(String::new(), |at| human::moment(at, now, zone)).into(),
+            Cell::painted(short(&row.shown_id()), Colour::Faint),
+        ]);
+    }
+    table
+}

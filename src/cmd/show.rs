@@ -1,0 +1,276 @@
+//! `codemie show`: one session, with what came before and after it, what it cost and what was sent of it.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use serde_json::json;
+
+use super::find;
+use super::open::open;
+use super::words::{self, Sheet, cost, date, number, tokens};
+use crate::cli::Show;
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::home::Home;
+use crate::output::table::{Column, Table, shorten};
+use crate::output::{Colour, Style, human};
+use crate::session::id::SessionId;
+use crate::session::lookup::{Foreign, Found};
+use crate::session::record::{SessionRecord, record};
+use crate::session::state::Link;
+use crate::store::{SessionRow, View};
+
+pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let now = SystemClock.now();
+    let mut store = open(home)?;
+    let text = store.read(|view| match find::find(view, &args.session)? {
+        Found::Session(row) if args.json => json_of(&record(view, &row, now)?),
+        Found::Session(row) => {
+            Ok(Portrait::of(view, &row, now)?.draw(Style::of_stdout(), &TimeZone::system()))
+        }
+        Found::Foreign(foreign) if args.json => json_of(&foreign_json(&foreign)),
+        Found::Foreign(foreign) => Ok(draw_foreign(&foreign, Style::of_stdout())),
+    })?;
+    out.write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json_of(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// Everything that is shown of a session.
+struct Portrait {
+    record: SessionRecord,
+    openings: u32,
+    archived: bool,
+    imported_from: Option<String>,
+    /// Along `/clear` and switch, oldest first.
+    chain: Chain,
+    parent: Option<String>,
+    children: Vec<String>,
+    /// Whether anything is to be sent anywhere.
+    sends: bool,
+}
+
+#[derive(Debug, Default)]
+struct Chain {
+    before: VecDeque<String>,
+    after: Vec<String>,
+}
+
+/// Neighbours shown on each side; further ones are counted.
+const NEIGHBOURS: usize = 4;
+
+impl Portrait {
+    fn of(view: &View<'_>, row: &SessionRow, now: Timestamp) -> anyhow::Result<Self> {
+        let parent = row.parent.map(|parent| view.session_number(parent)).transpose()?.flatten();
+        Ok(Self {
+            record: record(view, row, now)?,
+            openings: row.opening,
+            archived: row.archived,
+            imported_from: row.imported_from.clone(),
+            chain: Chain::around(view, row)?,
+            parent: parent.map(|parent| parent.name),
+            children: view.children(row.n)?.into_iter().map(|child| child.name).collect(),
+            sends: !view.sinks()?.is_empty(),
+        })
+    }
+
+    fn draw(&self, style: Style, zone: &TimeZone) -> String {
+        let record = &self.record;
+        let title = style.paint(&shorten(&record.name, usize::MAX), Colour::Heading);
+        let status = style.paint(&words::status(record), words::colour(record.status));
+        let parts = [
+            format!("{title}  {status}\n"),
+            self.identity(zone).render(style),
+            format!("\n{}", usage_table(record).render(style)),
+            self.deeds(zone).render(style),
+        ];
+        parts.concat()
+    }
+
+    fn identity(&self, zone: &TimeZone) -> Sheet {
+        let record = &self.record;
+        let mut sheet = Sheet::default();
+        sheet.line("session", &record.session_id);
+        let version = record.agent_version.as_deref().map(|version| format!(" {version}"));
+        sheet.line("agent", record.agent.clone() + version.as_deref().unwrap_or(""));
+        sheet.line("started", date(record.start_time, zone));
+        sheet.maybe("ended", record.end_time.map(|at| date(at, zone)));
+        let open = human::duration(Duration::from_millis(record.duration_ms));
+        sheet.line(
+            "open for",
+            if self.openings > 1 { format!("{open} in {} openings", self.openings) } else { open },
+        );
+        sheet.line("folder", &record.working_directory);
+        let place = [&record.project, &record.repository, &record.branch];
+        let place: Vec<&str> = place.into_iter().filter_map(|part| part.as_deref()).collect();
+        sheet.maybe("project", (!place.is_empty()).then(|| place.join(" · ")));
+        sheet.maybe("chain", self.chain.told(&record.name));
+        sheet.maybe("started in", self.parent.as_ref());
+        sheet.maybe("started from it", (!self.children.is_empty()).then(|| self.children.join(", ")));
+        sheet.maybe("process", process(record));
+        let correlation = &record.correlation;
+        sheet.line("conversation", conversation(record));
+        if let (Some(evidence), Some(at)) = (correlation.evidence, correlation.bound_at) {
+            sheet.line("bound", format!("by {evidence}, {}", date(at, zone)));
+        }
+        sheet.maybe("file", correlation.agent_session_file.as_ref());
+        sheet.maybe("tags", (!record.tags.is_empty()).then(|| record.tags.join(", ")));
+        sheet.maybe("group", record.group.as_ref());
+        sheet.maybe("archived", self.archived.then_some("yes"));
+        sheet.maybe("imported from", self.imported_from.as_ref());
+        sheet
+    }
+
+    fn deeds(&self, zone: &TimeZone) -> Sheet {
+        let usage = &self.record.usage;
+        let mut sheet = Sheet::default();
+        if !usage.unpriced_models.is_empty() {
+            sheet.line("no price for", usage.unpriced_models.join(", "));
+        }
+        sheet.line("prompts", human::grouped(number(usage.prompts)));
+        let failed = Some(usage.tool_errors).filter(|failed| *failed > 0);
+        let failed =
+            failed.map_or(String::new(), |failed| format!(", {} failed", human::grouped(number(failed))));
+        sheet.line("tool calls", human::grouped(number(usage.tool_calls)) + &failed);
+        sheet.line(
+            "files changed",
+            format!(
+                "{} (+{} -{} lines)",
+                human::grouped(number(usage.files_changed)),
+                human::grouped(number(usage.lines_added)),
+                human::grouped(number(usage.lines_removed))
+            ),
+        );
+        sheet.maybe(
+            "API errors",
+            Some(usage.api_errors).filter(|n| *n > 0).map(|n| human::grouped(number(n))),
+        );
+        sheet.line("coverage", usage.coverage.as_str());
+        sheet.line("delivery", self.delivery(zone));
+        sheet
+    }
+
+    fn delivery(&self, zone: &TimeZone) -> String {
+        let sync = &self.record.sync;
+        if !self.sends {
+            return "nothing is sent: no backend is set up".into();
+        }
+        let mut parts = vec![format!("{} delivered", sync.delivered), format!("{} waiting", sync.pending)];
+        if sync.dead > 0 {
+            parts.push(format!("{} refused", sync.dead));
+        }
+        if let Some(at) = sync.last_delivered_at {
+            parts.push(format!("last {}", date(at, zone)));
+        }
+        parts.join(", ")
+    }
+}
+
+impl Chain {
+    fn around(view: &View<'_>, row: &SessionRow) -> anyhow::Result<Self> {
+        // A switch can lead back to where it came from.
+        let mut seen = vec![row.id];
+        let mut chain = Self::default();
+        let mut walk = |mut next: Option<SessionId>, on: fn(&SessionRow) -> Option<SessionId>| {
+            let mut names = Vec::new();
+            while let Some(id) = next.filter(|id| !seen.contains(id)) {
+                seen.push(id);
+                let row = view.session(id)?;
+                names
+                    .push(row.as_ref().map_or_else(|| words::short(&id.to_string()), |row| row.name.clone()));
+                next = row.as_ref().and_then(on);
+            }
+            anyhow::Ok(names)
+        };
+        chain.before.extend(walk(row.transitioned_from, |row| row.transitioned_from)?.into_iter().rev());
+        chain.after = walk(row.transitioned_to, |row| row.transitioned_to)?;
+        Ok(chain)
+    }
+
+    fn told(&self, here: &str) -> Option<String> {
+        if self.before.is_empty() && self.after.is_empty() {
+            return None;
+        }
+        let mut links = Vec::new();
+        let earlier = self.before.len().saturating_sub(NEIGHBOURS);
+        if earlier > 0 {
+            links.push(format!("{earlier} before"));
+        }
+        links.extend(self.before.iter().skip(earlier).cloned());
+        links.push(format!("[{here}]"));
+        links.extend(self.after.iter().take(NEIGHBOURS).cloned());
+        let later = self.after.len().saturating_sub(NEIGHBOURS);
+        if later > 0 {
+            links.push(format!("{later} after"));
+        }
+        Some(links.join(" → "))
+    }
+}
+
+fn process(record: &SessionRecord) -> Option<String> {
+    let wrapper = record.wrapper_pid?;
+    let agent = record.pid.map_or("not started".to_owned(), |pid| pid.to_string());
+    let run = record.run_id.map_or(String::new(), |run| format!(", run {run}"));
+    Some(format!("{agent}, wrapped by {wrapper}{run}"))
+}
+
+fn conversation(record: &SessionRecord) -> String {
+    match (&record.correlation.agent_session_id, record.correlation.status) {
+        (Some(id), _) => id.to_string(),
+        (None, Link::Ambiguous) => "ambiguous: the evidence allows two; `codemie explain` shows it".into(),
+        (None, Link::Failed) => "never known; `codemie explain` shows what was seen".into(),
+        (None, _) => format!("pending: {} has not shown one yet", record.agent),
+    }
+}
+
+fn usage_table(record: &SessionRecord) -> Table {
+    let usage = &record.usage;
+    let mut table = Table::new([
+        Column::number("CALLS"),
+        Column::number("INPUT"),
+        Column::number("OUTPUT"),
+        Column::number("CACHE READ"),
+        Column::number("CACHE WRITE"),
+        Column::number("REASONING").dispensable(1),
+        Column::number("TOKENS").dispensable(2),
+        Column::number("COST"),
+    ]);
+    let counts = [
+        usage.api_calls,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+    ];
+    let counts = counts.into_iter().map(number).chain([tokens(usage)]).map(human::grouped);
+    table.row(counts.chain([cost(usage.cost_usd, &usage.unpriced_models)]).map(Into::into));
+    table
+}
+
+fn foreign_json(foreign: &Foreign) -> serde_json::Value {
+    json!({
+        "foreign": true,
+        "agent": foreign.agent,
+        "workingDirectory": foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()),
+        "correlation": {
+            "agentSessionId": foreign.agent_session,
+            "agentSessionFile": foreign.file.to_string_lossy(),
+        },
+    })
+}
+
+fn draw_foreign(foreign: &Foreign, style: Style) -> String {
+    let mut sheet = Sheet::default();
+    sheet.line("agent", &foreign.agent);
+    sheet.maybe("folder", foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()));
+    sheet.line("file", foreign.file.to_string_lossy());
+    sheet.line("next", format!("`codemie resume {}` adopts it", foreign.agent_session));
+    let title = style.paint(&shorten(&foreign.agent_session.0, usize::MAX), Colour::Heading);
+    format!("{title}  foreign: it never ran through codemie\n{}", sheet.render(style))
+}

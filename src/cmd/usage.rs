@@ -1,0 +1,346 @@
+//! `codemie usage`: tokens and cost, added up by what is asked.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::ExitCode;
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::open::open_existing;
+use super::words::{self, cost, number, short};
+use crate::cli::{Usage, UsageBy};
+use crate::clock::{Clock, SystemClock};
+use crate::home::Home;
+use crate::output::table::{Cell, Column, Table, shorten};
+use crate::output::wrap::wrap;
+use crate::output::{Colour, Style, human};
+use crate::session::id::AgentSessionId;
+use crate::store::{By, Store, UsageRow};
+
+pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let by = match args.by {
+        UsageBy::Day => By::Day,
+        UsageBy::Session => By::Session,
+        UsageBy::Model => By::Model,
+        UsageBy::Project => By::Project,
+        UsageBy::Agent => By::Agent,
+        UsageBy::Branch => By::Branch,
+    };
+    let since = args.since.map(|since| since.before(SystemClock.now(), &TimeZone::system()));
+    let mut store = open_existing(home)?;
+    let mut report = Report { by, ..Report::default() };
+    if let Some(store) = &mut store {
+        store.read(|view| {
+            report.rows = view.usage(by, since)?;
+            report.unreadable_lines = view.unreadable()?.iter().map(|(_, lines)| lines).sum();
+            report.files = view.files_read()?;
+            Ok::<_, anyhow::Error>(())
+        })?;
+    }
+    let text = if args.json {
+        report.json()?
+    } else if args.csv {
+        report.csv()
+    } else {
+        let names = store.as_mut().filter(|_| by == By::Session).map(|store| names(store, &report.rows));
+        report.draw(&names.transpose()?.unwrap_or_default(), since.is_some(), Style::of_stdout())
+    };
+    out.write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What people call the sessions of the rows.
+fn names(store: &mut Store, rows: &[UsageRow]) -> anyhow::Result<Vec<String>> {
+    store.read(|view| {
+        let name = |row: &UsageRow| {
+            let id = AgentSessionId(row.key.clone());
+            let found =
+                row.agent.as_ref().map(|agent| view.session_by_agent_session(agent, &id)).transpose()?;
+            anyhow::Ok(found.flatten().map_or(String::new(), |found| found.name))
+        };
+        rows.iter().map(name).collect()
+    })
+}
+
+#[derive(Debug)]
+struct Report {
+    by: By,
+    rows: Vec<UsageRow>,
+    unreadable_lines: u64,
+    files: u64,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self { by: By::Day, rows: Vec::new(), unreadable_lines: 0, files: 0 }
+    }
+}
+
+/// The sum of all rows, which has no key.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Total<'a> {
+    input_tokens: i64,
+    output_tokens: i64,
+    cache_read_tokens: i64,
+    cache_write_tokens: i64,
+    reasoning_tokens: i64,
+    api_calls: i64,
+    cost_usd: f64,
+    unpriced_models: &'a [String],
+}
+
+impl Report {
+    fn total(&self) -> UsageRow {
+        self.rows.iter().fold(UsageRow::default(), |mut sum, row| {
+            sum.add(row);
+            sum
+        })
+    }
+
+    fn json(&self) -> anyhow::Result<String> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shape<'a> {
+            by: By,
+            rows: &'a [UsageRow],
+            total: Total<'a>,
+            unreadable_lines: u64,
+            files: u64,
+        }
+        let total = self.total();
+        let shape = Shape {
+            by: self.by,
+            rows: &self.rows,
+            total: Total {
+                input_tokens: total.input,
+                output_tokens: total.output,
+                cache_read_tokens: total.cache_read,
+                cache_write_tokens: total.cache_write,
+                reasoning_tokens: total.reasoning,
+                api_calls: total.api_calls,
+                cost_usd: total.cost.dollars(),
+                unpriced_models: &total.unpriced_models,
+            },
+            unreadable_lines: self.unreadable_lines,
+            files: self.files,
+        };
+        Ok(serde_json::to_string_pretty(&shape)? + "\n")
+    }
+
+    fn csv(&self) -> String {
+        let mut text = String::from(
+            "key,agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels\n",
+        );
+        for row in &self.rows {
+            let UsageRow { input, output, cache_read, cache_write, reasoning, api_calls, .. } = row;
+            let (key, agent) = (quoted(&row.key), quoted(row.agent.as_deref().unwrap_or("")));
+            let (cost, unpriced) = (row.cost.dollars(), quoted(&row.unpriced_models.join(" ")));
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{key},{agent},{input},{output},{cache_read},{cache_write},{reasoning},{api_calls},{cost},{unpriced}"
+            );
+        }
+        text
+    }
+
+    /// `names`: of the sessions, where the rows are sessions.
+    fn draw(&self, names: &[String], since: bool, style: Style) -> String {
+        let mut text = if self.rows.is_empty() {
+            nothing(since).to_owned() + "\n"
+        } else {
+            self.table(names).render(style)
+        };
+        let unpriced = self.total().unpriced_models;
+        if !unpriced.is_empty() {
+            let models = unpriced.join(", ");
+            note(
+                &mut text,
+                &format!("+ No price is known for {models}: the tokens are counted, the cost is not."),
+                style,
+            );
+        }
+        if self.unreadable_lines > 0 {
+            let lines = human::grouped(self.unreadable_lines);
+            note(
+                &mut text,
+                &format!("{lines} lines could not be read; `codemie doctor` says in which files."),
+                style,
+            );
+        }
+        text
+    }
+
+    fn table(&self, names: &[String]) -> Table {
+        let by_session = self.by == By::Session;
+        let mut columns = vec![match self.by {
+            By::Day => Column::text("DAY", usize::MAX),
+            By::Session => Column::text("SESSION", words::NAME),
+            By::Model => Column::text("MODEL", 16),
+            By::Project => Column::text("PROJECT", 12),
+            By::Agent => Column::text("AGENT", usize::MAX),
+            By::Branch => Column::text("BRANCH", 12),
+        }];
+        if by_session {
+            columns.push(Column::text("CONVERSATION", usize::MAX).dispensable(4));
+        }
+        if self.by != By::Agent {
+            columns.push(Column::text("AGENT", 6).dispensable(3));
+        }
+        columns.extend([
+            Column::number("CALLS").dispensable(2),
+            Column::number("INPUT"),
+            Column::number("OUTPUT"),
+            Column::number("CACHE READ"),
+            Column::number("CACHE WRITE"),
+            Column::number("REASONING").dispensable(5),
+            Column::number("COST"),
+        ]);
+        let mut table = Table::new(columns);
+        let cells = |row: &UsageRow, first: Cell, name: Option<&String>| {
+            let mut cells =
+                vec![name.filter(|name| !name.is_empty()).map_or(first.clone(), |name| name.as_str().into())];
+            if by_session {
+                cells.push(Cell::painted(short(&row.key), Colour::Faint));
+            }
+            if self.by != By::Agent {
+                cells.push(row.agent.as_deref().unwrap_or("").into());
+            }
+            let counts =
+                [row.api_calls, row.input, row.output, row.cache_read, row.cache_write, row.reasoning];
+            cells.extend(counts.map(|count| human::count(number(count)).into()));
+            cells.push(cost(row.cost.dollars(), &row.unpriced_models).into());
+            cells
+        };
+        for (at, row) in self.rows.iter().enumerate() {
+            table.row(cells(row, row.key.as_str().into(), names.get(at)));
+        }
+        table.total(cells(&UsageRow { agent: None, ..self.total() }, "total".into(), None));
+        table
+    }
+}
+
+fn nothing(since: bool) -> &'static str {
+    if since {
+        "No usage since then. `codemie usage` shows all there is."
+    } else {
+        "No usage recorded yet. Run your agent through codemie, for example `codemie claude`."
+    }
+}
+
+fn note(text: &mut String, line: &str, style: Style) {
+    for line in wrap(line, style.columns) {
+        text.push_str(&style.paint(&shorten(&line, usize::MAX), Colour::Note));
+        text.push('\n');
+    }
+}
+
+/// As RFC 4180 has it.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::PicoDollars;
+
+    fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
+        UsageRow {
+            key: key.into(),
+            agent: Some("claude".into()),
+            api_calls: calls,
+            input: 1234 * calls,
+            output: 56 * calls,
+            cache_read: 120_000 * calls,
+            cache_write: 4000,
+            reasoning: 0,
+            cost: PicoDollars(pico),
+            unpriced_models: unpriced.iter().map(|&model| model.to_owned()).collect(),
+        }
+    }
+
+    fn report(by: By) -> Report {
+        let rows = vec![row("2026-11-15", 3, 123_400_000_000, &[]), row("a, \"b\"", 1, 0, &["new-model"])];
+        Report { by, rows, unreadable_lines: 2, files: 4 }
+    }
+
+    #[test]
+    fn a_table_has_a_total_and_names_what_is_missing() {
+        assert_eq!(
+            report(By::Day).draw(&[], false, Style { colour: false, columns: 80 }),
+            "\
+DAY         AGENT   CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE      COST
+2026-11-15  claude      3  3.70k     168        360k        4.00k   $0.1234
+a, \"b\"      claude      1  1.23k      56        120k        4.00k  no price
+total                   4  4.94k     224        480k        8.00k  $0.1234+
++ No price is known for new-model: the tokens are counted, the cost is not.
+2 lines could not be read; `codemie doctor` says in which files.
+"
+        );
+    }
+
+    #[test]
+    fn sessions_are_shown_by_name() {
+        let text = report(By::Session).draw(
+            &["fix-auth".into(), String::new()],
+            false,
+            Style { colour: false, columns: 200 },
+        );
+        assert!(text.contains("fix-auth  2026-11-"), "{text}");
+        assert!(text.contains("\na, \"b\""), "one without a name is shown by its key: {text}");
+    }
+
+    #[test]
+    fn every_table_fits_eighty_columns() {
+        use unicode_width::UnicodeWidthStr;
+        for by in By::ALL {
+            let mut report = report(*by);
+            report.rows[0].key = "0123456789abcdef-0123-456789-abcdef0123456789".into();
+            report.rows[0].cost = PicoDollars(12_345_670_000_000_000);
+            if *by == By::Day || *by == By::Agent {
+                report.rows[0].key = "2026-11-15".into();
+            }
+            let text = report.draw(&[], false, Style { colour: false, columns: 80 });
+            assert!(text.lines().all(|line| line.width() <= 80), "{by}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn csv_is_quoted_where_it_must_be() {
+        assert_eq!(
+            report(By::Day).csv(),
+            "key,agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels\n\
+             2026-11-15,claude,3702,168,360000,4000,0,3,0.1234,\n\
+             \"a, \"\"b\"\"\",claude,1234,56,120000,4000,0,1,0,new-model\n"
+        );
+    }
+
+    #[test]
+    fn the_json_is_the_one_promised() {
+        let value: serde_json::Value = serde_json::from_str(&report(By::Session).json().unwrap()).unwrap();
+        assert_eq!(value["by"], "session");
+        assert_eq!(value["rows"][0]["key"], "2026-11-15");
+        assert_eq!(
+            value["total"],
+            serde_json::json!({"inputTokens": 4936, "outputTokens": 224, "cacheReadTokens": 480_000,
+                "cacheWriteTokens": 8000, "reasoningTokens": 0, "apiCalls": 4, "costUsd": 0.1234,
+                "unpricedModels": ["new-model"]})
+        );
+        assert_eq!((&value["unreadableLines"], &value["files"]), (&2.into(), &4.into()));
+    }
+
+    #[test]
+    fn nothing_says_what_to_do_next() {
+        let empty = Report::default();
+        let style = Style { colour: false, columns: 80 };
+        assert!(empty.draw(&[], false, style).contains("codemie claude"));
+        assert!(empty.draw(&[], true, style).contains("codemie usage"));
+    }
+}

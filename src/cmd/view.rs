@@ -1,0 +1,316 @@
+//! `codemie view`: the conversation of a session, from the agent's own file, by pages.
+
+mod draw;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::open::{open, recover};
+use super::{Failure, USAGE, find, words};
+use crate::agent;
+use crate::agent::transcript::{self, Cursor, Item, Page, Reader, Said};
+use crate::cli::View as Args;
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::home::Home;
+use crate::output::Style;
+use crate::session::lookup::Found;
+use crate::session::record::record;
+use crate::session::state::Link;
+use crate::store::{Store, View};
+use draw::Drawing;
+
+/// How often a followed conversation is looked at: sooner than a reader of text notices, and two looks a second cost
+/// nothing.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The least that is read of a followed conversation at once.
+const FOLLOWED: usize = 49_152;
+
+pub fn run(args: &Args, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let at = begin(args.since.as_deref())?;
+    let mut store = open(home)?;
+    let subject = store.read(|view| Subject::of(view, &args.session))?;
+    let reader = reader(&subject)?;
+    let drawing = Drawing::new(Style::of_stdout(), TimeZone::system(), &subject.agent);
+    if args.follow {
+        follow(&mut store, home, subject, reader, at, drawing, args, out, err)?;
+    } else {
+        once(&subject, reader, at, drawing, args, out, err)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn once(
+    subject: &Subject,
+    reader: Reader,
+    at: At,
+    mut drawing: Drawing,
+    args: &Args,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let page = subject.page(reader, at, args.tail_bytes)?;
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&Spelled::of(subject, page.as_ref()))?)?;
+        return Ok(());
+    }
+    if let Some(page) = &page {
+        out.write_all(drawing.page(&page.items, SystemClock.now()).as_bytes())?;
+    }
+    Ok(remark(subject, page.as_ref(), args, out, err)?)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the second half of a command, not an interface")]
+fn follow(
+    store: &mut Store,
+    home: &Home,
+    mut subject: Subject,
+    reader: Reader,
+    mut at: At,
+    mut drawing: Drawing,
+    args: &Args,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<()> {
+    // By its id: the name may soon be another.
+    let wanted = subject.id().to_owned();
+    loop {
+        let first = matches!(at, At::Last);
+        let bytes = if first { args.tail_bytes } else { args.tail_bytes.max(FOLLOWED) };
+        let page = subject.page(reader, at, bytes)?;
+        let news = page.as_ref().filter(|page| !page.items.is_empty());
+        if let Some(page) = news {
+            if args.json {
+                writeln!(out, "{}", serde_json::to_string(&Spelled::of(&subject, Some(page)))?)?;
+            } else {
+                out.write_all(drawing.page(&page.items, SystemClock.now()).as_bytes())?;
+            }
+            out.flush()?;
+        }
+        if let (Some(ended), None) = (&subject.ended, news) {
+            if !args.json {
+                writeln!(err, "codemie: {} ended: {ended}", subject.name)?;
+            }
+            return Ok(());
+        }
+        let more = !first && page.as_ref().is_some_and(|page| page.truncated);
+        at = page.map_or(at, |page| At::After(page.cursor));
+        if !more {
+            std::thread::sleep(PAUSE);
+            recover(store, home);
+        }
+        subject = store.read(|view| Subject::of(view, &wanted))?;
+    }
+}
+
+/// Where the next page begins.
+#[derive(Clone, Copy)]
+enum At {
+    /// So that it ends with the conversation.
+    Last,
+    Start,
+    After(Cursor),
+}
+
+fn begin(since: Option<&str>) -> anyhow::Result<At> {
+    match since {
+        None => Ok(At::Last),
+        Some("start") => Ok(At::Start),
+        Some(cursor) => cursor.parse().map(At::After).map_err(|error| {
+            let message = format!("--since {cursor:?}: {error}, or `start`");
+            Failure { code: USAGE, message }.into()
+        }),
+    }
+}
+
+/// What is looked at.
+struct Subject {
+    /// `None` for a conversation that codemie never wrapped.
+    session: Option<String>,
+    agent_session: Option<String>,
+    name: String,
+    agent: String,
+    file: Option<PathBuf>,
+    /// Whether a conversation may yet come.
+    pending: bool,
+    ambiguous: bool,
+    /// How, if it has.
+    ended: Option<String>,
+}
+
+impl Subject {
+    fn of(view: &View<'_>, wanted: &str) -> anyhow::Result<Self> {
+        Ok(match find::find(view, wanted)? {
+            Found::Session(row) => {
+                let record = record(view, &row, SystemClock.now())?;
+                let agent_session = row.agent_session.as_ref().map(ToString::to_string);
+                let file = row.agent_session_file.clone().filter(|file| file.exists());
+                let file = file.or_else(|| refind(&row.agent, agent_session.as_deref()));
+                Self {
+                    session: Some(row.shown_id()),
+                    pending: row.is_active() && file.is_none(),
+                    ambiguous: row.link == Link::Ambiguous,
+                    // One that once was is missed: the agent has deleted it.
+                    file: file.or(row.agent_session_file),
+                    ended: record.end_time.is_some().then(|| words::status(&record)),
+                    agent_session,
+                    name: row.name,
+                    agent: row.agent,
+                }
+            }
+            Found::Foreign(foreign) => Self {
+                session: None,
+                name: foreign.agent_session.to_string(),
+                agent_session: Some(foreign.agent_session.0),
+                agent: foreign.agent,
+                file: Some(foreign.file),
+                pending: false,
+                ambiguous: false,
+                ended: None,
+            },
+        })
+    }
+
+    fn id(&self) -> &str {
+        self.session.as_ref().or(self.agent_session.as_ref()).unwrap_or(&self.name)
+    }
+
+    /// `None` where there is no conversation yet, or never was.
+    fn page(&self, reader: Reader, at: At, bytes: usize) -> anyhow::Result<Option<Page>> {
+        let Some(path) = self.file.as_deref().filter(|_| !self.pending) else { return Ok(None) };
+        let file = File::open(path).with_context(|| self.missing(path))?;
+        let page = match at {
+            At::Last => transcript::last(&file, bytes, reader).map_err(transcript::Error::from),
+            At::Start => transcript::after(&file, None, bytes, reader),
+            At::After(cursor) => transcript::after(&file, Some(cursor), bytes, reader),
+        };
+        match page {
+            Ok(page) => Ok(Some(page)),
+            Err(transcript::Error::Io(error)) => Err(error).with_context(|| path.display().to_string()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn missing(&self, path: &Path) -> String {
+        let name = &self.name;
+        if path.exists() {
+            format!("cannot read {}", path.display())
+        } else {
+            format!(
+                "the conversation of {name} is gone: {} has deleted {}; `codemie show {name}` has what was recorded",
+                self.agent,
+                path.display()
+            )
+        }
+    }
+}
+
+/// The file is not where it was: the agent may have moved it.
+fn refind(agent: &str, conversation: Option<&str>) -> Option<PathBuf> {
+    let (agent, wanted) = (agent::by_name(agent)?, conversation?);
+    let found = agent.conversations(&|name| std::env::var_os(name), wanted);
+    found.into_iter().find(|found| found.agent_session.0 == wanted).map(|found| found.file)
+}
+
+fn reader(subject: &Subject) -> anyhow::Result<Reader> {
+    let agent = agent::by_name(&subject.agent)
+        .with_context(|| format!("{} has no conversation: {} is no agent", subject.name, subject.agent))?;
+    agent
+        .transcript()
+        .with_context(|| format!("codemie cannot read the conversations of {} yet", subject.agent))
+}
+
+/// A page as `--json` has it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Spelled<'a> {
+    session_id: Option<&'a str>,
+    agent_session_id: Option<&'a str>,
+    pending: bool,
+    items: Vec<SpelledItem<'a>>,
+    cursor: Option<String>,
+    truncated: bool,
+}
+
+#[derive(Serialize)]
+struct SpelledItem<'a> {
+    role: &'static str,
+    /// Of a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    /// Of a tool that failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    failed: bool,
+    text: &'a str,
+    time: Option<Timestamp>,
+}
+
+impl<'a> Spelled<'a> {
+    fn of(subject: &'a Subject, page: Option<&'a Page>) -> Self {
+        Self {
+            session_id: subject.session.as_deref(),
+            agent_session_id: subject.agent_session.as_deref(),
+            pending: subject.pending,
+            items: page.map_or(Vec::new(), |page| page.items.iter().map(SpelledItem::of).collect()),
+            cursor: page.map(|page| page.cursor.to_string()),
+            truncated: page.is_some_and(|page| page.truncated),
+        }
+    }
+}
+
+impl<'a> SpelledItem<'a> {
+    fn of(item: &'a Item) -> Self {
+        let (role, text, name) = match &item.said {
+            Said::User(text) => ("user", text.as_str(), None),
+            Said::Assistant(text) => ("assistant", text.as_str(), None),
+            Said::Tool { name, about } => ("tool", about.as_str(), Some(name.as_str())),
+            Said::ToolFailed(text) => ("tool", text.as_str(), None),
+            Said::Note(text) => ("note", *text, None),
+        };
+        Self { role, name, failed: matches!(item.said, Said::ToolFailed(_)), text, time: item.at }
+    }
+}
+
+/// What a person should know beside the page itself.
+fn remark(
+    subject: &Subject,
+    page: Option<&Page>,
+    args: &Args,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<()> {
+    let Subject { name, agent, .. } = subject;
+    match page {
+        None if subject.ambiguous => {
+            writeln!(
+                out,
+                "{name} is ambiguous: its conversation is not known for certain. `codemie explain {name}` tells why."
+            )
+        }
+        None if subject.pending => {
+            writeln!(
+                out,
+                "{name} is pending: {agent} has not written a conversation yet. --follow waits for it."
+            )
+        }
+        None => writeln!(out, "{name} has no conversation: it ended before anything was said."),
+        Some(page) if page.items.is_empty() && !page.truncated => match args.since {
+            Some(_) => writeln!(out, "Nothing since then."),
+            None => writeln!(out, "Nothing has been said in {name} yet."),
+        },
+        Some(page) if page.truncated && args.since.is_some() => {
+            writeln!(err, "codemie: there is more: codemie view {name} --since {}", page.cursor)
+        }
+        Some(page) if page.truncated => {
+            writeln!(err, "codemie: only the end is shown; `--since start` begins at the beginning")
+        }
+        Some(_) => Ok(()),
+    }
+}

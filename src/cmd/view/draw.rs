@@ -1,0 +1,124 @@
+//! A conversation on a terminal: who speaks, what is said, one line per tool.
+
+use jiff::tz::TimeZone;
+
+use crate::agent::transcript::{Item, Said};
+use crate::clock::Timestamp;
+use crate::output::table::shorten;
+use crate::output::{Colour, Style, human};
+
+/// Remembers who spoke last, so that the next page goes on where this one ended.
+pub(super) struct Drawing {
+    style: Style,
+    zone: TimeZone,
+    agent: String,
+    speaker: Option<Speaker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speaker {
+    You,
+    Agent,
+}
+
+impl Drawing {
+    pub(super) fn new(style: Style, zone: TimeZone, agent: &str) -> Self {
+        Self { style, zone, agent: agent.to_owned(), speaker: None }
+    }
+
+    pub(super) fn page(&mut self, items: &[Item], now: Timestamp) -> String {
+        items.iter().map(|item| self.item(item, now)).collect()
+    }
+
+    fn item(&mut self, item: &Item, now: Timestamp) -> String {
+        let head = match item.said {
+            Said::User(_) => self.head(Speaker::You, item.at, now),
+            Said::Assistant(_) | Said::Tool { .. } | Said::ToolFailed(_) => {
+                self.head(Speaker::Agent, item.at, now)
+            }
+            Said::Note(_) => String::new(),
+        };
+        let body = match &item.said {
+            Said::User(text) | Said::Assistant(text) => readable(text.trim_end()),
+            Said::Tool { name, about } => self.aside("· ", &format!("{name} {about}"), Colour::Faint),
+            Said::ToolFailed(text) => self.aside("✗ ", &format!("failed: {text}"), Colour::Bad),
+            Said::Note(text) => self.aside("— ", text, Colour::Note),
+        };
+        format!("{head}{body}\n")
+    }
+
+    /// A new heading where another speaks, set off by a blank line.
+    fn head(&mut self, speaker: Speaker, at: Option<Timestamp>, now: Timestamp) -> String {
+        let before = self.speaker.replace(speaker);
+        if before == Some(speaker) {
+            return String::new();
+        }
+        let (name, colour) = match speaker {
+            Speaker::You => ("you", Colour::Note),
+            Speaker::Agent => (self.agent.as_str(), Colour::Good),
+        };
+        let time = at.map_or(String::new(), |at| format!("  {}", human::moment(at, now, &self.zone)));
+        let gap = if before.is_some() { "\n" } else { "" };
+        format!("{gap}{}{}\n", self.style.paint(name, colour), self.style.paint(&time, Colour::Faint))
+    }
+
+    /// One line, cut where the terminal ends.
+    fn aside(&self, mark: &str, text: &str, colour: Colour) -> String {
+        let width = self.style.columns.saturating_sub(2);
+        format!("  {}", self.style.paint(&shorten(format!("{mark}{text}").trim_end(), width), colour))
+    }
+}
+
+/// Without what would speak to the terminal; lines stay lines.
+fn readable(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(said: Said) -> Item {
+        Item { at: Timestamp::parse("2026-11-16T09:05:00Z"), said }
+    }
+
+    #[test]
+    fn pages_read_as_one_conversation() {
+        let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        let style = Style { colour: false, columns: 30 };
+        let mut drawing = Drawing::new(style, TimeZone::UTC, "claude");
+        let first = drawing.page(
+            &[
+                item(Said::User("fix it\r\n\x1b[31mnow\x07".into())),
+                item(Said::Assistant("Two at once.\n".into())),
+                item(Said::Tool { name: "Bash".into(), about: "a command that is longer than this".into() }),
+            ],
+            now,
+        );
+        let second = drawing.page(
+            &[
+                item(Said::ToolFailed("Exit code 3".into())),
+                item(Said::Note("conversation compacted")),
+                item(Said::User("thanks".into())),
+            ],
+            now,
+        );
+        assert_eq!(
+            first + &second,
+            "\
+you  09:05
+fix it
+[31mnow
+
+claude  09:05
+Two at once.
+  · Bash a command that is lo…
+  ✗ failed: Exit code 3
+  — conversation compacted
+
+you  09:05
+thanks
+"
+        );
+    }
+}

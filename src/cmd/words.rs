@@ -1,0 +1,124 @@
+//! A session in words: what several commands say of one in the same way.
+
+use jiff::tz::TimeZone;
+
+use crate::clock::Timestamp;
+use crate::output::table::shorten;
+use crate::output::{Colour, Style, human};
+use crate::session::record::{SessionRecord, UsageSummary};
+use crate::session::state::Status;
+
+/// The least room for a name: `claude-2611160731.2`, which differs from others at its end, stays whole.
+pub(super) const NAME: usize = 19;
+
+pub(super) fn colour(status: Status) -> Colour {
+    match status {
+        Status::Active => Colour::Good,
+        Status::Completed => Colour::Plain,
+        Status::Failed => Colour::Bad,
+        Status::Interrupted => Colour::Warning,
+    }
+}
+
+/// As much of an id as is needed to name it.
+pub(super) fn short(id: &str) -> String {
+    id.chars().take(8).collect()
+}
+
+/// Everything billed.
+pub(super) fn tokens(usage: &UsageSummary) -> u64 {
+    let parts = [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens];
+    parts.into_iter().map(number).fold(0, u64::saturating_add)
+}
+
+/// Sums are never negative; the store just has no other integers.
+pub(super) fn number(sum: i64) -> u64 {
+    u64::try_from(sum).unwrap_or(0)
+}
+
+/// A plus where a model without a price was used as well.
+pub(super) fn cost(dollars: f64, unpriced_models: &[String]) -> String {
+    match (unpriced_models.is_empty(), dollars > 0.0) {
+        (true, _) => human::usd(dollars),
+        (false, true) => human::usd(dollars) + "+",
+        (false, false) => "no price".to_owned(),
+    }
+}
+
+/// `completed (clear)`, `failed (exit code 1)`, `interrupted`.
+pub(super) fn status(record: &SessionRecord) -> String {
+    let how = match (record.exit_code, record.signal, record.end_reason) {
+        (Some(code), _, _) if code != 0 => Some(format!("exit code {code}")),
+        (_, Some(signal), _) => Some(format!("signal {signal}")),
+        (_, _, Some(reason)) => Some(reason.to_string()),
+        _ => None,
+    };
+    how.map_or_else(|| record.status.to_string(), |how| format!("{} ({how})", record.status))
+}
+
+/// Date and time to the second, in the user's own time.
+pub(super) fn date(at: Timestamp, zone: &TimeZone) -> String {
+    local(at, zone, "%Y-%m-%d %H:%M:%S")
+}
+
+/// Time of day to the millisecond.
+pub(super) fn instant(at: Timestamp, zone: &TimeZone) -> String {
+    local(at, zone, "%H:%M:%S%.3f")
+}
+
+fn local(at: Timestamp, zone: &TimeZone, format: &str) -> String {
+    match jiff::Timestamp::from_millisecond(at.0) {
+        Ok(at) => at.to_zoned(zone.clone()).strftime(format).to_string(),
+        Err(_) => at.to_string(),
+    }
+}
+
+/// Lines of a name and what it is, one below the other; what is not there is left out.
+#[derive(Debug, Default)]
+pub(super) struct Sheet(Vec<(&'static str, String)>);
+
+impl Sheet {
+    pub(super) fn line(&mut self, name: &'static str, value: impl Into<String>) {
+        self.0.push((name, value.into()));
+    }
+
+    pub(super) fn maybe(&mut self, name: &'static str, value: Option<impl Into<String>>) {
+        if let Some(value) = value {
+            self.line(name, value);
+        }
+    }
+
+    /// Values are not cut: people copy them.
+    pub(super) fn render(&self, style: Style) -> String {
+        let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let line = |(name, value): &(&str, String)| {
+            let name = style.paint(&format!("{name:width$}"), Colour::Faint);
+            format!("  {name}  {}\n", shorten(value, usize::MAX))
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
+/// The record that PRODUCT.md shows, more or less.
+#[cfg(test)]
+pub(super) fn sample() -> SessionRecord {
+    serde_json::from_value(serde_json::json!({
+        "sessionId": "01a1e2f3-0000-4000-8000-000000000001", "name": "fix-auth", "agent": "claude",
+        "agentVersion": "2.1.197", "wrapperVersion": "0.1.0",
+        "status": "completed", "endReason": "clear", "exitCode": null, "signal": null,
+        "startTime": 1_794_819_900_000_i64, "endTime": 1_794_819_947_792_i64, "durationMs": 47_792,
+        "workingDirectory": "/home/dev/project", "project": "project", "repository": "acme/widgets", "branch": "main",
+        "pid": 4243, "wrapperPid": 4242, "runId": "00000000-0000-4000-8000-000000000009", "parentSessionId": null,
+        "transitionedFrom": null, "transitionedTo": "9f3c77aa-0000-4000-8000-000000000002",
+        "correlation": {"status": "matched", "agentSessionId": "7a276c6b-0000-4000-8000-000000000003",
+            "agentSessionFile": "/home/dev/.claude/projects/-home-dev-project/7a276c6b.jsonl",
+            "evidence": "assigned", "boundAt": 1_794_819_900_900_i64},
+        "usage": {"apiCalls": 6, "inputTokens": 92, "outputTokens": 152, "cacheReadTokens": 6032,
+            "cacheWriteTokens": 632, "reasoningTokens": 0, "costUsd": 0.0123, "unpricedModels": [], "prompts": 3,
+            "toolCalls": 4, "toolErrors": 1, "filesChanged": 2, "linesAdded": 12, "linesRemoved": 3, "apiErrors": 0,
+            "coverage": "transcript"},
+        "sync": {"pending": 0, "delivered": 9, "dead": 0, "lastDeliveredAt": 1_794_819_947_990_i64},
+        "tags": [], "group": null
+    }))
+    .expect("a record")
+}

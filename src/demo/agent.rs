@@ -1,0 +1,46 @@
+//! The scripted agent as the rest of the house sees it: Claude Code with another root.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::agent::claude::Claude;
+use crate::agent::claude::files::ClaudeFiles;
+use crate::agent::claude::trail::ClaudeTrail;
+use crate::agent::{Agent, Conversation, Invocation, Kind, Trail, Var, transcript};
+use crate::home::Home;
+
+#[derive(Debug)]
+pub struct Demo;
+
+impl Demo {
+    pub const NAME: &'static str = "demo";
+
+    /// Where it keeps its files.
+    pub(super) fn files(home: &Home) -> ClaudeFiles {
+        ClaudeFiles::at(super::root(home))
+    }
+}
+
+impl Agent for Demo {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn classify(&self, _: &[OsString]) -> Invocation {
+        Invocation {
+            kind: Kind::Interactive,
+            session: Conversation::Fresh,
+            injectable: true,
+            persistent: true,
+        }
+    }
+
+    fn transcript(&self) -> Option<transcript::Reader> {
+        Claude.transcript()
+    }
+
+    fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
+        let home = Home::from_env(var)?;
+        Some(Box::new(ClaudeTrail::new(Self::files(&home), folder)))
+    }
+}

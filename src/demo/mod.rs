@@ -1,0 +1,35 @@
+//! The demonstration: everything codemie does, without any agent installed.
+//!
+//! A scripted agent, this same binary under a hidden command, plays its part in a real PTY through the very path that
+//! runs Claude Code, and leaves files in Claude Code's own format. Promises: it writes nowhere but in `$CODEMIE_HOME`,
+//! calls no model, and ends by itself within seconds.
+
+mod agent;
+mod frame;
+mod journal;
+mod outer;
+mod play;
+pub mod report;
+pub mod script;
+mod stage;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use agent::Demo;
+pub use outer::{in_outer_terminal, take_terminal};
+pub use play::play;
+
+use crate::home::{Home, create_private};
+
+/// What the scripted agent is to Claude Code's `~/.claude`.
+fn root(home: &Home) -> PathBuf {
+    home.path().join("demo")
+}
+
+/// Makes the folder that the scripted agent works in.
+pub fn workshop(home: &Home) -> io::Result<PathBuf> {
+    let folder = root(home).join(script::PROJECT);
+    create_private(&folder)?;
+    std::fs::canonicalize(&folder)
+}

