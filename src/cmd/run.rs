@@ -88,17 +88,17 @@ pub(super) fn wrap(mut launch: Launch, plan: Option<Plan>) -> (Outcome, Summary)
         tracker.as_ref().map(Tracker::tap)
     });
     let ended_at = SystemClock.now();
-    let (outcome, ending) = match ended {
-        Ok(Ended { ending: ending @ Ending::NotStarted(errno), .. }) => {
-            (cannot_run(&launch, ending, errno), ending)
+    let (outcome, ended) = match ended {
+        Ok(ended @ Ended { ending: Ending::NotStarted(errno), .. }) => {
+            (cannot_run(&launch, ended.ending, errno), ended)
         }
-        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended.ending),
+        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended),
         Err(error) => {
             let message = format!("codemie: cannot start {}: {error}", launch.program.display());
             return (Outcome::failed(126, message), Summary::default());
         }
     };
-    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ending, ended_at, PATIENCE));
+    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ended, ended_at, PATIENCE));
     (outcome, summary)
 }
 

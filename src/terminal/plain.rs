@@ -36,16 +36,16 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
     };
     drop(theirs);
     sys::release_signals();
-    let mut companion = Companion { agent, signals };
+    let mut companion = Companion { agent, signals, asked: false };
     let_go_of_descriptors();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
         reap(agent);
-        return Ok(Ended { ending: Ending::NotStarted(errno), agent: None });
+        return Ok(Ended { ending: Ending::NotStarted(errno), asked: false, agent: None });
     }
     started(Started { agent });
     let ending = companion.stay();
-    Ok(Ended { ending, agent: Some(agent) })
+    Ok(Ended { ending, asked: companion.asked, agent: Some(agent) })
 }
 
 fn become_agent(image: &Image, failure: &UnixStream) -> ! {
@@ -85,6 +85,7 @@ fn ending(status: WaitStatus) -> Ending {
 struct Companion {
     agent: Pid,
     signals: Signals,
+    asked: bool,
 }
 
 impl Companion {
@@ -119,7 +120,8 @@ impl Companion {
         Ok(None)
     }
 
-    fn pass_on(&self, caught: Caught) {
+    fn pass_on(&mut self, caught: Caught) {
+        self.asked |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
         // What the terminal sent, it sent to the whole group.
         if caught.by_process && caught.signal != libc::SIGCHLD {
             sys::signal_process(self.agent, caught.signal);

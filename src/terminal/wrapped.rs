@@ -428,7 +428,7 @@ impl Wrapped {
         }
         self.raw = None;
         self.monitor.reap();
-        Ended { ending, agent: self.agent }
+        Ended { ending, asked: self.asked_to_end, agent: self.agent }
     }
 }
 

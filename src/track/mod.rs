@@ -24,7 +24,7 @@ use crate::session::lifecycle::Conversation;
 use crate::session::record::SessionRecord;
 use crate::store::Evidence;
 use crate::terminal::tap::{Notice, Taken, Tap};
-use crate::terminal::{self, Ending};
+use crate::terminal::{self, Ended};
 
 pub use follow::Follower;
 pub use recover::recover;
@@ -71,7 +71,7 @@ enum Wake {
 }
 
 /// How the agent ended, and when. Told beside the queue, because a full queue must not keep it from arriving.
-type End = Arc<OnceLock<(Ending, Timestamp)>>;
+type End = Arc<OnceLock<(Ended, Timestamp)>>;
 
 /// What is left to say when all is over.
 #[derive(Debug, Default)]
@@ -122,8 +122,8 @@ impl Tracker {
 
     /// The agent has ended. Waits for the END to be committed, but not longer than `patience`: what is not done by then is
     /// done by the recovery of the next codemie command.
-    pub fn finish(self, ending: Ending, at: Timestamp, patience: Duration) -> Summary {
-        let _ = self.end.set((ending, at));
+    pub fn finish(self, ended: Ended, at: Timestamp, patience: Duration) -> Summary {
+        let _ = self.end.set((ended, at));
         let _ = self.wake.try_send(Wake::Look);
         let problem = match self.summary.recv_timeout(patience) {
             Ok(summary) => return summary,

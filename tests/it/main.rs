@@ -12,6 +12,7 @@ mod driver;
 mod fake_api;
 mod installer;
 mod real_api;
+mod real_sessions;
 mod real_terminal;
 mod robust;
 mod sandbox;
