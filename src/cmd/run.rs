@@ -77,8 +77,13 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
 }
 
 /// Runs what was prepared to its end, followed by a tracker where there is a plan.
-pub(super) fn wrap(mut launch: Launch, plan: Option<Plan>) -> (Outcome, Summary) {
-    if let Some(plan) = &plan {
+pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summary) {
+    if let Some(plan) = &mut plan {
+        plan.notes.push(note(
+            plan.begun_at,
+            "environment",
+            format!("added: {SESSION_VARIABLE} {RUN_VARIABLE}"),
+        ));
         launch.set.push((SESSION_VARIABLE.into(), plan.session.to_string().into()));
         launch.set.push((RUN_VARIABLE.into(), plan.run.to_string().into()));
     }

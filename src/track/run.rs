@@ -1,6 +1,7 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use uuid::Uuid;
 
 use super::follow::Follower;
 use super::watch::Watch;
-use super::{End, Plan, Summary, Wake, recover, version};
+use super::{Begun, End, Plan, Summary, Wake, recover, version};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::log;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
@@ -50,11 +51,13 @@ pub(super) fn track(
     woken: &Receiver<Wake>,
     wake: SyncSender<Wake>,
     end: &End,
+    begun: &Begun,
 ) -> Summary {
     // A log that cannot be written is done without.
     let _ = log::start(&plan.home, plan.log_level.as_deref());
     let mut run = Run::new(plan, agent);
     run.begin();
+    begun.store(run.store.is_some(), Ordering::Relaxed);
     if run.plan.trail.is_some() && end.get().is_none() {
         run.watch = Some(Watch::new(move || {
             let _ = wake.try_send(Wake::Look);
