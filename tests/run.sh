@@ -32,7 +32,8 @@ findutils|xargs|scripts
 grep|grep|scripts
 mawk|awk|scripts
 sed|sed|scripts
-util-linux|setsid unshare script|what tests run, a network of loopback alone, a peer in the benchmark
+util-linux|setsid unshare|what tests run, a network of loopback alone
+bsdutils|script|a peer in the benchmark
 iproute2|ip|bring loopback up in that network
 dash|dash|a shell under test
 zsh|zsh|a shell under test
