@@ -12,6 +12,7 @@ fn every_way_to_clear() {
     claude.prompt("after typing");
     claude.moves(|run| {
         run.type_text("/cl");
+        run.wait_menu("clear");
         run.terminal.send("\t");
         run.wait_composer("/clear [name]");
         run.enter();

@@ -247,9 +247,15 @@ impl Claude<'_> {
         self.wait_ready();
     }
 
-    /// Waits until the agent has written a call down: an answer on the screen is not in the file yet, and a signal at
-    /// that moment loses it.
-    pub(super) fn wait_written(&self, call: &Call) {
+    /// Puts a prompt and waits until its answer is written down: one that is only on the screen the agent loses when it is
+    /// ended at that moment, even by its own command.
+    pub(super) fn prompt(&self, text: &str) -> Call {
+        let call = self.run.prompt(text);
+        self.wait_written(&call);
+        call
+    }
+
+    fn wait_written(&self, call: &Call) {
         let projects = self.scene.stage.home.path().join(".claude/projects");
         let name = format!("{}.jsonl", call.session.as_ref().unwrap());
         let written = await_change(&projects, || {
