@@ -1,5 +1,6 @@
 //! Where a scenario plays: a home, an API, Claude Code through codemie, and codemie's records to look at.
 
+use std::fmt::Write;
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -114,7 +115,6 @@ impl Scene {
     fn picture(&self) -> String {
         let (recorded, log) = (self.recorded(), self.stage.api.log());
         let own_log = fs::read_to_string(self.home().logs().join("codemie.log")).unwrap_or_default();
-        use std::fmt::Write;
         let mut text = format!("recorded:\n  {}\nAPI:\n{log}", story(&recorded, &log).join("\n  "));
         for session in &recorded {
             write!(text, "\n{} {}", session.record.session_id, session.record.name).unwrap();
