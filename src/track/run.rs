@@ -475,6 +475,11 @@ impl Run {
         let ending = if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) };
         let run = self.plan.run;
         self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
+        if !self.tidied {
+            // A run too short to tidy up still ends what vanished, as any command does.
+            let home = self.plan.home.clone();
+            self.commit(|store| recover(store, &home));
+        }
         self.publish();
         let session = self.session;
         let record = self.commit(|store| {
