@@ -46,7 +46,7 @@ impl Peer {
             }
             Self::Codemie => {
                 command = Command::new(env!("CARGO_BIN_EXE_codemie"));
-                command.args(["run", "--", "sh", "-c", line]);
+                command.args(["run", "--quiet", "--", "sh", "-c", line]);
             }
             Self::Script => {
                 command = Command::new("script");

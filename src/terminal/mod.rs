@@ -133,6 +133,7 @@ fn entry_name(entry: &CString) -> &[u8] {
 
 /// Does something, such as starting a thread, while no signal can reach the calling thread: what it starts never takes one.
 pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    sys::share_one_heap();
     sys::hold_signals();
     let result = work();
     sys::release_signals();

@@ -235,6 +235,16 @@ pub fn stop_self() {
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
+/// One heap for all threads. The tracker's own would grow page by page, a system call each; there is no contention to
+/// avoid, for the pump does not allocate.
+pub fn share_one_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: mallopt only sets a limit.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------------------
 // Fork and exec
 

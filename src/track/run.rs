@@ -39,8 +39,12 @@ const POLLING: Duration = Duration::from_millis(500);
 const QUIET: Duration = Duration::from_secs(2);
 /// How soon something half written is looked at again.
 const TORN: Duration = Duration::from_millis(5);
-/// A database log longer than this is moved into the database by a run that has the time.
+/// A database log longer than this is moved into the database by a run that has the time: whoever opens the store next
+/// reads all of it.
 const LONG_LOG: u64 = 256 * 1024;
+/// And longer than this by any run, at its end. A run writes some 200 KiB, so this is one short run in five, and that one
+/// waits some milliseconds for the disk.
+const TOO_LONG_LOG: u64 = 1024 * 1024;
 /// How often a store that was busy or full is tried again.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -70,6 +74,7 @@ pub(super) fn track(
             run.look();
             return run.finish(*ended, *at);
         }
+        run.publish(); // a START whose END is known already is published with it
         run.tidy();
         match woken.recv_timeout(run.patience()) {
             Ok(first) => {
@@ -156,7 +161,6 @@ impl Run {
                 if let Some(id) = self.plan.assigned.take().or_else(|| self.named()) {
                     self.consider(Signal::Assigned(id));
                 }
-                self.publish();
             }
             Err(error) => {
                 tracing::error!(run = %self.plan.run, "not recorded: {error}");
@@ -488,6 +492,7 @@ impl Run {
                 Ok::<_, session::Error>(record(view, &row, at)?)
             })
         });
+        self.commit(|store| if store.log_bytes() > TOO_LONG_LOG { Ok(store.checkpoint()?) } else { Ok(()) });
         // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
         // moment when nobody waits for us.
         std::mem::forget(self.store.take());
