@@ -155,6 +155,10 @@ impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
 
 /// A file that is not there is an empty one.
 fn parse(file: &Path) -> Result<DocumentMut, String> {
+    // Only a file: a pipe in its place would keep the agent waiting.
+    if std::fs::metadata(file).is_ok_and(|meta| !meta.is_file()) {
+        return Err(format!("{} is no file; the defaults are used", file.display()));
+    }
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DocumentMut::new()),

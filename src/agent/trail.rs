@@ -15,6 +15,8 @@ pub struct Seen {
     pub adopted: Option<ProcessId>,
     /// The version the agent says it is.
     pub version: Option<String>,
+    /// Where the agent says it works.
+    pub folder: Option<PathBuf>,
     /// Something was half written: look again in a moment.
     pub torn: bool,
 }

@@ -30,6 +30,7 @@ pub struct List {
     /// Only if open since then: 30m, 12h, 7d, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
@@ -38,6 +39,7 @@ pub struct List {
 pub struct Show {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
@@ -64,24 +66,28 @@ pub struct View {
 pub struct Explain {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Current {
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Rename {
+    /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
     pub name: String,
 }
 
 #[derive(Debug, Args)]
 pub struct Tags {
+    /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
     #[arg(required = true, value_name = "TAG")]
     pub tags: Vec<String>,
@@ -89,6 +95,7 @@ pub struct Tags {
 
 #[derive(Debug, Args)]
 pub struct Group {
+    /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
     #[arg(required_unless_present = "none")]
     pub group: Option<String>,
@@ -99,6 +106,7 @@ pub struct Group {
 
 #[derive(Debug, Args)]
 pub struct Archive {
+    /// Session id, name, the agent's session id, or the beginning of an id
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
 }
@@ -111,12 +119,14 @@ pub struct Prune {
     /// Only tell what would go
     #[arg(long)]
     pub dry_run: bool,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Export {
+    /// Session id, name, the agent's session id, or the beginning of an id
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// Write to a file instead of standard output
@@ -129,6 +139,7 @@ pub struct Import {
     /// What `codemie export` wrote, or a file or folder of an old store
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
@@ -141,8 +152,10 @@ pub struct Usage {
     /// Only calls since then: 30m, 12h, 7d, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
+    /// For programs
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// For spreadsheets
     #[arg(long)]
     pub csv: bool,
 }

@@ -15,7 +15,6 @@ use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
 use crate::session::exchange::{self, ExportFile};
 use crate::session::import::{self, Report};
-use crate::session::publish::publish;
 use crate::store;
 
 pub fn export(
@@ -93,7 +92,6 @@ pub fn import(
             }
         }
     }
-    publish(&mut store, home, now)?;
     let rows = store.read(|view| {
         let rows = all.imported.iter().map(|id| view.session(*id));
         rows.collect::<Result<Vec<_>, store::Error>>()

@@ -8,32 +8,78 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::open::open_existing;
-use super::words::{self, colour, cost, short, tokens};
+use super::words::{self, colour, cost, number, short};
 use crate::cli::List;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human};
-use crate::session::record::{SessionRecord, record};
-use crate::store::{Filter, Show};
+use crate::session::record::{open_time, record};
+use crate::session::state::Status;
+use crate::store::{self, Filter, SessionRow, Show, Store, Totals, View};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), TimeZone::system());
-    let records = match open_existing(home)? {
-        Some(mut store) => store.read(|view| {
-            let rows = view.list(&filter(args, now, &zone))?;
-            rows.iter().map(|row| Ok(record(view, row, now)?)).collect::<anyhow::Result<Vec<_>>>()
-        })?,
-        None => Vec::new(),
-    };
+    let filter = filter(args, now, &zone);
+    let mut store = open_existing(home)?;
     if args.json {
+        let records = each(store.as_mut(), &filter, |view, row| record(view, row, now))?;
         writeln!(out, "{}", serde_json::to_string_pretty(&records)?)?;
-    } else if records.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines = each(store.as_mut(), &filter, |view, row| Line::of(view, row, now))?;
+    if lines.is_empty() {
         writeln!(out, "{}", nothing(args))?;
     } else {
-        out.write_all(table(&records, now, &zone).render(Style::of_stdout()).as_bytes())?;
+        out.write_all(table(&lines, now, &zone).render(Style::of_stdout()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn each<T>(
+    store: Option<&mut Store>,
+    filter: &Filter,
+    of: impl Fn(&View<'_>, &SessionRow) -> Result<T, store::Error>,
+) -> Result<Vec<T>, store::Error> {
+    let Some(store) = store else { return Ok(Vec::new()) };
+    store.read(|view| view.list(filter)?.iter().map(|row| of(view, row)).collect())
+}
+
+/// What the table shows of a session: less than its record, which takes a handful of queries more. Among thousands of
+/// sessions that is the difference between at once and soon.
+struct Line {
+    id: String,
+    name: String,
+    agent: String,
+    status: Status,
+    project: Option<String>,
+    started: Timestamp,
+    open: Duration,
+    totals: Totals,
+    unpriced_models: Vec<String>,
+}
+
+impl Line {
+    fn of(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Self, store::Error> {
+        let open = if row.opening > 1 {
+            Duration::from_millis(open_time(&view.openings(row.n)?, now))
+        } else {
+            row.ended_at.unwrap_or(now).since(row.started_at)
+        };
+        let totals = view.totals(row.n)?;
+        let unpriced_models = if totals.api_calls > 0 { view.unpriced_models(row.n)? } else { Vec::new() };
+        Ok(Self {
+            id: row.shown_id(),
+            name: row.name.clone(),
+            agent: row.agent.clone(),
+            status: row.status.filter(|_| !row.is_active()).unwrap_or(Status::Active),
+            project: row.place.project.clone(),
+            started: row.started_at,
+            open,
+            totals,
+            unpriced_models,
+        })
+    }
 }
 
 fn filter(args: &List, now: Timestamp, zone: &TimeZone) -> Filter {
@@ -75,7 +121,7 @@ fn nothing(args: &List) -> &'static str {
 }
 
 /// On 80 columns what tells sessions apart stays: name, status, place, time, cost and the id to name it by.
-fn table(records: &[SessionRecord], now: Timestamp, zone: &TimeZone) -> Table {
+fn table(lines: &[Line], now: Timestamp, zone: &TimeZone) -> Table {
     let mut table = Table::new([
         Column::text("NAME", words::NAME),
         Column::text("AGENT", 6).dispensable(4),
@@ -87,19 +133,20 @@ fn table(records: &[SessionRecord], now: Timestamp, zone: &TimeZone) -> Table {
         Column::number("COST").dispensable(1),
         Column::text("ID", usize::MAX),
     ]);
-    for record in records {
-        let usage = &record.usage;
-        let calls = usage.api_calls > 0;
+    for line in lines {
+        let Totals { api_calls, input, output, cache_read, cache_write, cost: pico, .. } = line.totals;
+        let calls = api_calls > 0;
+        let tokens = [input, output, cache_read, cache_write].into_iter().map(number).sum();
         table.row([
-            record.name.as_str().into(),
-            record.agent.as_str().into(),
-            Cell::painted(record.status.as_str(), colour(record.status)),
-            record.project.as_deref().unwrap_or("").into(),
-            human::moment(record.start_time, now, zone).into(),
-            human::duration(Duration::from_millis(record.duration_ms)).into(),
-            if calls { human::count(tokens(usage)) } else { String::new() }.into(),
-            if calls { cost(usage.cost_usd, &usage.unpriced_models) } else { String::new() }.into(),
-            Cell::painted(short(&record.session_id), Colour::Faint),
+            line.name.as_str().into(),
+            line.agent.as_str().into(),
+            Cell::painted(line.status.as_str(), colour(line.status)),
+            line.project.as_deref().unwrap_or("").into(),
+            human::moment(line.started, now, zone).into(),
+            human::duration(line.open).into(),
+            if calls { human::count(tokens) } else { String::new() }.into(),
+            if calls { cost(pico.dollars(), &line.unpriced_models) } else { String::new() }.into(),
+            Cell::painted(short(&line.id), Colour::Faint),
         ]);
     }
     table
@@ -108,22 +155,39 @@ fn table(records: &[SessionRecord], now: Timestamp, zone: &TimeZone) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::words::sample;
+    use crate::store::PicoDollars;
 
-    fn records() -> Vec<SessionRecord> {
-        let first = sample();
-        let mut second = SessionRecord { name: "fix-auth.2".into(), ..sample() };
-        second.session_id = "9f3c77aa-0000-4000-8000-000000000002".into();
-        second.status = crate::session::state::Status::Interrupted;
-        second.project = Some("a-rather-long-name-of-a-project".into());
-        second.usage.api_calls = 0;
-        second.start_time = Timestamp::parse("2026-10-02T08:00:00Z").unwrap();
-        vec![first, second]
+    fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> Line {
+        Line {
+            id: id.into(),
+            name: name.into(),
+            agent: "claude".into(),
+            status,
+            project: Some("project".into()),
+            started: Timestamp::parse(started).unwrap(),
+            open: Duration::from_millis(47_792),
+            totals: Totals {
+                api_calls,
+                input: 92,
+                output: 152,
+                cache_read: 6032,
+                cache_write: 632,
+                cost: PicoDollars(12_300_000_000),
+                ..Totals::default()
+            },
+            unpriced_models: Vec::new(),
+        }
+    }
+
+    fn lines() -> Vec<Line> {
+        let first = line("01a1e2f3-0000", "fix-auth", Status::Completed, "2026-11-16T09:05:00Z", 6);
+        let second = line("9f3c77aa-0000", "fix-auth.2", Status::Interrupted, "2026-10-02T08:00:00Z", 0);
+        vec![first, Line { project: Some("a-rather-long-name-of-a-project".into()), ..second }]
     }
 
     fn drawn(columns: usize) -> String {
         let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
-        table(&records(), now, &TimeZone::UTC).render(Style { colour: false, columns })
+        table(&lines(), now, &TimeZone::UTC).render(Style { colour: false, columns })
     }
 
     #[test]

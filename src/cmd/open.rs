@@ -1,12 +1,19 @@
 //! The store as a command finds it: open, and with every session ended that vanished since the last one looked.
 
+use std::time::{Duration, Instant};
+
+use super::run::enclosing_run;
 use crate::agent::{self, Agent};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::home::Home;
 use crate::log;
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::track;
+
+/// Longer than a START takes on a loaded machine; a run of another home is not waited for longer.
+const BESIDE_THE_START: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Made if there is none.
 pub(super) fn open(home: &Home) -> anyhow::Result<Store> {
@@ -15,8 +22,20 @@ pub(super) fn open(home: &Home) -> anyhow::Result<Store> {
     // A log that cannot be written is done without.
     let _ = log::start(home, Some(&config.log_level));
     let mut store = Store::open(home, SystemClock.now())?;
+    await_own_run(&mut store)?;
     recover(&mut store, home);
     Ok(store)
+}
+
+/// A session is stored beside its agent's start. Whoever asks from inside the agent within the first milliseconds is not
+/// to hear that there is none.
+fn await_own_run(store: &mut Store) -> Result<(), store::Error> {
+    let Some(run) = enclosing_run() else { return Ok(()) };
+    let deadline = Instant::now() + BESIDE_THE_START;
+    while store.read(|view| view.run(run))?.is_none() && Instant::now() < deadline {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Ends what vanished. What cannot be recovered now is recovered by a later command; this one can still answer.
@@ -28,5 +47,5 @@ pub(super) fn recover(store: &mut Store, home: &Home) {
 
 /// For a question that an absent store answers as well: none is made for it.
 pub(super) fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
-    if home.database().exists() { open(home).map(Some) } else { Ok(None) }
+    if home.database().exists() || enclosing_run().is_some() { open(home).map(Some) } else { Ok(None) }
 }

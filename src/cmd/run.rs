@@ -77,8 +77,13 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
 }
 
 /// Runs what was prepared to its end, followed by a tracker where there is a plan.
-pub(super) fn wrap(mut launch: Launch, plan: Option<Plan>) -> (Outcome, Summary) {
-    if let Some(plan) = &plan {
+pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summary) {
+    if let Some(plan) = &mut plan {
+        plan.notes.push(note(
+            plan.begun_at,
+            "environment",
+            format!("added: {SESSION_VARIABLE} {RUN_VARIABLE}"),
+        ));
         launch.set.push((SESSION_VARIABLE.into(), plan.session.to_string().into()));
         launch.set.push((RUN_VARIABLE.into(), plan.run.to_string().into()));
     }
@@ -88,17 +93,17 @@ pub(super) fn wrap(mut launch: Launch, plan: Option<Plan>) -> (Outcome, Summary)
         tracker.as_ref().map(Tracker::tap)
     });
     let ended_at = SystemClock.now();
-    let (outcome, ending) = match ended {
-        Ok(Ended { ending: ending @ Ending::NotStarted(errno), .. }) => {
-            (cannot_run(&launch, ending, errno), ending)
+    let (outcome, ended) = match ended {
+        Ok(ended @ Ended { ending: Ending::NotStarted(errno), .. }) => {
+            (cannot_run(&launch, ended.ending, errno), ended)
         }
-        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended.ending),
+        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended),
         Err(error) => {
             let message = format!("codemie: cannot start {}: {error}", launch.program.display());
             return (Outcome::failed(126, message), Summary::default());
         }
     };
-    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ending, ended_at, PATIENCE));
+    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ended, ended_at, PATIENCE));
     (outcome, summary)
 }
 

@@ -86,7 +86,7 @@ impl Portrait {
         let parts = [
             format!("{title}  {status}\n"),
             self.identity(zone).render(style),
-            format!("\n{}", usage_table(record).render(style)),
+            format!("\n{}\n", usage_table(record).render(style)),
             self.deeds(zone).render(style),
         ];
         parts.concat()
@@ -234,10 +234,10 @@ fn usage_table(record: &SessionRecord) -> Table {
         Column::number("CALLS"),
         Column::number("INPUT"),
         Column::number("OUTPUT"),
-        Column::number("CACHE READ"),
-        Column::number("CACHE WRITE"),
-        Column::number("REASONING").dispensable(1),
-        Column::number("TOKENS").dispensable(2),
+        Column::number("CACHE READ").dispensable(1),
+        Column::number("CACHE WRITE").dispensable(2),
+        Column::number("REASONING").dispensable(4),
+        Column::number("TOKENS").dispensable(3),
         Column::number("COST"),
     ]);
     let counts = [
@@ -273,4 +273,62 @@ fn draw_foreign(foreign: &Foreign, style: Style) -> String {
     sheet.line("next", format!("`codemie resume {}` adopts it", foreign.agent_session));
     let title = style.paint(&shorten(&foreign.agent_session.0, usize::MAX), Colour::Heading);
     format!("{title}  foreign: it never ran through codemie\n{}", sheet.render(style))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::words::sample;
+
+    fn portrait() -> Portrait {
+        let mut record = sample();
+        record.tags = vec!["bug".into()];
+        record.usage.unpriced_models = vec!["brand-new".into()];
+        Portrait {
+            record,
+            openings: 2,
+            archived: false,
+            imported_from: None,
+            chain: Chain {
+                before: (1..=6).map(|n| format!("earlier-{n}")).collect(),
+                after: vec!["fix-auth.2".into()],
+            },
+            parent: None,
+            children: Vec::new(),
+            sends: true,
+        }
+    }
+
+    #[test]
+    fn a_session_is_told_in_aligned_lines() {
+        assert_eq!(
+            portrait().draw(Style { colour: false, columns: 100 }, &TimeZone::UTC),
+            "\
+fix-auth  completed (clear)
+  session       01a1e2f3-0000-4000-8000-000000000001
+  agent         claude 2.1.197
+  started       2026-11-16 09:05:00
+  ended         2026-11-16 09:05:47
+  open for      47s in 2 openings
+  folder        /home/dev/project
+  project       project · acme/widgets · main
+  chain         2 before → earlier-3 → earlier-4 → earlier-5 → earlier-6 → [fix-auth] → fix-auth.2
+  process       4243, wrapped by 4242, run 00000000-0000-4000-8000-000000000009
+  conversation  7a276c6b-0000-4000-8000-000000000003
+  bound         by assigned, 2026-11-16 09:05:00
+  file          /home/dev/.claude/projects/-home-dev-project/7a276c6b.jsonl
+  tags          bug
+
+CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
+    6     92     152       6,032          632          0   6,908  $0.0123+
+
+  no price for   brand-new
+  prompts        3
+  tool calls     4, 1 failed
+  files changed  2 (+12 -3 lines)
+  coverage       transcript
+  delivery       9 delivered, 0 waiting, last 2026-11-16 09:05:47
+"
+        );
+    }
 }

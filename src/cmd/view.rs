@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use super::open::{open, recover};
 use super::{Failure, USAGE, find, words};
-use crate::agent;
-use crate::agent::transcript::{self, Cursor, Item, Page, Reader, Said};
+use crate::agent::transcript::{self, Cursor, Item, Page, Said};
+use crate::agent::{self, Agent};
 use crate::cli::View as Args;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
@@ -37,26 +37,25 @@ pub fn run(args: &Args, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     let at = begin(args.since.as_deref())?;
     let mut store = open(home)?;
     let subject = store.read(|view| Subject::of(view, &args.session))?;
-    let reader = reader(&subject)?;
+    subject.must_be_of_an_agent()?;
     let drawing = Drawing::new(Style::of_stdout(), TimeZone::system(), &subject.agent);
     if args.follow {
-        follow(&mut store, home, subject, reader, at, drawing, args, out, err)?;
+        follow(&mut store, home, subject, at, drawing, args, out, err)?;
     } else {
-        once(&subject, reader, at, drawing, args, out, err)?;
+        once(&subject, at, drawing, args, out, err)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn once(
     subject: &Subject,
-    reader: Reader,
     at: At,
     mut drawing: Drawing,
     args: &Args,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let page = subject.page(reader, at, args.tail_bytes)?;
+    let page = subject.page(at, args.tail_bytes)?;
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&Spelled::of(subject, page.as_ref()))?)?;
         return Ok(());
@@ -72,7 +71,6 @@ fn follow(
     store: &mut Store,
     home: &Home,
     mut subject: Subject,
-    reader: Reader,
     mut at: At,
     mut drawing: Drawing,
     args: &Args,
@@ -84,7 +82,7 @@ fn follow(
     loop {
         let first = matches!(at, At::Last);
         let bytes = if first { args.tail_bytes } else { args.tail_bytes.max(FOLLOWED) };
-        let page = subject.page(reader, at, bytes)?;
+        let page = subject.page(at, bytes)?;
         let news = page.as_ref().filter(|page| !page.items.is_empty());
         if let Some(page) = news {
             if args.json {
@@ -182,9 +180,19 @@ impl Subject {
         self.session.as_ref().or(self.agent_session.as_ref()).unwrap_or(&self.name)
     }
 
+    /// Any other program has a session and says nothing in it.
+    fn must_be_of_an_agent(&self) -> anyhow::Result<()> {
+        agent::by_name(&self.agent)
+            .map(drop)
+            .with_context(|| format!("{} has no conversation: {} is no agent", self.name, self.agent))
+    }
+
     /// `None` where there is no conversation yet, or never was.
-    fn page(&self, reader: Reader, at: At, bytes: usize) -> anyhow::Result<Option<Page>> {
+    fn page(&self, at: At, bytes: usize) -> anyhow::Result<Option<Page>> {
         let Some(path) = self.file.as_deref().filter(|_| !self.pending) else { return Ok(None) };
+        let reader = agent::by_name(&self.agent).and_then(Agent::transcript);
+        let reader =
+            reader.with_context(|| format!("codemie cannot read the conversations of {} yet", self.agent))?;
         let file = File::open(path).with_context(|| self.missing(path))?;
         let page = match at {
             At::Last => transcript::last(&file, bytes, reader).map_err(transcript::Error::from),
@@ -217,14 +225,6 @@ fn refind(agent: &str, conversation: Option<&str>) -> Option<PathBuf> {
     let (agent, wanted) = (agent::by_name(agent)?, conversation?);
     let found = agent.conversations(&|name| std::env::var_os(name), wanted);
     found.into_iter().find(|found| found.agent_session.0 == wanted).map(|found| found.file)
-}
-
-fn reader(subject: &Subject) -> anyhow::Result<Reader> {
-    let agent = agent::by_name(&subject.agent)
-        .with_context(|| format!("{} has no conversation: {} is no agent", subject.name, subject.agent))?;
-    agent
-        .transcript()
-        .with_context(|| format!("codemie cannot read the conversations of {} yet", subject.agent))
 }
 
 /// A page as `--json` has it.

@@ -10,48 +10,13 @@
 //!
 //! Nothing is parsed before it is asked for: a look-up is a binary search in the embedded text.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
 use super::record::{Tokens, Usage};
+use crate::money::PicoDollars;
 
 /// Stored with every cost.
 pub const TABLE_VERSION: u32 = 1;
 
 static TABLE: &str = include_str!("prices.tsv");
-
-/// A millionth of a millionth of a dollar. 64 bits hold 18 million dollars.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PicoDollars(pub u64);
-
-impl PicoDollars {
-    #[must_use]
-    pub fn saturating_add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-
-    /// For showing and for JSON; never for adding up.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a dollar amount is shown to far fewer digits than f64 holds"
-    )]
-    pub fn usd(self) -> f64 {
-        self.0 as f64 / 1e12
-    }
-}
-
-/// Dollars, exact, without trailing zeros.
-impl fmt::Display for PicoDollars {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, rest) = (self.0 / 1_000_000_000_000, self.0 % 1_000_000_000_000);
-        if rest == 0 {
-            return write!(f, "{whole}");
-        }
-        write!(f, "{whole}.{}", format!("{rest:012}").trim_end_matches('0'))
-    }
-}
 
 /// What the call cost; `None` when the model, or what was used of it, has no price here. Never a guess, never a silent zero.
 pub fn cost(usage: &Usage) -> Option<PicoDollars> {
@@ -129,6 +94,7 @@ impl Rates {
         ]
         .into_iter()
         .try_fold(0_u64, |sum, (count, rate)| sum.checked_add(count.checked_mul(rate)?))
+        .and_then(|pico| i64::try_from(pico).ok())
         .map(PicoDollars)
     }
 }
@@ -213,7 +179,7 @@ mod tests {
     const NONE: Tokens =
         Tokens { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, reasoning: 0 };
 
-    fn of(model: &str, tokens: Tokens, fast: bool) -> Option<u64> {
+    fn of(model: &str, tokens: Tokens, fast: bool) -> Option<i64> {
         let usage = Usage { model: model.to_owned(), tokens, fast, request_id: None };
         cost(&usage).map(|cost| cost.0)
     }
@@ -325,19 +291,5 @@ mod tests {
             assert_eq!(row(model), listed.map(|name| find(name).unwrap()), "{model}");
             assert_eq!(is_priced(model), listed.is_some(), "{model}");
         }
-    }
-
-    #[test]
-    fn amounts_are_shown_exactly() {
-        for (pico, shown) in [
-            (0, "0"),
-            (1, "0.000000000001"),
-            (1_748_500_000, "0.0017485"),
-            (12_000_000_000_000, "12"),
-            (12_030_000_000_000, "12.03"),
-        ] {
-            assert_eq!(PicoDollars(pico).to_string(), shown);
-        }
-        assert!((PicoDollars(1_748_500_000).usd() - 0.001_748_5).abs() < 1e-15);
     }
 }

@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use serde::{Deserialize, Serialize};
 
 use super::line::{Harvest, Lines};
+pub use crate::file::FileId;
 
 /// What is read, and committed, at once. Why 256 KiB: some hundred lines, well above what a commit costs, and nothing
 /// beside a process' memory.
@@ -23,13 +24,6 @@ const CHUNK: usize = 256 * 1024;
 /// even escaped stay below 2 MiB, so no usage can be lost; a prompt with three images of the API's largest size fits. The
 /// buffer grows only for such a line, and is given back.
 const MAX_LINE: usize = 16 * 1024 * 1024;
-
-/// Which file it is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct FileId {
-    pub device: u64,
-    pub inode: u64,
-}
 
 /// Where reading goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

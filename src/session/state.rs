@@ -250,6 +250,11 @@ impl Ending {
         Self { reason, exit: Some(exit) }
     }
 
+    /// It was asked to end by a signal. Agents catch it and exit by themselves.
+    pub fn asked(exit: Exit) -> Self {
+        Self { reason: EndReason::Signal, exit: Some(exit) }
+    }
+
     pub fn crashed() -> Self {
         Self { reason: EndReason::Crash, exit: None }
     }

@@ -9,12 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-/// Device and inode: what a file is, whatever it is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
-    pub device: u64,
-    pub inode: u64,
-}
+pub use crate::file::FileId;
 
 /// What a look at a path, symlinks followed, tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,12 +44,13 @@ use crate::clock::Timestamp;
 use crate::home::Home;
 
 pub use crate::meter::tail::FileId;
+pub use crate::money::PicoDollars;
 pub use error::Error;
 pub use evidence::{Evidence, Incident, Verdict};
 pub use outbox::{Draft, EventRow};
 pub use position::Position;
 pub use query::{Filter, Show};
-pub use record::{Known, PicoDollars, Priced, RecordKind, RecordRow};
+pub use record::{Known, Priced, RecordKind, RecordRow};
 pub use run::{NewRun, Realm, RunRow};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
 pub use sink::{Fate, Letter, Outgoing, SinkRow};

@@ -7,19 +7,8 @@ use super::spelling::{count, tool_kind, tool_kind_of, uncount};
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
 use crate::meter::record::{ApiError, Fact, Record, Tokens, Tool, ToolKind, Usage};
+use crate::money::PicoDollars;
 use crate::session::state::spelled;
-
-/// A millionth of a millionth of a dollar: prices per token are whole numbers of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PicoDollars(pub i64);
-
-impl PicoDollars {
-    #[expect(clippy::cast_precision_loss, reason = "for showing; sums are made of whole numbers")]
-    pub fn dollars(self) -> f64 {
-        self.0 as f64 / 1e12
-    }
-}
 
 /// A record with what it cost.
 #[derive(Clone, Debug, PartialEq, Eq)]

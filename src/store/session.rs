@@ -412,6 +412,15 @@ impl Tx<'_> {
         .map(drop)
     }
 
+    /// The agent works in another folder from here on. What the session is counted for stays what it began as.
+    pub fn set_folder(&self, session: SessionId, folder: &Path) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET cwd = ?2, unpublished = 1 WHERE id = ?1 AND cwd IS NOT ?2",
+            params![session, folder.to_string_lossy()],
+        )
+        .map(drop)
+    }
+
     pub(crate) fn set_owns_from(&self, session: i64, from: Timestamp) -> Result<(), Error> {
         self.run("UPDATE session SET owns_from = ?2 WHERE n = ?1", params![session, from]).map(drop)
     }

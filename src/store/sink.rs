@@ -10,9 +10,9 @@ use rusqlite::{Row, params};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::record::PicoDollars;
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
+use crate::money::PicoDollars;
 use crate::session::state::{EventType, spelled};
 
 spelled!(

@@ -4,9 +4,10 @@ use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
 use super::evidence::Verdict;
-use super::record::{PicoDollars, RecordKind};
+use super::record::RecordKind;
 use crate::clock::Timestamp;
 use crate::meter::record::ToolKind;
+use crate::money::PicoDollars;
 use crate::process::{Pid, StartTime};
 use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::state::{EndReason, EventType, EvidenceKind, Link, Phase, StartReason, Status};

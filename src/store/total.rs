@@ -3,8 +3,8 @@
 
 use rusqlite::{Row, params};
 
-use super::record::PicoDollars;
 use super::{Error, Tx, View};
+use crate::money::PicoDollars;
 
 /// Sums, or differences to be added to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use rusqlite::params;
 use serde::Serialize;
 
-use super::record::PicoDollars;
 use super::{Error, View};
 use crate::clock::Timestamp;
+use crate::money::PicoDollars;
 use crate::session::state::spelled;
 
 spelled!(

@@ -58,6 +58,8 @@ pub enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub ending: Ending,
+    /// It was asked to end before that, by a signal to us (TERM, HUP) or because its terminal is gone.
+    pub asked: bool,
     /// `None` when it never ran.
     pub agent: Option<Pid>,
 }

@@ -93,8 +93,9 @@ impl Modes {
         &mut self.kitty[usize::from(self.alternate.is_some())]
     }
 
-    /// The bytes that bring the terminal back, empty when there is nothing to undo.
-    pub fn undo(&self) -> Vec<u8> {
+    /// The bytes that bring the terminal back, empty when there is nothing to undo. A program that was not killed may have
+    /// meant the colours it leaves behind; `all` takes those, too.
+    pub fn undo(&self, all: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let mut send = |text: String| out.extend_from_slice(text.as_bytes());
         if self.parser.in_string() {
@@ -124,7 +125,7 @@ impl Modes {
         for mode in SWITCHED_OFF.iter().filter(|mode| self.off.contains(mode)) {
             send(format!("\x1b[?{mode}h"));
         }
-        if self.styled {
+        if self.styled && all {
             send("\x1b[0m".into());
         }
         out
@@ -251,7 +252,7 @@ mod tests {
     fn undo(output: &str) -> String {
         let mut modes = Modes::default();
         modes.feed(output.as_bytes());
-        String::from_utf8(modes.undo()).unwrap()
+        String::from_utf8(modes.undo(true)).unwrap()
     }
 
     #[test]
@@ -299,8 +300,8 @@ mod tests {
         for byte in output {
             single.feed(&[*byte]);
         }
-        assert_eq!(whole.undo(), single.undo());
-        assert!(!whole.undo().is_empty());
+        assert_eq!(whole.undo(true), single.undo(true));
+        assert!(!whole.undo(true).is_empty());
     }
 
     #[test]
@@ -315,6 +316,6 @@ mod tests {
             modes.feed(&[ALPHABET[usize::try_from(state).unwrap() % ALPHABET.len()]]);
         }
         modes.feed(b"\x18\x1bc");
-        assert!(modes.undo().is_empty());
+        assert!(modes.undo(true).is_empty());
     }
 }

@@ -5,17 +5,19 @@
 //! parent. It starts the agent in a process group of its own, says what becomes of it, and continues it when told. If the
 //! wrapper vanishes, it ends the agent.
 
+use std::cell::Cell;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
 use rustix::process::{Pid as RustixPid, WaitOptions, getpgrp, setpgid, setsid, waitpid};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use rustix::termios::{Termios, tcgetpgrp, tcsetpgrp};
 
 use super::signals::Signals;
 use super::sys::{self, Forked, Image};
+use super::tty;
 use super::wait::{Watch, wait};
 use crate::process::Pid;
 
@@ -74,6 +76,13 @@ impl Report {
     }
 }
 
+/// The user's terminal as the monitor knows it, for the case that the wrapper is killed.
+#[derive(Clone, Copy, Debug)]
+pub struct Outer<'a> {
+    pub tty: BorrowedFd<'a>,
+    pub saved: &'a Termios,
+}
+
 /// The wrapper's end of the conversation.
 #[derive(Debug)]
 pub struct Monitor {
@@ -85,7 +94,13 @@ impl Monitor {
     /// Forks the monitor, which starts the program on `far` (those of the standard descriptors that `on_terminal` marks;
     /// the others it inherits). `ours` are the wrapper's own descriptors, which the monitor has no use for. All signals
     /// must be held; the monitor releases them for itself.
-    pub fn start(far: OwnedFd, image: &Image, on_terminal: [bool; 3], ours: &[RawFd]) -> io::Result<Self> {
+    pub fn start(
+        far: OwnedFd,
+        image: &Image,
+        on_terminal: [bool; 3],
+        outer: Outer<'_>,
+        ours: &[RawFd],
+    ) -> io::Result<Self> {
         let (line, theirs) = UnixStream::pair()?;
         match sys::fork()? {
             Forked::Parent(pid) => {
@@ -100,7 +115,7 @@ impl Monitor {
                 }
                 match spawn(&far, image, on_terminal) {
                     Ok(agent) => {
-                        let _ = oversee(&far, &theirs, agent);
+                        let _ = oversee(&far, &theirs, agent, outer);
                     }
                     Err(error) => tell(&theirs, Report::Unable(error.raw_os_error().unwrap_or(0))),
                 }
@@ -138,7 +153,7 @@ impl Monitor {
 }
 
 impl AsFd for Monitor {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.line.as_fd()
     }
 }
@@ -162,30 +177,30 @@ fn spawn(far: &OwnedFd, image: &Image, on_terminal: [bool; 3]) -> io::Result<Spa
 }
 
 /// The rest of the monitor's life.
-fn oversee(far: &OwnedFd, line: &UnixStream, spawned: Spawned) -> io::Result<()> {
-    let Spawned { pid: agent, failure, signals } = spawned;
-    listen(&signals)?;
+fn oversee(far: &OwnedFd, line: &UnixStream, spawned: Spawned, outer: Outer<'_>) -> io::Result<()> {
+    let Spawned { pid: agent, failure, mut signals } = spawned;
+    listen(&mut signals)?;
     let group = RustixPid::from_raw(agent.0);
     let _ = setpgid(group, group); // the child does it, too: whoever is first
-    let mut overseer = Overseer { far, line, agent, signals };
+    let mut overseer = Overseer { far, line, agent, outer, signals, stopped: Cell::new(false) };
     overseer.tell(match sys::exec_failure(&failure) {
         None => Report::Started(agent),
         Some(errno) => Report::NotStarted(errno),
     });
     drop(failure);
     let [reader, writer] = overseer.signals.descriptors();
-    sys::close_all_but(&mut [far.as_raw_fd(), line.as_raw_fd(), reader, writer]);
+    sys::close_all_but(&mut [far.as_raw_fd(), line.as_raw_fd(), outer.tty.as_raw_fd(), reader, writer]);
     overseer.run()
 }
 
 /// Whatever ends the wrapper must not end the monitor before it has seen the agent's end.
-fn listen(signals: &Signals) -> io::Result<()> {
+fn listen(signals: &mut Signals) -> io::Result<()> {
     for signal in 1..32 {
         if !matches!(signal, libc::SIGKILL | libc::SIGSTOP | libc::SIGCHLD | libc::SIGSEGV | libc::SIGBUS) {
             let _ = sys::ignore(signal);
         }
     }
-    signals.catch(&[libc::SIGCHLD])?;
+    signals.catch([libc::SIGCHLD])?;
     sys::release_signals();
     Ok(())
 }
@@ -208,7 +223,10 @@ struct Overseer<'a> {
     far: &'a OwnedFd,
     line: &'a UnixStream,
     agent: Pid,
+    outer: Outer<'a>,
     signals: Signals,
+    /// What was last reported is a stop.
+    stopped: Cell<bool>,
 }
 
 impl Overseer<'_> {
@@ -231,7 +249,8 @@ impl Overseer<'_> {
             wait(&mut watches, timeout)?;
             let spoken = watches[1].readable;
             while self.signals.next().is_some() {}
-            if spoken && !self.obey()? {
+            if spoken && !self.obey() {
+                tty::restore_for_the_dead(self.outer.tty, self.outer.saved);
                 self.end_agent(libc::SIGHUP);
                 kill_at = Some(Instant::now() + ORPHAN_GRACE);
             }
@@ -247,6 +266,7 @@ impl Overseer<'_> {
         let pid = RustixPid::from_raw(self.agent.0);
         while let Some((_, status)) = waitpid(pid, WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
             let end = if let Some(signal) = status.stopping_signal() {
+                self.stopped.set(true);
                 self.tell(Report::Stopped(signal));
                 continue;
             } else if let Some(signal) = status.terminating_signal() {
@@ -258,26 +278,32 @@ impl Overseer<'_> {
             // agent left running in its group runs on, as it would without us.
             let _ = tcsetpgrp(self.far, getpgrp());
             self.tell(end);
+            if self.stopped.get() {
+                // The wrapper has stopped with it, and nobody would tell the shell that the job is over.
+                sys::continue_parent();
+            }
             return Ok(true);
         }
         Ok(false)
     }
 
     /// Carries out the wrapper's order; false when the wrapper is gone.
-    fn obey(&mut self) -> io::Result<bool> {
+    fn obey(&mut self) -> bool {
         let mut order = [0];
         match self.line.read(&mut order) {
-            Ok(0) => return Ok(false),
+            Ok(0) => return false,
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
+            // ECONNRESET: it went without reading our last report.
+            Err(_) => return false,
         }
         let foreground = if order[0] == 0 { Some(getpgrp()) } else { RustixPid::from_raw(self.agent.0) };
         if let Some(group) = foreground {
             let _ = tcsetpgrp(self.far, group);
         }
+        self.stopped.set(false);
         sys::signal_group(self.agent, libc::SIGCONT);
-        Ok(true)
+        true
     }
 
     fn end_agent(&self, signal: c_int) {

@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use rustix::process::{Pid as RustixPid, WaitOptions, waitpid};
+use rustix::process::{Pid as RustixPid, WaitOptions, WaitStatus, waitpid};
 
-use super::signals::{FORWARDED, Signals};
+use super::signals::{Signals, forwarded};
 use super::sys::{self, Caught, Forked, Image};
 use super::wait::{Watch, wait};
 use super::{Ended, Ending, Started};
@@ -19,8 +19,13 @@ use crate::process::Pid;
 /// Starts the program and waits for its end.
 pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
     let (failure, theirs) = UnixStream::pair()?;
-    let signals = Signals::prepare()?;
+    let mut signals = Signals::prepare()?;
     sys::hold_signals();
+    // Before the fork: an error after it would find the program running.
+    if let Err(error) = signals.catch(forwarded().chain([libc::SIGTSTP, libc::SIGCHLD])) {
+        sys::release_signals();
+        return Err(error);
+    }
     let agent = match sys::fork() {
         Ok(Forked::Parent(pid)) => pid,
         Ok(Forked::Child) => become_agent(image, &theirs),
@@ -30,20 +35,17 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
         }
     };
     drop(theirs);
-    let caught =
-        signals.catch(&[FORWARDED.as_slice(), &[libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat());
     sys::release_signals();
-    caught?;
-    let mut companion = Companion { agent, signals };
+    let mut companion = Companion { agent, signals, asked: false };
     let_go_of_descriptors();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
         reap(agent);
-        return Ok(Ended { ending: Ending::NotStarted(errno), agent: None });
+        return Ok(Ended { ending: Ending::NotStarted(errno), asked: false, agent: None });
     }
     started(Started { agent });
-    let ending = companion.stay()?;
-    Ok(Ended { ending, agent: Some(agent) })
+    let ending = companion.stay();
+    Ok(Ended { ending, asked: companion.asked, agent: Some(agent) })
 }
 
 fn become_agent(image: &Image, failure: &UnixStream) -> ! {
@@ -63,22 +65,41 @@ fn let_go_of_descriptors() {
     sys::close_inherited();
 }
 
-fn reap(agent: Pid) {
-    while let Err(rustix::io::Errno::INTR) = waitpid(RustixPid::from_raw(agent.0), WaitOptions::empty()) {}
+fn reap(agent: Pid) -> Ending {
+    loop {
+        match waitpid(RustixPid::from_raw(agent.0), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return ending(status),
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return Ending::Exited(1),
+        }
+    }
+}
+
+fn ending(status: WaitStatus) -> Ending {
+    match status.terminating_signal() {
+        Some(signal) => Ending::Killed(signal),
+        None => Ending::Exited(status.exit_status().unwrap_or(1)),
+    }
 }
 
 struct Companion {
     agent: Pid,
     signals: Signals,
+    asked: bool,
 }
 
 impl Companion {
-    fn stay(&mut self) -> io::Result<Ending> {
+    fn stay(&mut self) -> Ending {
         loop {
-            if let Some(ending) = self.look()? {
-                return Ok(ending);
+            match self.look() {
+                Ok(Some(ending)) => return ending,
+                // Somebody else has taken its status; that it has ended is all that can be known.
+                Err(_) => return Ending::Exited(1),
+                Ok(None) => {}
             }
-            wait(&mut [Watch::new(self.signals.as_fd(), true, false)], None)?;
+            if wait(&mut [Watch::new(self.signals.as_fd(), true, false)], None).is_err() {
+                return reap(self.agent);
+            }
             while let Some(caught) = self.signals.next() {
                 self.pass_on(caught);
             }
@@ -92,16 +113,15 @@ impl Companion {
                 // It stopped, by itself or with the whole job; the shell waits for us.
                 sys::stop_self();
                 sys::signal_process(self.agent, libc::SIGCONT);
-            } else if let Some(signal) = status.terminating_signal() {
-                return Ok(Some(Ending::Killed(signal)));
             } else {
-                return Ok(Some(Ending::Exited(status.exit_status().unwrap_or(0))));
+                return Ok(Some(ending(status)));
             }
         }
         Ok(None)
     }
 
-    fn pass_on(&self, caught: Caught) {
+    fn pass_on(&mut self, caught: Caught) {
+        self.asked |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
         // What the terminal sent, it sent to the whole group.
         if caught.by_process && caught.signal != libc::SIGCHLD {
             sys::signal_process(self.agent, caught.signal);

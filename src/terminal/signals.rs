@@ -8,13 +8,31 @@ use libc::c_int;
 
 use super::sys::{self, Caught};
 
-/// Signals that reach the agent when a process sends them to us.
-pub const FORWARDED: [c_int; 6] =
-    [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+/// Signals that reach the agent when a process sends them to us: all that would end us with the terminal in raw mode.
+const FORWARDED: [c_int; 12] = [
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGXCPU,
+    libc::SIGIO,
+    libc::SIGABRT,
+];
+
+/// The above and the real-time signals.
+pub fn forwarded() -> impl Iterator<Item = c_int> {
+    FORWARDED.into_iter().chain(sys::real_time_signals())
+}
 
 /// The caught signals of this process. There is one at a time.
 #[derive(Debug)]
 pub struct Signals {
+    caught: Vec<c_int>,
     reader: UnixStream,
     /// Kept open for the handler, which knows it by number.
     writer: UnixStream,
@@ -26,16 +44,17 @@ impl Signals {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         writer.set_nonblocking(true)?;
-        Ok(Self { reader, writer })
+        Ok(Self { caught: Vec::new(), reader, writer })
     }
 
     /// Catches the given signals, except those that the caller had ignored: they stay ignored. SIGCHLD is always
     /// caught, for an ignored one would make the kernel throw exit statuses away.
-    pub fn catch(&self, signals: &[c_int]) -> io::Result<()> {
+    pub fn catch(&mut self, signals: impl IntoIterator<Item = c_int>) -> io::Result<()> {
         sys::wake_through(self.writer.as_fd());
-        for &signal in signals {
+        for signal in signals {
             if signal == libc::SIGCHLD || !sys::was_ignored(signal) {
                 sys::catch(signal)?;
+                self.caught.push(signal);
             }
         }
         Ok(())
@@ -55,6 +74,16 @@ impl Signals {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => return None,
             }
+        }
+    }
+}
+
+impl Drop for Signals {
+    /// The number of the pipe may be a file's next; and what comes now is for us alone.
+    fn drop(&mut self) {
+        sys::stop_waking(self.writer.as_fd());
+        for signal in &self.caught {
+            let _ = sys::set_default(*signal);
         }
     }
 }

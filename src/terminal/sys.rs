@@ -131,6 +131,22 @@ pub fn wake_through(fd: BorrowedFd<'_>) {
     WAKE.store(fd.as_raw_fd(), Ordering::Relaxed);
 }
 
+/// The descriptor is about to be closed.
+pub fn stop_waking(fd: BorrowedFd<'_>) {
+    let _ = WAKE.compare_exchange(fd.as_raw_fd(), -1, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// The signals that mean what their sender wants them to.
+#[cfg(target_os = "linux")]
+pub fn real_time_signals() -> std::ops::RangeInclusive<c_int> {
+    libc::SIGRTMIN()..=libc::SIGRTMAX()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn real_time_signals() -> std::ops::RangeInclusive<c_int> {
+    1..=0
+}
+
 /// Has the signal reported through the wake pipe.
 pub fn catch(signal: c_int) -> io::Result<()> {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_signal;
@@ -206,6 +222,12 @@ pub fn signal_group(pgid: Pid, signal: c_int) {
         // SAFETY: kill has no memory effects.
         unsafe { libc::kill(-pgid.0, signal) };
     }
+}
+
+/// Continues the process that started this one.
+pub fn continue_parent() {
+    // SAFETY: neither call has memory effects.
+    unsafe { libc::kill(libc::getppid(), libc::SIGCONT) };
 }
 
 pub fn stop_self() {

@@ -12,7 +12,9 @@ use portable_pty::PtySize;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
-use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+};
 
 /// The terminal on stdin and stdout, re-opened.
 #[derive(Debug)]
@@ -97,6 +99,29 @@ fn candidates() -> impl Iterator<Item = PathBuf> {
 pub struct RawGuard {
     fd: Arc<OwnedFd>,
     saved: Termios,
+}
+
+impl RawGuard {
+    /// Is the terminal still raw? A shell that took it while we were stopped has put its own settings on it.
+    pub fn holds(&self) -> bool {
+        tcgetattr(&*self.fd).is_ok_and(|now| is_raw(&now))
+    }
+
+    /// What the terminal will be given back.
+    pub fn saved(&self) -> &Termios {
+        &self.saved
+    }
+}
+
+fn is_raw(settings: &Termios) -> bool {
+    !settings.local_modes.intersects(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+}
+
+/// For the monitor of a wrapper that was killed: if the terminal is as that left it, it gets its settings back.
+pub fn restore_for_the_dead(fd: impl AsFd, saved: &Termios) {
+    if tcgetattr(&fd).is_ok_and(|now| is_raw(&now)) {
+        let _ = tcsetattr(&fd, OptionalActions::Now, saved);
+    }
 }
 
 impl Drop for RawGuard {

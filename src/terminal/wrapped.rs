@@ -5,7 +5,7 @@
 //! bounded buffer that is filled only when it is empty, so a slow side holds the other back and memory stays flat.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
@@ -14,8 +14,8 @@ use rustix::stdio::stderr;
 use super::buffer::{Buffer, Filled, LONG_READ};
 use super::inner::Inner;
 use super::modes::Modes;
-use super::monitor::{Continue, Monitor, Report};
-use super::signals::{FORWARDED, Signals};
+use super::monitor::{Continue, Monitor, Outer, Report};
+use super::signals::{Signals, forwarded};
 use super::sys::{self, Caught, Image};
 use super::tap::Tap;
 use super::tty::{RawGuard, Tty};
@@ -26,9 +26,15 @@ use crate::process::Pid;
 /// How long an agent that was asked to end (TERM, HUP) may take. Claude was measured at 2.6 s while it streams.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A terminal that takes nothing (flow control, a frozen window) keeps a stop waiting for this long, and no longer: the
-/// rest comes when we are continued. An end waits for the terminal as the agent's own last write would.
-const STOP_FLUSH: Duration = Duration::from_secs(1);
+/// A terminal that takes nothing (flow control, a frozen window) keeps a stop, or an end that somebody asked for, waiting
+/// for this long, and no longer. The agent's own end waits for the terminal as its last write would have.
+const IMPATIENT: Duration = Duration::from_secs(1);
+
+/// How often a job in the background looks whether it is in the foreground again: `fg` of a running job tells nobody.
+const BACKGROUND: Duration = Duration::from_millis(500);
+
+/// More than a PTY holds: what comes after that was written after the agent's end, or its stop.
+const LAST_BYTES: usize = 128 * 1024;
 
 /// Chunks of a flood that are passed on before the loop looks at anything else: 64 KiB, a millisecond's worth.
 const CHUNKS_AT_ONCE: usize = 16;
@@ -78,19 +84,16 @@ impl Wrapped {
         image: &Image,
         on_terminal: [bool; 3],
     ) -> io::Result<Self> {
-        // Raw before the agent can ask the terminal anything: the answers must not be echoed.
-        let raw = tty.raw()?;
-        let signals = Signals::prepare()?;
-        let [near, pty] = inner.descriptors();
-        let [reader, writer] = signals.descriptors();
-        let ours = [tty.as_fd().as_raw_fd(), near, pty, reader, writer];
-        let monitor = Monitor::start(far, image, on_terminal, &ours)?;
-        sys::close_inherited();
-        signals.catch(
-            &[FORWARDED.as_slice(), &[libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]].concat(),
-        )?;
+        let mut signals = Signals::prepare()?;
+        signals.catch(forwarded().chain([libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]))?;
         // Settings are changed from the background only after a look, and then must not stop us half way.
         sys::ignore(libc::SIGTTOU)?;
+        // Raw before the agent can ask the terminal anything: the answers must not be echoed.
+        let raw = tty.raw()?;
+        let [near, pty] = inner.descriptors();
+        let [reader, writer] = signals.descriptors();
+        let outer = Outer { tty: tty.as_fd(), saved: raw.saved() };
+        let monitor = Monitor::start(far, image, on_terminal, outer, &[near, pty, reader, writer])?;
         Ok(Self {
             tty,
             raw: Some(raw),
@@ -138,8 +141,11 @@ impl Wrapped {
     }
 
     fn step(&mut self) -> io::Result<()> {
-        let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
         let raw = self.raw.is_some();
+        let in_background = self.tty_open && !raw;
+        let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout =
+            if in_background { Some(timeout.unwrap_or(BACKGROUND).min(BACKGROUND)) } else { timeout };
         let mut watches = [
             Watch::new(self.signals.as_fd(), true, false),
             Watch::new(self.monitor.as_fd(), true, false),
@@ -175,6 +181,9 @@ impl Wrapped {
         }
         if monitor.0 {
             self.on_reports();
+        }
+        if in_background && self.raw.is_none() && self.agent.is_some() && self.tty.is_foreground() {
+            self.continued();
         }
         if self.kill_at.is_some_and(|at| Instant::now() >= at) {
             self.signal_agent(libc::SIGKILL);
@@ -255,18 +264,16 @@ impl Wrapped {
         match caught.signal {
             libc::SIGWINCH => self.follow_size(),
             // We were stopped from outside and are back, perhaps in another place.
-            libc::SIGCONT => {
-                self.take_terminal();
-            }
+            libc::SIGCONT => self.continued(),
             _ if self.agent.is_none() => self.early.push(caught),
             libc::SIGTERM | libc::SIGHUP => self.end_agent(caught.signal),
             libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP => self.signal_agent(caught.signal),
-            libc::SIGUSR1 | libc::SIGUSR2 => {
+            libc::SIGCHLD => {}
+            other => {
                 if let Some(agent) = self.agent {
-                    sys::signal_process(agent, caught.signal);
+                    sys::signal_process(agent, other);
                 }
             }
-            _ => {}
         }
     }
 
@@ -275,6 +282,7 @@ impl Wrapped {
             match self.monitor.report() {
                 Ok(Some(Report::Started(pid))) => {
                     self.agent = Some(pid);
+                    sys::close_inherited();
                     for caught in std::mem::take(&mut self.early) {
                         self.on_signal(caught);
                     }
@@ -326,7 +334,7 @@ impl Wrapped {
     /// The agent has stopped: show what it said, give the terminal back, stop as well; and when we are continued,
     /// continue it.
     fn suspend(&mut self, signal: c_int) {
-        self.flush(Some(STOP_FLUSH));
+        self.flush(Some(IMPATIENT));
         let background_stop = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
         if !(background_stop && self.tty.is_foreground()) {
             self.raw = None;
@@ -337,6 +345,21 @@ impl Wrapped {
         // again and again, so it is left waiting for input that does not come.
         let never_stopped = background_stop && !in_foreground;
         self.monitor.resume(Continue { in_foreground: in_foreground || never_stopped });
+        for caught in std::mem::take(&mut self.early) {
+            self.on_signal(caught);
+        }
+    }
+
+    /// We may have been stopped from outside, without a word to the agent, and have come back to another place.
+    fn continued(&mut self) {
+        if self.tty.is_foreground() && self.raw.as_ref().is_some_and(RawGuard::holds) {
+            return self.follow_size();
+        }
+        self.raw = None;
+        let in_foreground = self.take_terminal();
+        if self.agent.is_some() {
+            self.monitor.resume(Continue { in_foreground });
+        }
     }
 
     /// Raw mode and the present size, if the terminal is ours. The settings found now are the ones to give back.
@@ -352,7 +375,8 @@ impl Wrapped {
     /// Everything the agent has written so far goes to the terminal, for as long as may be waited.
     fn flush(&mut self, limit: Option<Duration>) {
         let deadline = limit.map(|limit| Instant::now() + limit);
-        loop {
+        let mut passed = 0;
+        while passed < LAST_BYTES {
             while !self.to_tty.is_empty() && self.tty_open {
                 let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
                 if left.is_some_and(|left| left.is_zero()) || self.interrupted() {
@@ -370,6 +394,7 @@ impl Wrapped {
             if !self.tty_open || self.read_agent() != Filled::Some {
                 return;
             }
+            passed += self.to_tty.filled().len();
         }
     }
 
@@ -377,7 +402,10 @@ impl Wrapped {
     fn interrupted(&mut self) -> bool {
         while let Some(caught) = self.signals.next() {
             match caught.signal {
-                libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT => return true,
+                libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT => {
+                    self.early.push(caught);
+                    return true;
+                }
                 _ => self.on_signal(caught),
             }
         }
@@ -386,17 +414,21 @@ impl Wrapped {
 
     fn finish(mut self) -> Ended {
         let ending = self.ending.unwrap_or(Ending::Exited(0));
-        self.flush(None);
+        let hurried = self.asked_to_end || matches!(ending, Ending::Killed(_));
+        self.flush(hurried.then_some(IMPATIENT));
         // A program that ends well leaves the terminal as it wants it.
-        if ending != Ending::Exited(0) || self.asked_to_end {
-            let undo = self.modes.undo();
-            if self.tty_open && self.raw.is_some() && !undo.is_empty() {
-                let _ = rustix::io::write(&self.tty, &undo);
-            }
+        let undo = match ending {
+            Ending::Killed(_) => self.modes.undo(true),
+            _ if self.asked_to_end => self.modes.undo(true),
+            Ending::Exited(0) => Vec::new(),
+            _ => self.modes.undo(false),
+        };
+        if self.tty_open && self.raw.is_some() && !undo.is_empty() {
+            let _ = rustix::io::write(&self.tty, &undo);
         }
         self.raw = None;
         self.monitor.reap();
-        Ended { ending, agent: self.agent }
+        Ended { ending, asked: self.asked_to_end, agent: self.agent }
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Trail;
 use crate::clock::Timestamp;
+use crate::file::FileId;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::price;
 use crate::meter::record::{Fact, Record};
@@ -16,7 +17,7 @@ use crate::meter::tail::{self, Source, Tail};
 use crate::session::Error;
 use crate::session::absorb::{Absorbed, Batch, absorb};
 use crate::session::id::SessionId;
-use crate::store::{self, FileId, PicoDollars, Priced, Store};
+use crate::store::{self, Priced, Store};
 
 /// How often a batch is tried again because another reader was faster.
 const RACES: usize = 16;
@@ -24,7 +25,7 @@ const RACES: usize = 16;
 /// The tails of a session's files, by what the files are, so that a renamed one is still known.
 #[derive(Default)]
 pub struct Follower {
-    tails: BTreeMap<tail::FileId, Tail<Box<dyn Lines + Send>>>,
+    tails: BTreeMap<FileId, Tail<Box<dyn Lines + Send>>>,
 }
 
 impl std::fmt::Debug for Follower {
@@ -100,7 +101,7 @@ impl Follower {
             let tail = match self.tails.entry(id) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
-                    let stored = store.read(|view| view.position(stored_id(id)))?;
+                    let stored = store.read(|view| view.position(id))?;
                     entry.insert(resume(id, stored.as_ref(), trail))
                 }
             };
@@ -116,7 +117,7 @@ impl Follower {
             let records: Vec<_> = batch.harvest.records.into_iter().map(priced).collect();
             let from = batch.from.filter(|_| batch.anew.is_none()).map_or(0, |from| from.offset);
             let read = Batch {
-                file: stored_id(id),
+                file: id,
                 path,
                 from,
                 restart: batch.anew.is_some(),
@@ -143,15 +144,7 @@ impl Follower {
     }
 }
 
-fn stored_id(id: tail::FileId) -> FileId {
-    FileId { device: id.device, inode: id.inode }
-}
-
-fn resume(
-    file: tail::FileId,
-    stored: Option<&store::Position>,
-    trail: &dyn Trail,
-) -> Tail<Box<dyn Lines + Send>> {
+fn resume(file: FileId, stored: Option<&store::Position>, trail: &dyn Trail) -> Tail<Box<dyn Lines + Send>> {
     let saved = stored.and_then(|stored| {
         let saved: Saved = serde_json::from_slice(&stored.state).ok()?;
         Some((stored.offset, saved))
@@ -169,7 +162,7 @@ fn resume(
 fn priced(record: Record) -> Priced {
     match &record.fact {
         Fact::Usage(usage) => {
-            let cost = price::cost(usage).map(|cost| PicoDollars(i64::try_from(cost.0).unwrap_or(i64::MAX)));
+            let cost = price::cost(usage);
             Priced { cost, prices: cost.map(|_| price::TABLE_VERSION.to_string()), record }
         }
         _ => Priced { record, cost: None, prices: None },

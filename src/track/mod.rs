@@ -11,6 +11,7 @@ pub mod version;
 mod watch;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::session::lifecycle::Conversation;
 use crate::session::record::SessionRecord;
 use crate::store::Evidence;
 use crate::terminal::tap::{Notice, Taken, Tap};
-use crate::terminal::{self, Ending};
+use crate::terminal::{self, Ended};
 
 pub use follow::Follower;
 pub use recover::recover;
@@ -70,8 +71,11 @@ enum Wake {
     Look,
 }
 
+/// Whether the START is in the store, so that a recovery can make up for a missing END.
+type Begun = Arc<AtomicBool>;
+
 /// How the agent ended, and when. Told beside the queue, because a full queue must not keep it from arriving.
-type End = Arc<OnceLock<(Ending, Timestamp)>>;
+type End = Arc<OnceLock<(Ended, Timestamp)>>;
 
 /// What is left to say when all is over.
 #[derive(Debug, Default)]
@@ -87,6 +91,7 @@ pub struct Summary {
 pub struct Tracker {
     wake: SyncSender<Wake>,
     end: End,
+    begun: Begun,
     summary: Receiver<Summary>,
 }
 
@@ -96,16 +101,17 @@ impl Tracker {
         let (wake, woken) = sync_channel(QUEUE);
         let (tell, summary) = sync_channel(1);
         let end = End::default();
-        let (changed, ended) = (wake.clone(), Arc::clone(&end));
+        let begun = Begun::default();
+        let (changed, ended, stored) = (wake.clone(), Arc::clone(&end), Arc::clone(&begun));
         let thread = terminal::without_signals(|| {
             std::thread::Builder::new().name("tracker".into()).spawn(move || {
-                let _ = tell.send(run::track(plan, agent, &woken, changed, &ended));
+                let _ = tell.send(run::track(plan, agent, &woken, changed, &ended, &stored));
             })
         });
         if let Err(error) = thread {
             tracing::error!("no thread for the tracker: {error}");
         }
-        Self { wake, end, summary }
+        Self { wake, end, begun, summary }
     }
 
     /// What the pump offers to the tracker.
@@ -122,14 +128,15 @@ impl Tracker {
 
     /// The agent has ended. Waits for the END to be committed, but not longer than `patience`: what is not done by then is
     /// done by the recovery of the next codemie command.
-    pub fn finish(self, ending: Ending, at: Timestamp, patience: Duration) -> Summary {
-        let _ = self.end.set((ending, at));
+    pub fn finish(self, ended: Ended, at: Timestamp, patience: Duration) -> Summary {
+        let _ = self.end.set((ended, at));
         let _ = self.wake.try_send(Wake::Look);
         let problem = match self.summary.recv_timeout(patience) {
             Ok(summary) => return summary,
-            Err(RecvTimeoutError::Timeout) => {
+            Err(RecvTimeoutError::Timeout) if self.begun.load(Ordering::Relaxed) => {
                 "this session's end was not recorded in time; the next codemie command makes up for it"
             }
+            Err(RecvTimeoutError::Timeout) => "this session was not recorded: the database stayed locked",
             Err(RecvTimeoutError::Disconnected) => {
                 "this session was not recorded: its tracker broke; see the log"
             }

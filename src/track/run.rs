@@ -1,6 +1,7 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use uuid::Uuid;
 
 use super::follow::Follower;
 use super::watch::Watch;
-use super::{End, Plan, Summary, Wake, recover, version};
+use super::{Begun, End, Plan, Summary, Wake, recover, version};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::log;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
@@ -50,11 +51,13 @@ pub(super) fn track(
     woken: &Receiver<Wake>,
     wake: SyncSender<Wake>,
     end: &End,
+    begun: &Begun,
 ) -> Summary {
     // A log that cannot be written is done without.
     let _ = log::start(&plan.home, plan.log_level.as_deref());
     let mut run = Run::new(plan, agent);
     run.begin();
+    begun.store(run.store.is_some(), Ordering::Relaxed);
     if run.plan.trail.is_some() && end.get().is_none() {
         run.watch = Some(Watch::new(move || {
             let _ = wake.try_send(Wake::Look);
@@ -62,10 +65,10 @@ pub(super) fn track(
     }
     loop {
         run.look();
-        if let Some((ending, at)) = end.get() {
+        if let Some((ended, at)) = end.get() {
             // What the agent did last may be on disk since that look.
             run.look();
-            return run.finish(*ending, *at);
+            return run.finish(*ended, *at);
         }
         run.tidy();
         match woken.recv_timeout(run.patience()) {
@@ -104,6 +107,8 @@ struct Run {
     conversation: Option<AgentSessionId>,
     /// The conversation's file as the store was told; the agent may move it.
     file: Option<PathBuf>,
+    /// Where the agent works.
+    folder: PathBuf,
     version: Option<String>,
     follower: Follower,
     lingering: Vec<Lingering>,
@@ -124,6 +129,7 @@ impl Run {
             correlator,
             session: plan.session,
             version: plan.version.clone(),
+            folder: plan.folder.clone(),
             agent,
             plan,
             store: None,
@@ -173,7 +179,6 @@ impl Run {
     fn open_and_start(&mut self) -> Result<Store, session::Error> {
         let now = SystemClock.now();
         let mut store = Store::open(&self.plan.home, now)?;
-        let project = Project::of(&self.plan.folder);
         let wrapper = Pid(i32::try_from(std::process::id()).unwrap_or(0));
         let wrapper = SystemProcesses
             .identify(wrapper)
@@ -182,12 +187,7 @@ impl Run {
             run: NewRun { id: self.plan.run, realm: Realm::here(), wrapper },
             agent: self.plan.agent.clone(),
             agent_version: self.version.clone(),
-            place: Place {
-                cwd: self.plan.folder.clone(),
-                project: project.name,
-                repository: project.repository,
-                branch: project.branch,
-            },
+            place: place(&self.plan.folder),
             conversation: self.plan.conversation.clone(),
             name: self.plan.name.clone(),
             tags: self.plan.tags.clone(),
@@ -253,8 +253,17 @@ impl Run {
             if let Some(version) = seen.version {
                 self.learn_version(version);
             }
+            let moved = seen.folder.filter(|folder| *folder != self.folder);
+            if let Some(folder) = &moved {
+                self.folder.clone_from(folder);
+            }
+            let before = self.session;
             for signal in seen.signals {
                 self.consider(signal);
+            }
+            // A conversation picked from another folder brings the agent there, and the one before stays where it was.
+            if let Some(folder) = moved.filter(|_| self.session == before) {
+                self.tell_folder(&folder);
             }
             self.consider(Signal::Tick);
         }
@@ -311,7 +320,7 @@ impl Run {
                         TransitionKind::Switch => To::Switch,
                     },
                     binding: to.as_ref().map(|id| self.binding(id, evidence)),
-                    place: None,
+                    place: Some(place(&self.folder)),
                 };
                 let run = self.plan.run;
                 let passed = self.commit(|store| {
@@ -393,6 +402,13 @@ impl Run {
         }
     }
 
+    /// The agent went to another folder and took the conversation along: there it is to be resumed.
+    fn tell_folder(&mut self, folder: &Path) {
+        let session = self.session;
+        self.commit(|store| store.write(|tx| tx.set_folder(session, folder).map_err(session::Error::from)));
+        self.publish();
+    }
+
     fn learn_version(&mut self, version: String) {
         if self.version.as_ref() == Some(&version) {
             return;
@@ -450,12 +466,13 @@ impl Run {
             .max(Duration::from_millis(1))
     }
 
-    fn finish(mut self, ending: terminal::Ending, at: Timestamp) -> Summary {
-        let ending = match ending {
-            terminal::Ending::Exited(code) => Ending::exited(Exit::Code(code)),
-            terminal::Ending::Killed(signal) => Ending::exited(Exit::Signal(signal)),
-            terminal::Ending::NotStarted(_) => Ending::exited(Exit::Code(127)),
+    fn finish(mut self, ended: terminal::Ended, at: Timestamp) -> Summary {
+        let exit = match ended.ending {
+            terminal::Ending::Exited(code) => Exit::Code(code),
+            terminal::Ending::Killed(signal) => Exit::Signal(signal),
+            terminal::Ending::NotStarted(_) => Exit::Code(127),
         };
+        let ending = if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) };
         let run = self.plan.run;
         self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
         self.publish();
@@ -470,6 +487,16 @@ impl Run {
         // moment when nobody waits for us.
         std::mem::forget(self.store.take());
         Summary { session: record, problem: self.problem.take() }
+    }
+}
+
+fn place(folder: &Path) -> Place {
+    let project = Project::of(folder);
+    Place {
+        cwd: folder.to_owned(),
+        project: project.name,
+        repository: project.repository,
+        branch: project.branch,
     }
 }
 

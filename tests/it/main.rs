@@ -5,12 +5,14 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod commands;
 mod demo;
 mod doctor;
 mod driver;
 mod fake_api;
 mod installer;
 mod real_api;
+mod real_sessions;
 mod real_terminal;
 mod robust;
 mod sandbox;

@@ -117,6 +117,7 @@ impl ClaudeTrail {
             seen.version = entry.version.clone().or(seen.version.take());
             if let Some(cwd) = &entry.cwd {
                 self.projects.insert(self.files.project(Path::new(cwd)));
+                seen.folder = Some(PathBuf::from(cwd));
             }
         } else if entry.background
             && let (Some(from), Some(process)) = (resumed_by(entry.pid), processes.identify(entry.pid))

@@ -103,6 +103,22 @@ fn an_active_record_counts_the_time_until_now() {
 }
 
 #[test]
+fn a_session_that_moved_is_found_in_its_new_folder_and_counts_for_the_old() {
+    let mut world = World::new();
+    let (_, started) = world.start(Conversation::Fresh);
+    world.publish();
+    let project = world.published(started.session).unwrap()["project"].clone();
+    let folder = std::path::Path::new("/home/dev/elsewhere");
+    world.store.write(|tx| tx.set_folder(started.session, folder)).unwrap();
+    assert_eq!(world.publish(), 1);
+    let published = world.published(started.session).unwrap();
+    assert_eq!(published["workingDirectory"], "/home/dev/elsewhere");
+    assert_eq!(published["project"], project);
+    world.store.write(|tx| tx.set_folder(started.session, folder)).unwrap();
+    assert_eq!(world.publish(), 0, "nothing changed");
+}
+
+#[test]
 fn each_change_of_a_life_is_published() {
     let mut world = World::new();
     let (run, started) = world.start(Conversation::Fresh);

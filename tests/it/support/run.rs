@@ -145,11 +145,16 @@ impl<'a> AgentRun<'a> {
         self.type_text(text);
         // With arguments behind the name the menu is closed.
         if !text.trim_start().contains(' ') {
-            self.wait_for(&format!("{name:?} in the menu"), |agent, view| {
-                menu_choice(agent, &view.text()).as_deref() == Some(name)
-            });
+            self.wait_menu(name);
         }
         self.enter();
+    }
+
+    /// Waits until the menu would take this command.
+    pub(crate) fn wait_menu(&self, name: &str) {
+        self.wait_for(&format!("{name:?} in the menu"), |agent, view| {
+            menu_choice(agent, &view.text()).as_deref() == Some(name)
+        });
     }
 
     /// Types `/clear` and waits until nothing of the old conversation's answers is on the screen.

@@ -1,0 +1,155 @@
+//! Labels, prune, export and import.
+
+use codemie::session::lifecycle::Begin;
+use serde_json::{Value, json};
+
+use super::{DAY, World};
+use crate::sandbox::say;
+
+#[test]
+fn names_tags_and_groups_are_changed_and_published() {
+    let mut world = World::new();
+    let run = world.start("fix-auth");
+    let id = run.session.to_string();
+    world.publish();
+    let published = |world: &World| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(world.published(run.session)).unwrap()).unwrap()
+    };
+
+    assert_eq!(world.out(&["rename", "fix-auth", "fix-login"]), "fix-auth is now fix-login\n");
+    world.fails(&["show", "fix-auth"], 3, "fix-auth");
+    assert_eq!(published(&world)["name"], "fix-login");
+    world.start("other");
+    world.fails(&["rename", "fix-login", "other"], 1, "taken");
+    world.fails(&["rename", "fix-login", "a/b"], 2, "slash");
+    world.fails(&["rename", "fix-login", ""], 2, "empty");
+
+    assert_eq!(world.out(&["tag", &id[..8], "b", "a"]), "fix-login: tags a, b\n");
+    assert_eq!(published(&world)["tags"], json!(["a", "b"]));
+    assert_eq!(world.out(&["untag", "fix-login", "a"]), "fix-login: tags b\n");
+    world.fails(&["untag", "fix-login", "b", "a"], 1, "no tag \"a\"");
+    assert_eq!(published(&world)["tags"], json!(["b"]), "all or nothing");
+    assert_eq!(world.out(&["untag", "fix-login", "b"]), "fix-login: no tags\n");
+    world.fails(&["tag", "fix-login", "bad\ttag"], 2, "control character");
+    world.fails(&["tag", "fix-login"], 2, "TAG");
+
+    assert_eq!(world.out(&["group", "fix-login", "sprint 12"]), "fix-login is in group sprint 12\n");
+    assert_eq!(published(&world)["group"], "sprint 12");
+    assert_eq!(world.out(&["group", "fix-login", "--none"]), "fix-login is in no group\n");
+    assert_eq!(published(&world)["group"], json!(null));
+    world.fails(&["group", "fix-login"], 2, "GROUP");
+}
+
+#[test]
+fn archived_sessions_are_out_of_sight_and_can_be_found() {
+    let mut world = World::new();
+    for name in ["one", "two", "three"] {
+        let run = world.start(name);
+        world.end(run, 0);
+    }
+    world.out(&["archive", "one", "two"]);
+    assert_eq!(world.listed(&[]), ["three"]);
+    assert!(world.out(&["show", "one"]).contains("archived"));
+    world.fails(&["archive", "three", "nobody"], 3, "nobody");
+    assert_eq!(world.listed(&[]), ["three"], "all or nothing");
+    world.out(&["unarchive", "one"]);
+    assert_eq!(world.listed(&[]), ["three", "one"]);
+}
+
+#[test]
+fn prune_tells_first_and_removes_then() {
+    let mut world = World::new();
+    world.now.0 -= 100 * DAY;
+    let old = world.start("old");
+    world.bind(old, "gone-one", None);
+    world.call(old, "m1", "claude-sonnet-4-5", Some(1));
+    world.end(old, 0);
+    world.now.0 += 100 * DAY;
+    let young = world.start("young");
+    world.end(young, 0);
+    world.publish();
+
+    let told = world.json(&["prune", "--older-than", "90d", "--dry-run", "--json"]);
+    assert_eq!(told["dryRun"], true);
+    assert_eq!(
+        (&told["sessions"][0]["name"], told["sessions"].as_array().unwrap().len()),
+        (&json!("old"), 1)
+    );
+    let text = world.out(&["prune", "--older-than", "90d", "--dry-run"]);
+    assert!(text.contains("1 session that ended before") && text.contains("would be removed"), "{text}");
+    assert_eq!(world.listed(&[]), ["young", "old"], "nothing happened yet");
+    assert!(world.published(old.session).exists());
+
+    let text = world.out(&["prune", "--older-than", "90d"]);
+    assert!(text.contains("old") && text.contains("removed."), "{text}");
+    assert_eq!(world.listed(&["--all"]), ["young"]);
+    assert!(!world.published(old.session).exists() && world.published(young.session).exists());
+    assert!(world.out(&["prune", "--older-than", "2020-01-01"]).contains("Nothing to remove"));
+    world.fails(&["prune"], 2, "--older-than");
+    world.fails(&["prune", "--older-than", "90"], 2, "7d");
+}
+
+#[test]
+fn what_is_not_delivered_is_not_pruned() {
+    let mut world = World::new();
+    world.now.0 -= 100 * DAY;
+    let old = world.start("old");
+    world.end(old, 0);
+    world.store.write(|tx| tx.add_sink("backend")).unwrap();
+    world.store.write(|tx| tx.backfill("backend")).unwrap();
+    let told = world.json(&["prune", "--older-than", "90d", "--json"]);
+    assert_eq!((told["sessions"].as_array().unwrap().len(), &told["kept"]), (0, &json!(1)));
+    assert_eq!(world.listed(&[]), ["old"]);
+}
+
+#[test]
+fn an_export_taken_in_elsewhere_is_the_same() {
+    let mut here = World::new();
+    let first = here.start_as(&Begin {
+        tags: vec!["bug".into()],
+        group: Some("g".into()),
+        ..World::begin("fix-auth")
+    });
+    here.bind(first, "7a276c6b-one", None);
+    here.call(first, "m1", "claude-sonnet-4-5", Some(2_000_000_000));
+    let second = here.clear(first, "7a276c6b-two");
+    here.end(second, 3);
+    let file = here.sandbox.path("sessions.json");
+    let path = file.to_str().unwrap();
+    let said = here.run(&["export", "fix-auth", "fix-auth.2", &first.session.to_string(), "-o", path]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
+    assert!(said.err.contains("2 sessions"), "named twice is once: {said:?}");
+    assert_eq!(here.out(&["export", "fix-auth"]).lines().next(), Some("{"), "without -o on standard output");
+
+    let there = World::new();
+    let report = there.json(&["import", path, "--json"]);
+    assert_eq!((report["imported"].as_array().unwrap().len(), &report["known"]), (2, &json!(0)));
+    for name in ["fix-auth", "fix-auth.2"] {
+        let record = |world: &World| {
+            let mut record = world.json(&["show", name, "--json"]);
+            // What the wrapper's machine knows and a copy does not.
+            for key in ["pid", "wrapperPid", "runId", "sync"] {
+                record[key].take();
+            }
+            record
+        };
+        assert_eq!(record(&there), record(&here), "{name}");
+    }
+    assert!(there.out(&["import", path]).contains("0 sessions imported, 2 already here."));
+}
+
+#[test]
+fn an_import_does_what_it_can_and_says_what_it_could_not() {
+    let mut here = World::new();
+    here.start("fix-auth");
+    let export = here.sandbox.path("sessions.json");
+    here.run(&["export", "fix-auth", "-o", export.to_str().unwrap()]);
+    let nonsense = here.sandbox.file("nonsense.json", "{}");
+
+    let there = World::new();
+    let said = say(there.command(&["import"]).arg("/does/not/exist").arg(&nonsense).arg(&export));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("1 session imported"), "{said:?}");
+    assert!(said.err.contains("/does/not/exist") && said.err.contains("nonsense.json"), "{said:?}");
+    assert_eq!(there.listed(&[]), ["fix-auth"]);
+}

@@ -1,0 +1,81 @@
+//! How long after the agent's own switch a transition is committed.
+//!
+//! The agent's switch is when it rewrote its registry entry. The published file of the new session is written right after
+//! the commit. Both times are the kernel's, of files, noted at the first sight of each. Nothing is asserted of the time:
+//! machines differ; each transition must arrive.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use notify::RecommendedWatcher;
+use serde_json::Value;
+
+use super::scene::{Scene, watch};
+use crate::support::pty::Exit;
+
+/// When each conversation was first named in a file of a folder.
+struct Sightings {
+    seen: Arc<Mutex<BTreeMap<String, SystemTime>>>,
+    _watcher: RecommendedWatcher,
+}
+
+impl Sightings {
+    /// `pointer` says where in the JSON files of the folder the conversation stands.
+    fn of(folder: &Path, pointer: &'static str) -> Self {
+        let seen = Arc::new(Mutex::new(BTreeMap::new()));
+        let noted = Arc::clone(&seen);
+        let watcher = watch(folder, move |paths| {
+            for path in paths {
+                // Half written, or renamed since: there will be another event.
+                let Ok(text) = fs::read(path) else { continue };
+                let Ok(json) = serde_json::from_slice::<Value>(&text) else { continue };
+                let modified = fs::metadata(path).and_then(|meta| meta.modified());
+                if let (Some(id), Ok(at)) = (json.pointer(pointer).and_then(Value::as_str), modified) {
+                    noted.lock().unwrap().entry(id.to_owned()).or_insert(at);
+                }
+            }
+        });
+        Self { seen, _watcher: watcher }
+    }
+
+    fn at(&self, id: &str) -> SystemTime {
+        *self.seen.lock().unwrap().get(id).unwrap_or_else(|| panic!("{id} was never seen"))
+    }
+}
+
+#[test]
+fn from_switch_to_transition() {
+    let Some(scene) = Scene::set() else { return };
+    let transitions = if std::env::var_os("CODEMIE_TEST_FULL").is_some() { 30 } else { 8 };
+    let claude = scene.claude(&[]);
+    claude.prompt("one");
+    let registry = Sightings::of(&scene.stage.home.path().join(".claude/sessions"), "/sessionId");
+    let published = Sightings::of(&scene.published_sessions(), "/correlation/agentSessionId");
+    for _ in 0..transitions {
+        claude.clear();
+    }
+    assert_eq!(claude.exit(), Exit::Code(0));
+
+    let recorded = scene.recorded();
+    assert_eq!(recorded.len(), transitions + 1);
+    let (mut begun, mut told) = (Vec::new(), Vec::new());
+    for session in &recorded[1..] {
+        let id = &session.record.correlation.agent_session_id.as_ref().unwrap().0;
+        let switched = registry.at(id);
+        let start = Duration::from_millis(u64::try_from(session.record.start_time.0).unwrap());
+        begun.push((UNIX_EPOCH + start).duration_since(switched).unwrap_or_default());
+        told.push(published.at(id).duration_since(switched).unwrap_or_default());
+    }
+    println!("{transitions} times from the agent's switch");
+    report("to the transition's own time", begun);
+    report("to the published file", told);
+}
+
+fn report(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let part = |percent: usize| times[(times.len() * percent).div_ceil(100) - 1];
+    println!("  {what}: p50 {:?}, p95 {:?}, max {:?}", part(50), part(95), part(100));
+}

@@ -1,0 +1,50 @@
+//! Going on with a conversation of an earlier run.
+
+use super::scene::Scene;
+use crate::support::pty::Exit;
+
+#[test]
+fn resumed_continued_forked() {
+    let Some(scene) = Scene::set() else { return };
+    let claude = scene.claude(&[]);
+    let first = claude.prompt("one").session.unwrap();
+    assert_eq!(claude.exit(), Exit::Code(0));
+    drop(claude);
+
+    let claude = scene.claude(&["--resume", &first]);
+    claude.prompt("two");
+    assert_eq!(claude.exit(), Exit::Code(0));
+    drop(claude);
+    scene.expect(&["A startup+resume by registry [one | two] exit 0"]);
+
+    let claude = scene.claude(&["--continue"]);
+    claude.prompt("three");
+    claude.clear();
+    claude.prompt("four");
+    assert_eq!(claude.exit(), Exit::Code(0));
+    drop(claude);
+    scene.expect(&[
+        "A startup+resume+resume by registry [one | two | three] clear -> B",
+        "B clear from A by registry [four] exit 0",
+    ]);
+
+    // The conversation after the clear is the latest.
+    assert!(scene.print(&["-p", "--continue", "five"], "").status.success());
+    let claude = scene.claude(&["--resume", &first, "--fork-session"]);
+    claude.prompt("six");
+    assert_eq!(claude.exit(), Exit::Code(0));
+    drop(claude);
+
+    let claude = scene.launch(&["--resume"]);
+    // The fork is the latest; its name is that of its first prompt.
+    claude.wait_for("the picker", |_, view| view.text().contains("❯ one"));
+    claude.enter();
+    claude.wait_ready();
+    claude.prompt("seven");
+    assert_eq!(claude.exit(), Exit::Code(0));
+    scene.expect(&[
+        "A startup+resume+resume by registry [one | two | three] clear -> B",
+        "B clear+resume by registry [four | five] exit 0",
+        "C startup+resume by registry [six | seven] exit 0",
+    ]);
+}

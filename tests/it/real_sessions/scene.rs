@@ -1,0 +1,273 @@
+//! Where a scenario plays: a home, an API, Claude Code through codemie, and codemie's records to look at.
+
+use std::fmt::Write;
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use codemie::clock::{Clock, SystemClock};
+use codemie::home::{Home, create_private};
+use codemie::session;
+use codemie::session::record::{SessionRecord, record};
+use codemie::session::state::Status;
+use codemie::store::{Evidence, Filter, Store};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::story::{Recorded, spent, story};
+use crate::support::agents::Agent;
+use crate::support::fake_api::Call;
+use crate::support::run::AgentRun;
+use crate::support::stage::{Form, PATIENCE, Stage};
+
+pub(super) struct Scene {
+    pub(super) stage: Stage,
+}
+
+impl Scene {
+    /// `None` where real agents cannot run; the reason has been printed.
+    pub(super) fn set() -> Option<Self> {
+        let scene = Self { stage: Stage::set()? };
+        // So that it can be watched from the beginning.
+        create_private(&scene.home().published_sessions()).unwrap();
+        Some(scene)
+    }
+
+    fn home(&self) -> Home {
+        Home::at(self.stage.home.codemie_home())
+    }
+
+    pub(super) fn published_sessions(&self) -> PathBuf {
+        self.home().published_sessions()
+    }
+
+    pub(super) fn configure(&self, config: &str) {
+        fs::write(self.home().config_file(), config).unwrap();
+    }
+
+    /// Starts Claude Code and waits for its prompt.
+    pub(super) fn claude(&self, arguments: &[&str]) -> Claude<'_> {
+        Claude { run: AgentRun::start(&self.stage, Agent::Claude, arguments), scene: self }
+    }
+
+    /// The same without waiting.
+    pub(super) fn launch(&self, arguments: &[&str]) -> Claude<'_> {
+        Claude { run: AgentRun::launch(&self.stage, Agent::Claude, arguments), scene: self }
+    }
+
+    /// Runs Claude Code to its end in pipes.
+    pub(super) fn print(&self, arguments: &[&str], input: &str) -> Output {
+        self.stage.pipe(Agent::Claude, Form::Wrapped, arguments, input)
+    }
+
+    /// Runs one of codemie's own commands.
+    pub(super) fn codemie(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codemie"));
+        command.args(arguments).current_dir(self.stage.home.project());
+        command.env_clear().envs(self.stage.home.environment(&self.stage.api)).output().unwrap()
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&codemie::store::View<'_>) -> Result<T, session::Error>) -> T {
+        let mut store = Store::open(&self.home(), SystemClock.now()).unwrap();
+        store.read(work).unwrap()
+    }
+
+    /// The sessions of Claude Code in the store, in the order in which they began.
+    pub(super) fn recorded(&self) -> Vec<Recorded> {
+        self.read(|view| {
+            let filter = Filter { agent: Some("claude".to_owned()), ..Filter::default() };
+            let rows = view.list(&filter)?;
+            let recorded = rows.iter().rev().map(|row| {
+                let openings = view.openings(row.n)?.iter().map(|opening| opening.reason).collect();
+                Ok(Recorded { record: record(view, row, SystemClock.now())?, openings })
+            });
+            recorded.collect()
+        })
+    }
+
+    /// What `explain` would tell of a session.
+    pub(super) fn evidence(&self, session: &SessionRecord) -> Vec<Evidence> {
+        self.read(|view| {
+            let rows = view.list(&Filter::default())?;
+            let row = rows.iter().find(|row| row.shown_id() == session.session_id).unwrap();
+            Ok(view.evidence(row.n)?)
+        })
+    }
+
+    /// The published records of Claude Code, in no order.
+    pub(super) fn published(&self) -> Vec<SessionRecord> {
+        let files = fs::read_dir(self.published_sessions()).unwrap().map(|entry| entry.unwrap().path());
+        // One may be taken back while we look.
+        let texts = files.filter(|file| file.extension().is_some_and(|end| end == "json")).map(fs::read);
+        let records = texts.filter_map(Result::ok).map(|text| serde_json::from_slice(&text).unwrap());
+        records.filter(|record: &SessionRecord| record.agent == "claude").collect()
+    }
+
+    /// Waits until the published records show it.
+    pub(super) fn wait<T>(&self, what: &str, mut find: impl FnMut(&[SessionRecord]) -> Option<T>) -> T {
+        let found = await_change(&self.published_sessions(), || find(&self.published()));
+        found.unwrap_or_else(|| panic!("waited in vain for {what}\n{}", self.picture()))
+    }
+
+    /// Everything a failure needs.
+    fn picture(&self) -> String {
+        let (recorded, log) = (self.recorded(), self.stage.api.log());
+        let own_log = fs::read_to_string(self.home().logs().join("codemie.log")).unwrap_or_default();
+        let mut text = format!("recorded:\n  {}\nAPI:\n{log}", story(&recorded, &log).join("\n  "));
+        for session in &recorded {
+            write!(text, "\n{} {}", session.record.session_id, session.record.name).unwrap();
+            for evidence in self.evidence(&session.record) {
+                write!(text, "\n  {:?} {} {}", evidence.verdict, evidence.source, evidence.detail).unwrap();
+            }
+        }
+        format!("{text}\nlog:\n{own_log}")
+    }
+
+    /// Compares all that was recorded with the story ([`super::story`]) and its tokens with the API's log.
+    pub(super) fn expect(&self, expected: &[&str]) {
+        let (recorded, log) = (self.recorded(), self.stage.api.log());
+        assert_eq!(story(&recorded, &log), expected, "{}", self.picture());
+
+        let records: Vec<&SessionRecord> = recorded.iter().map(|session| &session.record).collect();
+        let mut conversations: Vec<&str> = records
+            .iter()
+            .filter_map(|record| record.correlation.agent_session_id.as_ref())
+            .map(|id| id.0.as_str())
+            .collect();
+        for spoken in log.sessions() {
+            assert!(conversations.contains(&spoken.as_str()), "nobody has {spoken}: {}", self.picture());
+        }
+        conversations.sort_unstable();
+        conversations.dedup();
+        assert_eq!(conversations.len(), records.len(), "one session, one conversation: {}", self.picture());
+        for record in &records {
+            let conversation = &record.correlation.agent_session_id.as_ref().unwrap().0;
+            let what = format!("{} in {conversation}", record.session_id);
+            assert_eq!(spent(record), log.recorded(conversation), "{what}: {}", self.picture());
+            assert_eq!(record.usage.coverage.as_str(), "transcript", "{what}");
+        }
+        assert_eq!(log.strangers, [""; 0]);
+        self.compare_published(&records);
+    }
+
+    /// The published files say the same as the store.
+    fn compare_published(&self, records: &[&SessionRecord]) {
+        let mut published = self.published();
+        assert_eq!(published.len(), records.len(), "published and recorded");
+        for record in records {
+            let at = published.iter().position(|other| other.session_id == record.session_id);
+            let mut published = published.swap_remove(at.expect("every session is published"));
+            if record.status == Status::Active {
+                // Both speak of an open session at different times.
+                published.duration_ms = record.duration_ms;
+                published.usage = record.usage.clone();
+                published.sync = record.sync;
+            }
+            assert_eq!(&published, *record);
+        }
+    }
+}
+
+/// Looks, and looks again with every change below the folder, until something is found or the time is up.
+fn await_change<T>(folder: &Path, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    let (changed, changes) = channel();
+    let _watcher = watch(folder, move |_| {
+        let _ = changed.send(());
+    });
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = find();
+        let left = deadline.saturating_duration_since(Instant::now());
+        if found.is_some() || changes.recv_timeout(left).is_err() {
+            return found;
+        }
+        while changes.try_recv().is_ok() {}
+    }
+}
+
+/// Calls out with what may have changed below a folder, until it is dropped.
+pub(super) fn watch(
+    folder: &Path,
+    mut changed: impl FnMut(&[PathBuf]) + Send + 'static,
+) -> RecommendedWatcher {
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // Who is called looks at the files, and that is no change.
+        if let Ok(event) = event
+            && !matches!(event.kind, EventKind::Access(_))
+        {
+            changed(&event.paths);
+        }
+    })
+    .unwrap();
+    watcher.watch(folder, RecursiveMode::Recursive).unwrap();
+    watcher
+}
+
+/// Claude Code at work.
+pub(super) struct Claude<'a> {
+    run: AgentRun<'a>,
+    scene: &'a Scene,
+}
+
+impl<'a> Deref for Claude<'a> {
+    type Target = AgentRun<'a>;
+
+    fn deref(&self) -> &AgentRun<'a> {
+        &self.run
+    }
+}
+
+impl Claude<'_> {
+    /// The session that this run is in, as published.
+    pub(super) fn session(&self) -> SessionRecord {
+        self.scene.wait("the session of this run", |records| self.current(records).cloned())
+    }
+
+    fn current<'r>(&self, records: &'r [SessionRecord]) -> Option<&'r SessionRecord> {
+        let ours = |record: &&SessionRecord| {
+            record.status == Status::Active
+                && record.wrapper_pid.is_some_and(|pid| pid.0 == self.terminal.pid())
+        };
+        records.iter().find(ours)
+    }
+
+    /// Does something that brings the agent into another conversation, and waits for codemie to know.
+    pub(super) fn moves(&self, act: impl FnOnce(&AgentRun<'_>)) {
+        self.moves_from(&self.session(), act);
+    }
+
+    /// The same where the session before is known.
+    pub(super) fn moves_from(&self, before: &SessionRecord, act: impl FnOnce(&AgentRun<'_>)) {
+        act(&self.run);
+        self.scene.wait("another session", |records| {
+            self.current(records).filter(|now| now.session_id != before.session_id).map(drop)
+        });
+        self.wait_ready();
+    }
+
+    /// Puts a prompt and waits until its answer is written down: one that is only on the screen the agent loses when it is
+    /// ended at that moment, even by its own command.
+    pub(super) fn prompt(&self, text: &str) -> Call {
+        let call = self.run.prompt(text);
+        self.wait_written(&call);
+        call
+    }
+
+    fn wait_written(&self, call: &Call) {
+        let projects = self.scene.stage.home.path().join(".claude/projects");
+        let name = format!("{}.jsonl", call.session.as_ref().unwrap());
+        let written = await_change(&projects, || {
+            let folders = fs::read_dir(&projects).ok()?.flatten();
+            let mut texts = folders.filter_map(|folder| fs::read(folder.path().join(&name)).ok());
+            texts.find(|text| memchr::memmem::find(text, call.id.as_bytes()).is_some())
+        });
+        assert!(written.is_some(), "{} was never written down", call.id);
+    }
+
+    /// Types `/clear` and waits for codemie to know.
+    pub(super) fn clear(&self) {
+        self.moves(|run| run.command("/clear"));
+    }
+}
