@@ -1,6 +1,7 @@
 //! A stage for a real agent: its turn, its home, its model API, and how it is started, wrapped or bare.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,8 +77,11 @@ impl Stage {
 
     /// Runs the agent to its end with pipes for all three of its descriptors.
     pub(crate) fn pipe(&self, agent: Agent, form: Form, arguments: &[&str], input: &str) -> Output {
-        use std::io::Write;
-        let argv = Self::argv(agent, form, arguments);
+        self.run(&Self::argv(agent, form, arguments), input)
+    }
+
+    /// Runs any command to its end, in the project folder and with the agents' environment.
+    pub(crate) fn run(&self, argv: &[OsString], input: &str) -> Output {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).current_dir(self.home.project());
         command.env_clear().envs(self.home.environment(&self.api));
