@@ -86,6 +86,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
     let config = Config::load(Some(&home.config_file()), var, &[]);
     let now = SystemClock.now();
     let plan = Plan {
+        summary: false,
         home: home.clone(),
         begun_at: now,
         run: RandomIds.run(),

@@ -63,9 +63,9 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         Target::Command(command) => Prepared::command(command, args),
     };
     let speak = !(options.quiet || config.quiet) && all_terminals();
-    let (launch, plan) = prepared.plan(home, target, options, &config);
+    let (launch, plan) = prepared.plan(home, target, options, &config, speak);
     let (mut outcome, summary) = wrap(launch, plan);
-    if let Some(session) = summary.session.filter(|_| speak) {
+    if let Some(session) = summary.session {
         outcome.say(closing_line(&session));
     }
     let mut problems = config.problems;
@@ -140,11 +140,13 @@ impl Prepared {
         target: &Target,
         options: &RunOptions,
         config: &Config,
+        speak: bool,
     ) -> (Launch, Option<Plan>) {
         let Some(home) = home else { return (self.launch, None) };
         let folder = std::env::current_dir().unwrap_or_default();
         let var = |name: &str| std::env::var_os(name);
         let plan = Plan {
+            summary: speak,
             home,
             begun_at: SystemClock.now(),
             run: RandomIds.run(),

@@ -1,5 +1,7 @@
 //! What sessions are called: by the user, else `{agent}-{YYMMDDHHmm}`; after a `/clear` of `fix-auth`, `fix-auth.2`.
 
+use std::collections::HashSet;
+
 use jiff::tz::TimeZone;
 
 use crate::clock::Timestamp;
@@ -58,13 +60,14 @@ pub fn default_name(agent: &str, at: Timestamp, zone: &TimeZone) -> String {
 
 /// The name itself, or the first of `name-2`, `name-3`, … that is free.
 pub fn free(wanted: &str, taken: &[String]) -> String {
-    if !taken.iter().any(|name| name == wanted) {
+    let taken: HashSet<&str> = taken.iter().map(String::as_str).collect();
+    if !taken.contains(wanted) {
         return wanted.to_owned();
     }
     let mut number = 2_u64;
     loop {
         let candidate = format!("{wanted}-{number}");
-        if !taken.contains(&candidate) {
+        if !taken.contains(candidate.as_str()) {
             return candidate;
         }
         number += 1;

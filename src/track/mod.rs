@@ -58,6 +58,8 @@ pub struct Plan {
     pub parent: Option<RunId>,
     /// What was added to the agent's arguments and environment or taken away, for `explain`.
     pub notes: Vec<Evidence>,
+    /// Somebody wants to hear in the end what the session was.
+    pub summary: bool,
     /// `CODEMIE_LOG` or the configured level.
     pub log_level: Option<String>,
 }

@@ -19,7 +19,7 @@ use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::import;
 use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
 use crate::session::publish::publish;
-use crate::session::record::record;
+use crate::session::record::{SessionRecord, record};
 use crate::session::state::{Ending, EvidenceKind, Exit};
 use crate::session::{self};
 use crate::store::{self, Evidence, NewRun, Place, Realm, Store, Verdict};
@@ -470,6 +470,16 @@ impl Run {
             .max(Duration::from_millis(1))
     }
 
+    fn record(&mut self, at: Timestamp) -> Option<SessionRecord> {
+        let session = self.session;
+        self.commit(|store| {
+            store.read(|view| {
+                let row = view.session(session)?.ok_or(session::Error::NoSession(session))?;
+                Ok::<_, session::Error>(record(view, &row, at)?)
+            })
+        })
+    }
+
     fn finish(mut self, ended: terminal::Ended, at: Timestamp) -> Summary {
         let exit = match ended.ending {
             terminal::Ending::Exited(code) => Exit::Code(code),
@@ -485,13 +495,7 @@ impl Run {
             self.commit(|store| recover(store, &home));
         }
         self.publish();
-        let session = self.session;
-        let record = self.commit(|store| {
-            store.read(|view| {
-                let row = view.session(session)?.ok_or(session::Error::NoSession(session))?;
-                Ok::<_, session::Error>(record(view, &row, at)?)
-            })
-        });
+        let record = if self.plan.summary { self.record(at) } else { None };
         self.commit(|store| if store.log_bytes() > TOO_LONG_LOG { Ok(store.checkpoint()?) } else { Ok(()) });
         // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
         // moment when nobody waits for us.
