@@ -18,7 +18,7 @@ use crate::session::lifecycle::Conversation;
 use crate::session::record::SessionRecord;
 use crate::shim::{self, depth::Depth};
 use crate::store::{Evidence, Verdict};
-use crate::terminal::{self, Ended, Ending, Launch};
+use crate::terminal::{self, Companion, Ended, Ending, Launch, Started, Tap};
 use crate::track::{Plan, Summary, Tracker, version};
 
 /// How long the shell waits for the END to be stored. A commit takes a millisecond; this bounds a database that somebody
@@ -87,15 +87,13 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
         launch.set.push((SESSION_VARIABLE.into(), plan.session.to_string().into()));
         launch.set.push((RUN_VARIABLE.into(), plan.run.to_string().into()));
     }
-    let mut tracker = None;
-    let ended = terminal::run(&launch, |started| {
-        tracker = plan.map(|plan| Tracker::start(plan, started.agent));
-        tracker.as_ref().map(Tracker::tap)
-    });
+    let mut beside = Beside { plan, tracker: None };
+    let ended = terminal::run(&launch, &mut beside);
     let ended_at = SystemClock.now();
     let (outcome, ended) = match ended {
+        // What never ran was no session.
         Ok(ended @ Ended { ending: Ending::NotStarted(errno), .. }) => {
-            (cannot_run(&launch, ended.ending, errno), ended)
+            return (cannot_run(&launch, ended.ending, errno), Summary::default());
         }
         Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended),
         Err(error) => {
@@ -103,8 +101,28 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
             return (Outcome::failed(126, message), Summary::default());
         }
     };
-    let summary = tracker.map_or_else(Summary::default, |tracker| tracker.finish(ended, ended_at, PATIENCE));
-    (outcome, summary)
+    let finish = |tracker: Tracker| tracker.finish(ended, ended_at, PATIENCE);
+    (outcome, beside.tracker.map_or_else(Summary::default, finish))
+}
+
+/// The tracker beside the program: it gets ready while the program starts.
+struct Beside {
+    plan: Option<Plan>,
+    tracker: Option<Tracker>,
+}
+
+impl Companion for Beside {
+    fn forked(&mut self) {
+        if let Some(plan) = self.plan.take() {
+            self.tracker = Some(Tracker::prepare(plan));
+        }
+    }
+
+    fn started(&mut self, started: Started) -> Option<Tap> {
+        let tracker = self.tracker.as_ref()?;
+        tracker.begin(started.agent);
+        Some(tracker.tap())
+    }
 }
 
 /// Everything decided before the launch.

@@ -46,6 +46,15 @@ pub struct Started {
     pub agent: Pid,
 }
 
+/// What the caller does beside the program.
+pub trait Companion {
+    /// The program's process is on its way. From here on there may be threads.
+    fn forked(&mut self);
+
+    /// It runs. Called once. The tap is fed only where there is an inner terminal.
+    fn started(&mut self, started: Started) -> Option<Tap>;
+}
+
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -85,27 +94,21 @@ pub fn exec(launch: &Launch) -> io::Error {
     }
 }
 
-/// Runs the program to its end, on an inner terminal if we are on one. `started` is called once, when it runs; no thread may
-/// exist before that. The tap it returns is fed only where there is an inner terminal.
+/// Runs the program to its end, on an inner terminal if we are on one. No thread may exist before `companion` hears of the
+/// fork.
 ///
 /// An error means that nothing was started.
-pub fn run(launch: &Launch, started: impl FnOnce(Started) -> Option<Tap>) -> io::Result<Ended> {
+pub fn run(launch: &Launch, companion: &mut dyn Companion) -> io::Result<Ended> {
     let image = image(launch)?;
-    let mut started = Some(started);
     if let Some(tty) = tty::Tty::on_stdio() {
         // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
-        let wrapped = wrapped::Wrapped::start(tty, &image).and_then(|wrapped| wrapped.run(&mut started));
+        let wrapped = wrapped::Wrapped::start(tty, &image).and_then(|wrapped| wrapped.run(companion));
         if let Ok(ended) = wrapped {
             return Ok(ended);
         }
     }
-    let ended = plain::run(&image, |news| {
-        if let Some(started) = started.take() {
-            started(news);
-        }
-    });
     // Not even that: then without us.
-    ended.map_err(|_| image.exec())
+    plain::run(&image, companion).map_err(|_| image.exec())
 }
 
 fn image(launch: &Launch) -> io::Result<sys::Image> {

@@ -13,11 +13,11 @@ use rustix::process::{Pid as RustixPid, WaitOptions, WaitStatus, waitpid};
 use super::signals::{Signals, forwarded};
 use super::sys::{self, Caught, Forked, Image};
 use super::wait::{Watch, wait};
-use super::{Ended, Ending, Started};
+use super::{Companion, Ended, Ending, Started};
 use crate::process::Pid;
 
 /// Starts the program and waits for its end.
-pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
+pub fn run(image: &Image, companion: &mut dyn Companion) -> io::Result<Ended> {
     let (failure, theirs) = UnixStream::pair()?;
     let mut signals = Signals::prepare()?;
     sys::hold_signals();
@@ -36,16 +36,17 @@ pub fn run(image: &Image, started: impl FnOnce(Started)) -> io::Result<Ended> {
     };
     drop(theirs);
     sys::release_signals();
-    let mut companion = Companion { agent, signals, asked: false };
+    let mut watch = Watcher { agent, signals, asked: false };
     let_go_of_descriptors();
+    companion.forked();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
         reap(agent);
         return Ok(Ended { ending: Ending::NotStarted(errno), asked: false, agent: None });
     }
-    started(Started { agent });
-    let ending = companion.stay();
-    Ok(Ended { ending, asked: companion.asked, agent: Some(agent) })
+    companion.started(Started { agent });
+    let ending = watch.stay();
+    Ok(Ended { ending, asked: watch.asked, agent: Some(agent) })
 }
 
 fn become_agent(image: &Image, failure: &UnixStream) -> ! {
@@ -82,13 +83,13 @@ fn ending(status: WaitStatus) -> Ending {
     }
 }
 
-struct Companion {
+struct Watcher {
     agent: Pid,
     signals: Signals,
     asked: bool,
 }
 
-impl Companion {
+impl Watcher {
     fn stay(&mut self) -> Ending {
         loop {
             match self.look() {

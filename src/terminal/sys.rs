@@ -1,7 +1,7 @@
 //! The system calls that no crate wraps the way a transparent wrapper needs them, and all of codemie's `unsafe`.
 //!
 //! Promises: the agent starts with exactly the signal dispositions, signal mask and descriptors that codemie was
-//! started with; `fork` is only called while there is one thread.
+//! started with; nothing is allocated between `fork` and `exec`.
 
 #![allow(unsafe_code)]
 
@@ -252,8 +252,23 @@ pub fn share_one_heap() {
 #[derive(Debug)]
 pub struct Image {
     program: CString,
-    argv: Vec<CString>,
-    env: Vec<CString>,
+    argv: Arguments,
+    env: Arguments,
+}
+
+/// C strings and the null-terminated array that exec wants of them.
+#[derive(Debug)]
+struct Arguments {
+    /// What the pointers point into; a vector may move, the strings do not.
+    _strings: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Arguments {
+    fn new(strings: Vec<CString>) -> Self {
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect();
+        Self { _strings: strings, pointers }
+    }
 }
 
 impl Image {
@@ -264,19 +279,17 @@ impl Image {
         env: Vec<CString>,
     ) -> io::Result<Self> {
         let argv = argv.into_iter().map(c_string).collect::<io::Result<_>>()?;
-        Ok(Self { program: c_string(program)?, argv, env })
+        Ok(Self { program: c_string(program)?, argv: Arguments::new(argv), env: Arguments::new(env) })
     }
 
     /// Becomes the program, with the signals and standard descriptors codemie was started with. Returns only on failure.
     pub fn exec(&self) -> io::Error {
-        let argv = pointers(&self.argv);
-        let mut env = pointers(&self.env);
         restore_inherited();
         // SAFETY: both arrays are null-terminated and point into `self`. `environ` is replaced because execvp, unlike
-        // execve, also starts scripts without a `#!` line, as every shell does.
+        // execve, also starts scripts without a `#!` line, as every shell does; it writes to neither.
         unsafe {
-            environ = env.as_mut_ptr();
-            libc::execvp(self.program.as_ptr(), argv.as_ptr());
+            environ = self.env.pointers.as_ptr().cast_mut();
+            libc::execvp(self.program.as_ptr(), self.argv.pointers.as_ptr());
         }
         io::Error::last_os_error()
     }
@@ -297,10 +310,6 @@ pub fn exec_failure(mut failure: &UnixStream) -> Option<c_int> {
 
 fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(io::Error::other)
-}
-
-fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
 fn restore_inherited() {
@@ -339,9 +348,10 @@ pub enum Forked {
     Child,
 }
 
-/// Forks. Must be called while this process has one thread: then the child may do anything.
+/// Forks. Called while this process has one thread, so that the child may do anything; the one exception, falling back
+/// from an inner terminal, does nothing in the child but exec, without allocating.
 pub fn fork() -> io::Result<Forked> {
-    // SAFETY: the caller has one thread, so no lock can be held by a thread that is missing in the child.
+    // SAFETY: with one thread no lock can be held by a thread that is missing in the child; see above for the exception.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),

@@ -20,7 +20,7 @@ use super::sys::{self, Caught, Image};
 use super::tap::Tap;
 use super::tty::{RawGuard, Tty};
 use super::wait::{Watch, wait};
-use super::{Ended, Ending, Started};
+use super::{Companion, Ended, Ending, Started};
 use crate::process::Pid;
 
 /// How long an agent that was asked to end (TERM, HUP) may take. Claude was measured at 2.6 s while it streams.
@@ -115,20 +115,20 @@ impl Wrapped {
     }
 
     /// Passes bytes until the program has ended and its last output is on the terminal, then gives the terminal back.
-    /// `started` is called once, when the program's pid is known, and may return a tap.
     ///
-    /// An error means that nothing was started; `started` was not called.
-    pub fn run(mut self, started: &mut Option<impl FnOnce(Started) -> Option<Tap>>) -> io::Result<Ended> {
+    /// An error means that nothing was started; `companion` was told of a fork at most.
+    pub fn run(mut self, companion: &mut dyn Companion) -> io::Result<Ended> {
+        companion.forked();
+        let mut told = false;
         while self.ending.is_none() {
             if self.step().is_err() {
                 // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
                 self.signal_agent(libc::SIGKILL);
                 self.ended(Ending::Killed(libc::SIGKILL));
             }
-            if let (Some(agent), true) = (self.agent, started.is_some())
-                && let Some(started) = started.take()
-            {
-                self.tap = started(Started { agent });
+            if let (Some(agent), false) = (self.agent, told) {
+                told = true;
+                self.tap = companion.started(Started { agent });
             }
         }
         match self.unable {

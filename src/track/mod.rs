@@ -92,28 +92,38 @@ pub struct Summary {
 #[derive(Debug)]
 pub struct Tracker {
     wake: SyncSender<Wake>,
+    agent: Arc<OnceLock<Pid>>,
     end: End,
     begun: Begun,
     summary: Receiver<Summary>,
 }
 
 impl Tracker {
-    /// Starts the thread. Without one there is no tracking, and `finish` says so.
-    pub fn start(plan: Plan, agent: Pid) -> Self {
+    /// Starts the thread, which opens the store and waits to hear of the agent. Without a thread there is no tracking, and
+    /// `finish` says so.
+    pub fn prepare(plan: Plan) -> Self {
         let (wake, woken) = sync_channel(QUEUE);
         let (tell, summary) = sync_channel(1);
         let end = End::default();
         let begun = Begun::default();
+        let agent = Arc::<OnceLock<Pid>>::default();
         let (changed, ended, stored) = (wake.clone(), Arc::clone(&end), Arc::clone(&begun));
+        let started = Arc::clone(&agent);
         let thread = terminal::without_signals(|| {
             std::thread::Builder::new().name("tracker".into()).spawn(move || {
-                let _ = tell.send(run::track(plan, agent, &woken, changed, &ended, &stored));
+                let _ = tell.send(run::track(plan, &started, &woken, changed, &ended, &stored));
             })
         });
         if let Err(error) = thread {
             tracing::error!("no thread for the tracker: {error}");
         }
-        Self { wake, end, begun, summary }
+        Self { wake, agent, end, begun, summary }
+    }
+
+    /// The agent runs: the session begins.
+    pub fn begin(&self, agent: Pid) {
+        let _ = self.agent.set(agent);
+        let _ = self.wake.try_send(Wake::Look);
     }
 
     /// What the pump offers to the tracker.

@@ -1,6 +1,7 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// The whole life of a run.
 pub(super) fn track(
     plan: Plan,
-    agent: Pid,
+    agent: &OnceLock<Pid>,
     woken: &Receiver<Wake>,
     wake: SyncSender<Wake>,
     end: &End,
@@ -59,8 +60,17 @@ pub(super) fn track(
 ) -> Summary {
     // A log that cannot be written is done without.
     let _ = log::start(&plan.home, plan.log_level.as_deref());
+    let opened = Store::open(&plan.home, SystemClock.now());
+    // There is no session until the agent runs.
+    let agent = loop {
+        match agent.get() {
+            Some(agent) => break *agent,
+            None if woken.recv().is_err() => return Summary::default(),
+            None => {}
+        }
+    };
     let mut run = Run::new(plan, agent);
-    run.begin();
+    run.begin(opened);
     begun.store(run.store.is_some(), Ordering::Relaxed);
     if run.plan.trail.is_some() && end.get().is_none() {
         run.watch = Some(Watch::new(move || {
@@ -150,11 +160,11 @@ impl Run {
         }
     }
 
-    /// Opens the store and tells it of the run. What was busy is tried again with a later look; what is broken is
-    /// remembered and said in the end.
-    fn begin(&mut self) {
+    /// Tells the store of the run. What was busy is tried again with a later look; what is broken is remembered and said
+    /// in the end.
+    fn begin(&mut self, opened: Result<Store, store::Error>) {
         self.retry_at = None;
-        match self.open_and_start() {
+        match opened.map_err(session::Error::from).and_then(|store| self.start_in(store)) {
             Ok(store) => {
                 self.store = Some(store);
                 self.problem = None;
@@ -180,9 +190,7 @@ impl Run {
         }
     }
 
-    fn open_and_start(&mut self) -> Result<Store, session::Error> {
-        let now = SystemClock.now();
-        let mut store = Store::open(&self.plan.home, now)?;
+    fn start_in(&mut self, mut store: Store) -> Result<Store, session::Error> {
         let wrapper = Pid(i32::try_from(std::process::id()).unwrap_or(0));
         let wrapper = SystemProcesses
             .identify(wrapper)
@@ -241,7 +249,10 @@ impl Run {
     fn look(&mut self) {
         if self.store.is_none() {
             match self.retry_at {
-                Some(at) if Instant::now() >= at => self.begin(),
+                Some(at) if Instant::now() >= at => {
+                    let opened = Store::open(&self.plan.home, SystemClock.now());
+                    self.begin(opened);
+                }
                 _ => return,
             }
         }
