@@ -174,6 +174,11 @@ passed=0
 failed=0
 failures=()
 
+fail() {
+    failed=$((failed + 1))
+    failures+=("$1")
+}
+
 check() {
     local name=$1
     shift
@@ -181,8 +186,7 @@ check() {
     if "$@"; then
         passed=$((passed + 1))
     else
-        failed=$((failed + 1))
-        failures+=("$name")
+        fail "$name"
     fi
 }
 
@@ -204,7 +208,7 @@ run_tests() {
     export CODEMIE_TEST_RESULTS=$results/tests
     [ -z "$full" ] || export CODEMIE_TEST_FULL=1
     for program in "$@"; do
-        "${isolated[@]}" tests/each.sh "$program" || true
+        "${isolated[@]}" tests/each.sh "$program" || fail "running $program"
     done
 }
 
@@ -236,13 +240,13 @@ if build_tests >"$results/programs"; then
     mapfile -t programs <"$results/programs"
     run_tests "${programs[@]}"
     check "documentation tests" "${isolated[@]}" cargo test --profile ci --offline --quiet --doc
-    if [ -n "$full" ] && build_tests --features portable --test it >"$results/programs"; then
+    if [ -n "$full" ]; then
         say "running the tests of the terminal again, in its portable form"
+        build_tests --features portable --test it >"$results/programs" || fail "building the portable form"
         CODEMIE_TEST_ONLY='^(transparency|robust)::' run_tests "$(cat "$results/programs")"
     fi
 else
-    failed=$((failed + 1))
-    failures+=("building the tests")
+    fail "building the tests"
 fi
 
 say "slowest tests"
