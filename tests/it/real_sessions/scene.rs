@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use codemie::clock::{Clock, SystemClock};
 use codemie::home::{Home, create_private};
@@ -170,6 +170,10 @@ impl Scene {
     }
 }
 
+/// A folder that appears is watched a moment after it has appeared, and what was written into it meanwhile is told by
+/// nobody: so it is looked at from time to time besides.
+const UNTOLD: Duration = Duration::from_secs(1);
+
 /// Looks, and looks again with every change below the folder, until something is found or the time is up.
 fn await_change<T>(folder: &Path, mut find: impl FnMut() -> Option<T>) -> Option<T> {
     let (changed, changes) = channel();
@@ -180,9 +184,10 @@ fn await_change<T>(folder: &Path, mut find: impl FnMut() -> Option<T>) -> Option
     loop {
         let found = find();
         let left = deadline.saturating_duration_since(Instant::now());
-        if found.is_some() || changes.recv_timeout(left).is_err() {
+        if found.is_some() || left.is_zero() {
             return found;
         }
+        let _ = changes.recv_timeout(left.min(UNTOLD));
         while changes.try_recv().is_ok() {}
     }
 }
