@@ -228,8 +228,9 @@ cargo fetch --locked --quiet || true
 
 ! has cargo-fmt || check "cargo fmt" cargo fmt --check
 if has cargo-clippy; then
-    check "cargo clippy" cargo clippy --offline --quiet --all-targets -- -D warnings
-    check "cargo clippy, portable" cargo clippy --offline --quiet --all-targets --features portable -- -D warnings
+    # In the profile of the tests, so that build scripts, SQLite above all, are compiled and run once.
+    check "cargo clippy" cargo clippy --profile ci --offline --quiet --all-targets -- -D warnings
+    check "cargo clippy, portable" cargo clippy --profile ci --offline --quiet --all-targets --features portable -- -D warnings
 fi
 ! has shellcheck || check "shellcheck" shell_scripts
 
