@@ -187,6 +187,8 @@ pub enum OnConflict {
     /// Say so and do nothing
     #[default]
     Fail,
+    /// Connect to it, if it runs in the background
+    Attach,
     /// End it, then go on here
     Takeover,
     /// Go on in a copy

@@ -103,6 +103,14 @@ fn resolve_conflict(on_conflict: OnConflict, name: &str, wrappers: &[ProcessId])
             ),
         }
         .into()),
+        OnConflict::Attach => Err(Failure {
+            code: 1,
+            message: format!(
+                "{name} runs in a terminal of its own (pid {}), which cannot be connected to; go there, or use --on-conflict takeover or fork",
+                first.pid
+            ),
+        }
+        .into()),
         OnConflict::Fork => Ok(true),
         OnConflict::Takeover => {
             for wrapper in running {

@@ -352,6 +352,9 @@ impl Run {
                 self.commit(|store| store.write(|tx| lifecycle::doubt(tx, session)));
             }
         }
+        if let Some(conversation) = &self.conversation {
+            tracing::info!(session = %self.session, %conversation, "watching");
+        }
         self.publish();
     }
 
