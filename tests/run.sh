@@ -70,7 +70,8 @@ done
 target=${CARGO_TARGET_DIR:-target}
 agents=${CODEMIE_TEST_AGENTS:-$PWD/target/agents}
 results=$target/test-results
-rm -rf "$results"
+# Homes of agents in tests that were killed before they could tidy up.
+rm -rf "$results" "$target"/tmp/home-*
 mkdir -p "$results"
 missing=()
 
