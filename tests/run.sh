@@ -70,7 +70,8 @@ done
 target=${CARGO_TARGET_DIR:-target}
 agents=${CODEMIE_TEST_AGENTS:-$PWD/target/agents}
 results=$target/test-results
-rm -rf "$results"
+# Homes of agents in tests that were killed before they could tidy up.
+rm -rf "$results" "$target"/tmp/home-*
 mkdir -p "$results"
 missing=()
 
@@ -228,8 +229,9 @@ cargo fetch --locked --quiet || true
 
 ! has cargo-fmt || check "cargo fmt" cargo fmt --check
 if has cargo-clippy; then
-    check "cargo clippy" cargo clippy --offline --quiet --all-targets -- -D warnings
-    check "cargo clippy, portable" cargo clippy --offline --quiet --all-targets --features portable -- -D warnings
+    # In the profile of the tests, so that build scripts, SQLite above all, are compiled and run once.
+    check "cargo clippy" cargo clippy --profile ci --offline --quiet --all-targets -- -D warnings
+    check "cargo clippy, portable" cargo clippy --profile ci --offline --quiet --all-targets --features portable -- -D warnings
 fi
 ! has shellcheck || check "shellcheck" shell_scripts
 
