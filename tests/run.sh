@@ -196,10 +196,11 @@ shell_scripts() {
     shellcheck --shell=sh install.sh shims/*.sh .ci/run && shellcheck --shell=bash shims/*.bash tests/*.sh
 }
 
-# Builds the tests; the paths of their programs go to stdout.
+# Builds the tests; the paths of their programs go to stdout. (The target of a plain program says "test":true as well: that
+# it may be tested. Its profile tells.)
 build_tests() {
     cargo test --profile ci --offline --no-run --message-format=json "$@" |
-        sed -n '/"test":true/s/.*"executable":"\([^"]*\)".*/\1/p'
+        sed -n '/"profile":{[^}]*"test":true}/s/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
 # Runs the tests of each program; fills in the counts.
