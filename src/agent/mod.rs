@@ -12,10 +12,11 @@ pub mod transcript;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
+use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
 pub use invocation::{Conversation, Invocation, Kind};
@@ -30,6 +31,14 @@ pub struct Injection {
     pub args: Vec<OsString>,
     /// The id the agent's session will have, if that is what the arguments say.
     pub assigned: Option<AgentSessionId>,
+}
+
+/// One file of an agent's conversations.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionFile {
+    pub path: PathBuf,
+    /// The conversation it belongs to, a sub-agent's file to that of its root. `None`: only its lines tell.
+    pub conversation: Option<AgentSessionId>,
 }
 
 /// One coding agent: how it is launched and what it leaves behind.
@@ -66,6 +75,17 @@ pub trait Agent: Debug + Sync {
     /// Conversations in its own files, wrapped or not, whose id is `wanted` or begins with it.
     fn conversations(&self, _var: Var<'_>, _wanted: &str) -> Vec<Foreign> {
         Vec::new()
+    }
+
+    /// Every file on this machine that it keeps a conversation in, sub-agents' included, archived ones too.
+    fn session_files(&self, _var: Var<'_>) -> std::io::Result<Vec<SessionFile>> {
+        Ok(Vec::new())
+    }
+
+    /// A reader of answered calls alone, for scanning such files fast. Same records under the same keys as [`Trail::lines`];
+    /// [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot read them.
+    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
+        None
     }
 
     /// How to read its session files as conversations; `None`: codemie cannot.
