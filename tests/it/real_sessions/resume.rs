@@ -1,30 +1,31 @@
 //! Going on with a conversation of an earlier run.
 
 use super::scene::Scene;
+use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 
 #[test]
 fn resumed_continued_forked() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     let first = claude.prompt("one").session.unwrap();
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
 
-    let claude = scene.claude(&["--resume", &first]);
+    let claude = scene.start(&["--resume", &first]);
     claude.prompt("two");
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
     scene.expect(&["A startup+resume by registry [one | two] exit 0"]);
 
-    let claude = scene.claude(&["--continue"]);
+    let claude = scene.start(&["--continue"]);
     claude.prompt("three");
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
     scene.expect(&["A startup+resume+resume by registry [one | two | three] exit 0"]);
 
     assert!(scene.print(&["-p", "--continue", "five"], "").status.success());
-    let claude = scene.claude(&["--resume", &first, "--fork-session"]);
+    let claude = scene.start(&["--resume", &first, "--fork-session"]);
     claude.prompt("six");
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
