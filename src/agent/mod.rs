@@ -7,6 +7,7 @@ pub mod claude;
 mod codex;
 mod gemini;
 pub mod invocation;
+mod loose;
 mod trail;
 pub mod transcript;
 
