@@ -82,7 +82,7 @@ impl Agent for Claude {
     }
 
     fn transcript(&self) -> Option<transcript::Reader> {
-        Some(view::items)
+        Some(transcript::Reader::Lines(view::items))
     }
 
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
