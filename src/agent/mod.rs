@@ -5,9 +5,11 @@
 mod args;
 pub mod claude;
 mod codex;
-mod gemini;
+pub mod gemini;
 pub mod invocation;
 mod loose;
+#[cfg(test)]
+mod recordings;
 mod trail;
 pub mod transcript;
 
@@ -54,6 +56,12 @@ pub trait Agent: Debug + Sync {
     /// as a part of it.
     fn nesting_variables(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// The version of this very binary, where its installation tells it for next to nothing: this is on the way to exec.
+    /// `None`: only what the agent writes while it runs tells.
+    fn installed_version(&self, _program: &Path) -> Option<String> {
+        None
     }
 
     /// What to add to the arguments, only when sure that this version takes it. `fresh` is an id nobody has used.
