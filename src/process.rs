@@ -1,6 +1,9 @@
 //! Who a process is: its pid *and* its start time, because pids are reused.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +31,17 @@ pub struct ProcessId {
     pub start: StartTime,
 }
 
+/// A process as a listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    pub pid: Pid,
+    pub parent: Pid,
+    pub command: Vec<OsString>,
+    /// Where it works, if that can be seen.
+    pub folder: Option<PathBuf>,
+    pub age: Duration,
+}
+
 /// Looking processes up; tests hand in a table of their own to reuse a pid.
 pub trait Processes: Send + Sync {
     /// The start time of a running process; `None` when there is none, or only a zombie.
@@ -35,6 +49,11 @@ pub trait Processes: Send + Sync {
 
     /// Who started it, or has taken it over since; `None` as above.
     fn parent(&self, pid: Pid) -> Option<Pid>;
+
+    /// The running processes whose command line is wanted; `None`: nobody can tell.
+    fn running(&self, _wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+        None
+    }
 
     /// Whether `pid` is a descendant of `ancestor`, as far as the chain still stands.
     fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
@@ -71,6 +90,10 @@ impl Processes for SystemProcesses {
     fn parent(&self, pid: Pid) -> Option<Pid> {
         platform::look(pid).map(|seen| seen.parent)
     }
+
+    fn running(&self, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+        platform::running(wanted)
+    }
 }
 
 /// What a look at a process tells.
@@ -100,5 +123,10 @@ mod tests {
         let parent = SystemProcesses.parent(me).unwrap();
         assert!(SystemProcesses.descends(me, parent));
         assert!(!SystemProcesses.descends(parent, me));
+        let ours = SystemProcesses.running(&|command| command == std::env::args_os().collect::<Vec<_>>());
+        let ours = ours.unwrap();
+        let listed = ours.iter().find(|running| running.pid == me).expect("we are running");
+        assert_eq!(listed.parent, parent);
+        assert!(listed.age < Duration::from_secs(24 * 60 * 60));
     }
 }

@@ -1,5 +1,6 @@
 //! What is seen, and what follows from it: the words between the tracker, which looks, and the correlator, which decides.
 
+use super::traces::Trace;
 use crate::clock::Timestamp;
 use crate::process::{Pid, ProcessId, StartTime};
 use crate::session::id::AgentSessionId;
@@ -70,6 +71,8 @@ pub enum Signal {
         to: AgentSessionId,
         process: ProcessId,
     },
+    /// Left in a folder by some process of the agent.
+    Trace(Trace),
     /// Time passed ([`Correlator::wake_at`]).
     Tick,
 }
@@ -105,7 +108,7 @@ pub enum TransitionKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     pub at: Timestamp,
-    /// `assigned`, `registry`, `history`, `file`, `claim`, `background`.
+    /// `assigned`, `registry`, `history`, `log`, `file`, `prompt`, `claim`, `background`.
     pub kind: &'static str,
     pub value: String,
     pub accepted: bool,

@@ -18,8 +18,12 @@
 //! tell of a clear; it takes [`SETTLE`] longer. Two that clear in one folder at once leave two log lines and two files without
 //! a link between them: the transition stands, the new conversation stays `ambiguous` until all candidates but one are
 //! claimed by other processes.
+//!
+//! **Agents whose processes sign nothing** are followed by what they leave in a folder: [`folder`].
 
 mod evidence;
+mod folder;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,6 +31,8 @@ use std::time::Duration;
 pub use evidence::{
     Beginning, Decision, Evidence, Explained, HistoryEntry, RegistryEntry, Signal, TransitionKind, Verdict,
 };
+
+pub use traces::{Maker, Trace, Typed, Words};
 
 use super::id::AgentSessionId;
 use crate::clock::Timestamp;
@@ -64,6 +70,7 @@ pub struct Correlator {
     files: Vec<NewFile>,
     /// After a transition to nobody knows where: the files one of which is ours.
     candidates: Vec<AgentSessionId>,
+    folder: folder::Folder,
 }
 
 #[derive(Clone, Debug)]
@@ -116,6 +123,7 @@ impl Correlator {
             commands: BTreeMap::new(),
             files: Vec::new(),
             candidates: Vec::new(),
+            folder: folder::Folder::default(),
         }
     }
 
@@ -137,8 +145,8 @@ impl Correlator {
 
     /// When, after `now`, a [`Signal::Tick`] may change something.
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.current()?;
-        self.files.iter().map(settled_at).filter(|at| *at > now).min()
+        let files = self.current().into_iter().flat_map(|_| self.files.iter().map(settled_at));
+        files.filter(|at| *at > now).chain(self.folder.wake_at(now)).min()
     }
 
     pub fn feed(&mut self, now: Timestamp, signal: Signal) -> Verdict {
@@ -152,9 +160,11 @@ impl Correlator {
             Signal::Background { from, to, process } => {
                 self.background(now, &from, to, process, &mut verdict);
             }
+            Signal::Trace(trace) => self.trace(now, trace, &mut verdict),
             Signal::Tick => {}
         }
         self.decide_by_log(now, &mut verdict);
+        self.decide_by_traces(now, &mut verdict);
         verdict
     }
 
@@ -411,6 +421,7 @@ impl Correlator {
         self.candidates.clear();
         self.left.remove(&id);
         self.placeholder = None;
+        self.folder.entered(&id);
         self.current = Some(Current { id, since: now });
     }
 }
