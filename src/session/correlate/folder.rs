@@ -149,7 +149,8 @@ impl Folder {
             self.said.pop_front();
         }
         while self.files.len() > MAX_REMEMBERED {
-            self.files.remove(0);
+            let gone = self.files.remove(0);
+            self.fresh.remove(&gone.id);
         }
     }
 }
