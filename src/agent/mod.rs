@@ -91,9 +91,16 @@ pub trait Agent: Debug + Sync {
         Ok(Vec::new())
     }
 
-    /// A reader of answered calls alone, for scanning such files fast. Same records under the same keys as [`Trail::lines`];
-    /// [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot read them.
-    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
+    /// The folders that [`session_files`](Agent::session_files) looks in: a file under one of them that is there no more
+    /// was deleted, one elsewhere is of another environment.
+    fn session_roots(&self, _var: Var<'_>) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// A reader of answered calls alone, for scanning such files fast, with what an earlier one remembered. Same records
+    /// under the same keys as [`Trail::lines`]; [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot
+    /// read them.
+    fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
         None
     }
 
