@@ -5,9 +5,12 @@
 mod args;
 pub mod claude;
 pub mod codex;
-mod gemini;
+pub mod gemini;
 pub mod invocation;
 mod loose;
+mod package;
+#[cfg(test)]
+mod recordings;
 mod trail;
 pub mod transcript;
 
@@ -74,6 +77,12 @@ pub trait Agent: Debug + Sync {
         &[]
     }
 
+    /// The version of this very binary, where its installation tells it for next to nothing: this is on the way to exec.
+    /// `None`: only what the agent writes while it runs tells.
+    fn installed_version(&self, _program: &Path) -> Option<String> {
+        None
+    }
+
     /// What to add to the arguments, only when sure that this version takes it. `fresh` is an id nobody has used.
     fn inject(
         &self,
@@ -107,9 +116,16 @@ pub trait Agent: Debug + Sync {
         Ok(Vec::new())
     }
 
-    /// A reader of answered calls alone, for scanning such files fast. Same records under the same keys as [`Trail::lines`];
-    /// [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot read them.
-    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
+    /// The folders that [`session_files`](Agent::session_files) looks in: a file under one of them that is there no more
+    /// was deleted, one elsewhere is of another environment.
+    fn session_roots(&self, _var: Var<'_>) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// A reader of answered calls alone, for scanning such files fast, with what an earlier one remembered. Same records
+    /// under the same keys as [`Trail::lines`]; [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot
+    /// read them.
+    fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
         None
     }
 

@@ -1,7 +1,7 @@
 //! Codex as the rest of the house sees it.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use uuid::Uuid;
@@ -11,7 +11,9 @@ use super::head::Head;
 use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
-use crate::agent::{Agent, Injection, Invocation, Kind, Remark, SessionFile, Trail, Var, transcript};
+use crate::agent::{
+    Agent, Injection, Invocation, Kind, Remark, SessionFile, Trail, Var, package, transcript,
+};
 use crate::meter::line::Lines;
 use crate::process::{Pid, Processes, SystemProcesses};
 use crate::session::id::AgentSessionId;
@@ -38,6 +40,10 @@ impl Agent for Codex {
 
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
+    }
+
+    fn installed_version(&self, program: &Path) -> Option<String> {
+        package::version(program, "@openai/codex")
     }
 
     /// Without it, the interactive program is only a client of a background server that all share: that one writes the files,
@@ -86,12 +92,17 @@ impl Agent for Codex {
         Ok(files.all()?.into_iter().map(|path| SessionFile { path, conversation: None }).collect())
     }
 
-    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
-        Some(Box::new(CodexLines::usage_only()))
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        let files = CodexFiles::from_env(var);
+        files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
+    }
+
+    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(CodexLines::usage_only(state)))
     }
 
     fn transcript(&self) -> Option<transcript::Reader> {
-        Some(view::items)
+        Some(transcript::Reader::Lines(view::items))
     }
 
     fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
