@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
@@ -83,8 +83,12 @@ impl Agent for Gemini {
         GeminiFiles::from_env(var).map_or(Ok(Vec::new()), |files| files.all())
     }
 
-    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
-        Some(Box::new(GeminiLines::usage_only()))
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        GeminiFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
+    }
+
+    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(GeminiLines::usage_only(state)))
     }
 
     fn transcript(&self) -> Option<transcript::Reader> {
