@@ -4,9 +4,11 @@
 //! A scenario drives the agent as a person does and then tells the story that codemie must have recorded
 //! ([`scene::Scene::expect`]). Scenarios share a run of the agent where they can, because starting it takes seconds.
 
+mod attribute;
 mod clear;
 mod ending;
 mod evidence;
+mod gemini;
 mod latency;
 mod resume;
 mod scene;
