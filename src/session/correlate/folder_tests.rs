@@ -87,17 +87,37 @@ fn a_command_that_no_file_follows_cleared_nothing() {
         ],
     );
     // And one that waited for too long.
-    play(assigned(), &[(1000, "clear a 1000", NONE), (90_000, "tick", NONE), (90_001, "begun b 90000 settled", NONE)]);
+    play(
+        assigned(),
+        &[(1000, "clear a 1000", NONE), (90_000, "tick", NONE), (90_001, "begun b 90000 settled", NONE)],
+    );
 }
 
 #[test]
 fn the_first_conversation_without_an_id_is_certain_only_when_alone() {
-    play(run(), &[(900, "begun a 890 ours", &["bind a log"]), (1000, "clear a 999", NONE), (1001, "begun b 1000 ours", &["clear to b log"])]);
-    play(run(), &[(900, "begun a 890 settled", NONE), (2900, "begun b 2890 anybody", NONE), (90_000, "tick", NONE)]);
+    play(
+        run(),
+        &[
+            (900, "begun a 890 ours", &["bind a log"]),
+            (1000, "clear a 999", NONE),
+            (1001, "begun b 1000 ours", &["clear to b log"]),
+        ],
+    );
+    play(
+        run(),
+        &[(900, "begun a 890 settled", NONE), (2900, "begun b 2890 anybody", NONE), (90_000, "tick", NONE)],
+    );
     play(run(), &[(900, "begun a -5 ours", NONE)]); // before our start
     play(run(), &[(900, "entered a ours", NONE)]); // a fresh run goes on with nothing
     // What others type is nothing to a run that is nobody yet.
-    play(run(), &[(900, "begun a 890 anybody", NONE), (1000, "prompt a 1000 one", NONE), (1100, "said a 1090 one", NONE)]);
+    play(
+        run(),
+        &[
+            (900, "begun a 890 anybody", NONE),
+            (1000, "prompt a 1000 one", NONE),
+            (1100, "said a 1090 one", NONE),
+        ],
+    );
 }
 
 #[test]
