@@ -5,6 +5,8 @@
 mod args;
 pub mod claude;
 pub mod codex;
+#[cfg(test)]
+mod fourth;
 pub mod gemini;
 pub mod invocation;
 mod loose;
@@ -150,7 +152,11 @@ pub trait Agent: Debug + Sync {
 pub static ALL: [&dyn Agent; 3] = [&claude::Claude, &codex::Codex, &gemini::Gemini];
 
 /// Those that only codemie itself starts.
-static BUILT_IN: [&dyn Agent; 1] = [&crate::demo::Demo];
+static BUILT_IN: &[&dyn Agent] = &[
+    &crate::demo::Demo,
+    #[cfg(test)]
+    &fourth::Scribe,
+];
 
 /// The agent that somebody called.
 pub fn called(name: &str) -> Option<&'static dyn Agent> {
@@ -159,7 +165,7 @@ pub fn called(name: &str) -> Option<&'static dyn Agent> {
 
 /// The agent that a record names.
 pub fn by_name(name: &str) -> Option<&'static dyn Agent> {
-    ALL.into_iter().chain(BUILT_IN).find(|agent| agent.name() == name)
+    ALL.iter().chain(BUILT_IN).copied().find(|agent| agent.name() == name)
 }
 
 #[cfg(test)]

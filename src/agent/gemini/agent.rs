@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
 use super::{invocation, version, view};
-use crate::agent::{package, Agent, Injection, Invocation, SessionFile, Trail, Var, transcript};
+use crate::agent::{Agent, Injection, Invocation, SessionFile, Trail, Var, package, transcript};
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
@@ -83,8 +83,12 @@ impl Agent for Gemini {
         GeminiFiles::from_env(var).map_or(Ok(Vec::new()), |files| files.all())
     }
 
-    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
-        Some(Box::new(GeminiLines::usage_only()))
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        GeminiFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
+    }
+
+    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(GeminiLines::usage_only(state)))
     }
 
     fn transcript(&self) -> Option<transcript::Reader> {

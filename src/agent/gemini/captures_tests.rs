@@ -57,7 +57,7 @@ fn totals_equal_the_truth_per_case() {
             let mut all = Counted::new();
             // Twice, and backwards: a key counts once.
             for (path, data) in case.files.iter().chain(case.files.iter().rev()) {
-                let lines = if usage_only { GeminiLines::usage_only() } else { GeminiLines::new(None) };
+                let lines = if usage_only { GeminiLines::usage_only(None) } else { GeminiLines::new(None) };
                 let mut one = Counted::new();
                 assert_eq!(read_whole(data, Box::new(lines), &mut one), 0, "{path}");
                 count_all(&mut all, one.into_values());

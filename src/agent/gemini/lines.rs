@@ -40,17 +40,22 @@ struct Memory {
     again: bool,
 }
 
+impl Memory {
+    fn recall(state: Option<&str>) -> Self {
+        state.and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default()
+    }
+}
+
 impl GeminiLines {
     /// Everything a line tells. `state` is what [`Lines::state`] gave at the position where reading goes on.
     pub fn new(state: Option<&str>) -> Self {
-        let memory = state.and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default();
-        Self { memory, usage_only: None }
+        Self { memory: Memory::recall(state), usage_only: None }
     }
 
     /// Answered calls alone, for scanning many files fast. Other lines are passed over unparsed, so they are unreadable
     /// only if they do not look like JSON objects.
-    pub fn usage_only() -> Self {
-        Self { memory: Memory::default(), usage_only: Some(Box::new(Finder::new("\"tokens\""))) }
+    pub fn usage_only(state: Option<&str>) -> Self {
+        Self { memory: Memory::recall(state), usage_only: Some(Box::new(Finder::new("\"tokens\""))) }
     }
 }
 
