@@ -4,9 +4,10 @@
 
 mod args;
 pub mod claude;
-mod codex;
+pub mod codex;
 mod gemini;
 pub mod invocation;
+mod loose;
 mod trail;
 pub mod transcript;
 
@@ -41,6 +42,24 @@ pub struct SessionFile {
     pub conversation: Option<AgentSessionId>,
 }
 
+/// Something worth knowing of an agent's set-up, for `doctor`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    pub what: String,
+    /// What to do about it; `None`: all is well.
+    pub advice: Option<String>,
+}
+
+impl Remark {
+    fn fine(what: impl Into<String>) -> Self {
+        Self { what: what.into(), advice: None }
+    }
+
+    fn advice(what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { what: what.into(), advice: Some(advice.into()) }
+    }
+}
+
 /// One coding agent: how it is launched and what it leaves behind.
 pub trait Agent: Debug + Sync {
     /// The name it is called by, on the command line and in records.
@@ -64,6 +83,12 @@ pub trait Agent: Debug + Sync {
         _fresh: Uuid,
         _var: Var<'_>,
     ) -> Option<Injection> {
+        None
+    }
+
+    /// A variable and its value by which the agent marks what it writes during this run. Set only where the user switched that
+    /// on, for the vendor sees it. [`Self::trail`] finds it in the environment it is handed.
+    fn mark(&self, _run: Uuid) -> Option<(&'static str, String)> {
         None
     }
 
@@ -91,6 +116,12 @@ pub trait Agent: Debug + Sync {
     /// How to read its session files as conversations; `None`: codemie cannot.
     fn transcript(&self) -> Option<transcript::Reader> {
         None
+    }
+
+    /// What the doctor should say of its set-up. `inject`: something may be added to its arguments; `marks`: it is to mark what
+    /// it writes.
+    fn remarks(&self, _var: Var<'_>, _inject: bool, _marks: bool) -> Vec<Remark> {
+        Vec::new()
     }
 
     /// How to follow a run in `folder`; `None` where the environment does not say where its files are.

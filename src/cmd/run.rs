@@ -162,7 +162,13 @@ impl Prepared {
     ) -> (Launch, Option<Plan>) {
         let Some(home) = home else { return (self.launch, None) };
         let folder = std::env::current_dir().unwrap_or_default();
-        let var = |name: &str| std::env::var_os(name);
+        // As the agent will see it; but a mark that is not this run's own tells nothing.
+        let mark =
+            self.agent.as_ref().and_then(|run| run.agent.mark(uuid::Uuid::nil())).map(|(name, _)| name);
+        let var = |name: &str| {
+            let set = self.launch.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+            set.or_else(|| std::env::var_os(name).filter(|_| mark != Some(name)))
+        };
         let plan = Plan {
             summary: speak,
             home,
@@ -243,6 +249,10 @@ fn prepare_agent(
             launch.args.splice(0..0, injection.args);
             launch.set = vec![counted(&launch.args)];
             assigned = injection.assigned;
+        }
+        if let Some((name, value)) = agent.mark(RandomIds.uuid()).filter(|_| config.marks) {
+            notes.push(note(now, "environment", format!("added: {name}={value}")));
+            launch.set.push((name.into(), value.into()));
         }
     }
     Ok(Prepared {

@@ -28,6 +28,8 @@ pub const KEYS: &[Key] = &[
     Key { name: "log.level", kind: Kind::Choice(LOG_LEVELS), variable: Some("CODEMIE_LOG"), default: "info" },
     Key { name: "agent.*.path", kind: Kind::Text, variable: Some("CODEMIE_REAL_*"), default: "" },
     Key { name: "agent.*.inject", kind: Kind::Flag, variable: None, default: "true" },
+    // The vendor sees it: off unless asked for.
+    Key { name: "agent.codex.originator", kind: Kind::Flag, variable: None, default: "false" },
 ];
 
 /// The setting that `key` (`agent.claude.path`) is one of.

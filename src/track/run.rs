@@ -262,6 +262,7 @@ impl Run {
             if seen.torn {
                 self.looks.push(Instant::now() + TORN);
             }
+            self.looks.extend(seen.again.map(|delay| Instant::now() + delay));
             if let (Some(proper), Some(correlator)) = (seen.adopted, &mut self.correlator) {
                 correlator.adopt(proper);
             }

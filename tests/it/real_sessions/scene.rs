@@ -264,6 +264,13 @@ impl Played<'_> {
         self.scene.wait("the session of this run", |records| self.current(records).cloned())
     }
 
+    /// The words of the agent's command line.
+    pub(super) fn words(&self) -> Vec<String> {
+        let pid = self.session().pid.unwrap();
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
     fn current<'r>(&self, records: &'r [SessionRecord]) -> Option<&'r SessionRecord> {
         let ours = |record: &&SessionRecord| {
             record.status == Status::Active
