@@ -85,6 +85,22 @@ impl Scene {
         store.read(work).unwrap()
     }
 
+    /// Below which folder the agent writes a call's answer down, and what names the answer there.
+    fn written_to(&self, call: &Call) -> (PathBuf, String) {
+        let home = self.stage.home.path();
+        match self.agent {
+            Agent::Claude => (home.join(".claude/projects"), call.id.clone()),
+            Agent::Codex => (home.join(".codex/sessions"), call.id.clone()),
+            // Gemini writes no id of the answer down; its text goes on with a quotation mark there.
+            Agent::Gemini => (home.join(".gemini/tmp"), format!("{}\"", call.text.as_ref().unwrap())),
+        }
+    }
+
+    pub(super) fn is_written(&self, call: &Call) -> bool {
+        let (folder, mark) = self.written_to(call);
+        holds(&folder, mark.as_bytes())
+    }
+
     /// The sessions of the agent in the store, in the order in which they began.
     pub(super) fn recorded(&self) -> Vec<Recorded> {
         self.read(|view| {
@@ -291,14 +307,8 @@ impl Played<'_> {
     }
 
     fn wait_written(&self, call: &Call) {
-        let home = self.scene.stage.home.path();
-        // Gemini writes no id of the answer down; its text goes on with a quotation mark there.
-        let (folder, mark) = match self.agent {
-            Agent::Claude => (home.join(".claude/projects"), call.id.clone()),
-            Agent::Codex => (home.join(".codex/sessions"), call.id.clone()),
-            Agent::Gemini => (home.join(".gemini/tmp"), format!("{}\"", call.text.as_ref().unwrap())),
-        };
-        let written = await_change(&folder, || holds(&folder, mark.as_bytes()).then_some(()));
+        let folder = self.scene.written_to(call).0;
+        let written = await_change(&folder, || self.scene.is_written(call).then_some(()));
         assert!(written.is_some(), "{} was never written down", call.id);
     }
 
