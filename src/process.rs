@@ -1,7 +1,9 @@
 //! Who a process is: its pid *and* its start time, because pids are reused.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +39,17 @@ pub struct OpenFile {
     pub writes: bool,
 }
 
+/// A process as a listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    pub pid: Pid,
+    pub parent: Pid,
+    pub command: Vec<OsString>,
+    /// Where it works, if that can be seen.
+    pub folder: Option<PathBuf>,
+    pub age: Duration,
+}
+
 /// Looking processes up; tests hand in a table of their own to reuse a pid.
 pub trait Processes: Send + Sync {
     /// The start time of a running process; `None` when there is none, or only a zombie.
@@ -66,6 +79,11 @@ pub trait Processes: Send + Sync {
             at += 1;
         }
         family
+    }
+
+    /// The running processes whose command line is wanted; `None`: nobody can tell.
+    fn running(&self, _wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+        None
     }
 
     /// Whether `pid` is a descendant of `ancestor`, as far as the chain still stands.
@@ -111,6 +129,10 @@ impl Processes for SystemProcesses {
     fn open_files(&self, pid: Pid) -> Vec<OpenFile> {
         platform::open_files(pid)
     }
+
+    fn running(&self, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+        platform::running(wanted)
+    }
 }
 
 /// What a look at a process tells.
@@ -140,6 +162,11 @@ mod tests {
         let parent = SystemProcesses.parent(me).unwrap();
         assert!(SystemProcesses.descends(me, parent));
         assert!(!SystemProcesses.descends(parent, me));
+        let ours = SystemProcesses.running(&|command| command == std::env::args_os().collect::<Vec<_>>());
+        let ours = ours.unwrap();
+        let listed = ours.iter().find(|running| running.pid == me).expect("we are running");
+        assert_eq!(listed.parent, parent);
+        assert!(listed.age < Duration::from_secs(24 * 60 * 60));
     }
 
     #[test]

@@ -5,9 +5,13 @@
 mod args;
 pub mod claude;
 pub mod codex;
-mod gemini;
+#[cfg(test)]
+mod fourth;
+pub mod gemini;
 pub mod invocation;
 mod loose;
+#[cfg(test)]
+mod recordings;
 mod trail;
 pub mod transcript;
 
@@ -74,6 +78,12 @@ pub trait Agent: Debug + Sync {
         &[]
     }
 
+    /// The version of this very binary, where its installation tells it for next to nothing: this is on the way to exec.
+    /// `None`: only what the agent writes while it runs tells.
+    fn installed_version(&self, _program: &Path) -> Option<String> {
+        None
+    }
+
     /// What to add to the arguments, only when sure that this version takes it. `fresh` is an id nobody has used.
     fn inject(
         &self,
@@ -107,9 +117,16 @@ pub trait Agent: Debug + Sync {
         Ok(Vec::new())
     }
 
-    /// A reader of answered calls alone, for scanning such files fast. Same records under the same keys as [`Trail::lines`];
-    /// [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot read them.
-    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
+    /// The folders that [`session_files`](Agent::session_files) looks in: a file under one of them that is there no more
+    /// was deleted, one elsewhere is of another environment.
+    fn session_roots(&self, _var: Var<'_>) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// A reader of answered calls alone, for scanning such files fast, with what an earlier one remembered. Same records
+    /// under the same keys as [`Trail::lines`]; [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot
+    /// read them.
+    fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
         None
     }
 
@@ -134,7 +151,11 @@ pub trait Agent: Debug + Sync {
 pub static ALL: [&dyn Agent; 3] = [&claude::Claude, &codex::Codex, &gemini::Gemini];
 
 /// Those that only codemie itself starts.
-static BUILT_IN: [&dyn Agent; 1] = [&crate::demo::Demo];
+static BUILT_IN: &[&dyn Agent] = &[
+    &crate::demo::Demo,
+    #[cfg(test)]
+    &fourth::Scribe,
+];
 
 /// The agent that somebody called.
 pub fn called(name: &str) -> Option<&'static dyn Agent> {
@@ -143,7 +164,7 @@ pub fn called(name: &str) -> Option<&'static dyn Agent> {
 
 /// The agent that a record names.
 pub fn by_name(name: &str) -> Option<&'static dyn Agent> {
-    ALL.into_iter().chain(BUILT_IN).find(|agent| agent.name() == name)
+    ALL.iter().chain(BUILT_IN).copied().find(|agent| agent.name() == name)
 }
 
 #[cfg(test)]

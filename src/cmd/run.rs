@@ -230,8 +230,8 @@ fn prepare_agent(
 
     let now = SystemClock.now();
     let binary = version::Identity::of(agent.name(), &program);
-    let version =
-        home.zip(binary.as_ref()).and_then(|(home, binary)| version::recall(home, agent.name(), binary));
+    let recalled = || version::recall(home?, agent.name(), binary.as_ref()?);
+    let version = agent.installed_version(&program).or_else(recalled);
     let mut notes = Vec::new();
     let mut assigned = None;
     if config.inject {

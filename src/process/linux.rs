@@ -1,9 +1,15 @@
 //! Linux: `/proc/PID`.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
-use super::{OpenFile, Pid, Seen, StartTime};
+use super::{OpenFile, Pid, Running, Seen, StartTime};
+
+/// Clock ticks in a second, as programs see them: 100 on every architecture this is built for.
+const TICKS: u64 = 100;
 
 pub(super) fn look(pid: Pid) -> Option<Seen> {
     parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
@@ -44,6 +50,28 @@ pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
             Some(OpenFile { path, writes })
         })
         .collect()
+}
+
+/// Only of those whose command line is wanted more than that is read. What vanishes meanwhile is left out.
+pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime = Duration::from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?);
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
+    Some(pids.filter_map(|pid| process(pid, uptime, wanted)).collect())
+}
+
+fn process(pid: Pid, uptime: Duration, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Running> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
+    let command: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
+    if !wanted(&command) {
+        return None;
+    }
+    let Seen { parent, start } = look(pid)?;
+    let started = Duration::from_millis(start.0.saturating_mul(1000) / TICKS);
+    let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok();
+    Some(Running { pid, parent, command, folder, age: uptime.saturating_sub(started) })
 }
 
 /// The command name (field 2) may hold spaces, parentheses and any byte, so fields are counted from the last `)`.

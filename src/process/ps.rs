@@ -1,12 +1,14 @@
 //! Systems without `/proc`: ps(1), which tells the start to the second, and lsof(8). Slower, and asked only for a few
 //! processes a run.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::civil::DateTime;
 
-use super::{OpenFile, Pid, Seen, StartTime};
+use super::{OpenFile, Pid, Running, Seen, StartTime};
 
 pub(super) fn look(pid: Pid) -> Option<Seen> {
     parse(&ask("ps", &["-o", "state=,ppid=,lstart=", "-p", &pid.to_string()])?)
@@ -25,7 +27,7 @@ pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
 /// What the program says, whatever its exit status: it is not 0 when there is nothing to tell.
 fn ask(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
-    command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null());
+    command.args(arguments).env("LC_ALL", "C").env("TZ", "UTC").stdin(Stdio::null()).stderr(Stdio::null());
     Some(String::from_utf8_lossy(&command.output().ok()?.stdout).into_owned())
 }
 
@@ -55,6 +57,24 @@ fn parse_open_files(fields: &str) -> Vec<OpenFile> {
     files
 }
 
+/// Words of a command line are told apart by spaces here, and nothing says where a process works.
+pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let listing = ask("ps", &["-A", "-o", "pid=,state=,ppid=,lstart=,args="])?;
+    let wanted = |line: &str| listed(line, now).filter(|running| wanted(&running.command));
+    Some(listing.lines().filter_map(wanted).collect())
+}
+
+/// `4243 S 4242 Mon Nov 16 07:10:22 2026 node gemini`
+fn listed(line: &str, now: Duration) -> Option<Running> {
+    let mut words = line.split_whitespace();
+    let pid = words.next()?.parse().ok().map(Pid)?;
+    let about: Vec<&str> = words.by_ref().take(7).collect();
+    let Seen { parent, start } = parse(&about.join(" "))?;
+    let age = now.saturating_sub(Duration::from_secs(start.0));
+    Some(Running { pid, parent, command: words.map(OsString::from).collect(), folder: None, age })
+}
+
 /// `S 4242 Mon Nov 16 07:10:22 2026`
 fn parse(line: &str) -> Option<Seen> {
     let mut words = line.split_whitespace();
@@ -79,6 +99,13 @@ mod tests {
         assert_eq!(parse("Z 1 Mon Nov 16 07:10:22 2026"), None);
         assert_eq!(parse(""), None);
         assert_eq!(parse_children("  10     1\n  12    10\n 13 10\nx y\n", Pid(10)), [Pid(12), Pid(13)]);
+        let now = Duration::from_secs(1_794_813_052);
+        let running = listed(" 4243 S 4242 Mon Nov 16 07:10:22 2026 node /x/gemini -p hi", now).unwrap();
+        assert_eq!(
+            (running.pid, running.parent, running.age),
+            (Pid(4243), Pid(4242), Duration::from_secs(30))
+        );
+        assert_eq!(running.command, ["node", "/x/gemini", "-p", "hi"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Codex as the rest of the house sees it.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use uuid::Uuid;
@@ -86,12 +86,17 @@ impl Agent for Codex {
         Ok(files.all()?.into_iter().map(|path| SessionFile { path, conversation: None }).collect())
     }
 
-    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
-        Some(Box::new(CodexLines::usage_only()))
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        let files = CodexFiles::from_env(var);
+        files.into_iter().flat_map(|files| [files.sessions(), files.archived()]).collect()
+    }
+
+    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(CodexLines::usage_only(state)))
     }
 
     fn transcript(&self) -> Option<transcript::Reader> {
-        Some(view::items)
+        Some(transcript::Reader::Lines(view::items))
     }
 
     fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {

@@ -60,8 +60,8 @@ impl CodexLines {
     }
 
     /// Answered calls alone, for scanning many files fast.
-    pub fn usage_only() -> Self {
-        Self { memory: Memory::default(), usage_only: true }
+    pub fn usage_only(state: Option<&str>) -> Self {
+        Self { usage_only: true, ..Self::new(state) }
     }
 }
 

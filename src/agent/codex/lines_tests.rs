@@ -46,7 +46,7 @@ fn a_call_in_disjoint_numbers_under_the_model_of_its_turn() {
         line("turn_context", r#"{"model":"gpt-6-sol"}"#),
         usage("r2"),
     ];
-    for mut lines in [CodexLines::new(None), CodexLines::usage_only()] {
+    for mut lines in [CodexLines::new(None), CodexLines::usage_only(None)] {
         let harvest = read(&mut lines, &texts);
         let tokens = Tokens {
             input: 500,
@@ -168,14 +168,14 @@ fn older_versions_are_counted_by_their_sums() {
     };
     let expected = [("t:1".to_owned(), 10), ("t:2".to_owned(), 25), ("r1".to_owned(), 500)];
     assert_eq!(counted(CodexLines::new(None)), expected);
-    assert_eq!(counted(CodexLines::usage_only()), expected);
+    assert_eq!(counted(CodexLines::usage_only(None)), expected);
     assert_eq!(facts(&texts)[0], ("t:1".to_owned(), Fact::Prompt));
 }
 
 #[test]
 fn what_cannot_be_read_is_told_and_what_is_new_is_not() {
     let mut lines = CodexLines::new(None);
-    let mut scan = CodexLines::usage_only();
+    let mut scan = CodexLines::usage_only(None);
     let mut harvest = Harvest::default();
     for broken in [
         "{".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::traces::Trace;
 use crate::clock::Timestamp;
 use crate::process::{Pid, ProcessId, StartTime};
 use crate::session::id::AgentSessionId;
@@ -97,6 +98,8 @@ pub enum Signal {
     },
     /// Where the model is at work now, of the conversations held.
     Turns(BTreeSet<AgentSessionId>),
+    /// Left in a folder by some process of the agent.
+    Trace(Trace),
     /// Time passed ([`Correlator::wake_at`]).
     Tick,
 }
@@ -132,7 +135,7 @@ pub enum TransitionKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     pub at: Timestamp,
-    /// `assigned`, `registry`, `history`, `file`, `claim`, `background`, `lock`, `originator`.
+    /// `assigned`, `registry`, `history`, `log`, `file`, `prompt`, `claim`, `background`, `lock`, `originator`.
     pub kind: &'static str,
     pub value: String,
     pub accepted: bool,

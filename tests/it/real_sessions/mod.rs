@@ -5,10 +5,12 @@
 //! ([`scene::Scene::expect`]). Those of Claude Code stand here, those of the others in a folder each.
 //! Scenarios share a run of the agent where they can, because starting it takes seconds.
 
+mod attribute;
 mod clear;
 mod codex;
 mod ending;
 mod evidence;
+mod gemini;
 mod latency;
 mod resume;
 mod scene;

@@ -16,6 +16,7 @@ use codemie::session::state::Status;
 use codemie::store::{Evidence, Filter, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use super::attribute;
 use super::story::{Recorded, spent, story};
 use crate::support::agents::Agent;
 use crate::support::fake_api::{Call, CallLog};
@@ -65,7 +66,11 @@ impl Scene {
 
     /// The API's log, each call with the conversation it was made in.
     pub(super) fn log(&self) -> CallLog {
-        self.stage.api.log()
+        let mut log = self.stage.api.log();
+        if self.agent == Agent::Gemini {
+            attribute::by_files(&mut log, &self.stage.home.path().join(".gemini/tmp"));
+        }
+        log
     }
 
     /// Runs one of codemie's own commands.
