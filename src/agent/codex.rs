@@ -85,6 +85,10 @@ impl Agent for Codex {
         "codex"
     }
 
+    fn provider(&self) -> Option<&'static str> {
+        Some("openai")
+    }
+
     fn classify(&self, args: &[OsString]) -> Invocation {
         let items = args::read(args, &FLAGS);
         let has =

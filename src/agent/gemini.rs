@@ -52,6 +52,10 @@ impl Agent for Gemini {
         "gemini"
     }
 
+    fn provider(&self) -> Option<&'static str> {
+        Some("gcp.gemini")
+    }
+
     fn classify(&self, args: &[OsString]) -> Invocation {
         let items = args::read(args, &FLAGS);
         let value = |name: &str| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::http::Request;
+use crate::support::http::Request;
 use super::log::{Kind, Spent, Vendor};
 use super::script::Tool;
 use super::{anthropic, google, openai};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::dialect::{Answer, Dialect, Question};
-use super::http::Request;
+use crate::support::http::Request;
 use super::log::{Kind, Spent, Vendor};
 use super::script::Tool;
 

@@ -5,7 +5,6 @@
 mod anthropic;
 mod dialect;
 mod google;
-mod http;
 mod log;
 mod openai;
 mod script;
@@ -21,7 +20,7 @@ use std::{io, mem};
 use serde_json::{Value, json};
 
 use self::dialect::{Answer, Dialect, Question, dialect, fill, refusal};
-use self::http::{Events, Request, respond};
+use crate::support::http::{Events, Request, respond};
 pub(crate) use self::log::{Call, CallLog, Kind, Spent, Status, Vendor};
 use self::script::{Script, Tool};
 
