@@ -7,19 +7,20 @@ use codemie::session::state::Status;
 use rustix::process::Signal;
 
 use super::scene::Scene;
+use crate::support::agents::Agent;
 use crate::support::processes;
 use crate::support::pty::Exit;
 
 #[test]
 fn ended_by_signals() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     for (prompt, signal, code) in [("one", Signal::TERM, 143), ("two", Signal::HUP, 129)] {
-        let claude = scene.claude(&[]);
+        let claude = scene.start(&[]);
         claude.prompt(prompt);
         claude.signal(signal);
         assert_eq!(claude.terminal.wait_exit(), Exit::Code(code));
     }
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     claude.prompt("three");
     claude.command("/clear");
     claude.signal(Signal::TERM);
@@ -37,8 +38,8 @@ fn ended_by_signals() {
 
 #[test]
 fn killed_in_the_middle_of_an_answer() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     claude.prompt("one");
     claude.clear();
     claude.prompt("two");

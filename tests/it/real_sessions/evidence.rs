@@ -2,19 +2,20 @@
 
 use std::fs;
 
-use super::scene::{Claude, Scene};
+use super::scene::{Played, Scene};
+use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 
 #[test]
 fn the_id_is_chosen_once_the_version_is_known() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     claude.prompt("one");
     assert_eq!(session_flags(&claude), [""; 0], "nothing is added for an unknown version");
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
 
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     let asked = claude.prompt("two");
     assert_eq!(session_flags(&claude), [asked.session.unwrap()]);
     claude.clear();
@@ -27,7 +28,7 @@ fn the_id_is_chosen_once_the_version_is_known() {
     drop(claude);
 
     scene.configure("[agent.claude]\ninject = false\n");
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     claude.prompt("four");
     assert_eq!(session_flags(&claude), [""; 0], "nothing is added where that is switched off");
     assert_eq!(claude.exit(), Exit::Code(0));
@@ -40,7 +41,7 @@ fn the_id_is_chosen_once_the_version_is_known() {
 }
 
 /// What follows `--session-id` in the agent's arguments.
-fn session_flags(claude: &Claude<'_>) -> Vec<String> {
+fn session_flags(claude: &Played<'_>) -> Vec<String> {
     let pid = claude.session().pid.unwrap();
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
     let words: Vec<String> =

@@ -14,6 +14,7 @@ use notify::RecommendedWatcher;
 use serde_json::Value;
 
 use super::scene::{Scene, watch};
+use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 
 /// When each conversation was first named in a file of a folder.
@@ -48,9 +49,9 @@ impl Sightings {
 
 #[test]
 fn from_switch_to_transition() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     let transitions = if std::env::var_os("CODEMIE_TEST_FULL").is_some() { 30 } else { 8 };
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     claude.prompt("one");
     let registry = Sightings::of(&scene.stage.home.path().join(".claude/sessions"), "/sessionId");
     let published = Sightings::of(&scene.published_sessions(), "/correlation/agentSessionId");

@@ -1,4 +1,4 @@
-//! The sessions of the real Claude Code, run through codemie in a terminal: how many, in which chain, for which reasons,
+//! The sessions of the real agents, run through codemie in a terminal: how many, in which chain, for which reasons,
 //! bound to which conversation by which evidence, and with exactly the tokens that the fake API's log gives each.
 //!
 //! A scenario drives the agent as a person does and then tells the story that codemie must have recorded

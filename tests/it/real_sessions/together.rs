@@ -10,7 +10,7 @@ use crate::support::stage::Form;
 
 #[test]
 fn two_that_clear_at_once() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     let pair = [scene.launch(&[]), scene.launch(&[])];
     for claude in &pair {
         claude.wait_ready();
@@ -51,7 +51,7 @@ fn two_that_clear_at_once() {
 
 #[test]
 fn piped_as_if_bare() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     let bare = scene.stage.another();
     let expected = bare.pipe(Agent::Claude, Form::Bare, &["-p"], "say something");
     let got = scene.print(&["-p"], "say something");
@@ -63,7 +63,7 @@ fn piped_as_if_bare() {
 
 #[test]
 fn twenty_runs() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     let print = |n: usize| {
         let out = scene.print(&["-p", &format!("number {n}")], "");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
