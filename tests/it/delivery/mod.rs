@@ -1,7 +1,14 @@
 //! Delivery from end to end: the real loop and the real binary against receivers of every character.
 
 mod answers;
+mod canary;
+mod chaos;
+mod codemie_v1;
 mod commands;
+mod otlp;
+mod play;
+mod run;
+mod surroundings;
 
 use std::sync::Arc;
 

@@ -17,6 +17,7 @@ pub(crate) struct Received {
     pub(crate) headers: Vec<(String, String)>,
     /// How it was packed.
     pub(crate) encoding: String,
+    pub(crate) packed: Vec<u8>,
     pub(crate) body: Vec<u8>,
 }
 
@@ -30,13 +31,39 @@ impl Received {
                 flate2::read::GzDecoder::new(request.bytes.as_slice()).read_to_end(&mut body).unwrap();
                 body
             }
-            _ => request.bytes,
+            _ => request.bytes.clone(),
         };
-        Self { path: request.target, headers: request.headers, encoding, body }
+        Self { path: request.target, headers: request.headers, encoding, packed: request.bytes, body }
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Asks another receiver the same and gives its answer back.
+    pub(crate) fn relay(&self, to: &str) -> Reply {
+        self.try_relay(to).unwrap_or(Reply::Cut)
+    }
+
+    fn try_relay(&self, to: &str) -> std::io::Result<Reply> {
+        let mut stream = TcpStream::connect(to.trim_start_matches("http://"))?;
+        let mut head = format!("POST {} HTTP/1.1\r\nhost: relay\r\nconnection: close\r\n", self.path);
+        for (name, value) in &self.headers {
+            if !matches!(name.as_str(), "host" | "connection" | "content-length") {
+                head += &format!("{name}: {value}\r\n");
+            }
+        }
+        write!(stream, "{head}content-length: {}\r\n\r\n", self.packed.len())?;
+        stream.write_all(&self.packed)?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let answer = String::from_utf8_lossy(&answer);
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        Ok(match (status, body) {
+            (Some(status), Some(body)) => Reply::Status(status, body),
+            _ => Reply::Cut,
+        })
     }
 
     /// Everything of it as one text, for those who look for something in it.
