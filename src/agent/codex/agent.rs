@@ -36,6 +36,10 @@ impl Agent for Codex {
         "codex"
     }
 
+    fn provider(&self) -> Option<&'static str> {
+        Some("openai")
+    }
+
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }
