@@ -1,4 +1,4 @@
-//! Linux: `/proc/PID/stat` and its neighbours.
+//! Linux: `/proc/PID`.
 
 use std::ffi::OsString;
 use std::fs;

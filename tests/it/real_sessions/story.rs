@@ -58,10 +58,19 @@ fn nth_letter(n: usize) -> char {
 
 /// What the user asked in a conversation and got answered, in order.
 fn prompts(log: &CallLog, conversation: &str) -> Vec<String> {
+    let mut asked = Vec::new();
+    // An answer that only looks for a tool is none: the question is put again.
+    let mut searched = None;
     let answered = log
         .of_session(conversation)
         .filter(|call| call.kind == Kind::Main && call.status == Status::Complete && call.turn == 0);
-    answered.map(|call| call.prompt.trim_end().to_owned()).collect()
+    for call in answered {
+        if searched.replace(&call.prompt).filter(|before| **before == call.prompt).is_none() {
+            asked.push(call.prompt.trim_end().to_owned());
+        }
+        searched = searched.filter(|_| call.text.is_none());
+    }
+    asked
 }
 
 /// The record's tokens in the form of the API's log.

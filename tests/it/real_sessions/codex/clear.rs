@@ -34,12 +34,13 @@ fn every_way_to_clear() {
         run.wait_composer("/clear");
         run.enter();
     });
-    // The history holds what was typed before the clear.
-    codex.moves(|run| {
-        run.terminal.send("\x1b[A");
-        run.wait_composer("/clear");
-        run.enter();
-    });
+    // What is recalled is the last prompt, in whatever conversation; commands are not.
+    let since = scene.log().calls.len();
+    codex.terminal.send("\x1b[A");
+    codex.wait_composer("after Tab");
+    codex.enter();
+    codex.wait_answer("after Tab", since);
+    codex.wait_ready();
     codex.prompt("after a paste");
     // Thought better of it.
     codex.command("/new");
@@ -82,7 +83,7 @@ fn every_way_to_clear() {
         "B clear from A by registry [one] clear -> C",
         "C clear from B by registry [after /cl] clear -> D",
         "D clear from C by registry [after Tab] clear -> E",
-        "E clear from D by registry [after a paste | still there] clear -> F",
+        "E clear from D by registry [after Tab | after a paste | still there] clear -> F",
         "F clear from E by registry [after /new] clear -> G",
         "G clear from F by registry [in a worktree | take your time [hold gate] | still in the worktree] exit 0",
     ]);

@@ -37,7 +37,7 @@ fn resumed_continued_forked_picked() {
     let codex = scene.launch(&["resume"]);
     codex.wait_for("the picker", |_, view| view.text().contains("Resume a previous session"));
     codex.wait_for("something to choose", |_, view| {
-        view.text().lines().any(|line| line.contains("› ") && line.contains(" ago "))
+        view.text().lines().any(|row| row.contains("› ") && row.contains("pong-"))
     });
     codex.enter();
     codex.wait_ready();

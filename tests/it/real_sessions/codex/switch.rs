@@ -21,14 +21,13 @@ fn fork_and_the_picker() {
     codex.moves(|run| {
         run.command("/resume");
         run.wait_for("the picker", |_, view| view.text().contains("Resume a previous session"));
-        // The latest is the present one, before it the fork, before that where all began.
-        run.wait_for("three to choose from", |_, view| view.text().matches(" ago ").count() >= 3);
+        // The latest is the present one, before it the fork, before that where all began. Each goes by its title.
+        let row =
+            |text: &str, n: usize| text.lines().filter(|row| row.contains("pong-")).nth(n).map(str::to_owned);
+        run.wait_for("three to choose from", |_, view| row(&view.text(), 2).is_some());
         run.terminal.send("\x1b[B");
         run.terminal.send("\x1b[B");
-        run.wait_for("the last of them", |_, view| {
-            let text = view.text();
-            text.lines().filter(|line| line.contains(" ago ")).nth(2).is_some_and(|line| line.contains('›'))
-        });
+        run.wait_for("the last of them", |_, view| row(&view.text(), 2).is_some_and(|row| row.contains('›')));
         run.enter();
     });
     codex.prompt("four");
