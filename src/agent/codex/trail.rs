@@ -131,8 +131,10 @@ impl CodexTrail {
         // What is given up and taken again is news; `exec` gives up what we still want to read, so it is kept in mind.
         let mut order = Vec::new();
         for (thread, lock, rollout) in open {
-            let known = self.held.get_mut(&thread).filter(|held| held.lock == lock);
-            if let Some(held) = known {
+            // A lock that cannot be seen, because it is just being taken away, is not taken anew.
+            let same = |held: &&mut Held| lock.is_none() || held.lock.is_none() || held.lock == lock;
+            if let Some(held) = self.held.get_mut(&thread).filter(same) {
+                held.lock = lock.or(held.lock);
                 held.rollout = rollout.or(held.rollout.take());
             } else {
                 let rollout = rollout.or_else(|| self.catalog.rollout(&thread));
