@@ -170,7 +170,13 @@ impl Prepared {
     ) -> (Launch, Option<Plan>) {
         let Some(home) = home else { return (self.launch, None) };
         let folder = std::env::current_dir().unwrap_or_default();
-        let var = |name: &str| std::env::var_os(name);
+        // As the agent will see it; but a mark that is not this run's own tells nothing.
+        let mark =
+            self.agent.as_ref().and_then(|run| run.agent.mark(uuid::Uuid::nil())).map(|(name, _)| name);
+        let var = |name: &str| {
+            let set = self.launch.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+            set.or_else(|| std::env::var_os(name).filter(|_| mark != Some(name)))
+        };
         let plan = Plan {
             summary: speak,
             begun_at: SystemClock.now(),
@@ -233,8 +239,8 @@ fn prepare_agent(
 
     let now = SystemClock.now();
     let binary = version::Identity::of(agent.name(), &program);
-    let version =
-        home.zip(binary.as_ref()).and_then(|(home, binary)| version::recall(home, agent.name(), binary));
+    let recalled = || version::recall(home?, agent.name(), binary.as_ref()?);
+    let version = agent.installed_version(&program).or_else(recalled);
     let mut notes = Vec::new();
     let mut assigned = None;
     if config.inject {
@@ -252,6 +258,10 @@ fn prepare_agent(
             launch.args.splice(0..0, injection.args);
             launch.set = vec![counted(&launch.args)];
             assigned = injection.assigned;
+        }
+        if let Some((name, value)) = agent.mark(RandomIds.uuid()).filter(|_| config.marks) {
+            notes.push(note(now, "environment", format!("added: {name}={value}")));
+            launch.set.push((name.into(), value.into()));
         }
     }
     Ok(Prepared {

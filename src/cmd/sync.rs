@@ -44,7 +44,8 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     if args.scan {
         return Err(Failure {
             code: 1,
-            message: "this version cannot scan yet; `codemie sync --backfill` sends what ran through codemie".into(),
+            message: "this version cannot scan yet; `codemie sync --backfill` sends what ran through codemie"
+                .into(),
         }
         .into());
     }
@@ -100,7 +101,8 @@ struct Fared {
 
 fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let deadline = Instant::now() + timeout;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     let drains = sinks.drains(Mode::Pressing)?;
     let (tell, mut progress) = mpsc::unbounded_channel();
     let show = terminal::is_terminal(&std::io::stderr());
@@ -137,7 +139,11 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
 }
 
 /// Sends until nothing is left or the time is up.
-async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<(&'static str, i64)>) -> Fared {
+async fn send(
+    mut drain: Drain,
+    deadline: Instant,
+    tell: mpsc::UnboundedSender<(&'static str, i64)>,
+) -> Fared {
     let name = drain.name();
     let mut moved = 0;
     let fared = |left: Option<String>, moved| Fared { name, moved, left };
@@ -185,7 +191,10 @@ fn preview(
     let mut store = Store::open(home, SystemClock.now())?;
     recover(&mut store, home);
     let Some(sinks) = sinks else {
-        writeln!(err, "codemie: no backend is set up, so nothing is sent; this is what one would get by --backfill")?;
+        writeln!(
+            err,
+            "codemie: no backend is set up, so nothing is sent; this is what one would get by --backfill"
+        )?;
         let identity = forward::Identity::of(&mut store, &config.delivery.user)?;
         let address = "http://backend.invalid".parse().context("no address")?;
         let sink = forward::Native::new(&address, None, identity);

@@ -172,7 +172,10 @@ mod tests {
     fn nothing_is_sent_unless_somebody_says_where() {
         let (delivery, problems) = read("");
         assert!(!delivery.any() && problems.is_empty());
-        assert_eq!((delivery.interval, delivery.exit_timeout), (Duration::from_secs(10), Duration::from_secs(1)));
+        assert_eq!(
+            (delivery.interval, delivery.exit_timeout),
+            (Duration::from_secs(10), Duration::from_secs(1))
+        );
         assert_eq!((delivery.max_megabytes, delivery.user), (256, User::Login));
     }
 

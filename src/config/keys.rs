@@ -46,6 +46,8 @@ pub const KEYS: &[Key] = &[
     Key { name: "identity.user", kind: Kind::Text, variable: None, default: "" },
     Key { name: "agent.*.path", kind: Kind::Text, variable: Some("CODEMIE_REAL_*"), default: "" },
     Key { name: "agent.*.inject", kind: Kind::Flag, variable: None, default: "true" },
+    // The vendor sees it: off unless asked for.
+    Key { name: "agent.codex.originator", kind: Kind::Flag, variable: None, default: "false" },
 ];
 
 /// The setting that `key` (`agent.claude.path`) is one of.
@@ -162,10 +164,14 @@ mod tests {
 
     #[test]
     fn times_as_people_write_them() {
-        for (text, ms) in [("10s", Some(10_000)), ("0s", Some(0)), ("500ms", Some(500)), (" 2m", Some(120_000))] {
+        for (text, ms) in
+            [("10s", Some(10_000)), ("0s", Some(0)), ("500ms", Some(500)), (" 2m", Some(120_000))]
+        {
             assert_eq!(time(text), ms.map(Duration::from_millis), "{text}");
         }
-        for wrong in ["", "s", "10", "-1s", "+1s", "1.5s", "1 s", "99999999999999999999s", "18446744073709551615h"] {
+        for wrong in
+            ["", "s", "10", "-1s", "+1s", "1.5s", "1 s", "99999999999999999999s", "18446744073709551615h"]
+        {
             assert_eq!(time(wrong), None, "{wrong}");
         }
     }

@@ -125,7 +125,12 @@ mod tests {
             (&row(), some, true, &[(Ok, "3 events waiting")]),
             (&paused, some, true, &[(Warn, "pauses: it refused the credentials (401); 3 events wait")]),
             (&failing, some, true, &[(Warn, "failed 9 times in a row: answered 500")]),
-            (&row(), SinkCount { dead: 1, ..some }, true, &[(Ok, "waiting"), (Warn, "refused 1 event for good")]),
+            (
+                &row(),
+                SinkCount { dead: 1, ..some },
+                true,
+                &[(Ok, "waiting"), (Warn, "refused 1 event for good")],
+            ),
             (&row(), some, false, &[(Note, "not configured any more")]),
             (&row(), SinkCount::default(), false, &[]),
         ];

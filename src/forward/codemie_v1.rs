@@ -93,7 +93,8 @@ impl CodemieV1 {
         let opening = view.openings(session.n)?.into_iter().find(|opening| opening.number == event.opening);
         let started = opening.as_ref().map_or(session.started_at, |opening| opening.opened_at);
         let ended = opening.and_then(|opening| opening.closed_at).unwrap_or(event.time);
-        let told: Value = event.attributes.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let told: Value =
+            event.attributes.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let totals = view.opening_totals(session.n, event.opening)?;
         let duration = u64::try_from(ended.since(started).as_millis()).unwrap_or(u64::MAX);
         let mut attributes = self.common(view, session)?;

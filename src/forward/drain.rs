@@ -40,12 +40,19 @@ pub enum Step {
     /// So many events are done with: go on.
     Moved(usize),
     /// Nothing is left to be sent now. Something may be due later by itself.
-    Empty { due: Option<Timestamp> },
+    Empty {
+        due: Option<Timestamp>,
+    },
     Paused(String),
     /// Nothing until then.
-    Waits { until: Timestamp, why: String },
+    Waits {
+        until: Timestamp,
+        why: String,
+    },
     /// Another process is at it.
-    Held { until: Timestamp },
+    Held {
+        until: Timestamp,
+    },
 }
 
 /// One sink, its connection, and what is known of what it takes.
@@ -66,9 +73,14 @@ pub struct Drain {
 
 /// What a step has to do.
 enum Work {
-    Nothing { due: Option<Timestamp> },
+    Nothing {
+        due: Option<Timestamp>,
+    },
     /// Nothing to send, but the cursor can move.
-    Pass { to: i64, deferred: Vec<(Outgoing, &'static str)> },
+    Pass {
+        to: i64,
+        deferred: Vec<(Outgoing, &'static str)>,
+    },
     Send(Sending),
 }
 
@@ -80,7 +92,13 @@ struct Sending {
 }
 
 impl Drain {
-    pub fn new(home: &Home, store: Store, sink: Box<dyn Sink>, ca_file: Option<&PathBuf>, mode: Mode) -> Self {
+    pub fn new(
+        home: &Home,
+        store: Store,
+        sink: Box<dyn Sink>,
+        ca_file: Option<&PathBuf>,
+        mode: Mode,
+    ) -> Self {
         Self {
             home: home.clone(),
             store,
@@ -182,10 +200,11 @@ impl Drain {
     /// Posts what tells the events; the first that is not accepted decides.
     async fn send(&mut self, sending: &Sending, clock: &dyn Clock) -> Verdict {
         let not_sent = |error: super::http::Error| Verdict::Later { why: error.to_string(), asked: None };
-        let http = match self.http.take().map_or_else(|| Http::new(self.sink.url(), self.ca_file.as_ref()), Ok) {
-            Ok(http) => self.http.insert(http),
-            Err(error) => return not_sent(error),
-        };
+        let http =
+            match self.http.take().map_or_else(|| Http::new(self.sink.url(), self.ca_file.as_ref()), Ok) {
+                Ok(http) => self.http.insert(http),
+                Err(error) => return not_sent(error),
+            };
         let mut rejected = Vec::new();
         for request in &sending.requests {
             let verdict = match http.post(request, self.plain, clock.now()).await {
@@ -201,7 +220,13 @@ impl Drain {
     }
 
     /// Puts down what became of it.
-    fn note(&mut self, sending: &Sending, verdict: Verdict, failures: i64, now: Timestamp) -> Result<Step, Error> {
+    fn note(
+        &mut self,
+        sending: &Sending,
+        verdict: Verdict,
+        failures: i64,
+        now: Timestamp,
+    ) -> Result<Step, Error> {
         let name = self.sink.name();
         let count = sending.events.len();
         match verdict {
@@ -218,7 +243,9 @@ impl Drain {
                 self.plain = true;
                 Ok(Step::Moved(0))
             }
-            Verdict::Halve(why) | Verdict::Isolate(why) | Verdict::Refuse(why) => self.bury(sending, &why, now),
+            Verdict::Halve(why) | Verdict::Isolate(why) | Verdict::Refuse(why) => {
+                self.bury(sending, &why, now)
+            }
             Verdict::Pause(why) => {
                 tracing::warn!(sink = name, "delivery pauses: {why}");
                 self.store.write(|tx| tx.pause(name, Some(&why)))?;
@@ -233,7 +260,8 @@ impl Drain {
                 self.store.write(|tx| tx.set_backoff(name, failures, until, asked, &why))?;
                 // A connection that failed is not tried again.
                 self.http = None;
-                let until = if self.mode == Mode::Pressing { asked.unwrap_or(later(now, PRESSING)) } else { until };
+                let until =
+                    if self.mode == Mode::Pressing { asked.unwrap_or(later(now, PRESSING)) } else { until };
                 Ok(Step::Waits { until, why })
             }
         }
@@ -347,4 +375,3 @@ fn chance() -> f64 {
     let bits = Uuid::new_v4().as_u128() & u128::from(u32::MAX);
     f64::from(u32::try_from(bits).unwrap_or(0)) / f64::from(u32::MAX)
 }
-

@@ -84,8 +84,7 @@ impl Http {
     }
 
     pub async fn post(&self, request: &Request, plain: bool, now: Timestamp) -> Result<Answer, Error> {
-        let mut posting =
-            self.client.post(request.url.clone()).header(CONTENT_TYPE, request.content_type);
+        let mut posting = self.client.post(request.url.clone()).header(CONTENT_TYPE, request.content_type);
         let encoding = request.encoding.filter(|_| !plain);
         let packed = encoding.and_then(|encoding| Some((pack(encoding, &request.body)?, encoding)));
         posting = match packed {

@@ -49,7 +49,8 @@ fn hash(salt: &str, id: &str) -> String {
 /// The system's own id; without one the salt alone tells this machine from others.
 fn machine_id() -> String {
     let files = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
-    let id = files.into_iter().filter_map(|file| fs::read_to_string(file).ok()).find(|id| !id.trim().is_empty());
+    let id =
+        files.into_iter().filter_map(|file| fs::read_to_string(file).ok()).find(|id| !id.trim().is_empty());
     id.unwrap_or_default().trim().to_owned()
 }
 

@@ -94,7 +94,8 @@ impl Sink for Native {
     }
 
     fn requests(&self, _: &View<'_>, events: &[Outgoing]) -> Result<Vec<Request>, Error> {
-        let bearer = |token: &Secret| ("authorization".to_owned(), Secret::new(format!("Bearer {}", token.reveal())));
+        let bearer =
+            |token: &Secret| ("authorization".to_owned(), Secret::new(format!("Bearer {}", token.reveal())));
         Ok(vec![Request {
             url: below(&self.base, "/v1/events"),
             credentials: self.token.iter().map(bearer).collect(),
@@ -119,7 +120,10 @@ fn receipt(events: &[Outgoing], answer: &Answer) -> Verdict {
     let Ok(receipt) = serde_json::from_slice::<Receipt>(&answer.body) else {
         return decide::rubbish("something that is no receipt");
     };
-    let told = receipt.accepted.checked_add(receipt.duplicates).and_then(|sum| sum.checked_add(receipt.rejected.len()));
+    let told = receipt
+        .accepted
+        .checked_add(receipt.duplicates)
+        .and_then(|sum| sum.checked_add(receipt.rejected.len()));
     if told != Some(events.len()) {
         return decide::rubbish("a receipt for another number of events");
     }
@@ -202,7 +206,9 @@ mod tests {
         assert_eq!(say(r#"{"accepted":2,"duplicates":0,"rejected":[]}"#), accepted);
         assert_eq!(say(r#"{"accepted":1,"duplicates":1}"#), accepted);
         assert_eq!(
-            say(&format!(r#"{{"accepted":1,"duplicates":0,"rejected":[{{"id":"{second}","error":"no\u0007"}}]}}"#)),
+            say(&format!(
+                r#"{{"accepted":1,"duplicates":0,"rejected":[{{"id":"{second}","error":"no\u0007"}}]}}"#
+            )),
             Verdict::Accepted { rejected: vec![(Uuid::from_u128(2), "rejected: no ".into())] }
         );
         for lie in [

@@ -35,7 +35,9 @@ impl Leftovers {
         let now = SystemClock.now();
         let targets = sinks.targets();
         let known = |row: &crate::store::SinkRow| {
-            targets.iter().any(|target| target.name == row.name && row.target.as_ref() == Some(&target.fingerprint))
+            targets
+                .iter()
+                .any(|target| target.name == row.name && row.target.as_ref() == Some(&target.fingerprint))
         };
         let rows = store.read(|view| view.sinks())?;
         if rows.iter().filter(|row| known(row)).count() < targets.len() {

@@ -30,6 +30,8 @@ use crate::terminal::{self, Ended};
 
 pub use follow::Follower;
 pub use recover::recover;
+#[cfg(test)]
+pub(crate) use watch::Watch;
 
 /// Wake-ups that wait for a tracker that is busy. More would tell it nothing new: each means "look".
 const QUEUE: usize = 64;

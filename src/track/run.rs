@@ -277,6 +277,7 @@ impl Run {
             if seen.torn {
                 self.looks.push(Instant::now() + TORN);
             }
+            self.looks.extend(seen.again.map(|delay| Instant::now() + delay));
             if let (Some(proper), Some(correlator)) = (seen.adopted, &mut self.correlator) {
                 correlator.adopt(proper);
             }
@@ -408,8 +409,10 @@ impl Run {
         self.lingering.retain(|old| Instant::now() < old.until);
         let mut facts = None;
         let mut file = None;
+        let mut vanished = false;
         if let Some(id) = &self.conversation {
             let files = trail.files(id);
+            vanished = files.is_empty() && self.file.is_some();
             file = files.first().filter(|file| self.file.as_ref() != Some(file)).cloned();
             match self.follower.read(store, now, self.session, &**trail, &files) {
                 Ok(news) if news.any => {
@@ -429,6 +432,9 @@ impl Run {
         if let Some(file) = file {
             self.tell_file(file);
         }
+        if vanished {
+            self.tell_vanished();
+        }
         if let Some(version) = facts.and_then(|facts| facts.version) {
             self.learn_version(version);
         }
@@ -443,6 +449,16 @@ impl Run {
             self.file = Some(file);
             self.publish();
         }
+    }
+
+    /// What was never spoken in some agents leave no file of.
+    fn tell_vanished(&mut self) {
+        let session = self.session;
+        self.file = None;
+        self.commit(|store| {
+            store.write(|tx| tx.forget_agent_session_file(session).map_err(session::Error::from))
+        });
+        self.publish();
     }
 
     /// The agent went to another folder and took the conversation along: there it is to be resumed.

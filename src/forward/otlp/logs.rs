@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::message::{
-    Any, AnyValue, ArrayValue, ExportLogs, INFO, KeyValue, LogRecord, Resource, ResourceLogs, ScopeLogs, pair, text,
+    Any, AnyValue, ArrayValue, ExportLogs, INFO, KeyValue, LogRecord, Resource, ResourceLogs, ScopeLogs,
+    pair, text,
 };
 use super::{nanos, scope};
 use crate::store::Outgoing;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::message::{
-    Any, CUMULATIVE, ExportMetrics, KeyValue, Metric, Number, Point, Resource, ResourceMetrics, ScopeMetrics, Sum, pair,
-    text,
+    Any, CUMULATIVE, ExportMetrics, KeyValue, Metric, Number, Point, Resource, ResourceMetrics, ScopeMetrics,
+    Sum, pair, text,
 };
 use super::{nanos, scope};
 use crate::agent;

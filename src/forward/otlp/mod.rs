@@ -91,7 +91,8 @@ impl Sink for Otlp {
 
     fn shown(&self, request: &Request) -> String {
         if request.url.path().ends_with("/v1/metrics") {
-            ExportMetrics::decode(request.body.as_slice()).map_or_else(|e| e.to_string(), |m| format!("{m:#?}"))
+            ExportMetrics::decode(request.body.as_slice())
+                .map_or_else(|e| e.to_string(), |m| format!("{m:#?}"))
         } else {
             ExportLogs::decode(request.body.as_slice()).map_or_else(|e| e.to_string(), |m| format!("{m:#?}"))
         }

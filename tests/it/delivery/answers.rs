@@ -57,7 +57,9 @@ fn what_fails_is_sent_again_and_nothing_is_lost() {
         rubbish(""),
         rubbish("<html>please log in</html>"),
         rubbish(r#"{"accepted":99,"duplicates":0,"rejected":[]}"#),
-        rubbish(r#"{"accepted":3,"duplicates":0,"rejected":[{"id":"00000000-0000-4000-8000-000000000000","error":"x"}]}"#),
+        rubbish(
+            r#"{"accepted":3,"duplicates":0,"rejected":[{"id":"00000000-0000-4000-8000-000000000000","error":"x"}]}"#,
+        ),
         Reply::Endless,
         Reply::Bytes(vec![0; 1_000_000], "application/json"),
     ];
@@ -180,7 +182,10 @@ fn rejected_and_refused_are_kept_and_can_be_sent_again() {
             let rejected: Vec<_> =
                 events.iter().map(|event| json!({"id": event["id"], "error": "no such thing"})).collect();
             match status {
-                200 => Reply::Status(200, json!({"accepted": 0, "duplicates": 0, "rejected": rejected}).to_string()),
+                200 => Reply::Status(
+                    200,
+                    json!({"accepted": 0, "duplicates": 0, "rejected": rejected}).to_string(),
+                ),
                 other => Reply::Status(other, String::new()),
             }
         });
@@ -221,7 +226,10 @@ fn refused_credentials_pause_until_others_are_there() {
     let listed = world.out(&["list"]);
     assert!(listed.contains("Delivery to backend pauses: it refused the credentials (401)"), "{listed}");
     let found = world.run(&["doctor"]).out;
-    assert!(found.contains("pauses") && found.contains("codemie sync") && !found.contains("canary"), "{found}");
+    assert!(
+        found.contains("pauses") && found.contains("codemie sync") && !found.contains("canary"),
+        "{found}"
+    );
     let said = world.run(&["sync", "--timeout", "5s"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("refused the credentials (401)"), "{said:?}");

@@ -16,8 +16,25 @@ fn canary(place: &str) -> String {
 }
 
 const PLACES: [&str; 19] = [
-    "prompt", "answer", "thinking", "command", "output", "file", "folder", "content", "old", "new", "pattern", "url", "error",
-    "parent", "environment", "remote-user", "remote-password", "title", "subagent",
+    "prompt",
+    "answer",
+    "thinking",
+    "command",
+    "output",
+    "file",
+    "folder",
+    "content",
+    "old",
+    "new",
+    "pattern",
+    "url",
+    "error",
+    "parent",
+    "environment",
+    "remote-user",
+    "remote-password",
+    "title",
+    "subagent",
 ];
 
 /// A conversation in which every place is taken.
@@ -42,28 +59,40 @@ fn transcript(cwd: &str) -> String {
         ("Write", json!({"file_path": path, "content": canary("content")})),
         ("Edit", json!({"file_path": path, "old_string": canary("old"), "new_string": canary("new")})),
         ("Grep", json!({"pattern": canary("pattern"), "path": path})),
-        ("WebFetch", json!({"url": format!("https://{}.example", canary("url")), "prompt": canary("prompt")})),
-        ("Agent", json!({"subagent_type": canary("subagent"), "prompt": canary("prompt"), "description": "x"})),
+        (
+            "WebFetch",
+            json!({"url": format!("https://{}.example", canary("url")), "prompt": canary("prompt")}),
+        ),
+        (
+            "Agent",
+            json!({"subagent_type": canary("subagent"), "prompt": canary("prompt"), "description": "x"}),
+        ),
     ];
     for (at, (name, input)) in tools.into_iter().enumerate() {
         let id = format!("toolu_0{at}");
-        line(json!({"type": "assistant", "requestId": format!("req_{at}"), "message": {"id": format!("msg_0{at}"),
+        line(
+            json!({"type": "assistant", "requestId": format!("req_{at}"), "message": {"id": format!("msg_0{at}"),
             "type": "message", "role": "assistant", "model": "claude-opus-4-8", "stop_reason": "tool_use",
             "content": [{"type": "thinking", "thinking": canary("thinking")}, {"type": "text", "text": canary("answer")},
                 {"type": "tool_use", "id": id, "name": name, "input": input}],
             "usage": {"input_tokens": 10, "output_tokens": 20, "cache_read_input_tokens": 1000,
-                "cache_creation_input_tokens": 100}}}));
+                "cache_creation_input_tokens": 100}}}),
+        );
         let patch = json!([{"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1,
             "lines": [format!("-{}", canary("old")), format!("+{}", canary("new"))]}]);
-        line(json!({"type": "user", "message": {"role": "user", "content": [{"tool_use_id": id, "type": "tool_result",
+        line(
+            json!({"type": "user", "message": {"role": "user", "content": [{"tool_use_id": id, "type": "tool_result",
                 "content": canary("output"), "is_error": name == "Bash"}]},
             "toolUseResult": {"filePath": path, "stdout": canary("output"), "structuredPatch": patch,
-                "content": canary("content"), "originalFile": canary("old")}}));
+                "content": canary("content"), "originalFile": canary("old")}}),
+        );
     }
-    line(json!({"type": "assistant", "isApiErrorMessage": true, "error": canary("error"), "apiErrorStatus": 400,
+    line(
+        json!({"type": "assistant", "isApiErrorMessage": true, "error": canary("error"), "apiErrorStatus": 400,
         "message": {"id": "0c00", "model": "<synthetic>", "role": "assistant", "type": "message",
             "content": [{"type": "text", "text": format!("API Error: 400 {}", canary("error"))}],
-            "usage": {"input_tokens": 0, "output_tokens": 0}}}));
+            "usage": {"input_tokens": 0, "output_tokens": 0}}}),
+    );
     line(json!({"type": "ai-title", "aiTitle": canary("title")}));
     line(json!({"type": canary("title"), "message": canary("title")}));
     lines.join("\n") + "\n"
@@ -103,13 +132,20 @@ fn no_word_of_a_person_leaves_the_machine() {
     let play = Play::new(&config);
     let folder = play.sandbox.path(&format!("{}/widgets", canary("parent")));
     fs::create_dir_all(folder.join(".git")).unwrap();
-    let remote = format!("https://{}:{}@git.example/acme/widgets.git", canary("remote-user"), canary("remote-password"));
+    let remote = format!(
+        "https://{}:{}@git.example/acme/widgets.git",
+        canary("remote-user"),
+        canary("remote-password")
+    );
     fs::write(folder.join(".git/config"), format!("[remote \"origin\"]\n\turl = {remote}\n")).unwrap();
     fs::write(folder.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
     play.sandbox.file(".codemie/demo/transcript", &transcript(folder.to_str().unwrap()));
     play.sandbox.script("bin/claude", &AGENT.replace("@ID@", SESSION));
 
-    let command = format!("cd '{}'; exec \"$CODEMIE_UNDER_TEST\" claude", folder.to_str().unwrap().replace('\'', "'\\''"));
+    let command = format!(
+        "cd '{}'; exec \"$CODEMIE_UNDER_TEST\" claude",
+        folder.to_str().unwrap().replace('\'', "'\\''")
+    );
     let terminal = play.start_in_shell(&command, &[("SECRET", canary("environment"))]);
     assert_eq!(terminal.wait_exit(), Exit::Code(0), "{}", terminal.text());
     let synced = play.codemie(&["sync"]);
@@ -118,7 +154,11 @@ fn no_word_of_a_person_leaves_the_machine() {
     // All of it was read, or its silence would mean nothing.
     let records = play.records();
     let usage = &records[0]["usage"];
-    assert_eq!((&usage["apiCalls"], &usage["toolCalls"], &usage["toolErrors"]), (&json!(6), &json!(6), &json!(1)), "{records:?}");
+    assert_eq!(
+        (&usage["apiCalls"], &usage["toolCalls"], &usage["toolErrors"]),
+        (&json!(6), &json!(6), &json!(1)),
+        "{records:?}"
+    );
     assert_eq!((&usage["prompts"], &usage["apiErrors"]), (&json!(1), &json!(1)), "{records:?}");
     let received = receiver.received();
     let all: String = received.iter().map(|one| one.text()).collect();

@@ -69,12 +69,21 @@ fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_t
     run(&mut drain, &clock);
     clock.0.store(120_000, Ordering::Relaxed);
     assert_eq!(run(&mut drain, &clock), Step::Empty { due: None });
-    assert_eq!(told(&receiver)[2..], ["session_total completed clear agent-a", "tool_usage_total - - agent-a"]);
+    assert_eq!(
+        told(&receiver)[2..],
+        ["session_total completed clear agent-a", "tool_usage_total - - agent-a"]
+    );
     let usage: Value = serde_json::from_slice(&receiver.received()[3].body).unwrap();
     let usage = &usage["attributes"];
     assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(20), &json!(40)));
-    assert_eq!((&usage["cache_read_input_tokens"], &usage["llm_model"]), (&json!(2000), &json!("claude-sonnet-4-5")));
-    assert_eq!((&usage["repository"], &usage["codemie_session_id"]), (&json!("acme/widgets"), &json!(first.session.to_string())));
+    assert_eq!(
+        (&usage["cache_read_input_tokens"], &usage["llm_model"]),
+        (&json!(2000), &json!("claude-sonnet-4-5"))
+    );
+    assert_eq!(
+        (&usage["repository"], &usage["codemie_session_id"]),
+        (&json!("acme/widgets"), &json!(first.session.to_string()))
+    );
 
     // What changes afterwards, and a backfill, repeat nothing.
     world.call(first, "a-3", "claude-sonnet-4-5", Some(1));
@@ -85,8 +94,14 @@ fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_t
     assert_eq!(receiver.received().len(), 4);
     let one = &receiver.received()[0];
     assert_eq!((one.path.as_str(), one.encoding.as_str()), ("/api/v1/metrics", "identity"));
-    assert_eq!((one.header("cookie"), one.header("x-codemie-client")), (Some("canary=1"), Some("codemie-claude")));
-    assert_eq!((one.header("x-codemie-repository"), one.header("x-codemie-branch")), (Some("acme/widgets"), Some("main")));
+    assert_eq!(
+        (one.header("cookie"), one.header("x-codemie-client")),
+        (Some("canary=1"), Some("codemie-claude"))
+    );
+    assert_eq!(
+        (one.header("x-codemie-repository"), one.header("x-codemie-branch")),
+        (Some("acme/widgets"), Some("main"))
+    );
     assert!(world.run(&["doctor"]).out.contains("codemie-v1 keeps no event ids"));
 }
 
@@ -103,8 +118,10 @@ fn a_session_never_bound_is_told_with_its_end() {
     clock.0.store(60_000, Ordering::Relaxed);
     assert_eq!(run(&mut drain, &clock), Step::Empty { due: None });
     let id = run_of.session;
-    let expected =
-        [format!("session_total started startup {id}"), format!("session_total failed prompt_input_exit {id}")];
+    let expected = [
+        format!("session_total started startup {id}"),
+        format!("session_total failed prompt_input_exit {id}"),
+    ];
     assert_eq!(told(&receiver), expected);
 }
 

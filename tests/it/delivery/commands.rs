@@ -17,7 +17,10 @@ fn sync_delivers_and_says_so() {
     assert_eq!(said.err, "codemie: backend: 5 events delivered, nothing is left\n");
     assert_eq!(ledger.events().len(), 5);
     let again = world.run(&["sync"]);
-    assert_eq!((again.code, again.err.as_str()), (Some(0), "codemie: backend: 0 events delivered, nothing is left\n"));
+    assert_eq!(
+        (again.code, again.err.as_str()),
+        (Some(0), "codemie: backend: 0 events delivered, nothing is left\n")
+    );
 }
 
 #[test]
@@ -33,7 +36,10 @@ fn sync_gives_up_when_its_time_is_up() {
     let status = world.json(&["sync", "--status", "--json"]);
     let sink = &status["sinks"][0];
     assert_eq!(sink["name"], "backend");
-    assert_eq!((&sink["pending"], &sink["dead"], &sink["lastError"]), (&json!(4), &json!(0), &json!("answered 503")));
+    assert_eq!(
+        (&sink["pending"], &sink["dead"], &sink["lastError"]),
+        (&json!(4), &json!(0), &json!("answered 503"))
+    );
     assert_eq!(status["backlog"]["events"], 4);
     let told = world.out(&["sync", "--status"]);
     assert!(told.contains("answered 503") && !told.contains("canary"), "{told}");

@@ -69,7 +69,9 @@ fn program() -> Option<PathBuf> {
     let installed = std::env::var_os("CODEMIE_TEST_ROTEL").map(PathBuf::from);
     let folder = installed.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/rotel"));
     let lib = std::fs::read_dir(folder.join("lib")).ok()?;
-    lib.flatten().map(|python| python.path().join("site-packages/rotel/rotel-agent")).find(|file| file.exists())
+    lib.flatten()
+        .map(|python| python.path().join("site-packages/rotel/rotel-agent"))
+        .find(|file| file.exists())
 }
 
 fn free_port() -> u16 {
@@ -140,7 +142,8 @@ fn the_values_that_come_out_of_a_collector_are_the_truth_also_when_sent_again() 
         let series = series(received);
         for (session, calls) in ["a", "b"].into_iter().zip(calls) {
             let id = events.iter().find(|event| event.attributes["name"] == session).unwrap().session.clone();
-            let value = |metric: &str, about: &str| series.get(format!("{metric} {id} {about}").trim_end()).copied();
+            let value =
+                |metric: &str, about: &str| series.get(format!("{metric} {id} {about}").trim_end()).copied();
             let model = "claude-sonnet-4-5";
             let expected = [
                 ("codemie.sessions", "", 1.0),

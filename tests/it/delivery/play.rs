@@ -92,7 +92,12 @@ impl Play {
                 let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
                 let (message, usage) = (&line["message"], &line["message"]["usage"]);
                 let Some(id) = message["id"].as_str().filter(|_| usage.is_object()) else { continue };
-                let fields = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
+                let fields = [
+                    "input_tokens",
+                    "output_tokens",
+                    "cache_read_input_tokens",
+                    "cache_creation_input_tokens",
+                ];
                 let tokens = fields.map(|field| usage[field].as_i64().unwrap_or(0));
                 let known = calls.entry(id.to_owned()).or_insert(tokens);
                 if tokens[1] > known[1] {

@@ -32,7 +32,10 @@ fn a_run_is_told_while_it_goes_on_and_all_of_it_in_the_end() {
     let terminal = play.start();
     receiver.wait("the START and what it is", |received| {
         let types = types(received);
-        types.starts_with(&["session.start".into()]).then_some(()).filter(|()| types.contains(&"session.bound".into()))
+        types
+            .starts_with(&["session.start".into()])
+            .then_some(())
+            .filter(|()| types.contains(&"session.bound".into()))
     });
     receiver.wait("the END of the first and the START of the second", seen("session.start", 2));
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
@@ -115,11 +118,8 @@ fn the_next_command_sends_what_is_left_by_a_process_that_has_nothing_of_ours() {
 fn several_receivers_at_once_each_at_its_own_pace() {
     let (good, ledger) = honest();
     let bad = Receiver::start(|_| Reply::Hang);
-    let config = format!(
-        "{}[otlp]\nendpoint = '{}'\n[sync]\nexitTimeout = '100ms'\n",
-        backend(&good),
-        bad.url()
-    );
+    let config =
+        format!("{}[otlp]\nendpoint = '{}'\n[sync]\nexitTimeout = '100ms'\n", backend(&good), bad.url());
     let play = Play::new(&config);
     assert_eq!(play.start_as(&["run", "--", "true"]).wait_exit(), Exit::Code(0));
     good.wait("the END", seen("session.end", 1));

@@ -16,7 +16,8 @@ use crate::support::receiver::Reply;
 /// Runs a script as root of a mount namespace of its own; `None`, said why, where that is not permitted.
 fn with_mounts(world: &World, script: &str) -> Option<Said> {
     let way = ["-m", "-Urm"].into_iter().find(|way| {
-        let tried = Command::new("unshare").args([way, "--", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
+        let tried =
+            Command::new("unshare").args([way, "--", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
         tried.is_ok_and(|output| output.status.success())
     });
     let Some(way) = way else {

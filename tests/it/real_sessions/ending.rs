@@ -47,9 +47,7 @@ fn killed_in_the_middle_of_an_answer() {
     claude.wait_call("the question", since, |call| call.prompt.contains("three"));
     claude.signal(Signal::KILL);
     assert_eq!(claude.terminal.wait_exit(), Exit::Signal(9));
-    for pid in scene.stage.home.residents() {
-        assert!(processes::wait_dead(pid, Duration::from_secs(30)), "{pid} outlives the wrapper");
-    }
+    wait_gone(&scene);
 
     // Whatever comes next finds it, and finds it before it says anything.
     let listed = scene.codemie(&["list", "--json"]);
@@ -57,4 +55,11 @@ fn killed_in_the_middle_of_an_answer() {
     let listed: Vec<Status> = listed.iter().map(|session| session.status).collect();
     assert_eq!(listed, [Status::Interrupted, Status::Completed]);
     scene.expect(&["A startup by registry [one] clear -> B", "B clear from A by registry [two] crash"]);
+}
+
+/// Waits until nobody of the scene's home is left.
+pub(super) fn wait_gone(scene: &Scene) {
+    for pid in scene.stage.home.residents() {
+        assert!(processes::wait_dead(pid, Duration::from_secs(30)), "{pid} outlives the wrapper");
+    }
 }

@@ -1,7 +1,5 @@
 //! By what a session is bound: the registry until the agent's version is known, then by the id codemie chose.
 
-use std::fs;
-
 use super::scene::{Played, Scene};
 use crate::support::agents::Agent;
 use crate::support::pty::Exit;
@@ -42,9 +40,5 @@ fn the_id_is_chosen_once_the_version_is_known() {
 
 /// What follows `--session-id` in the agent's arguments.
 fn session_flags(claude: &Played<'_>) -> Vec<String> {
-    let pid = claude.session().pid.unwrap();
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
-    let words: Vec<String> =
-        line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-    words.windows(2).filter(|pair| pair[0] == "--session-id").map(|pair| pair[1].clone()).collect()
+    claude.words().windows(2).filter(|pair| pair[0] == "--session-id").map(|pair| pair[1].clone()).collect()
 }

@@ -103,7 +103,8 @@ fn from_switch_to_transition() {
         begun.push((UNIX_EPOCH + start).duration_since(switched).unwrap_or_default());
         told.push(published.at(id).duration_since(switched).unwrap_or_default());
         let left = session.record.transitioned_from.as_ref().unwrap();
-        let both = arrivals.at(&session.record.session_id, "session.start").max(arrivals.at(left, "session.end"));
+        let both =
+            arrivals.at(&session.record.session_id, "session.start").max(arrivals.at(left, "session.end"));
         arrived.push(both.duration_since(switched).unwrap_or_default());
     }
     println!("{transitions} times from the agent's switch");

@@ -16,6 +16,7 @@ use codemie::session::state::Status;
 use codemie::store::{Evidence, Filter, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use super::attribute;
 use super::story::{Recorded, spent, story};
 use crate::support::agents::Agent;
 use crate::support::fake_api::{Call, CallLog};
@@ -65,7 +66,11 @@ impl Scene {
 
     /// The API's log, each call with the conversation it was made in.
     pub(super) fn log(&self) -> CallLog {
-        self.stage.api.log()
+        let mut log = self.stage.api.log();
+        if self.agent == Agent::Gemini {
+            attribute::by_files(&mut log, &self.stage.home.path().join(".gemini/tmp"));
+        }
+        log
     }
 
     /// Runs one of codemie's own commands.
@@ -262,6 +267,13 @@ impl Played<'_> {
     /// The session that this run is in, as published.
     pub(super) fn session(&self) -> SessionRecord {
         self.scene.wait("the session of this run", |records| self.current(records).cloned())
+    }
+
+    /// The words of the agent's command line.
+    pub(super) fn words(&self) -> Vec<String> {
+        let pid = self.session().pid.unwrap();
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
     fn current<'r>(&self, records: &'r [SessionRecord]) -> Option<&'r SessionRecord> {

@@ -39,7 +39,10 @@ impl Ledger {
                 duplicates += 1;
             }
         }
-        Reply::Status(200, json!({"accepted": accepted, "duplicates": duplicates, "rejected": []}).to_string())
+        Reply::Status(
+            200,
+            json!({"accepted": accepted, "duplicates": duplicates, "rejected": []}).to_string(),
+        )
     }
 
     pub(crate) fn events(&self) -> Vec<Value> {
@@ -50,12 +53,15 @@ impl Ledger {
     pub(crate) fn sessions(&self) -> BTreeMap<String, Told> {
         let mut sessions = BTreeMap::<String, (Told, BTreeSet<i64>, Vec<(i64, Value)>)>::new();
         for event in self.events() {
-            let (told, seqs, ends) = sessions.entry(event["sessionId"].as_str().unwrap().to_owned()).or_default();
+            let (told, seqs, ends) =
+                sessions.entry(event["sessionId"].as_str().unwrap().to_owned()).or_default();
             let attributes = &event["attributes"];
             let seq = event["seq"].as_i64().unwrap();
             assert!(seqs.insert(seq), "two events with one seq: {event}");
             match event["type"].as_str().unwrap() {
-                "session.bound" => told.agent_session = attributes["agentSessionId"].as_str().map(str::to_owned),
+                "session.bound" => {
+                    told.agent_session = attributes["agentSessionId"].as_str().map(str::to_owned)
+                }
                 "usage" => {
                     told.usage[0] += 1;
                     for (sum, field) in told.usage.iter_mut().zip(FIELDS).skip(1) {
