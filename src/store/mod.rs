@@ -55,7 +55,7 @@ pub use run::{NewRun, Realm, RunRow};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
 pub use sink::{Fate, Letter, Outgoing, SinkRow};
 pub use total::Totals;
-pub use usage::{By, UsageRow};
+pub use usage::{By, UsageRow, joined};
 
 /// An open database. One per thread.
 #[derive(Debug)]
