@@ -37,6 +37,7 @@ CREATE TABLE session (
   first_at          INTEGER NOT NULL,
   last_at           INTEGER NOT NULL,
   received_at       INTEGER NOT NULL,
+  unpriced          TEXT NOT NULL,      -- models without a price, and their calls
   {numbers}
 ) STRICT;
 -- The list, and a search through it without reading the rows.
