@@ -1,5 +1,6 @@
 //! The commands: parse result in, library calls, output.
 
+mod backend;
 mod completions;
 mod config;
 mod current;
@@ -97,6 +98,7 @@ fn carry_out(
         Command::Usage(args) => usage::run(args, &home, out),
         Command::Sync(args) => sync::run(args, &home, out, err),
         Command::Deliver => sync::deliver(&home),
+        Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),

@@ -7,6 +7,7 @@ pub(crate) mod fake_api;
 pub(crate) mod http;
 pub(crate) mod ledger;
 pub(crate) mod mailbox;
+pub(crate) mod postgres;
 pub(crate) mod processes;
 pub(crate) mod pty;
 pub(crate) mod receiver;
