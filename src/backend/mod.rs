@@ -5,6 +5,7 @@
 //! seqs, fold           pure: what a batch changes in a session and in the sums
 //! numbers, model       what is added up, and what is read
 //! storage              the traits; sqlite and postgres implement them
+//! dashboard            the same read model as pages
 //! ```
 //!
 //! What decides is in `fold` and the same for every storage: a storage only says which events it had not seen and writes
@@ -12,6 +13,7 @@
 //! revised, or to two nodes at once.
 
 pub mod attributes;
+pub mod dashboard;
 pub mod event;
 pub mod fold;
 pub mod intake;

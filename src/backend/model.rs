@@ -64,10 +64,7 @@ pub struct Sums {
 impl Sums {
     /// Everything billed.
     pub fn tokens(&self) -> i64 {
-        let counts = &self.counts;
-        [counts.input, counts.output, counts.cache_read, counts.cache_write]
-            .into_iter()
-            .fold(0, i64::saturating_add)
+        self.counts.tokens()
     }
 
     pub fn add(&mut self, other: &Self) {

@@ -6,6 +6,7 @@
 )]
 
 mod commands;
+mod dashboard;
 mod demo;
 mod doctor;
 mod driver;

@@ -4,6 +4,7 @@ pub(crate) mod agent_home;
 pub(crate) mod agents;
 pub(crate) mod answers;
 pub(crate) mod fake_api;
+pub(crate) mod invented;
 pub(crate) mod mailbox;
 pub(crate) mod processes;
 pub(crate) mod pty;
