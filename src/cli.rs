@@ -70,6 +70,8 @@ pub enum Command {
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions
     Init(Init),
+    /// Look at sessions, cost and delivery in the browser
+    Dashboard(Dashboard),
     /// What is wrong and how to put it right
     Doctor(Doctor),
     /// Read and change settings
@@ -142,6 +144,13 @@ pub enum InitShell {
     Bash,
     Zsh,
     Fish,
+}
+
+#[derive(Debug, Args)]
+pub struct Dashboard {
+    /// Only print the address, open no browser
+    #[arg(long)]
+    pub no_open: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 //! numbers, model       what is added up, and what is read
 //! storage              the traits; sqlite and postgres implement them
 //! dashboard            the same read model as pages
+//! copy                 a local store as a backend of its own, for the same pages
 //! ```
 //!
 //! What decides is in `fold` and the same for every storage: a storage only says which events it had not seen and writes
@@ -13,6 +14,7 @@
 //! revised, or to two nodes at once.
 
 pub mod attributes;
+pub mod copy;
 pub mod dashboard;
 pub mod event;
 pub mod fold;

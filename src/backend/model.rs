@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-pub use query::{By, Cursor, Page, SessionFilter, SessionPage, UsageFilter};
+pub use query::{By, Cursor, Order, Page, SessionFilter, SessionPage, UsageFilter};
 pub use record::Record;
 pub use session::{Life, Session, Told};
 

@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 
 use super::attributes::Attributes;
 use super::model::{
-    By, Cursor, Day, Facets, Health, ModelRow, Origin, Page, SeriesRow, Session, SessionDetail,
+    By, Cursor, Day, Facets, Health, ModelRow, Order, Origin, Page, SeriesRow, Session, SessionDetail,
     SessionFilter, SessionPage, Sums, TimelineEvent, ToolNumbers, ToolRow, Touched, UsageFilter, UsageRow,
 };
 use super::numbers::Numbers;
@@ -37,11 +37,11 @@ pub trait Database: Send + Sync {
 impl<D: Database> Reader for D {
     fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage> {
         Box::pin(async move {
-            let limit = page.limit.clamp(1, Page::MOST);
+            let (limit, order) = (page.limit.clamp(1, Page::MOST), filter.order);
             let mut sessions = self.fetch(list::<D>(filter, page.after, limit + 1), sql::session).await?;
             let more = sessions.len() > limit;
             sessions.truncate(limit);
-            let next = sessions.last().filter(|_| more).map(Cursor::after);
+            let next = sessions.last().filter(|_| more).map(|last| Cursor::after(last, order));
             Ok(SessionPage { sessions, next })
         })
     }
@@ -263,11 +263,15 @@ fn list<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usize)
         let words = query.bind(words.to_lowercase());
         query.push(&format!(" AND {}", D::DIALECT.contains("s.search", &words)));
     }
-    if let Some(Cursor { started_at, id }) = after {
-        let (started_at, id) = (query.bind(started_at), query.bind(id));
-        query.push(&format!(" AND (s.started_at, s.id) < ({started_at}, {id})"));
+    let rank_by = match filter.order {
+        Order::Newest => "s.started_at",
+        Order::Dearest => "s.cost",
+    };
+    if let Some(Cursor { rank, id }) = after {
+        let (rank, id) = (query.bind(rank), query.bind(id));
+        query.push(&format!(" AND ({rank_by}, s.id) < ({rank}, {id})"));
     }
-    query.push(" ORDER BY s.started_at DESC, s.id DESC");
+    query.push(&format!(" ORDER BY {rank_by} DESC, s.id DESC"));
     limit_to(&mut query, limit);
     query
 }

@@ -3,6 +3,7 @@
 mod completions;
 mod config;
 mod current;
+mod dashboard;
 mod demo;
 mod doctor;
 mod exchange;
@@ -96,6 +97,7 @@ fn carry_out(
         Command::Usage(args) => usage::run(args, &home, out),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
+        Command::Dashboard(args) => dashboard::run(args, &home, out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
         Command::Demo(args) => demo::run(args, &home, out),

@@ -53,7 +53,7 @@ pub use query::{Filter, Show};
 pub use record::{Known, Priced, RecordKind, RecordRow};
 pub use run::{NewRun, Realm, RunRow};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
-pub use sink::{Fate, Letter, Outgoing, SinkRow};
+pub use sink::{Fate, Letter, Outgoing, SinkRow, Undelivered};
 pub use total::Totals;
 pub use usage::{By, UsageRow};
 
@@ -132,6 +132,11 @@ impl Store {
     pub fn checkpoint(&mut self) -> Result<(), Error> {
         self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         self.write(|tx| tx.run("UPDATE outbox SET logs = logs + 1", []).map(drop))
+    }
+
+    /// Another number than last time if somebody has written since. A look at shared memory.
+    pub fn version(&self) -> Result<i64, Error> {
+        Ok(self.conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
     }
 
     #[cfg(test)]

@@ -33,6 +33,14 @@ pub struct SinkRow {
     pub last_delivered_at: Option<Timestamp>,
 }
 
+/// What has not arrived at a sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undelivered {
+    pub waiting: i64,
+    pub dead: i64,
+    pub deferred: i64,
+}
+
 /// An event as it is sent, but for `machine` and `user`, which the sender knows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outgoing {
@@ -172,6 +180,40 @@ impl View<'_> {
             [session],
             read_outgoing,
         )
+    }
+
+    /// The events that are kept back, in the order they were written, after one of them.
+    pub fn kept_back(&self, after: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.all(
+            &format!(
+                "SELECT {OUTGOING} FROM {FROM} WHERE e.n > ?1 AND e.change IS NULL ORDER BY e.n LIMIT ?2"
+            ),
+            [after, limit],
+            read_outgoing,
+        )
+    }
+
+    /// Those of them that were revised: a revision of one gives it no new place.
+    pub fn kept_back_revised(&self) -> Result<Vec<Outgoing>, Error> {
+        let imported = "s.imported_from IS NOT NULL AND e.change IS NULL AND e.rev > 0";
+        self.all(&format!("SELECT {OUTGOING} FROM {FROM} WHERE {imported}"), [], read_outgoing)
+    }
+
+    /// How many sessions have told something.
+    pub fn told_sessions(&self) -> Result<i64, Error> {
+        self.one("SELECT count(*) FROM session WHERE last_seq > 0", [], |row| row.get(0))
+    }
+
+    /// How many events a sink has not dealt with yet, and how many it has passed for each fate.
+    pub fn undelivered(&self, sink: &SinkRow) -> Result<Undelivered, Error> {
+        let waiting =
+            self.one("SELECT count(*) FROM event WHERE change > ?1", [sink.cursor], |row| row.get(0))?;
+        let letters = |fate: Fate| {
+            let sql = "SELECT count(*) FROM letter WHERE sink = ?1 AND fate = ?2";
+            self.one(sql, params![sink.name, fate.as_str()], |row| row.get(0))
+        };
+        Ok(Undelivered { waiting, dead: letters(Fate::Dead)?, deferred: letters(Fate::Deferred)? })
     }
 
     pub fn letters(&self, sink: &str, fate: Fate) -> Result<Vec<Letter>, Error> {

@@ -17,8 +17,9 @@ pub struct Asset {
 
 pub static STYLE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("style", "css", "text/css; charset=utf-8", include_str!("assets/style.css")));
-pub static SCRIPT: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("live", "js", "text/javascript; charset=utf-8", include_str!("assets/live.js")));
+pub static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("live", "js", "text/javascript; charset=utf-8", include_str!("assets/live.js"))
+});
 pub static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("assets/icon.svg")));
 
@@ -36,7 +37,8 @@ pub fn serve(path: &str) -> Response {
     match ours.into_iter().find(|asset| asset.path == path) {
         Some(asset) => {
             let kept = "public, max-age=31536000, immutable";
-            ([(header::CONTENT_TYPE, asset.kind), (header::CACHE_CONTROL, kept)], asset.content).into_response()
+            ([(header::CONTENT_TYPE, asset.kind), (header::CACHE_CONTROL, kept)], asset.content)
+                .into_response()
         }
         None => (StatusCode::NOT_FOUND, "no such file\n").into_response(),
     }
@@ -50,7 +52,9 @@ mod tests {
     fn a_file_is_found_under_its_exact_name_alone() {
         assert_eq!(serve(&STYLE.path).status(), StatusCode::OK);
         assert_eq!(serve(&SCRIPT.path).headers()[header::CONTENT_TYPE], "text/javascript; charset=utf-8");
-        for path in ["/static/style.css", "/static/style.0000000000000000.css", "/static/../Cargo.toml", "/static/"] {
+        for path in
+            ["/static/style.css", "/static/style.0000000000000000.css", "/static/../Cargo.toml", "/static/"]
+        {
             assert_eq!(serve(path).status(), StatusCode::NOT_FOUND, "{path}");
         }
     }

@@ -317,7 +317,9 @@ mod tests {
         ] {
             assert_eq!(dollars(value), text);
         }
-        for (value, text) in [(0.0, "0"), (4.0, "4"), (20.0, "20"), (2_500.0, "2.5k"), (25e6, "25M"), (1.25e9, "1.25G")] {
+        for (value, text) in
+            [(0.0, "0"), (4.0, "4"), (20.0, "20"), (2_500.0, "2.5k"), (25e6, "25M"), (1.25e9, "1.25G")]
+        {
             assert_eq!(amount(value), text);
         }
     }
@@ -341,7 +343,11 @@ mod tests {
         };
         let drawn = super::columns(&chart).into_string();
         assert_eq!(drawn.matches("<rect class=\"hit\"").count(), 2);
-        assert_eq!(drawn.matches("<rect class=\"s-").count(), 4, "two in the chart, two in the legend: {drawn}");
+        assert_eq!(
+            drawn.matches("<rect class=\"s-").count(),
+            4,
+            "two in the chart, two in the legend: {drawn}"
+        );
         assert!(drawn.contains("<title>a &lt;b&gt;</title>"));
         assert!(drawn.contains(">3</text>"), "the top of the axis: {drawn}");
         assert!(!drawn.contains("style"));

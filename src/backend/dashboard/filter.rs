@@ -8,7 +8,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use crate::backend::model::{Day, SessionFilter, UsageFilter};
+use crate::backend::model::{Day, Order, SessionFilter, UsageFilter};
 use crate::clock::Timestamp;
 use crate::session::state::Status;
 
@@ -92,7 +92,9 @@ impl Parameters {
             text => {
                 let days = text.strip_suffix('d').and_then(|days| days.parse().ok());
                 let days = days.filter(|days| (1..=3660).contains(days));
-                Range::Days(days.ok_or(Misread { name: "range", expected: "a number of days like 30d, or all" })?)
+                Range::Days(
+                    days.ok_or(Misread { name: "range", expected: "a number of days like 30d, or all" })?,
+                )
             }
         };
         let sort = match self.sort.as_str() {
@@ -102,7 +104,9 @@ impl Parameters {
         };
         let status = match self.status.as_str() {
             "" => None,
-            text => Some(Status::parse(text).ok_or(Misread { name: "status", expected: "a status of a session" })?),
+            text => Some(
+                Status::parse(text).ok_or(Misread { name: "status", expected: "a status of a session" })?,
+            ),
         };
         let given = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         Ok(Filter {
@@ -204,6 +208,7 @@ impl Filter {
             status: self.status,
             since: since.map(Day::start),
             until: until.map(|Day(day)| Day(day.saturating_add(1)).start()),
+            order: if self.sort == Sort::Cost { Order::Dearest } else { Order::Newest },
             search: self.words.clone(),
             ..SessionFilter::default()
         }
@@ -235,7 +240,10 @@ impl Filter {
         if let Range::Between(from, to) = self.range {
             let date = |date: Option<Date>| date.map_or("…".to_owned(), |date| date.to_string());
             let default = self.default;
-            parts.push((format!("{} to {}", date(from), date(to)), self.with(|filter| filter.range = default)));
+            parts.push((
+                format!("{} to {}", date(from), date(to)),
+                self.with(|filter| filter.range = default),
+            ));
         }
         parts
     }
@@ -258,7 +266,9 @@ pub fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte))
+            }
             _ => {
                 use std::fmt::Write;
                 let _ = write!(encoded, "%{byte:02X}");
@@ -312,7 +322,10 @@ mod tests {
     #[test]
     fn a_change_begins_at_the_first_page() {
         let second = filter(&[("after", "cursor"), ("agent", "claude")]).unwrap();
-        assert_eq!(second.with(|filter| filter.user = Some("dev".into())).address("/"), "/?agent=claude&user=dev");
+        assert_eq!(
+            second.with(|filter| filter.user = Some("dev".into())).address("/"),
+            "/?agent=claude&user=dev"
+        );
         let parts = second.parts();
         assert_eq!(parts.len(), 1);
         assert_eq!((parts[0].0.as_str(), parts[0].1.address("/")), ("agent: claude", "/".to_owned()));
@@ -322,7 +335,8 @@ mod tests {
     fn ranges_are_days_of_utc_and_both_ends_count() {
         let today = jiff::civil::date(2026, 11, 16);
         let told = |pairs: &[(&str, &str)]| {
-            let (usage, sessions) = (filter(pairs).unwrap().usage(today), filter(pairs).unwrap().sessions(today));
+            let (usage, sessions) =
+                (filter(pairs).unwrap().usage(today), filter(pairs).unwrap().sessions(today));
             let day = |day: Option<Day>| day.map(|day| day.to_string()).unwrap_or_default();
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
             [day(usage.since), day(usage.until), at(sessions.since), at(sessions.until)]

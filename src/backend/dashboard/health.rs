@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::controls;
-use super::frame::{Frame, Room, empty};
+use super::frame::{Frame, Place, Room, empty};
 use super::model::Outbox;
 use super::session::holes;
 use super::sessions::link;
@@ -20,14 +20,14 @@ pub fn page(frame: &Frame, health: &Health, outbox: Option<&[Outbox]>) -> Markup
         h1 { "Delivery health" }
         p.lead { "Whether everything that happened has arrived." }
         dl.totals {
-            div { dt { "Sessions" } dd { (grouped(health.sessions)) } dd.note { (grouped(health.active)) " running" } }
-            div { dt { "Events" } dd { (grouped(events)) } dd.note { "taken in, each once" } }
-            div { dt { "With gaps" } dd { (grouped(health.gap_count)) } dd.note { @if health.gap_count == 0 { "nothing is missing" } @else { "sessions" } } }
-            div { dt { "Last received" } dd { @if let Some(last) = last { (frame.now.ago(last)) } @else { "never" } } dd.note { "from any machine" } }
+            div { dt { "Sessions" } dd { (grouped(health.sessions)) } dd.hint { (grouped(health.active)) " running" } }
+            div { dt { "Events" } dd { (grouped(events)) } dd.hint { "taken in, each once" } }
+            div { dt { "With gaps" } dd { (grouped(health.gap_count)) } dd.hint { @if health.gap_count == 0 { "nothing is missing" } @else { "sessions" } } }
+            div { dt { "Last received" } dd { @if let Some(last) = last { (frame.now.ago(last)) } @else { "never" } } dd.hint { "from any machine" } }
         }
         @if let Some(outbox) = outbox { section.panel { h2 { "Outbox of this machine" } (sinks(frame, outbox)) } }
         section.panel { h2 { "Sessions with missing events" } (gaps(frame, health)) }
-        section.panel { h2 { "Machines" } (machines(frame, &health.origins)) }
+        @if frame.place == Place::Backend { section.panel { h2 { "Machines" } (machines(frame, &health.origins)) } }
     };
     frame.page(Some(Room::Health), "Delivery health", &content)
 }

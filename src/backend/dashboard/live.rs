@@ -8,8 +8,9 @@ use maud::{Markup, html};
 use super::controls;
 use super::frame::{Frame, Room};
 use super::sessions::{address, cost, link, marks};
-use super::text::{count, grouped};
+use super::text::count;
 use crate::backend::model::Session;
+use crate::output::human;
 use crate::session::state::{EndReason, EventType, StartReason, Status};
 
 pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
@@ -42,7 +43,7 @@ pub fn running_row(frame: &Frame, session: &Session) -> Markup {
             @if let Some(project) = session.project() { span.muted { (project) } }
             @if let Some(user) = &session.life.user { span.muted { (user) } }
             (marks(session))
-            span.end { (grouped(session.numbers.prompts)) " prompts · " (count(session.numbers.tokens())) " tokens · " (cost(session)) " · started " (frame.now.ago(session.started_at())) }
+            span.end { (human::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt")) " · " (count(session.numbers.tokens())) " tokens · " (cost(session)) " · started " (frame.now.ago(session.started_at())) }
         }
     }
 }
@@ -80,8 +81,8 @@ pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
         li id={ "told-" (what.as_str()) "-" (session.id) } {
             span.verb { span class={ "pill " (class) } { (verb) } }
             b { (link(session)) }
-            @if what == EventType::End { @if let Some(next) = session.transitioned_to() { span.muted { "→ " a href=(address(next)) { "the next" } } } }
-            @else if let Some(before) = session.transitioned_from() { span.muted { "after " a href=(address(before)) { "the one before" } } }
+            @if what == EventType::End { @if let Some(next) = session.transitioned_to() { span.muted { "→ " a href=(address(next)) { "next" } } } }
+            @else if let Some(before) = session.transitioned_from() { span.muted { "← " a href=(address(before)) { "before" } } }
             (controls::agent(&session.life.agent))
             @if let Some(project) = session.project() { span.muted { (project) } }
             span.end { @if what == EventType::End { (cost(session)) " · " } (frame.now.ago(when)) }

@@ -4,7 +4,7 @@
 //! can look the token up can check it, none has to remember it, and a revoked token takes its cookies with it.
 
 use hmac::{Hmac, KeyInit, Mac};
-use maud::{Markup, html};
+use maud::{DOCTYPE, Markup, html};
 use sha2::Sha256;
 
 use super::frame::door;
@@ -65,14 +65,19 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
+    let digits: Vec<u8> =
+        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
     let (pairs, rest) = digits.as_chunks::<2>();
     rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
 /// The value of a cookie of this name in a `Cookie` header.
 pub fn cookie<'a>(header: &'a str, name: &str) -> Option<&'a str> {
-    header.split(';').filter_map(|pair| pair.trim().split_once('=')).find(|(known, _)| *known == name).map(|(_, value)| value)
+    header
+        .split(';')
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| value)
 }
 
 /// Where to go after the login: a page of ours, never another server.
@@ -97,6 +102,17 @@ pub fn page(next: &str, refused: bool) -> Markup {
         }
     };
     door("Log in", &content)
+}
+
+/// Leads on to a page of ours as one of ours, so that the browser brings the cookie along.
+pub fn onward(target: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { meta charset="utf-8"; meta http-equiv="refresh" content={ "0;url=" (target) }; title { "codemie" } }
+            body { a href=(target) { "Go on to the dashboard" } }
+        }
+    }
 }
 
 /// For a local dashboard, whose only key is the address that the command printed.
@@ -137,7 +153,9 @@ mod tests {
     fn what_is_no_pass_is_none() {
         let whole = Pass::sign(&KEY, "ä", Timestamp(1)).to_cookie();
         assert!(Pass::parse(&whole).is_some());
-        for text in ["", "..", "1.00.61", &whole[..whole.len() - 1], &format!("{whole}.00"), &format!("x{whole}")] {
+        for text in
+            ["", "..", "1.00.61", &whole[..whole.len() - 1], &format!("{whole}.00"), &format!("x{whole}")]
+        {
             assert_eq!(Pass::parse(text), None, "{text}");
         }
     }

@@ -69,7 +69,12 @@ impl fmt::Debug for Dashboard {
 }
 
 impl Dashboard {
-    pub fn new(reader: Arc<dyn Reader>, gate: Gate, clock: Arc<dyn Clock>, closing: watch::Receiver<bool>) -> Self {
+    pub fn new(
+        reader: Arc<dyn Reader>,
+        gate: Gate,
+        clock: Arc<dyn Clock>,
+        closing: watch::Receiver<bool>,
+    ) -> Self {
         Self {
             reader,
             gate,

@@ -31,13 +31,13 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
             (totals(view, &sums))
             (unpriced(&view.models))
             (charts(frame, filter, view, &sums))
-            div.grid.three {
+            div.grid.three[view.users.len() < 2] {
                 (parts("By agent", "agent", &view.agents, |name| filter.with(|f| f.agent = Some(name)), true))
                 (parts("By model", "model", &view.models, |name| filter.with(|f| f.model = Some(name)), false))
                 (parts("By project", "project", &view.projects, |name| filter.with(|f| f.project = Some(name)), false))
-            }
-            @if view.users.len() > 1 {
-                div.grid { (parts("By user", "user", &view.users, |name| filter.with(|f| f.user = Some(name)), false)) }
+                @if view.users.len() > 1 {
+                    (parts("By user", "user", &view.users, |name| filter.with(|f| f.user = Some(name)), false))
+                }
             }
         }
     };
@@ -62,18 +62,19 @@ fn totals(view: &Overview, sums: &Sums) -> Markup {
     let people = i64::try_from(view.users.len()).unwrap_or(i64::MAX);
     html! {
         dl.totals {
-            div { dt { "Cost" } dd { (money(sums.cost_usd)) } dd.note { (each(counts.sessions)) " per session" } }
-            div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.note { (grouped(counts.prompts)) " prompts" } }
-            div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.note { (share(float(counts.cache_read), float(input))) " of input from cache" } }
-            div { dt { "API calls" } dd { (count(counts.api_calls)) } dd.note { (grouped(counts.api_errors)) " failed" } }
-            div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.note { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } }
-            div { dt { "Lines" } dd { "+" (count(counts.lines_added)) } dd.note { "−" (count(counts.lines_removed)) @if people > 1 { " · " (people) " people" } } }
+            div { dt { "Cost" } dd { (money(sums.cost_usd)) } dd.hint { (each(counts.sessions)) " per session" } }
+            div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.hint { (grouped(counts.prompts)) " prompts" } }
+            div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.hint { (share(float(counts.cache_read), float(input))) " of input from cache" } }
+            div { dt { "API calls" } dd { (count(counts.api_calls)) } dd.hint { (grouped(counts.api_errors)) " failed" } }
+            div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.hint { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } }
+            div { dt { "Lines" } dd { "+" (count(counts.lines_added)) } dd.hint { "−" (count(counts.lines_removed)) @if people > 1 { " · " (people) " people" } } }
         }
     }
 }
 
 fn unpriced(models: &[UsageRow]) -> Markup {
-    let mut names: Vec<&str> = models.iter().flat_map(|row| row.unpriced_models.iter().map(String::as_str)).collect();
+    let mut names: Vec<&str> =
+        models.iter().flat_map(|row| row.unpriced_models.iter().map(String::as_str)).collect();
     names.sort_unstable();
     names.dedup();
     html! {
@@ -109,7 +110,11 @@ fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Marku
     ]
     .map(|(name, class)| Series { name: name.to_owned(), class: class.to_owned() });
     let unit = columns.unit.name();
-    let draw = |what: &str, series: &[Series], least, tick, told: &dyn Fn(&(Sums, Vec<Sums>)) -> (String, Vec<f64>)| {
+    let draw = |what: &str,
+                series: &[Series],
+                least,
+                tick,
+                told: &dyn Fn(&(Sums, Vec<Sums>)) -> (String, Vec<f64>)| {
         let drawn: Vec<Column> = columns
             .spans
             .iter()
@@ -125,7 +130,13 @@ fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Marku
                 }
             })
             .collect();
-        chart::columns(&chart::Columns { label: &format!("{what} per {unit}"), series, columns: &drawn, least, tick })
+        chart::columns(&chart::Columns {
+            label: &format!("{what} per {unit}"),
+            series,
+            columns: &drawn,
+            least,
+            tick,
+        })
     };
     let cost = draw("Cost in US dollars", &by_agent, 0.0, chart::dollars, &|(whole, parts)| {
         let said = parts.iter().zip(&agents).filter(|(part, _)| agents.len() > 1 && part.cost_usd > 0.0);
@@ -202,7 +213,13 @@ fn date_or_span(first: Date, last: Date) -> String {
     if first == last { first.to_string() } else { format!("{first} to {last}") }
 }
 
-fn parts(title: &str, kind: &str, rows: &[UsageRow], narrowed: impl Fn(String) -> Filter, coloured: bool) -> Markup {
+fn parts(
+    title: &str,
+    kind: &str,
+    rows: &[UsageRow],
+    narrowed: impl Fn(String) -> Filter,
+    coloured: bool,
+) -> Markup {
     let largest = rows.iter().map(|row| row.sums.cost_usd).fold(0.0, f64::max);
     let class = |name: &str| if coloured { controls::colour(name) } else { "c0".to_owned() };
     html! {

@@ -87,6 +87,10 @@ async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result
         return Ok((StatusCode::UNAUTHORIZED, "log in first\n").into_response());
     }
     let asked = request.uri().path_and_query().map_or("/", |asked| asked.as_str());
+    // Who followed a link from elsewhere may be in: their browser keeps the cookie back until a page of ours asks.
+    if request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+        return Ok(page(&login::onward(safe_target(asked))).into_response());
+    }
     let door = if asked == "/" { "/login".to_owned() } else { format!("/login?next={}", encoded(asked)) };
     Ok(Redirect::to(&door).into_response())
 }
@@ -95,7 +99,10 @@ fn cookies(headers: &HeaderMap) -> &str {
     headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-async fn overview_page(State(dashboard): Shared, Query(given): Query<Parameters>) -> Result<Html<String>, Failure> {
+async fn overview_page(
+    State(dashboard): Shared,
+    Query(given): Query<Parameters>,
+) -> Result<Html<String>, Failure> {
     let (frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
     let (reader, usage) = (&dashboard.reader, filter.usage(frame.now.today()));
     let view = Overview {
@@ -109,10 +116,19 @@ async fn overview_page(State(dashboard): Shared, Query(given): Query<Parameters>
     Ok(page(&overview::page(&frame, &filter, &view)))
 }
 
-async fn sessions_page(State(dashboard): Shared, Query(given): Query<Parameters>) -> Result<Html<String>, Failure> {
+async fn sessions_page(
+    State(dashboard): Shared,
+    Query(given): Query<Parameters>,
+) -> Result<Html<String>, Failure> {
     let (frame, filter) = (dashboard.frame(), given.filter(Range::All)?);
-    let after = filter.after.as_deref().map(str::parse).transpose().map_err(|error| Failure::Misread(format!("{error}")))?;
-    let listing = dashboard.reader.sessions(filter.sessions(frame.now.today()), Page { after, limit: ROWS }).await?;
+    let after = filter
+        .after
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|error| Failure::Misread(format!("{error}")))?;
+    let listing =
+        dashboard.reader.sessions(filter.sessions(frame.now.today()), Page { after, limit: ROWS }).await?;
     let facets = dashboard.reader.facets().await?;
     Ok(page(&sessions::page(&frame, &filter, &facets, &listing)))
 }
@@ -148,7 +164,11 @@ struct Target {
     next: String,
 }
 
-async fn login_page(State(dashboard): Shared, headers: HeaderMap, Query(target): Query<Target>) -> Result<Response, Failure> {
+async fn login_page(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    Query(target): Query<Target>,
+) -> Result<Response, Failure> {
     let next = safe_target(&target.next);
     if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
         return Ok(Redirect::to(next).into_response());
@@ -166,7 +186,11 @@ struct Login {
     next: String,
 }
 
-async fn log_in(State(dashboard): Shared, headers: HeaderMap, Form(form): Form<Login>) -> Result<Response, Failure> {
+async fn log_in(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    Form(form): Form<Login>,
+) -> Result<Response, Failure> {
     own_form(&headers)?;
     let next = safe_target(&form.next);
     if matches!(dashboard.gate, Gate::Tokens(_))
@@ -184,14 +208,23 @@ struct Secret {
 }
 
 /// The address that `codemie dashboard` prints. The secret is gone from the address bar before a page is shown.
-async fn enter(State(dashboard): Shared, headers: HeaderMap, Query(given): Query<Secret>) -> Result<Response, Failure> {
+async fn enter(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    Query(given): Query<Secret>,
+) -> Result<Response, Failure> {
     if matches!(dashboard.gate, Gate::Once(_))
         && let Some(cookie) = dashboard.pass(&headers, &given.token).await?
     {
-        return Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response());
+        return Ok(([(header::SET_COOKIE, cookie)], page(&login::onward("/"))).into_response());
     }
     // Somebody who is in already and comes back by the old address.
-    Ok(Redirect::to(if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? { "/" } else { "/login" }).into_response())
+    Ok(Redirect::to(if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
+        "/"
+    } else {
+        "/login"
+    })
+    .into_response())
 }
 
 async fn log_out(State(dashboard): Shared, headers: HeaderMap) -> Result<Response, Failure> {
@@ -233,7 +266,10 @@ impl Dashboard {
         let proxied = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
         let (name, secure) = (self.gate.cookie_name(), if proxied { "; Secure" } else { "" });
         let seconds = GOOD_FOR_MS / 1000;
-        Ok(Some(format!("{name}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}", pass.to_cookie())))
+        Ok(Some(format!(
+            "{name}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
+            pass.to_cookie()
+        )))
     }
 }
 
@@ -265,9 +301,11 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let (status, what, next) = match self {
             Self::Misread(said) => (StatusCode::BAD_REQUEST, "This address makes no sense", said),
-            Self::Foreign => {
-                (StatusCode::FORBIDDEN, "This came from another site", "Open the page itself and try again.".to_owned())
-            }
+            Self::Foreign => (
+                StatusCode::FORBIDDEN,
+                "This came from another site",
+                "Open the page itself and try again.".to_owned(),
+            ),
             Self::Storage(error) => {
                 tracing::error!(%error, "a page could not be made");
                 let next = "Load the page again in a moment; the server's log tells more.".to_owned();

@@ -73,7 +73,8 @@ fn last_moment(view: &Story, now: Timestamp) -> Timestamp {
 pub fn holes(missing: &[(i64, i64)]) -> String {
     const SHOWN: usize = 6;
     let number: i64 = missing.iter().map(|(from, to)| to - from + 1).sum();
-    let range = |(from, to): &(i64, i64)| if from == to { from.to_string() } else { format!("{from} to {to}") };
+    let range =
+        |(from, to): &(i64, i64)| if from == to { from.to_string() } else { format!("{from} to {to}") };
     let shown: Vec<String> = missing.iter().take(SHOWN).map(range).collect();
     let rest = if missing.len() > SHOWN { ", …" } else { "" };
     format!("{} ({}{rest})", human::counted(usize::try_from(number).unwrap_or(0), "event"), shown.join(", "))
@@ -135,22 +136,27 @@ fn joint(session: &Session) -> Markup {
 
 fn totals(frame: &Frame, session: &Session) -> Markup {
     let numbers = &session.numbers;
-    let files = session.life.end.as_ref().and_then(|end| end.said.totals.as_ref()).map_or(0, |totals| totals.files_changed);
+    let files = session
+        .life
+        .end
+        .as_ref()
+        .and_then(|end| end.said.totals.as_ref())
+        .map_or(0, |totals| totals.files_changed);
     html! {
         dl.totals {
             div {
                 dt { "Cost" }
                 dd { span title={ "$" (PicoDollars(numbers.cost)) } { (human::dollars(numbers.cost)) } }
-                dd.note {
+                dd.hint {
                     @if numbers.unpriced_calls > 0 { (grouped(numbers.unpriced_calls)) " calls have no price" }
                     @else { (human::dollars(numbers.cost / numbers.prompts.max(1))) " per prompt" }
                 }
             }
-            div { dt { "Tokens" } dd { (count(numbers.tokens())) } dd.note { (short_count(numbers.output)) " of output" } }
-            div { dt { "API calls" } dd { (grouped(numbers.api_calls)) } dd.note { (grouped(numbers.api_errors)) " failed" } }
-            div { dt { "Prompts" } dd { (grouped(numbers.prompts)) } dd.note { (duration(session.duration_ms(frame.now.at))) " open" } }
-            div { dt { "Tool calls" } dd { (grouped(numbers.tool_calls)) } dd.note { (grouped(numbers.tool_errors)) " failed" } }
-            div { dt { "Lines" } dd { "+" (grouped(numbers.lines_added)) } dd.note { "−" (grouped(numbers.lines_removed)) @if files > 0 { " in " (human::counted(usize::try_from(files).unwrap_or(0), "file")) } } }
+            div { dt { "Tokens" } dd { (count(numbers.tokens())) } dd.hint { (short_count(numbers.output)) " of output" } }
+            div { dt { "API calls" } dd { (grouped(numbers.api_calls)) } dd.hint { (grouped(numbers.api_errors)) " failed" } }
+            div { dt { "Prompts" } dd { (grouped(numbers.prompts)) } dd.hint { (duration(session.duration_ms(frame.now.at))) " open" } }
+            div { dt { "Tool calls" } dd { (grouped(numbers.tool_calls)) } dd.hint { (grouped(numbers.tool_errors)) " failed" } }
+            div { dt { "Lines" } dd { "+" (grouped(numbers.lines_added)) } dd.hint { "−" (grouped(numbers.lines_removed)) @if files > 0 { " in " (human::counted(usize::try_from(files).unwrap_or(0), "file")) } } }
         }
     }
 }
@@ -176,18 +182,27 @@ impl Axis {
 
 fn cost_curve(frame: &Frame, view: &Story, time: &Axis) -> Markup {
     let mut sum = PicoDollars(0);
-    let points: Vec<Point> = view.events.iter().filter_map(|event| match &event.attributes {
-        Attributes::Usage(usage) => {
-            sum.0 += usage.cost.unwrap_or_default().0;
-            let cost = usage.cost.map_or("no price".to_owned(), |cost| human::dollars(cost.0));
-            Some(Point {
-                x: time.at(event.time),
-                y: sum.dollars(),
-                title: format!("{}\n{}, {cost}\nso far {}", frame.now.exact(event.time), &*usage.model, human::dollars(sum.0)),
-            })
-        }
-        _ => None,
-    }).collect();
+    let points: Vec<Point> = view
+        .events
+        .iter()
+        .filter_map(|event| match &event.attributes {
+            Attributes::Usage(usage) => {
+                sum.0 += usage.cost.unwrap_or_default().0;
+                let cost = usage.cost.map_or("no price".to_owned(), |cost| human::dollars(cost.0));
+                Some(Point {
+                    x: time.at(event.time),
+                    y: sum.dollars(),
+                    title: format!(
+                        "{}\n{}, {cost}\nso far {}",
+                        frame.now.exact(event.time),
+                        &*usage.model,
+                        human::dollars(sum.0)
+                    ),
+                })
+            }
+            _ => None,
+        })
+        .collect();
     html! {
         @if points.is_empty() {
             p.muted { "The agent has not called its model yet." }
@@ -203,13 +218,19 @@ fn timeline(frame: &Frame, view: &Story, time: &Axis) -> Markup {
     for event in &view.events {
         let (lane, said) = match &event.attributes {
             Attributes::Prompt => (0, "prompt".to_owned()),
-            Attributes::Usage(usage) => (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens))),
+            Attributes::Usage(usage) => {
+                (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens)))
+            }
             Attributes::Tool(tool) if tool.ok == Some(false) => (3, format!("{} failed", &*tool.name)),
             Attributes::Tool(tool) => (2, tool.name.to_string()),
             Attributes::Error(error) => (3, error.kind.as_deref().unwrap_or("API error").to_owned()),
             _ => continue,
         };
-        lanes[lane].marks.push(Point { x: time.at(event.time), y: 0.0, title: format!("{}\n{said}", frame.now.exact(event.time)) });
+        lanes[lane].marks.push(Point {
+            x: time.at(event.time),
+            y: 0.0,
+            title: format!("{}\n{said}", frame.now.exact(event.time)),
+        });
     }
     chart::lanes("What happened when", &lanes, &time.labels(frame))
 }
@@ -365,5 +386,9 @@ fn record(frame: &Frame, view: &Story, missing: &[(i64, i64)]) -> Markup {
 /// For a session that is not there.
 pub fn absent(frame: &Frame, id: &str) -> Markup {
     let next = html! { "Nothing has arrived under the id " code { (id) } ". " a href="/sessions" { "All sessions" } };
-    frame.page(Some(Room::Sessions), "No such session", &html! { div.panel { (empty("No such session", &next)) } })
+    frame.page(
+        Some(Room::Sessions),
+        "No such session",
+        &html! { div.panel { (empty("No such session", &next)) } },
+    )
 }

@@ -46,7 +46,10 @@ fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
     if facets.agents.is_empty() {
         return empty("No sessions yet", &controls::how_to_begin(frame.place));
     }
-    empty("No sessions match", &html! { "Take a filter away, or look at " a href={ (PATH) "?range=all" } { "all sessions" } "." })
+    empty(
+        "No sessions match",
+        &html! { "Take a filter away, or look at " a href={ (PATH) "?range=all" } { "all sessions" } "." },
+    )
 }
 
 fn table(frame: &Frame, filter: &Filter, sessions: &[Session]) -> Markup {

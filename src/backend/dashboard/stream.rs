@@ -58,7 +58,9 @@ pub(super) async fn events(State(dashboard): State<Arc<Dashboard>>) -> Response 
             () = over => {}
         }
     });
-    let rows = stream::poll_fn(move |context| receiver.poll_recv(context).map(|event| event.map(Ok::<_, Infallible>)));
+    let rows = stream::poll_fn(move |context| {
+        receiver.poll_recv(context).map(|event| event.map(Ok::<_, Infallible>))
+    });
     Sse::new(rows).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
 }
 
@@ -106,11 +108,16 @@ async fn follow(dashboard: &Dashboard, sender: &mpsc::Sender<Event>) -> Result<(
     }
 }
 
-async fn show(dashboard: &Dashboard, sender: &mpsc::Sender<Event>, known: &mut Known, ids: Vec<String>) -> Result<(), Over> {
+async fn show(
+    dashboard: &Dashboard,
+    sender: &mpsc::Sender<Event>,
+    known: &mut Known,
+    ids: Vec<String>,
+) -> Result<(), Over> {
     let frame: Frame = dashboard.frame();
     let mut sessions = dashboard.reader.sessions_by_id(ids).await?;
     // The page puts each on top of the one before.
-    sessions.sort_by_key(|session| session.last_at);
+    sessions.sort_by_key(|session| (session.last_at, session.started_at()));
     for session in &sessions {
         for news in known.news(session, frame.now.at) {
             tell(sender, row("told", &told_row(&frame, session, news).0)).await?;

@@ -62,6 +62,8 @@ pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, Step<'_>)> {
         story.steps.push((event.time, step));
     }
     story.close();
+    // A turn is told when it is over, and stands where it began.
+    story.steps.sort_by_key(|(time, _)| *time);
     story.steps
 }
 
@@ -177,7 +179,10 @@ mod tests {
                     turn.number,
                     turn.sums.api_calls,
                     turn.sums.cost,
-                    turn.tools.iter().map(|(name, tally)| (*name, tally.calls, tally.errors)).collect::<Vec<_>>(),
+                    turn.tools
+                        .iter()
+                        .map(|(name, tally)| (*name, tally.calls, tally.errors))
+                        .collect::<Vec<_>>(),
                     turn.sums.lines_added,
                     turn.errors,
                 ),
@@ -187,9 +192,9 @@ mod tests {
             told,
             [
                 "1 start",
-                "4 bound Some(Log)",
                 "2-2 turn None: 1 calls, 500000000000 pico, [], +0, []",
                 "3-9 turn Some(1): 2 calls, 1000000000000 pico, [(\"Edit\", 2, 1), (\"Bash\", 1, 1)], +6, []",
+                "4 bound Some(Log)",
                 "10-11 turn Some(2): 0 calls, 0 pico, [], +0, [\"overloaded (529)\"]",
                 "12 end completed",
                 "13-13 turn None: 1 calls, 500000000000 pico, [], +0, []",

@@ -25,22 +25,22 @@ use crate::sandbox::{Said, Sandbox, say};
 const DAY: i64 = 24 * 3_600_000;
 
 /// A home folder with a store, and a clock that begins an hour ago.
-struct World {
-    sandbox: Sandbox,
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
     home: Home,
-    store: Store,
+    pub(crate) store: Store,
     now: Timestamp,
 }
 
 /// A run and the session it is in.
 #[derive(Clone, Copy)]
-struct Run {
+pub(crate) struct Run {
     id: RunId,
-    session: SessionId,
+    pub(crate) session: SessionId,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let sandbox = Sandbox::new();
         let home = Home::at(sandbox.path(".codemie"));
         let now = Timestamp(SystemClock.now().0 - 3_600_000);
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    fn start(&mut self, name: &str) -> Run {
+    pub(crate) fn start(&mut self, name: &str) -> Run {
         self.start_as(&Self::begin(name))
     }
 
@@ -92,13 +92,13 @@ impl World {
         Run { id: begin.run.id, session: started.session }
     }
 
-    fn bind(&mut self, run: Run, agent_session: &str, file: Option<&Path>) {
+    pub(crate) fn bind(&mut self, run: Run, agent_session: &str, file: Option<&Path>) {
         let at = self.tick(100);
         let binding = binding(agent_session, file);
         self.store.write(|tx| lifecycle::bind(tx, at, &RandomIds, run.session, &binding)).unwrap();
     }
 
-    fn clear(&mut self, run: Run, agent_session: &str) -> Run {
+    pub(crate) fn clear(&mut self, run: Run, agent_session: &str) -> Run {
         let at = self.tick(1000);
         let passage = Passage { to: To::Clear, binding: Some(binding(agent_session, None)), place: None };
         let passed =
@@ -106,13 +106,13 @@ impl World {
         Run { session: passed.new.session, ..run }
     }
 
-    fn end(&mut self, run: Run, code: i32) {
+    pub(crate) fn end(&mut self, run: Run, code: i32) {
         let at = self.tick(1000);
         self.store.write(|tx| lifecycle::end(tx, at, run.id, Ending::exited(Exit::Code(code)))).unwrap();
     }
 
     /// One call with 10 tokens of input, 20 of output, 1000 and 100 of cache, for 0.002 dollars; `None`: no price.
-    fn call(&mut self, run: Run, key: &str, model: &str, cost: Option<i64>) {
+    pub(crate) fn call(&mut self, run: Run, key: &str, model: &str, cost: Option<i64>) {
         let at = self.tick(10);
         let tokens =
             Tokens { input: 10, output: 20, cache_read: 1000, cache_write_5m: 100, ..Tokens::default() };

@@ -1,5 +1,9 @@
 //! The dashboard in a real browser, on a store that an invented team has filled.
 
+mod door;
+mod http;
+mod local;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,7 +38,8 @@ struct Served {
 impl Served {
     fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let storage = Arc::new(Sqlite::open(&folder.path().join("backend.db")).unwrap());
         let token = new_secret(Role::Read).unwrap();
         let known = Token {

@@ -53,11 +53,25 @@ const PROJECTS: [(&str, &str); 6] = [
 ];
 const BRANCHES: [&str; 5] = ["main", "feature/login", "fix/rounding", "chore/upgrade", "feature/export"];
 const TOPICS: [&str; 10] = [
-    "fix-auth", "export-csv", "flaky-test", "upgrade-deps", "search-index", "rate-limit", "dark-mode", "invoice-pdf",
-    "retry-queue", "cache-keys",
+    "fix-auth",
+    "export-csv",
+    "flaky-test",
+    "upgrade-deps",
+    "search-index",
+    "rate-limit",
+    "dark-mode",
+    "invoice-pdf",
+    "retry-queue",
+    "cache-keys",
 ];
-const TOOLS: [(&str, &str); 6] =
-    [("Read", "read"), ("Edit", "edit"), ("Bash", "exec"), ("Grep", "read"), ("Write", "write"), ("Glob", "read")];
+const TOOLS: [(&str, &str); 6] = [
+    ("Read", "read"),
+    ("Edit", "edit"),
+    ("Bash", "exec"),
+    ("Grep", "read"),
+    ("Write", "write"),
+    ("Glob", "read"),
+];
 
 /// An agent with its version and models, each with its dollars per million tokens of input and output.
 const AGENTS: [(&str, &str, [(&str, f64, f64); 2]); 3] = [
@@ -143,7 +157,8 @@ impl Telling {
         let models = AGENTS[self.agent].2;
         let (model, input_price, output_price) = models[usize::from(self.dice.below(5) == 0)];
         let (input, output) = (20 + self.dice.below(900), 60 + self.dice.below(1_400));
-        let (read, write) = (14_000 + 900 * self.seq + self.dice.below(4_000) * n, 300 + self.dice.below(3_500));
+        let (read, write) =
+            (14_000 + 900 * self.seq + self.dice.below(4_000) * n, 300 + self.dice.below(3_500));
         #[expect(clippy::cast_precision_loss, reason = "invented numbers")]
         let cost = (input as f64 * input_price
             + output as f64 * output_price
@@ -218,7 +233,10 @@ pub(crate) fn chain(now: Timestamp) -> (Vec<String>, Vec<Event>) {
     third.start(&Opening { name: "fix-auth.3", project: 0, reason: "clear", from: Some(&second.id) });
     third.turn(3);
     let tellings = [first, second, third];
-    (tellings.iter().map(|telling| telling.id.clone()).collect(), tellings.into_iter().flat_map(|t| t.events).collect())
+    (
+        tellings.iter().map(|telling| telling.id.clone()).collect(),
+        tellings.into_iter().flat_map(|t| t.events).collect(),
+    )
 }
 
 /// What the team did on the days before `now`: sessions that began and ended, `each` so many on a working day.
@@ -237,7 +255,8 @@ pub(crate) fn history(now: Timestamp, days: i64, each: i64, turns: i64) -> impl 
             let person = usize::try_from(dice.below(6)).unwrap();
             let mut telling = Telling::new(seed, agent, person, at);
             let name = format!("{}-{}", dice.pick(&TOPICS), back * 100 + n);
-            let project = usize::try_from(dice.below(6)).unwrap().min(usize::try_from(dice.below(6)).unwrap());
+            let project =
+                usize::try_from(dice.below(6)).unwrap().min(usize::try_from(dice.below(6)).unwrap());
             telling.start(&Opening { name: &name, project, reason: "startup", from: None });
             for _ in 0..1 + dice.below(turns) {
                 let calls = 1 + dice.below(6);
