@@ -19,7 +19,7 @@ impl Served {
         ask(self.address, "POST", "/login", &all, body)
     }
 
-    fn cookie(&self) -> String {
+    pub(super) fn cookie(&self) -> String {
         let answer = self.log_in(&format!("token={}", self.token), &[]);
         answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
     }

@@ -3,6 +3,7 @@
 mod door;
 mod http;
 mod local;
+mod speed;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
