@@ -1,5 +1,6 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
+mod backend;
 mod sessions;
 
 use std::ffi::{OsStr, OsString};
@@ -8,6 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::session::id::SessionId;
+pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use sessions::{
     Archive, Current, Explain, Export, Group, Import, List, OnConflict, Prune, Rename, Resume, Show, Tags,
     Usage, UsageBy, View,
@@ -66,6 +68,8 @@ pub enum Command {
     Import(Import),
     /// Add up tokens and cost
     Usage(Usage),
+    /// The metrics backend: take in events from any number of machines and show them
+    Backend(Backend),
     /// Shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions

@@ -54,6 +54,19 @@ impl Home {
         self.0.join("run")
     }
 
+    /// What `backend serve` keeps: its database and the tokens it made for this user.
+    pub fn backend(&self) -> PathBuf {
+        self.0.join("backend")
+    }
+
+    pub fn backend_database(&self) -> PathBuf {
+        self.backend().join("backend.db")
+    }
+
+    pub fn backend_tokens(&self) -> PathBuf {
+        self.backend().join("tokens.json")
+    }
+
     pub fn shims(&self) -> PathBuf {
         self.0.join("shims")
     }

@@ -167,6 +167,9 @@ impl Change {
             let total = &mut self.session.numbers;
             if new { total.add(&numbers) } else { total.subtract(&numbers) }
         }
+        if numbers.unpriced_calls != 0 {
+            self.session.count_unpriced(model, if new { 1 } else { -1 });
+        }
         if let Attributes::Tool(tool) = attributes {
             let kind = tool.kind.map_or("", super::model::tool_kind);
             let sums = self.tools.entry((tool.name.to_string(), kind)).or_default();

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::attributes::{Attributes, Text};
 use super::event::Event;
 use super::fold::{Change, Daily, Known, Plan};
 use super::model::{Day, Session, Touched};
@@ -21,7 +22,7 @@ pub struct Intake {
     /// By id, so that every node locks sessions in the same order.
     changes: BTreeMap<String, Change>,
     outcome: Ingested,
-    /// New and revised events by who sent them.
+    /// New events by who sent them; those heard of without anything new, too.
     origins: BTreeMap<(String, String), i64>,
 }
 
@@ -63,6 +64,9 @@ impl Intake {
         self.plan.events.retain(&mut receive);
         self.plan.repeats.retain(receive);
         outcome.duplicates += self.plan.repeats.len();
+        for change in self.changes.values_mut() {
+            change.session.received_at = self.now;
+        }
     }
 
     /// The events to store, sorted by id, each id once.
@@ -73,6 +77,9 @@ impl Intake {
     /// Says what the storage knew of the event at this place of [`Intake::events`].
     pub fn settle(&mut self, at: usize, known: &Known) {
         let event = &self.plan.events[at];
+        let text = |text: &Option<Text>| text.as_deref().unwrap_or_default().to_owned();
+        let origin = self.origins.entry((text(&event.machine), text(&event.user))).or_default();
+        *origin += i64::from(*known == Known::Fresh);
         if *known == Known::Already {
             self.outcome.duplicates += 1;
             return;
@@ -81,16 +88,10 @@ impl Intake {
         if let Some(change) = self.changes.get_mut(&*event.session) {
             change.apply(event, known);
         }
-        let text = |text: &Option<super::attributes::Text>| text.as_deref().unwrap_or_default().to_owned();
-        *self.origins.entry((text(&event.machine), text(&event.user))).or_default() += 1;
     }
 
     /// Sessions to write, sorted by id.
-    pub fn changes(&mut self) -> impl Iterator<Item = &Change> {
-        let now = self.now;
-        for change in self.changes.values_mut().filter(|change| change.changed) {
-            change.session.received_at = now;
-        }
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.changes.values().filter(|change| change.changed)
     }
 
@@ -135,7 +136,7 @@ impl Stored {
         if !self.same_session || self.rev >= event.rev || self.kind != kind.as_str() {
             return Known::Already;
         }
-        match super::attributes::Attributes::parse(kind, &self.attributes) {
+        match Attributes::parse(kind, &self.attributes) {
             Ok(attributes) => Known::Revised { time: self.time, attributes },
             // What we wrote ourselves can be read; if somebody changed it, it is better left alone.
             Err(_) => Known::Already,

@@ -189,7 +189,7 @@ pub struct Origin {
     pub user: Option<String>,
     pub first_received_at: Timestamp,
     pub last_received_at: Timestamp,
-    /// Events taken in, repeats not counted.
+    /// Events taken in, each once, whatever number of times it was told or revised.
     pub events: i64,
 }
 

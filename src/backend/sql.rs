@@ -162,10 +162,13 @@ pub fn number_columns(pattern: &str) -> String {
 
 /// What [`session`] reads.
 pub fn session_columns() -> String {
-    format!("s.id, s.life, s.seqs, s.first_at, s.last_at, s.received_at, {}", number_columns("s.{}"))
+    format!(
+        "s.id, s.life, s.seqs, s.first_at, s.last_at, s.received_at, s.unpriced, {}",
+        number_columns("s.{}")
+    )
 }
 
-pub const SESSION_COLUMNS: usize = 6 + Numbers::COUNT;
+pub const SESSION_COLUMNS: usize = 7 + Numbers::COUNT;
 
 pub fn session(row: &dyn Columns) -> Result<Session, Error> {
     let damaged = |error: serde_json::Error| Error::Damaged(format!("a session: {error}"));
@@ -176,6 +179,7 @@ pub fn session(row: &dyn Columns) -> Result<Session, Error> {
         first_at: time(row, 3)?,
         last_at: time(row, 4)?,
         received_at: time(row, 5)?,
-        numbers: numbers(row, 6)?,
+        unpriced: serde_json::from_str(&text(row, 6)?).map_err(damaged)?,
+        numbers: numbers(row, 7)?,
     })
 }

@@ -14,10 +14,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::open::{open, recover};
-use crate::backend::copy::LocalCopy;
 use crate::backend::dashboard::{Dashboard, Gate, Outbox, router};
+use crate::backend::{self, copy::LocalCopy};
 use crate::cli;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
 use crate::store::{self, Store, View};
 
@@ -25,8 +25,6 @@ use crate::store::{self, Store, View};
 const LOOK: Duration = Duration::from_millis(400);
 /// So often sessions are ended whose wrapper has vanished, as every command does at its start.
 const RECOVER: Duration = Duration::from_secs(30);
-/// What open pages may take to be hung up on at the end.
-const GRACE: Duration = Duration::from_secs(1);
 
 pub fn run(args: &cli::Dashboard, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let store = open(home)?;
@@ -45,7 +43,7 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     let address = listener.local_addr()?;
     let (gate, secret) = Gate::once(address.port())?;
     let (closing, closed) = watch::channel(false);
-    let asked = Mutex::new(Store::open(home, crate::clock::Clock::now(&SystemClock))?);
+    let asked = Mutex::new(Store::open(home, SystemClock.now())?);
     let dashboard = Dashboard::new(copy.storage(), gate, Arc::new(SystemClock), closed.clone())
         .with_outbox(Box::new(move || outbox(&asked)));
     let url = entrance(address, &secret);
@@ -54,21 +52,17 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     if !args.no_open {
         show(&url, |name| std::env::var_os(name));
     }
-    let (home, watched) = (home.clone(), closed.clone());
+    let home = home.clone();
     let runtime = Handle::current();
     let follower = std::thread::Builder::new().name("dashboard copy".to_owned());
-    follower.spawn(move || follow(&runtime, copy, store, &home, &watched))?;
-    let mut ending = closed;
-    let server = axum::serve(listener, router(dashboard))
-        .with_graceful_shutdown(async move { drop(ending.wait_for(|closing| *closing).await) });
-    let mut server = tokio::spawn(async move { server.await });
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        ended = &mut server => ended?.context("the dashboard ended")?,
-    }
-    let _ = closing.send(true);
-    let _ = tokio::time::timeout(GRACE, server).await;
+    follower.spawn(move || follow(&runtime, copy, store, &home, &closed))?;
+    let asked_to_end = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    backend::serve(listener, router(dashboard), closing, asked_to_end).await;
     Ok(())
 }
 

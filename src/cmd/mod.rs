@@ -1,5 +1,6 @@
 //! The commands: parse result in, library calls, output.
 
+mod backend;
 mod completions;
 mod config;
 mod current;
@@ -95,6 +96,7 @@ fn carry_out(
         Command::Export(args) => exchange::export(args, &home, out, err),
         Command::Import(args) => exchange::import(args, &home, out, err),
         Command::Usage(args) => usage::run(args, &home, out),
+        Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
         Command::Dashboard(args) => dashboard::run(args, &home, out),

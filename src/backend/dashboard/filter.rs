@@ -108,6 +108,10 @@ impl Parameters {
                 Status::parse(text).ok_or(Misread { name: "status", expected: "a status of a session" })?,
             ),
         };
+        let texts = [&self.agent, &self.project, &self.model, &self.user, &self.q, &self.after];
+        if texts.iter().any(|text| text.contains('\0')) {
+            return Err(Misread { name: "this", expected: "a text: it holds a NUL" });
+        }
         let given = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         Ok(Filter {
             range,
@@ -313,6 +317,7 @@ mod tests {
             ([("range", "0d")], "range is not a number of days like 30d, or all"),
             ([("range", "-1d")], "range is not a number of days like 30d, or all"),
             ([("status", "asleep")], "status is not a status of a session"),
+            ([("q", "a\0b")], "this is not a text: it holds a NUL"),
             ([("sort", "size")], "sort is not time or cost"),
         ] {
             assert_eq!(filter(&pairs).unwrap_err().to_string(), said);

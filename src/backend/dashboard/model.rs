@@ -1,5 +1,7 @@
 //! What a page is made of beyond the read model of the backend.
 
+use std::collections::BTreeMap;
+
 use crate::backend::model::{Facets, SeriesRow, SessionDetail, Sums, TimelineEvent, UsageRow};
 use crate::clock::Timestamp;
 
@@ -9,13 +11,26 @@ pub struct Overview {
     pub facets: Facets,
     /// Per day and agent.
     pub days: Vec<SeriesRow>,
-    pub agents: Vec<UsageRow>,
     pub models: Vec<UsageRow>,
     pub projects: Vec<UsageRow>,
     pub users: Vec<UsageRow>,
 }
 
 impl Overview {
+    /// The days added up by agent, the dearest first.
+    pub fn agents(&self) -> Vec<UsageRow> {
+        let mut agents: BTreeMap<&str, Sums> = BTreeMap::new();
+        for row in &self.days {
+            agents.entry(&row.key).or_default().add(&row.sums);
+        }
+        let mut rows: Vec<UsageRow> = agents
+            .into_iter()
+            .map(|(agent, sums)| UsageRow { key: agent.to_owned(), sums, ..UsageRow::default() })
+            .collect();
+        rows.sort_by(|one, other| other.sums.cost_usd.total_cmp(&one.sums.cost_usd));
+        rows
+    }
+
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for row in &self.days {

@@ -32,7 +32,7 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
             (unpriced(&view.models))
             (charts(frame, filter, view, &sums))
             div.grid.three[view.users.len() < 2] {
-                (parts("By agent", "agent", &view.agents, |name| filter.with(|f| f.agent = Some(name)), true))
+                (parts("By agent", "agent", &view.agents(), |name| filter.with(|f| f.agent = Some(name)), true))
                 (parts("By model", "model", &view.models, |name| filter.with(|f| f.model = Some(name)), false))
                 (parts("By project", "project", &view.projects, |name| filter.with(|f| f.project = Some(name)), false))
                 @if view.users.len() > 1 {

@@ -105,14 +105,16 @@ async fn overview_page(
 ) -> Result<Html<String>, Failure> {
     let (frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
     let (reader, usage) = (&dashboard.reader, filter.usage(frame.now.today()));
-    let view = Overview {
-        facets: reader.facets().await?,
-        days: reader.series(By::Agent, usage.clone()).await?,
-        agents: reader.usage(By::Agent, usage.clone(), overview::BARS + 1).await?,
-        models: reader.usage(By::Model, usage.clone(), overview::BARS + 1).await?,
-        projects: reader.usage(By::Project, usage.clone(), overview::BARS + 1).await?,
-        users: reader.usage(By::User, usage, PEOPLE).await?,
-    };
+    let of = |by, limit| reader.usage(by, usage.clone(), limit);
+    // Side by side: with many sessions each of them is work for a core.
+    let (facets, days, models, projects, users) = tokio::try_join!(
+        reader.facets(),
+        reader.series(By::Agent, usage.clone()),
+        of(By::Model, overview::BARS + 1),
+        of(By::Project, overview::BARS + 1),
+        of(By::User, PEOPLE),
+    )?;
+    let view = Overview { facets, days, models, projects, users };
     Ok(page(&overview::page(&frame, &filter, &view)))
 }
 
@@ -135,7 +137,9 @@ async fn sessions_page(
 
 async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Result<Response, Failure> {
     let frame = dashboard.frame();
-    let Some(detail) = dashboard.reader.session(&id).await? else {
+    // No database is asked for an id with NUL; not every one could be.
+    let found = if id.contains('\0') { None } else { dashboard.reader.session(&id).await? };
+    let Some(detail) = found else {
         return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
     };
     let mut events = dashboard.reader.timeline(&id, 0, EVENTS + 1).await?;

@@ -49,7 +49,7 @@ pub struct Record {
 }
 
 impl Record {
-    pub fn of(session: &Session, unpriced_models: Vec<String>, now: Timestamp) -> Self {
+    pub fn of(session: &Session, now: Timestamp) -> Self {
         let start = session.life.start.as_ref().map(|told| &told.said);
         let end = session.ending();
         let bound = session.life.bound.as_ref();
@@ -83,7 +83,7 @@ impl Record {
                 evidence: bound.and_then(|bound| bound.said.evidence),
                 bound_at: bound.map(|bound| bound.time),
             },
-            usage: usage(session, unpriced_models),
+            usage: usage(session),
             tags: session.tags().iter().map(|tag| tag.to_string()).collect(),
             group: session.group().map(str::to_owned),
             machine: session.life.machine.clone(),
@@ -97,7 +97,7 @@ impl Record {
 }
 
 /// The sums over its events; which files were changed no event tells, so their number is the sender's.
-fn usage(session: &Session, unpriced_models: Vec<String>) -> UsageSummary {
+fn usage(session: &Session) -> UsageSummary {
     let numbers = &session.numbers;
     let totals = session.life.end.as_ref().and_then(|end| end.said.totals.as_ref());
     let by_evidence = if session.link() == Link::Matched { Coverage::Transcript } else { Coverage::None };
@@ -109,7 +109,7 @@ fn usage(session: &Session, unpriced_models: Vec<String>) -> UsageSummary {
         cache_write_tokens: numbers.cache_write,
         reasoning_tokens: numbers.reasoning,
         cost_usd: PicoDollars(numbers.cost).dollars(),
-        unpriced_models,
+        unpriced_models: session.unpriced.keys().cloned().collect(),
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
         tool_errors: numbers.tool_errors,

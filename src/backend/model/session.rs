@@ -1,5 +1,7 @@
 //! A session as its events tell it: what is stored of it, and what follows.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Day, owned};
@@ -50,6 +52,8 @@ pub struct Session {
     /// When something of it arrived last.
     pub received_at: Timestamp,
     pub numbers: Numbers,
+    /// Models without a price, with the number of their calls.
+    pub unpriced: BTreeMap<String, i64>,
 }
 
 impl Session {
@@ -67,6 +71,16 @@ impl Session {
             last_at: event.time,
             received_at: Timestamp::default(),
             numbers: Numbers::default(),
+            unpriced: BTreeMap::new(),
+        }
+    }
+
+    /// Counts calls of a model without a price, or takes them back.
+    pub(in crate::backend) fn count_unpriced(&mut self, model: &str, calls: i64) {
+        let count = self.unpriced.entry(model.to_owned()).or_default();
+        *count += calls;
+        if *count == 0 {
+            self.unpriced.remove(model);
         }
     }
 

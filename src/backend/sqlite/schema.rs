@@ -37,6 +37,7 @@ CREATE TABLE session (
   first_at          INTEGER NOT NULL,
   last_at           INTEGER NOT NULL,
   received_at       INTEGER NOT NULL,
+  unpriced          TEXT NOT NULL,      -- models without a price, and their calls
   {numbers}
 ) STRICT;
 -- The list, and a search through it without reading the rows.
@@ -92,6 +93,7 @@ CREATE TABLE daily (
   {numbers},
   PRIMARY KEY (day, agent, model, project, user_name)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX daily_by_model ON daily (model);
 
 CREATE TABLE origin (
   machine           TEXT NOT NULL,

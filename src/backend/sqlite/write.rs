@@ -123,7 +123,7 @@ fn against_stored(conn: &Connection, event: &Event, session: i64) -> Result<Know
 /// The days of the sessions whose sums move to another project, user or agent.
 fn days_before(
     conn: &Connection,
-    intake: &mut Intake,
+    intake: &Intake,
     rows: &Rows,
 ) -> Result<HashMap<String, Vec<(Day, String, Numbers)>>, Error> {
     let mut before = HashMap::new();
@@ -142,7 +142,7 @@ fn days_before(
     Ok(before)
 }
 
-fn write_sessions(conn: &Connection, intake: &mut Intake, rows: &Rows) -> Result<(), Error> {
+fn write_sessions(conn: &Connection, intake: &Intake, rows: &Rows) -> Result<(), Error> {
     for change in intake.changes() {
         let place = place(rows, &change.session.id)?;
         if !place.stored {
@@ -182,7 +182,7 @@ fn life(session: &Session) -> Result<[Box<dyn ToSql>; 12], Error> {
 }
 
 /// The columns that every batch changes, and their values.
-const COUNTED: &str = "seqs, missing, first_at, last_at, received_at";
+const COUNTED: &str = "seqs, missing, first_at, last_at, received_at, unpriced";
 
 fn counted(session: &Session) -> Vec<Box<dyn ToSql>> {
     let mut values: Vec<Box<dyn ToSql>> = vec![
@@ -191,6 +191,8 @@ fn counted(session: &Session) -> Vec<Box<dyn ToSql>> {
         Box::new(session.first_at),
         Box::new(session.last_at),
         Box::new(session.received_at),
+        // A map of texts to numbers always has a JSON form.
+        Box::new(serde_json::to_string(&session.unpriced).unwrap_or_default()),
     ];
     values.extend(session.numbers.values().map(|value| Box::new(value) as Box<dyn ToSql>));
     values

@@ -11,15 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use codemie::backend::dashboard::{Dashboard, Gate, router};
 use codemie::backend::event::Event;
 use codemie::backend::sqlite::Sqlite;
 use codemie::backend::storage::Storage;
 use codemie::backend::token::{Role, Token, TokenHash, new_secret};
+use codemie::backend::{self, Options};
 use codemie::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
 
 use crate::support::agents::left_out;
 use crate::support::invented::{self, Opening, Telling};
@@ -32,7 +31,6 @@ struct Served {
     storage: Arc<Sqlite>,
     address: SocketAddr,
     token: String,
-    _closing: watch::Sender<bool>,
     _folder: tempfile::TempDir,
 }
 
@@ -51,16 +49,14 @@ impl Served {
             revoked_at: None,
         };
         assert!(runtime.block_on(storage.add_token(known)).unwrap());
-        let (closing, closed) = watch::channel(false);
-        let gate = Gate::Tokens(storage.clone());
-        let dashboard = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closed);
         let address = runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            tokio::spawn(async move { axum::serve(listener, router(dashboard)).await });
+            let never = std::future::pending();
+            tokio::spawn(backend::run(listener, storage.clone(), Options::default(), never));
             address
         });
-        Self { runtime, storage, address, token, _closing: closing, _folder: folder }
+        Self { runtime, storage, address, token, _folder: folder }
     }
 
     fn send(&self, events: Vec<Event>) {

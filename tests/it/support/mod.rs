@@ -6,6 +6,7 @@ pub(crate) mod answers;
 pub(crate) mod fake_api;
 pub(crate) mod invented;
 pub(crate) mod mailbox;
+pub(crate) mod postgres;
 pub(crate) mod processes;
 pub(crate) mod pty;
 pub(crate) mod run;
