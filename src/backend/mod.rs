@@ -8,7 +8,7 @@
 //! intake               one batch on its way into a storage
 //! api                  routes, tokens, limits, the description; unpack, limits, metrics
 //! server               connections; first, database, log: what a process around it needs
-//! dashboard            the same read model as pages; copy: a local store as a backend of its own, for the same pages
+//! dashboard            the same read model as pages
 //! ```
 //!
 //! What decides is in `fold` and the same for every storage: a storage only says which events it had not seen and writes
@@ -17,7 +17,6 @@
 
 pub mod api;
 pub mod attributes;
-pub mod copy;
 pub mod dashboard;
 pub mod database;
 pub mod event;

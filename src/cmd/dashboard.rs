@@ -14,10 +14,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::open::{open, recover};
+use crate::backend;
 use crate::backend::dashboard::{Dashboard, Gate, Outbox, router};
-use crate::backend::{self, copy::LocalCopy};
 use crate::cli;
 use crate::clock::{Clock, SystemClock};
+use crate::copy::LocalCopy;
 use crate::home::Home;
 use crate::store::{self, Store, View};
 

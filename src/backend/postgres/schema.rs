@@ -84,6 +84,7 @@ CREATE TABLE session_tool (
   lines_removed bigint NOT NULL,
   PRIMARY KEY (session, tool, kind)
 ) WITH (fillfactor = 80);
+-- Of each day, and of each month under a number below zero.
 CREATE TABLE daily (
   day       bigint NOT NULL,
   agent     {text} NOT NULL,

@@ -84,6 +84,7 @@ CREATE TABLE session_tool (
   lines_removed INTEGER NOT NULL,
   PRIMARY KEY (session, tool, kind)
 ) STRICT, WITHOUT ROWID;
+-- Of each day, and of each month under a number below zero.
 CREATE TABLE daily (
   day       INTEGER NOT NULL,
   agent     TEXT NOT NULL,

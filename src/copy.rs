@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use super::attributes::{Attributes, Text};
-use super::event::Event;
-use super::sqlite::Sqlite;
-use super::storage::{self, Reader, Storage};
+use crate::backend::attributes::{Attributes, Text};
+use crate::backend::event::Event;
+use crate::backend::sqlite::Sqlite;
+use crate::backend::storage::{self, Reader, Storage};
 use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
 use crate::store::{self, Outgoing, Store};
