@@ -10,6 +10,7 @@ pub mod copy;
 pub mod demo;
 pub mod doctor;
 pub mod file;
+pub mod forward;
 pub mod home;
 pub mod log;
 pub mod meter;

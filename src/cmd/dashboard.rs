@@ -97,12 +97,13 @@ fn outbox(store: &Mutex<Store>) -> Vec<Outbox> {
     let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
     let asked = store.read(|view: &View<'_>| {
         let told = view.sinks()?.into_iter().map(|sink| {
-            let undelivered = view.undelivered(&sink)?;
+            let count = view.sink_count(&sink)?;
             Ok(Outbox {
-                pending: undelivered.waiting,
-                dead: undelivered.dead,
-                deferred: undelivered.deferred,
+                pending: count.pending,
+                dead: count.dead,
+                deferred: count.deferred,
                 paused: sink.paused,
+                trouble: sink.trouble,
                 failures: sink.failures,
                 retry_at: sink.retry_at,
                 last_delivered: sink.last_delivered_at,

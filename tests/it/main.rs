@@ -8,6 +8,7 @@
 mod backend;
 mod commands;
 mod dashboard;
+mod delivery;
 mod demo;
 mod doctor;
 mod driver;

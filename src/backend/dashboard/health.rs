@@ -64,7 +64,7 @@ fn state(frame: &Frame, sink: &Outbox) -> Markup {
         @if let Some(reason) = &sink.paused {
             span.pill.failed { "paused" } " " span.small { (reason) }
         } @else if let Some(at) = sink.retry_at.filter(|at| *at > frame.now.at) {
-            span.pill.warn { "waiting" } " " span.small { "failed " (grouped(sink.failures)) " times, next try at " (frame.now.time_of_day(at)) }
+            span.pill.warn { "waiting" } " " span.small { "failed " (grouped(sink.failures)) " times, next try at " (frame.now.time_of_day(at)) @if let Some(trouble) = &sink.trouble { ": " (trouble) } }
         } @else if sink.pending > 0 {
             span.pill { "sending" }
         } @else {

@@ -59,6 +59,8 @@ pub struct Outbox {
     pub deferred: i64,
     /// Why nothing is sent until someone does something about it.
     pub paused: Option<String>,
+    /// What went wrong last.
+    pub trouble: Option<String>,
     pub failures: i64,
     pub retry_at: Option<Timestamp>,
     pub last_delivered: Option<Timestamp>,
