@@ -32,7 +32,7 @@ fn word(all: &[&str]) -> Value {
 }
 
 fn or_null(mut schema: Value) -> Value {
-    if let Some(values) = schema["enum"].as_array_mut() {
+    if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
         values.push(Value::Null);
     }
     schema["type"] = json!([schema["type"], "null"]);

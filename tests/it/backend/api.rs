@@ -169,7 +169,7 @@ fn a_bad_event_costs_the_others_nothing() {
         (bad(json!({"time": "yesterday canary"})), "time"),
         (bad(json!({"time": "0001-01-01T00:00:00Z"})), "time"),
         (bad(json!({"sessionId": ""})), "empty"),
-        (bad(json!({"agent": null})), "agent"),
+        (bad(json!({"agent": null})), "agent: expected"),
         (bad(json!({"agent": "a\u{0}canary"})), "NUL"),
         (bad(json!({"attributes": []})), "attributes"),
         (bad(json!({"attributes": null})), "attributes"),

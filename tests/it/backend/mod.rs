@@ -3,6 +3,7 @@ mod api;
 mod client;
 mod conformance;
 mod nodes;
+mod schema;
 mod told;
 
 use std::sync::Arc;

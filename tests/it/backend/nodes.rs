@@ -23,14 +23,14 @@ fn codemie(home: &Path) -> Command {
 }
 
 /// A serving process; killed if the test forgets it.
-struct Process {
+pub(super) struct Process {
     child: Child,
-    address: SocketAddr,
-    log: std::path::PathBuf,
+    pub(super) address: SocketAddr,
+    pub(super) log: std::path::PathBuf,
 }
 
 impl Process {
-    fn start(home: &Path, database: Option<&str>) -> Self {
+    pub(super) fn start(home: &Path, database: Option<&str>) -> Self {
         let log = home.join(format!("log-{}", uuid::Uuid::new_v4()));
         let mut command = codemie(home);
         command.args(["backend", "serve", "--listen", "127.0.0.1:0"]);
@@ -44,7 +44,7 @@ impl Process {
         Self { child, address, log }
     }
 
-    fn client(&self, token: &str) -> Client {
+    pub(super) fn client(&self, token: &str) -> Client {
         Client { address: self.address, token: token.to_owned() }
     }
 
@@ -65,7 +65,7 @@ impl Drop for Process {
     }
 }
 
-fn tokens(home: &Path) -> Value {
+pub(super) fn tokens(home: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(home.join("backend/tokens.json")).unwrap()).unwrap()
 }
 
