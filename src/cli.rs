@@ -1,7 +1,7 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
-mod delivery;
 mod backend;
+mod delivery;
 mod sessions;
 
 use std::ffi::{OsStr, OsString};
@@ -10,8 +10,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::session::id::SessionId;
-pub use delivery::{Sync, SyncAction};
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
+pub use delivery::{Sync, SyncAction};
 pub use sessions::{
     Archive, Current, Explain, Export, Group, Import, List, OnConflict, Prune, Rename, Resume, Show, Tags,
     Usage, UsageBy, View,
@@ -70,14 +70,16 @@ pub enum Command {
     Import(Import),
     /// Add up tokens and cost
     Usage(Usage),
-    /// Send what waits, or tell what does
-    Sync(Sync),
     /// The metrics backend: take in events from any number of machines and show them
     Backend(Backend),
+    /// Send what waits, or tell what does
+    Sync(Sync),
     /// Shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions
     Init(Init),
+    /// Look at sessions, cost and delivery in the browser
+    Dashboard(Dashboard),
     /// What is wrong and how to put it right
     Doctor(Doctor),
     /// Read and change settings
@@ -153,6 +155,13 @@ pub enum InitShell {
     Bash,
     Zsh,
     Fish,
+}
+
+#[derive(Debug, Args)]
+pub struct Dashboard {
+    /// Only print the address, open no browser
+    #[arg(long)]
+    pub no_open: bool,
 }
 
 #[derive(Debug, Args)]

@@ -35,6 +35,11 @@ impl Home {
         self.0.join("codemie.db")
     }
 
+    /// The copy of the database that the dashboard reads.
+    pub fn dashboard_database(&self) -> PathBuf {
+        self.0.join("dashboard.db")
+    }
+
     /// The published records, one file per session.
     pub fn published_sessions(&self) -> PathBuf {
         self.0.join("metrics").join("sessions")

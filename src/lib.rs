@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clock;
 pub mod cmd;
 pub mod config;
+pub mod copy;
 pub mod demo;
 pub mod doctor;
 pub mod file;

@@ -4,6 +4,7 @@ mod backend;
 mod completions;
 mod config;
 mod current;
+mod dashboard;
 mod demo;
 mod doctor;
 mod exchange;
@@ -96,11 +97,12 @@ fn carry_out(
         Command::Export(args) => exchange::export(args, &home, out, err),
         Command::Import(args) => exchange::import(args, &home, out, err),
         Command::Usage(args) => usage::run(args, &home, out),
+        Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Sync(args) => sync::run(args, &home, out, err),
         Command::Deliver => sync::deliver(&home),
-        Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
+        Command::Dashboard(args) => dashboard::run(args, &home, out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
         Command::Demo(args) => demo::run(args, &home, out),

@@ -207,6 +207,29 @@ impl View<'_> {
         )
     }
 
+    /// The events that are kept back, in the order they were written, after one of them.
+    pub fn kept_back(&self, after: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.all(
+            &format!(
+                "SELECT {OUTGOING} FROM {FROM} WHERE e.n > ?1 AND e.change IS NULL ORDER BY e.n LIMIT ?2"
+            ),
+            [after, limit],
+            read_outgoing,
+        )
+    }
+
+    /// Those of them that were revised: a revision of one gives it no new place.
+    pub fn kept_back_revised(&self) -> Result<Vec<Outgoing>, Error> {
+        let imported = "s.imported_from IS NOT NULL AND e.change IS NULL AND e.rev > 0";
+        self.all(&format!("SELECT {OUTGOING} FROM {FROM} WHERE {imported}"), [], read_outgoing)
+    }
+
+    /// How many sessions have told something.
+    pub fn told_sessions(&self) -> Result<i64, Error> {
+        self.one("SELECT count(*) FROM session WHERE last_seq > 0", [], |row| row.get(0))
+    }
+
     /// The oldest of them first.
     pub fn letters(&self, sink: &str, fate: Fate, limit: usize) -> Result<Vec<Letter>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
