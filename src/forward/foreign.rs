@@ -141,7 +141,8 @@ pub async fn post(
     events: &[Outgoing],
     deadline: Instant,
 ) -> Result<Sent, String> {
-    let (mut sent, mut size, mut plain, mut rest) = (Sent::default(), batch::Size::new(batch::MOST), false, events);
+    let (mut sent, mut size, mut plain, mut rest) =
+        (Sent::default(), batch::Size::new(batch::MOST), false, events);
     while !rest.is_empty() {
         let part = &rest[..rest.len().min(size.events())];
         let part = &part[..super::drain::fits(part)];

@@ -48,7 +48,8 @@ pub(super) fn run(
     let foreign = store.read(|view| scanner.foreign(Some(view)))?;
     drop(bar);
     let http = Http::new(&backend.url, sinks.delivery.ca_file.as_ref())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     // Reading may have taken long; sending has the whole time again.
     let deadline = Instant::now() + timeout;
     let (mut all, mut waiting) = (Sent::default(), Vec::<Outgoing>::new());
@@ -68,7 +69,10 @@ pub(super) fn run(
                 }
                 Err(why) => {
                     let delivered = counted(all.delivered, "event");
-                    writeln!(err, "codemie: foreign: {delivered} delivered, but {why}; run it again for the rest")?;
+                    writeln!(
+                        err,
+                        "codemie: foreign: {delivered} delivered, but {why}; run it again for the rest"
+                    )?;
                     return Ok(false);
                 }
             }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::play::Play;
+use super::served::Served;
 use crate::support::ledger::{Ledger, Told};
+use crate::support::postgres::Cluster;
 use crate::support::processes;
 use crate::support::receiver::{Received, Receiver, Reply};
 
@@ -145,4 +147,25 @@ fn wrappers_killed_before_a_receiver_in_chaos_lose_nothing_and_count_nothing_twi
     let play = play_and_kill(&chaos, &dice, "token");
     let sessions = ledger.sessions();
     compare(&play, |id| sessions.get(id).cloned(), sessions.len());
+}
+
+#[test]
+fn the_same_before_a_backend_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    before_a_backend(&format!("sqlite:{}", folder.path().join("b.db").display()));
+}
+
+#[test]
+fn the_same_before_a_backend_on_postgresql() {
+    let Some(cluster) = Cluster::start() else { return };
+    before_a_backend(&cluster.database("chaos"));
+}
+
+fn before_a_backend(database: &str) {
+    let dice = Dice::new();
+    let backend = Served::start(database);
+    let url = backend.url();
+    let chaos = Chaos::before(dice.clone(), move |received| received.relay(&url));
+    let play = play_and_kill(&chaos, &dice, &backend.token("ingest"));
+    compare(&play, |id| backend.session(id), backend.sessions());
 }
