@@ -6,6 +6,7 @@
 )]
 
 mod commands;
+mod delivery;
 mod demo;
 mod doctor;
 mod driver;

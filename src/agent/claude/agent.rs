@@ -22,6 +22,10 @@ impl Agent for Claude {
         "claude"
     }
 
+    fn provider(&self) -> Option<&'static str> {
+        Some("anthropic")
+    }
+
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }
@@ -97,7 +101,7 @@ impl Agent for Claude {
     }
 
     fn transcript(&self) -> Option<transcript::Reader> {
-        Some(view::items)
+        Some(transcript::Reader::Lines(view::items))
     }
 
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
