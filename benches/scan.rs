@@ -52,11 +52,17 @@ fn main() {
         args.iter().position(|arg| arg == "--bytes").map_or(1 << 30, |at| args[at + 1].parse().unwrap());
     let rounds =
         args.iter().position(|arg| arg == "--rounds").map_or(ROUNDS, |at| args[at + 1].parse().unwrap());
+    let plan = Plan { seed: 1, bytes, session_bytes: 600_000 };
+    if let Some(at) = args.iter().position(|arg| arg == "--make") {
+        // Only the tree, for a look with other tools.
+        trees::make(Path::new(&args[at + 1]), plan).unwrap();
+        return;
+    }
     let stage = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let home = stage.path().join("home");
     let root = home.join(".claude");
     let begun = Instant::now();
-    let truth = trees::make(&root, Plan { seed: 1, bytes, session_bytes: 600_000 }).unwrap();
+    let truth = trees::make(&root, plan).unwrap();
     println!(
         "{} files, {:.2} GB, {} calls in {} lines with usage (made in {:.1} s)",
         truth.files,
@@ -187,7 +193,9 @@ fn report(peers: &mut [Peer], truth: &Truth) {
         let cpu = peer.runs.iter().map(|run| run.cpu).min().unwrap();
         #[expect(clippy::cast_precision_loss, reason = "for showing")]
         let memory = peer.runs.iter().map(|run| run.memory).max().unwrap() as f64 / 1024.0;
-        let error = serde_json::from_str(&min.output).ok().and_then(|value| (peer.counts)(&value));
+        // Some write their warnings to standard output, too.
+        let json = min.output.find("{\n").map_or("", |start| &min.output[start..]);
+        let error = serde_json::from_str(json).ok().and_then(|value| (peer.counts)(&value));
         let error = error.map_or_else(String::new, |counts| errors(&counts, &truth.total));
         println!(
             "  {:14} {:9.1} {:9.1} {:9.1} {memory:12.1}  {error}",

@@ -485,13 +485,13 @@ fn prose() -> Vec<String> {
     (0..2000_u64)
         .map(|n| {
             let line = n.wrapping_mul(7919) % 9973;
-            match n % 5 {
+            match if n % 50 == 7 { 4 } else { n % 4 } {
                 0 => format!(r"    let mut value = self.table.get(&{line}).copied().unwrap_or_default();\n"),
                 1 => format!(r"src/terminal/wrapped.rs:{line}: warning: unused variable: `zähler`\n"),
-                2 => format!(
+                4 => format!(
                     r#"{{\"type\":\"assistant\",\"message\":{{\"usage\":{{\"output_tokens\":{line}}}}}}}\n"#
                 ),
-                3 => format!(
+                2 => format!(
                     r"drwxr-xr-x 2 dev dev 4096 Nov 16 00:{:02} target/release/deps/codemie-{line:x}\n",
                     n % 60
                 ),

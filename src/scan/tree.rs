@@ -120,7 +120,7 @@ pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
         let number = match number {
             Some(number) => {
                 let Some(file) = &mut index.files[number as usize] else { continue };
-                if file.path != found.file.path {
+                if file.path.as_os_str() != found.file.path.as_os_str() {
                     file.path.clone_from(&found.file.path);
                     plan.changed = true;
                 }
@@ -172,7 +172,7 @@ pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
 /// given to the next, which is another conversation's.
 fn same(index: &Index, number: FileNo, found: &Found) -> bool {
     index.file(number).is_some_and(|file| {
-        file.path == found.file.path
+        file.path.as_os_str() == found.file.path.as_os_str()
             || found.file.conversation.as_ref().is_none_or(|id| id.0 == index.words.text(file.conversation))
     })
 }
