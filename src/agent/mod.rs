@@ -10,6 +10,7 @@ mod fourth;
 pub mod gemini;
 pub mod invocation;
 mod loose;
+mod package;
 #[cfg(test)]
 mod recordings;
 mod trail;

@@ -603,6 +603,7 @@ mod tests {
             ok: true,
             kind: ToolKind::Edit,
             file: Some("/home/dev/secret-plan/canary.RS".into()),
+            further: Vec::new(),
             lines_added: 3,
             lines_removed: 1,
         });

@@ -10,7 +10,7 @@ use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
 use super::{invocation, version, view};
-use crate::agent::{Agent, Injection, Invocation, SessionFile, Trail, Var, transcript};
+use crate::agent::{Agent, Injection, Invocation, SessionFile, Trail, Var, package, transcript};
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
@@ -33,7 +33,7 @@ impl Agent for Gemini {
 
     /// Its files hold no version, but its package does.
     fn installed_version(&self, program: &Path) -> Option<String> {
-        version::installed(program)
+        package::version(program, "@google/gemini-cli")
     }
 
     fn inject(
