@@ -1,5 +1,6 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
+mod delivery;
 mod sessions;
 
 use std::ffi::{OsStr, OsString};
@@ -8,6 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::session::id::SessionId;
+pub use delivery::{Sync, SyncAction};
 pub use sessions::{
     Archive, Current, Explain, Export, Group, Import, List, OnConflict, Prune, Rename, Resume, Show, Tags,
     Usage, UsageBy, View,
@@ -66,6 +68,8 @@ pub enum Command {
     Import(Import),
     /// Add up tokens and cost
     Usage(Usage),
+    /// Send what waits, or tell what does
+    Sync(Sync),
     /// Shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions
@@ -78,6 +82,9 @@ pub enum Command {
     Completions(Completions),
     /// Show it all at work without any agent: a scripted one, a /clear, what was recorded
     Demo(Demo),
+    /// Finishes sending what a run or a command left
+    #[command(hide = true)]
+    Deliver,
     /// The scripted agent of the demonstration
     #[command(hide = true)]
     DemoAgent(DemoAgent),

@@ -3,6 +3,7 @@
 //! Promises: reading never fails. A broken file, or one wrong value in it, leaves the default in its place and a line
 //! to be said after the agent has ended. Keys that nobody knows are kept and reported by the doctor alone.
 
+pub mod delivery;
 pub mod edit;
 pub mod keys;
 
@@ -12,11 +13,14 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
+pub use delivery::Delivery;
+
 /// What the wrapper goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub quiet: bool,
     pub log_level: String,
+    pub delivery: Delivery,
     agents: Vec<(String, AgentConfig)>,
     /// One line each, for after the agent has ended.
     pub problems: Vec<String>,
@@ -40,6 +44,7 @@ impl Config {
         let config = Self {
             quiet: settings.flag("quiet"),
             log_level: settings.text("log.level").unwrap_or_default(),
+            delivery: Delivery::read(&mut settings, home.as_deref()),
             agents: agents
                 .iter()
                 .map(|name| {
@@ -233,6 +238,9 @@ mod tests {
             ("log = 3\n", &[], ""),
             ("", &[("CODEMIE_QUIET", "perhaps")], "CODEMIE_QUIET must be true or false"),
             ("[log]\nlevel = 'loud'\n", &[], "config.toml: log.level must be one of off, error,"),
+            ("[sync]\ninterval = 10\n", &[], "config.toml: sync.interval must be a time like"),
+            ("[backend]\nurl = 'ftp://x'\n", &[], "backend.url must be an address that begins with http"),
+            ("[backend]\nurl = 'https://me:hidden@x'\n", &[], "backend.url must hold no password"),
         ];
         for (file, vars, problem) in cases {
             let config = load(file, vars);
@@ -261,9 +269,9 @@ mod tests {
     #[test]
     fn unknown_keys_are_found_wherever_they_stand() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = "quiet = true\nwat = 1\n[agent.claude]\npath = 'x'\npth = 'x'\n[sync]\ninterval = '10s'\n";
+        let text = "quiet = true\nwat = 1\n[agent.claude]\npath = 'x'\npth = 'x'\n[sync]\ninterwal = '10s'\n";
         std::fs::write(file.path(), text).unwrap();
         let settings = Settings::read(Some(file.path()), |_| None);
-        assert_eq!(settings.unknown(), ["wat", "agent.claude.pth", "sync.interval"]);
+        assert_eq!(settings.unknown(), ["wat", "agent.claude.pth", "sync.interwal"]);
     }
 }

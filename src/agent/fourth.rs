@@ -205,6 +205,7 @@ mod tests {
                 parent: None,
                 notes: Vec::new(),
                 summary: true,
+                sinks: None,
                 log_level: None,
             };
             let tracker = Tracker::prepare(plan);

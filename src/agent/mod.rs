@@ -73,6 +73,11 @@ pub trait Agent: Debug + Sync {
     /// What these arguments, those after the agent's name, ask for.
     fn classify(&self, args: &[OsString]) -> Invocation;
 
+    /// Who serves its models, as OpenTelemetry's conventions spell it (`gen_ai.provider.name`).
+    fn provider(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Variables that an enclosing session of the same agent sets for its children, and that would make this one behave
     /// as a part of it.
     fn nesting_variables(&self) -> &'static [&'static str] {

@@ -17,6 +17,7 @@ mod resume;
 pub mod run;
 mod shim;
 mod show;
+mod sync;
 mod usage;
 mod view;
 mod words;
@@ -94,6 +95,8 @@ fn carry_out(
         Command::Export(args) => exchange::export(args, &home, out, err),
         Command::Import(args) => exchange::import(args, &home, out, err),
         Command::Usage(args) => usage::run(args, &home, out),
+        Command::Sync(args) => sync::run(args, &home, out, err),
+        Command::Deliver => sync::deliver(&home),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),

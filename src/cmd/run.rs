@@ -11,6 +11,7 @@ use crate::agent::{self, Agent, Conversation as Asked, Invocation, Kind};
 use crate::cli::{RunOptions, Target};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{AgentConfig, Config};
+use crate::forward::{self, Sinks};
 use crate::home::Home;
 use crate::output::human;
 use crate::session::id::{Ids, RandomIds, RunId};
@@ -111,6 +112,7 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
         launch.set.push((SESSION_VARIABLE.into(), plan.session.to_string().into()));
         launch.set.push((RUN_VARIABLE.into(), plan.run.to_string().into()));
     }
+    let home = plan.as_ref().map(|plan| plan.home.clone());
     let mut beside = Beside { plan, tracker: None };
     let ended = terminal::run(&launch, &mut beside);
     let ended_at = SystemClock.now();
@@ -126,7 +128,13 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
         }
     };
     let finish = |tracker: Tracker| tracker.finish(ended, ended_at, PATIENCE);
-    (outcome, beside.tracker.map_or_else(Summary::default, finish))
+    let mut summary = beside.tracker.map_or_else(Summary::default, finish);
+    if let (Some(sender), Some(home)) = (summary.sender.take(), home)
+        && sender.finish()
+    {
+        forward::leave_rest(&home);
+    }
+    (outcome, summary)
 }
 
 /// The tracker beside the program: it gets ready while the program starts.
@@ -198,7 +206,6 @@ impl Prepared {
         };
         let plan = Plan {
             summary: speak,
-            home,
             begun_at: SystemClock.now(),
             run: RandomIds.run(),
             session: RandomIds.session(),
@@ -215,6 +222,8 @@ impl Prepared {
             parent: enclosing_run(),
             notes: self.notes,
             log_level: Some(config.log_level.clone()),
+            sinks: Sinks::of(&home, &config.delivery),
+            home,
         };
         (self.launch, Some(plan))
     }

@@ -7,6 +7,7 @@
 
 mod anew;
 mod commands;
+mod delivery;
 mod demo;
 mod doctor;
 mod driver;

@@ -22,6 +22,10 @@ impl Agent for Claude {
         "claude"
     }
 
+    fn provider(&self) -> Option<&'static str> {
+        Some("anthropic")
+    }
+
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }

@@ -38,6 +38,10 @@ impl Agent for Codex {
         "codex"
     }
 
+    fn provider(&self) -> Option<&'static str> {
+        Some("openai")
+    }
+
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }
@@ -94,7 +98,7 @@ impl Agent for Codex {
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
         let files = CodexFiles::from_env(var);
-        files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
+        files.into_iter().flat_map(|files| [files.sessions(), files.archived()]).collect()
     }
 
     fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {

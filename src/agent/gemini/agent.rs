@@ -23,6 +23,10 @@ impl Agent for Gemini {
         "gemini"
     }
 
+    fn provider(&self) -> Option<&'static str> {
+        Some("gcp.gemini")
+    }
+
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }
