@@ -108,6 +108,12 @@ pub trait Agent: Debug + Sync {
         None
     }
 
+    /// Whether it ended because it started itself anew, within the run, with the id it was given, and that conversation was
+    /// there already. Without codemie it would run on.
+    fn refused_its_id(&self, _code: u8, _id: &AgentSessionId, _var: Var<'_>) -> bool {
+        false
+    }
+
     /// The arguments that go on with a conversation, or with a copy of it; `None`: codemie does not know them.
     fn resume(&self, _conversation: &AgentSessionId, _fork: bool) -> Option<Vec<OsString>> {
         None

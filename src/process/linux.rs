@@ -32,7 +32,9 @@ pub(super) fn children(pid: Pid) -> Vec<Pid> {
 
 /// For kernels without `children`.
 fn children_by_search(pid: Pid) -> Vec<Pid> {
-    pids().filter(|child| look(*child).is_some_and(|seen| seen.parent == pid)).collect()
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
+    pids.filter(|child| look(*child).is_some_and(|seen| seen.parent == pid)).collect()
 }
 
 pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
@@ -54,12 +56,9 @@ pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
 pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime = Duration::from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?);
-    Some(pids().filter_map(|pid| process(pid, uptime, wanted)).collect())
-}
-
-fn pids() -> impl Iterator<Item = Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid))
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
+    Some(pids.filter_map(|pid| process(pid, uptime, wanted)).collect())
 }
 
 fn process(pid: Pid, uptime: Duration, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Running> {

@@ -48,14 +48,6 @@ impl Sightings {
     }
 }
 
-/// What stands at a place of a JSON file.
-fn at_pointer(pointer: &'static str) -> impl Fn(&Path) -> Option<String> {
-    move |path| {
-        let json: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-        json.pointer(pointer)?.as_str().map(str::to_owned)
-    }
-}
-
 /// When a receiver had each session's START and END: after it kept them, before it said so.
 #[derive(Default)]
 struct Arrivals(Mutex<BTreeMap<(String, String), SystemTime>>);
@@ -75,6 +67,14 @@ impl Arrivals {
         let arrivals = self.0.lock().unwrap();
         let at = arrivals.get(&(session.to_owned(), kind.to_owned()));
         *at.unwrap_or_else(|| panic!("the {kind} of {session} never arrived"))
+    }
+}
+
+/// What stands at a place of a JSON file.
+fn at_pointer(pointer: &'static str) -> impl Fn(&Path) -> Option<String> {
+    move |path| {
+        let json: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        json.pointer(pointer)?.as_str().map(str::to_owned)
     }
 }
 
