@@ -6,7 +6,9 @@
 )]
 
 mod anew;
+mod backend;
 mod commands;
+mod dashboard;
 mod delivery;
 mod demo;
 mod doctor;

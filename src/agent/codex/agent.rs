@@ -98,7 +98,7 @@ impl Agent for Codex {
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
         let files = CodexFiles::from_env(var);
-        files.into_iter().flat_map(|files| [files.sessions(), files.archived()]).collect()
+        files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
     }
 
     fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
