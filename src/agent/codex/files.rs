@@ -4,7 +4,6 @@
 //! was put away; `thread-writer-locks/<thread id>.lock` is held open by whoever may write to the thread.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use jiff::ToSpan;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
+use crate::file::entries;
 use crate::session::id::AgentSessionId;
 
 /// The agent's own folder: `$CODEX_HOME`, else `~/.codex`.
@@ -153,19 +153,10 @@ pub(super) fn rollouts_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is in a folder; nothing in one that does not exist.
-fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(Vec::new())
-        }
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const ID: &str = "01a1e18d-46b4-7352-92dc-1e28b60230dc";
