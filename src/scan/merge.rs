@@ -156,6 +156,22 @@ mod tests {
     }
 
     #[test]
+    fn too_many_runs_are_made_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spill = Spill::in_folder(folder.path());
+        let mut buffer = Buffer::new();
+        for round in 0..150_u64 {
+            buffer.add(&Call { hash: round % 7, key: b"k", told: told(1, round) });
+            buffer.add(&Call { hash: 100 + round, key: b"k", told: told(2, round) });
+            spill.take(&mut buffer).unwrap();
+        }
+        assert!(spill.runs.len() < 70, "{}", spill.runs.len());
+        let all = merged(spill.runs.into_iter().map(Reader::new).collect());
+        assert_eq!(all.len(), 157);
+        assert_eq!(all[6], (6, "k".into(), vec![(1, 146)]), "the largest of all rounds");
+    }
+
+    #[test]
     fn long_runs_are_read_piece_by_piece() {
         let folder = tempfile::tempdir().unwrap();
         let keys: Vec<String> = (0..5000).map(|n| format!("key-{n:05}")).collect();
