@@ -123,7 +123,10 @@ mod tests {
         Reader::new(spill.runs.remove(0))
     }
 
-    fn merged(runs: Vec<Reader>) -> Vec<(u64, String, Vec<(u32, u64)>)> {
+    /// Hash, key, and the output that each file tells.
+    type Merged = (u64, String, Vec<(u32, u64)>);
+
+    fn merged(runs: Vec<Reader>) -> Vec<Merged> {
         let mut all = Vec::new();
         merge(runs, |group| {
             let told = group.told.iter().map(|told| (told.file, told.tokens.output)).collect();

@@ -246,9 +246,10 @@ impl Scanner<'_> {
         }
         let mut rollup = Rollup::new(&index.files, &index.words, &self.days, None);
         let mut used = vec![false; index.files.len()];
-        let mut draft = match locked && (news || index.calls.is_none()) {
-            true => self.draft().map_err(|error| unsaved = Some(error.to_string())).ok(),
-            false => None,
+        let mut draft = if locked && (news || index.calls.is_none()) {
+            self.draft().map_err(|error| unsaved = Some(error.to_string())).ok()
+        } else {
+            None
         };
         let from_disk = sources.len() - usize::from(base.is_some());
         let mut runs = readers(&sources[..from_disk], &owned);

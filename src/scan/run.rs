@@ -127,10 +127,27 @@ impl Spill {
         if buffer.is_empty() {
             return Ok(());
         }
-        let mut bytes = Vec::with_capacity(WRITE + LONGEST);
+        self.add_run(|put| buffer.drain(put))?;
+        if self.runs.len() > RUNS { self.unite() } else { Ok(()) }
+    }
+
+    fn unite(&mut self) -> io::Result<()> {
+        let runs = std::mem::take(&mut self.runs);
+        self.add_run(|put| {
+            merge(runs.into_iter().map(Reader::new).collect(), |group| {
+                group.told.iter().try_for_each(|&told| put(&Call { hash: group.hash, key: group.key, told }))
+            })
+        })
+    }
+
+    /// Writes the calls that `each` hands out, in order, as one run.
+    fn add_run(
+        &mut self,
+        each: impl FnOnce(&mut dyn FnMut(&Call<'_>) -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let (start, mut end) = (self.end, self.end);
-        let mut memory = Vec::new();
-        buffer.drain(|call| {
+        let (mut bytes, mut memory) = (Vec::with_capacity(WRITE + LONGEST), Vec::new());
+        each(&mut |call| {
             call.write(&mut bytes);
             if bytes.len() >= WRITE {
                 self.put(&mut bytes, &mut end, start, &mut memory)?;
@@ -138,34 +155,12 @@ impl Spill {
             Ok(())
         })?;
         self.put(&mut bytes, &mut end, start, &mut memory)?;
-        self.close(start, end, memory);
-        if self.runs.len() > RUNS { self.unite() } else { Ok(()) }
-    }
-
-    fn unite(&mut self) -> io::Result<()> {
-        let (start, mut end) = (self.end, self.end);
-        let (mut bytes, mut memory) = (Vec::with_capacity(WRITE + LONGEST), Vec::new());
-        let runs = std::mem::take(&mut self.runs);
-        merge(runs.into_iter().map(Reader::new).collect(), |group| {
-            for &told in group.told {
-                Call { hash: group.hash, key: group.key, told }.write(&mut bytes);
-            }
-            if bytes.len() >= WRITE {
-                self.put(&mut bytes, &mut end, start, &mut memory)?;
-            }
-            Ok(())
-        })?;
-        self.put(&mut bytes, &mut end, start, &mut memory)?;
-        self.close(start, end, memory);
-        Ok(())
-    }
-
-    fn close(&mut self, start: u64, end: u64, memory: Vec<u8>) {
         self.runs.push(match &self.file {
             Some(file) => Run::File { file: Arc::clone(file), start, end },
             None => Run::Memory(memory.into()),
         });
         self.end = end;
+        Ok(())
     }
 
     fn put(

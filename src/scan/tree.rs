@@ -113,8 +113,6 @@ impl Found {
     #[expect(
         clippy::unnecessary_cast,
         clippy::useless_conversion,
-        clippy::cast_sign_loss,
-        clippy::allow_attributes,
         reason = "systems differ in the widths of these"
     )]
     fn new(agent: usize, file: SessionFile, stat: &Stat) -> Self {
@@ -165,33 +163,29 @@ pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
     let mut free = (0..index.files.len()).filter(|&number| index.files[number].is_none()).collect::<Vec<_>>();
     for (place, found) in tree.found.iter().enumerate() {
         let number = known.get(&found.id).copied().filter(|&number| same(index, number, found));
-        let number = match number {
-            Some(number) => {
-                let Some(file) = &mut index.files[number as usize] else { continue };
-                if file.path.as_os_str() != found.file.path.as_os_str() {
-                    file.path.clone_from(&found.file.path);
-                    plan.changed = true;
-                }
-                if (file.size, file.modified) != (found.size, found.modified) {
-                    plan.to_read.push((place, number));
-                }
-                number
+        let number = if let Some(number) = number {
+            let Some(file) = &mut index.files[number as usize] else { continue };
+            if file.path.as_os_str() != found.file.path.as_os_str() {
+                file.path.clone_from(&found.file.path);
+                plan.changed = true;
             }
-            None => {
-                let conversation = found.file.conversation.as_ref().map_or("", |id| &id.0);
-                let facts =
-                    Some(FileFacts::fresh(agents[found.agent], found, index.words.number(conversation)));
-                let number = free.pop().unwrap_or(index.files.len());
-                if number == index.files.len() {
-                    index.files.push(facts);
-                    listed.push(false);
-                } else {
-                    index.files[number] = facts;
-                }
-                let number = FileNo::try_from(number).unwrap_or(FileNo::MAX);
+            if (file.size, file.modified) != (found.size, found.modified) {
                 plan.to_read.push((place, number));
-                number
             }
+            number
+        } else {
+            let conversation = found.file.conversation.as_ref().map_or("", |id| &id.0);
+            let facts = Some(FileFacts::fresh(agents[found.agent], found, index.words.number(conversation)));
+            let number = free.pop().unwrap_or(index.files.len());
+            if number == index.files.len() {
+                index.files.push(facts);
+                listed.push(false);
+            } else {
+                index.files[number] = facts;
+            }
+            let number = FileNo::try_from(number).unwrap_or(FileNo::MAX);
+            plan.to_read.push((place, number));
+            number
         };
         listed[number as usize] = true;
         plan.listed.push(number);
