@@ -1,5 +1,6 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
+mod backend;
 mod delivery;
 mod sessions;
 
@@ -9,6 +10,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::session::id::SessionId;
+pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
 pub use sessions::{
     Archive, Current, Explain, Export, Group, Import, List, OnConflict, Prune, Rename, Resume, Show, Tags,
@@ -68,12 +70,16 @@ pub enum Command {
     Import(Import),
     /// Add up tokens and cost
     Usage(Usage),
+    /// The metrics backend: take in events from any number of machines and show them
+    Backend(Backend),
     /// Send what waits, or tell what does
     Sync(Sync),
     /// Shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions
     Init(Init),
+    /// Look at sessions, cost and delivery in the browser
+    Dashboard(Dashboard),
     /// What is wrong and how to put it right
     Doctor(Doctor),
     /// Read and change settings
@@ -88,6 +94,9 @@ pub enum Command {
     /// The scripted agent of the demonstration
     #[command(hide = true)]
     DemoAgent(DemoAgent),
+    /// The backend of the demonstration
+    #[command(hide = true)]
+    DemoBackend(DemoBackend),
 }
 
 /// Only for help and completions: these lines are split before clap sees them ([`split`]).
@@ -152,6 +161,13 @@ pub enum InitShell {
 }
 
 #[derive(Debug, Args)]
+pub struct Dashboard {
+    /// Only print the address, open no browser
+    #[arg(long)]
+    pub no_open: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Doctor {
     #[arg(long)]
     pub json: bool,
@@ -194,9 +210,18 @@ pub struct Demo {
     /// Only what was recorded: neither the agent at work nor what to do next
     #[arg(long)]
     pub quiet: bool,
+    /// Open the dashboard in the browser in the end
+    #[arg(long)]
+    pub open: bool,
     /// Take the terminal on standard input and record this session (how the demonstration runs without a terminal)
     #[arg(long, hide = true, value_name = "SESSION")]
     pub in_own_terminal: Option<SessionId>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoBackend {
+    /// What its note is called
+    pub nonce: String,
 }
 
 #[derive(Debug, Args)]

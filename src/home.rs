@@ -35,6 +35,11 @@ impl Home {
         self.0.join("codemie.db")
     }
 
+    /// The copy of the database that the dashboard reads.
+    pub fn dashboard_database(&self) -> PathBuf {
+        self.0.join("dashboard.db")
+    }
+
     /// The published records, one file per session.
     pub fn published_sessions(&self) -> PathBuf {
         self.0.join("metrics").join("sessions")
@@ -52,6 +57,19 @@ impl Home {
     /// Sockets and process state of running background sessions.
     pub fn run(&self) -> PathBuf {
         self.0.join("run")
+    }
+
+    /// What `backend serve` keeps: its database and the tokens it made for this user.
+    pub fn backend(&self) -> PathBuf {
+        self.0.join("backend")
+    }
+
+    pub fn backend_database(&self) -> PathBuf {
+        self.backend().join("backend.db")
+    }
+
+    pub fn backend_tokens(&self) -> PathBuf {
+        self.backend().join("tokens.json")
     }
 
     pub fn shims(&self) -> PathBuf {

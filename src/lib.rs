@@ -1,10 +1,12 @@
 //! codemie: a transparent, exact meter in front of coding agents. ARCHITECTURE.md is the map of the house.
 
 pub mod agent;
+pub mod backend;
 pub mod cli;
 pub mod clock;
 pub mod cmd;
 pub mod config;
+pub mod copy;
 pub mod demo;
 pub mod doctor;
 pub mod file;

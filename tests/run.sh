@@ -14,6 +14,8 @@ cd "$(dirname "$0")/.."
 claude=@anthropic-ai/claude-code@2.1.197
 codex=@openai/codex@0.166.0
 gemini=@google/gemini-cli@0.61.0
+# Drives the browser that looks at the dashboard.
+playwright="playwright-core@1.65.0"
 rotel=0.0.1a15
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
 node_least=20
@@ -45,11 +47,14 @@ screen|screen|terminals in terminals
 shellcheck|shellcheck|lint the scripts
 nodejs|node|run the agents; where Debian's is older than $node_least, npm:$node_package@$node_fetched comes in its place
 npm|npm|install the agents
+chromium|chromium|look at the dashboard
+fonts-dejavu-core|/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf|letters for it
 rustup:rustfmt|cargo-fmt|formatting
 rustup:clippy|cargo-clippy|lints
 npm:$claude|claude|the real agent
 npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
+npm:$playwright|playwright-core|drive the browser; into target/browser
 python3-venv|python3|install what comes from PyPI
 pip:rotel==$rotel|rotel-agent|a real OpenTelemetry collector (into target/rotel)
 END
@@ -72,6 +77,7 @@ done
 
 target=${CARGO_TARGET_DIR:-target}
 agents=${CODEMIE_TEST_AGENTS:-$PWD/target/agents}
+browser=${CODEMIE_TEST_BROWSER:-$PWD/target/browser}
 results=$target/test-results
 # Homes of agents in tests that were killed before they could tidy up.
 rm -rf "$results" "$target"/tmp/home-*
@@ -125,11 +131,13 @@ install_components() {
 
 node_major() { node --version 2>/dev/null | sed -n 's/^v\([0-9]*\).*/\1/p'; }
 
-# Whether the agent of this package is there in this version.
-installed() {
-    local package=${1%@*} version=${1##*@}
-    grep -q "\"version\": \"$version\"" "$agents/node_modules/$package/package.json" 2>/dev/null
+# Whether a folder of npm's holds this package in this version.
+installed_in() {
+    local package=${2%@*} version=${2##*@}
+    grep -q "\"version\": \"$version\"" "$1/node_modules/$package/package.json" 2>/dev/null
 }
+
+installed() { installed_in "$agents" "$1"; }
 
 install_agents() {
     local wanted=() package
@@ -155,6 +163,21 @@ install_agents() {
     fi
     if [ "$(node_major)" -lt "$node_least" ]; then
         PATH=$agents/node_modules/$node_package/bin:$PATH
+    fi
+}
+
+install_browser_driver() {
+    installed_in "$browser" "$playwright" && return 0
+    if ! has npm; then
+        missing+=("npm, and so $playwright")
+        return 0
+    fi
+    say "installing $playwright"
+    mkdir -p "$browser"
+    [ -e "$browser/package.json" ] || echo '{"private":true}' >"$browser/package.json"
+    if ! npm install --prefix "$browser" --no-audit --no-fund --save-exact "$playwright" >"$results/npm-browser.log" 2>&1; then
+        tail -5 "$results/npm-browser.log"
+        missing+=("npm packages (npm failed, see $results/npm-browser.log): $playwright")
     fi
 }
 
@@ -220,7 +243,7 @@ build_tests() {
 # Runs the tests of each program; fills in the counts.
 run_tests() {
     local program
-    export CARGO_MANIFEST_DIR=$PWD CODEMIE_TEST_AGENTS=$agents
+    export CARGO_MANIFEST_DIR=$PWD CODEMIE_TEST_AGENTS=$agents CODEMIE_TEST_BROWSER=$browser
     export CODEMIE_TEST_RESULTS=$results/tests
     [ -z "$full" ] || export CODEMIE_TEST_FULL=1
     for program in "$@"; do
@@ -233,6 +256,7 @@ count() { awk -v status="$1" '$1 == status' "$results/tests" | wc -l; }
 install_packages
 install_components
 install_agents
+install_browser_driver
 install_rotel
 find_isolation
 if [ ${#missing[@]} -eq 0 ]; then

@@ -1,8 +1,10 @@
 //! The commands: parse result in, library calls, output.
 
+mod backend;
 mod completions;
 mod config;
 mod current;
+mod dashboard;
 mod demo;
 mod doctor;
 mod exchange;
@@ -95,13 +97,16 @@ fn carry_out(
         Command::Export(args) => exchange::export(args, &home, out, err),
         Command::Import(args) => exchange::import(args, &home, out, err),
         Command::Usage(args) => usage::run(args, &home, out),
+        Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Sync(args) => sync::run(args, &home, out, err),
         Command::Deliver => sync::deliver(&home),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
+        Command::Dashboard(args) => dashboard::run(args, &home, out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
-        Command::Demo(args) => demo::run(args, &home, out),
+        Command::Demo(args) => demo::run(args, &home, out, err),
+        Command::DemoBackend(args) => demo::serve(args, &home),
         Command::DemoAgent(args) => demo::act(args, &home),
         Command::Doctor(_)
         | Command::Claude(_)

@@ -136,6 +136,11 @@ impl Store {
         self.write(|tx| tx.run("UPDATE outbox SET logs = logs + 1", []).map(drop))
     }
 
+    /// Another number than last time if somebody has written since. A look at shared memory.
+    pub fn version(&self) -> Result<i64, Error> {
+        Ok(self.conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
+    }
+
     #[cfg(test)]
     pub(crate) fn sql(&self) -> &Connection {
         &self.conn

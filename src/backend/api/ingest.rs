@@ -1,0 +1,80 @@
+//! `POST /v1/events`: read the body within limits, unpack it, check it, take it in, answer after the commit.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use super::Backend;
+use super::answer::Refusal;
+use crate::backend::event::Batch;
+use crate::backend::limits;
+use crate::backend::storage::Ingested;
+use crate::backend::unpack::Encoding;
+
+pub(super) async fn events(
+    State(backend): State<Arc<Backend>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Ingested>, Refusal> {
+    let encoding = match headers.get(header::CONTENT_ENCODING) {
+        Some(name) => name.to_str().ok().and_then(Encoding::named).ok_or(Refusal::UnknownEncoding)?,
+        None => Encoding::Identity,
+    };
+    let (body, _room) =
+        timeout(limits::WHOLE_BODY, read(&backend, &headers, body)).await.unwrap_or(Err(Refusal::TooSlow))?;
+    let begun = Instant::now();
+    // Unpacking and parsing take milliseconds, which others on this thread would wait for.
+    let batch = tokio::task::spawn_blocking(move || {
+        let content = encoding.unpack(body)?;
+        Ok::<_, Refusal>(Batch::parse(&content)?)
+    });
+    let Batch { events, mut rejected } = batch.await.map_err(|_| Refusal::Broken)??;
+    let mut ingested = backend.storage.ingest(events, backend.clock.now()).await?;
+    rejected.append(&mut ingested.rejected);
+    ingested.rejected = rejected;
+    backend.metrics.ingested(&ingested, begun.elapsed());
+    if !ingested.rejected.is_empty() {
+        tracing::warn!(
+            count = ingested.rejected.len(),
+            first = ingested.rejected[0].error,
+            "events rejected"
+        );
+    }
+    Ok(Json(ingested))
+}
+
+/// The body, and the room it takes up until the batch is committed.
+async fn read(
+    backend: &Backend,
+    headers: &HeaderMap,
+    mut body: Body,
+) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
+    let too_large = || Refusal::TooLarge(format!("the body is larger than {} MiB", limits::BODY >> 20));
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length: usize = length.unwrap_or(limits::BODY);
+    if length > limits::BODY {
+        return Err(too_large());
+    }
+    let room = u32::try_from((length >> 10) + 1).unwrap_or(u32::MAX);
+    let room = timeout(limits::SILENCE, backend.bodies.clone().acquire_many_owned(room));
+    let room = room.await.ok().and_then(Result::ok).ok_or(Refusal::Busy("too much at once; try again"))?;
+    let mut content = Vec::new();
+    loop {
+        let frame = timeout(limits::SILENCE, body.frame()).await.map_err(|_| Refusal::TooSlow)?;
+        let Some(frame) = frame else { return Ok((content, room)) };
+        let frame = frame.map_err(|_| Refusal::BadRequest("the body was cut off".to_owned()))?;
+        if let Some(data) = frame.data_ref() {
+            if content.len() + data.len() > limits::BODY {
+                return Err(too_large());
+            }
+            content.extend_from_slice(data);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The HTTP interface: one table of routes, from which both the router and `/openapi.json` are made.
+//!
+//! Every route but `/healthz` asks for a token; who has none learns nothing else, not even which routes there are bodies for.
+
+mod answer;
+mod auth;
+mod ingest;
+mod live;
+mod openapi;
+mod read;
+mod routes;
+mod schemas;
+
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::sync::{Semaphore, watch};
+
+use super::limits::{self, Rates};
+use super::metrics::Metrics;
+use super::storage::Storage;
+use crate::clock::{Clock, SystemClock};
+use auth::Tokens;
+
+/// What the operator may set.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Requests per second and token.
+    pub rate: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { rate: limits::RATE }
+    }
+}
+
+/// A node: the storage behind it, and what it counts and limits by itself.
+pub struct Backend {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    tokens: Tokens,
+    rates: Rates,
+    /// Room for bodies, in KiB.
+    bodies: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
+    /// True once the server is to end: who watches is hung up on.
+    closing: watch::Receiver<bool>,
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backend").finish_non_exhaustive()
+    }
+}
+
+impl Backend {
+    pub fn new(storage: Arc<dyn Storage>, options: Options, closing: watch::Receiver<bool>) -> Self {
+        Self {
+            tokens: Tokens::new(storage.clone()),
+            storage,
+            clock: Arc::new(SystemClock),
+            metrics: Arc::default(),
+            rates: Rates::new(options.rate),
+            bodies: Arc::new(Semaphore::new(limits::ALL_BODIES >> 10)),
+            watchers: Arc::new(Semaphore::new(limits::WATCHERS)),
+            closing,
+        }
+    }
+
+    /// The API of this node.
+    pub fn router(self) -> Router {
+        routes::router(Arc::new(self))
+    }
+}
+
+/// The description of the API, as `/openapi.json` gives it.
+pub fn description() -> serde_json::Value {
+    openapi::document()
+}

@@ -1,0 +1,419 @@
+//! One event as it comes over the wire, checked. What is not right is refused with a reason that repeats none of it.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::attributes::{Attributes, Text, sequence};
+use crate::clock::Timestamp;
+use crate::session::state::EventType;
+
+/// 1970 to 2199: a clock may be wrong, but a chart over ten thousand years is none.
+const TIMES: std::ops::Range<i64> = 0..7_258_118_400_000;
+
+/// An event that was accepted in form.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    pub id: Uuid,
+    pub rev: i64,
+    /// Opaque: usually a UUID, but sessions of old stores have ids of their own.
+    #[serde(rename = "sessionId")]
+    pub session: Text,
+    pub seq: i64,
+    pub time: Timestamp,
+    pub agent: Text,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<Text>,
+    pub attributes: Attributes,
+}
+
+/// An event that was not, in the words of the answer. `id` is what the sender called it, if that could be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rejected {
+    pub id: Option<String>,
+    pub error: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire<'a> {
+    id: Uuid,
+    #[serde(deserialize_with = "revision")]
+    rev: i64,
+    #[serde(rename = "type")]
+    kind: EventType,
+    session_id: Text,
+    #[serde(deserialize_with = "sequence")]
+    seq: i64,
+    #[serde(deserialize_with = "time")]
+    time: Timestamp,
+    agent: Text,
+    #[serde(default)]
+    machine: Option<Text>,
+    #[serde(default)]
+    user: Option<Text>,
+    #[serde(borrow)]
+    attributes: &'a RawValue,
+}
+
+/// A batch: what a body of `POST /v1/events` holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    pub events: Vec<Event>,
+    pub rejected: Vec<Rejected>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadBatch {
+    #[error("the body is no JSON array of events")]
+    NoArray,
+    #[error("a batch holds at most {0} events")]
+    TooMany(usize),
+}
+
+/// More than any client sends at once. Each costs memory until the batch is committed.
+pub const MOST_EVENTS: usize = 10_000;
+
+impl Batch {
+    pub fn parse(body: &[u8]) -> Result<Self, BadBatch> {
+        let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|_| BadBatch::NoArray)?;
+        if items.len() > MOST_EVENTS {
+            return Err(BadBatch::TooMany(MOST_EVENTS));
+        }
+        let mut batch = Self { events: Vec::with_capacity(items.len()), rejected: Vec::new() };
+        for item in items {
+            match Event::parse(item.get()) {
+                Ok(event) => batch.events.push(event),
+                Err(error) => batch.rejected.push(Rejected { id: claimed_id(item.get()), error }),
+            }
+        }
+        Ok(batch)
+    }
+}
+
+impl Event {
+    pub fn parse(json: &str) -> Result<Self, String> {
+        let wire: Wire<'_> = serde_json::from_str(json).map_err(|error| reason("", json, &error))?;
+        if wire.session_id.is_empty() || wire.agent.is_empty() {
+            return Err("sessionId and agent must not be empty".to_owned());
+        }
+        // An array would do for serde in place of an object.
+        if !wire.attributes.get().starts_with('{') {
+            return Err("attributes: expected an object".to_owned());
+        }
+        let attributes = Attributes::parse(wire.kind, wire.attributes.get())
+            .map_err(|error| reason("attributes: ", wire.attributes.get(), &error))?;
+        Ok(Self {
+            id: wire.id,
+            rev: wire.rev,
+            session: wire.session_id,
+            seq: wire.seq,
+            time: wire.time,
+            agent: wire.agent,
+            machine: wire.machine,
+            user: wire.user,
+            attributes,
+        })
+    }
+
+    pub fn kind(&self) -> EventType {
+        self.attributes.kind()
+    }
+}
+
+fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let rev = i64::deserialize(deserializer)?;
+    if (0..=i64::from(i32::MAX)).contains(&rev) {
+        Ok(rev)
+    } else {
+        Err(serde::de::Error::custom("rev is between 0 and 2147483647"))
+    }
+}
+
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let text = Text::deserialize(deserializer)?;
+    let time = Timestamp::parse(&text).filter(|time| TIMES.contains(&time.0));
+    time.ok_or_else(|| serde::de::Error::custom("time is no RFC 3339 time between 1970 and 2199"))
+}
+
+/// What the sender called an event that could not be read otherwise. Only something that could be an id is given back.
+fn claimed_id(json: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Claim {
+        id: String,
+    }
+    let Claim { id } = serde_json::from_str(json).ok()?;
+    (id.len() <= 64).then_some(id)
+}
+
+/// Says what is wrong without the value that is: it may be anything, and this goes into logs and lists at the sender's.
+fn reason(place: &str, json: &str, error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or_default();
+    let told =
+        if let Some(rest) = text.strip_prefix("invalid type: ").or(text.strip_prefix("invalid value: ")) {
+            let found = rest.split([' ', ',']).next().unwrap_or_default();
+            let expected = rest.rsplit(", expected ").next().unwrap_or_default();
+            format!("expected {expected}, found {found}")
+        } else if text.starts_with("unknown variant") {
+            let expected = text.rsplit(", expected ").next().unwrap_or_default();
+            format!("unknown word, expected {expected}")
+        } else if text.starts_with("UUID parsing failed") {
+            "id is no UUID".to_owned()
+        } else {
+            text.to_owned()
+        };
+    match field_before(json, error) {
+        Some(field) if !told.contains(field) => format!("{place}{field}: {told}"),
+        _ => format!("{place}{told}"),
+    }
+}
+
+/// The fields there are, outside and in the attributes: only these names are given back.
+const FIELDS: [&str; 41] = [
+    "id",
+    "rev",
+    "type",
+    "sessionId",
+    "seq",
+    "time",
+    "agent",
+    "machine",
+    "user",
+    "attributes",
+    "name",
+    "reason",
+    "agentVersion",
+    "wrapperVersion",
+    "project",
+    "repository",
+    "branch",
+    "transitionedFrom",
+    "parentSessionId",
+    "tags",
+    "group",
+    "agentSessionId",
+    "evidence",
+    "model",
+    "inputTokens",
+    "outputTokens",
+    "cacheReadTokens",
+    "cacheWriteTokens",
+    "reasoningTokens",
+    "costUsd",
+    "subagent",
+    "source",
+    "latencyMs",
+    "ttftMs",
+    "ok",
+    "kind",
+    "fileExtension",
+    "linesAdded",
+    "linesRemoved",
+    "status",
+    "lastSeq",
+];
+
+/// The name before the place where reading failed.
+fn field_before(json: &str, error: &serde_json::Error) -> Option<&'static str> {
+    let line_start =
+        json.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
+    let before = json.get(..(line_start + error.column()).min(json.len()))?;
+    let (head, _) = before.rsplit_once("\":")?;
+    let name = head.rsplit('"').next()?;
+    FIELDS.into_iter().find(|field| *field == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const AT: &str = "2026-11-16T00:00:00.000Z";
+
+    fn examples() -> Vec<Value> {
+        let attributes = [
+            (
+                "session.start",
+                json!({"name": "fix-auth", "reason": "clear", "agentVersion": "2.1.197", "wrapperVersion": "0.1.0",
+                "project": "p", "repository": "acme/widgets", "branch": "main", "transitionedFrom": "s0",
+                "parentSessionId": null, "tags": ["a", "b"], "group": "g"}),
+            ),
+            ("session.bound", json!({"agentSessionId": "a1", "evidence": "registry"})),
+            (
+                "usage",
+                json!({"key": "k", "model": "m", "inputTokens": 92, "outputTokens": 152, "cacheReadTokens": 6032,
+                "cacheWriteTokens": 632, "reasoningTokens": 1, "costUsd": 0.0123, "subagent": true, "source": "proxy",
+                "latencyMs": 1200, "ttftMs": 300}),
+            ),
+            (
+                "tool",
+                json!({"key": "k", "name": "Edit", "ok": false, "kind": "edit", "fileExtension": "rs", "linesAdded": 3,
+                "linesRemoved": 1}),
+            ),
+            ("prompt", json!({"key": "k"})),
+            ("error", json!({"key": "k", "status": 529, "kind": "overloaded"})),
+            (
+                "session.end",
+                json!({"status": "completed", "endReason": "exit", "exitCode": 0, "durationMs": 47792,
+                "transitionedTo": null, "totals": {"apiCalls": 6, "filesChanged": 2, "coverage": "transcript"}, "lastSeq": 9}),
+            ),
+        ];
+        let event = |(kind, attributes): (&str, Value)| {
+            json!({"id": Uuid::from_u128(7), "rev": 0, "type": kind, "sessionId": "s1", "seq": 1, "time": AT,
+                "agent": "claude", "machine": "m", "user": null, "attributes": attributes})
+        };
+        attributes.map(event).to_vec()
+    }
+
+    #[test]
+    fn every_type_is_read_and_what_is_stored_of_it_is_read_again() {
+        for example in examples() {
+            let event = Event::parse(&example.to_string()).unwrap();
+            assert_eq!(event.kind().as_str(), example["type"]);
+            let stored = event.attributes.to_json();
+            assert_eq!(Attributes::parse(event.kind(), &stored).unwrap(), event.attributes, "{stored}");
+            assert!(!stored.contains("key"), "only its id is needed: {stored}");
+        }
+    }
+
+    #[test]
+    fn a_cost_is_exact_to_the_last_digit() {
+        let mut example = examples().remove(2);
+        for pico in [0, 1, 1250, 18_750, 1_748_500_000, 999_999_999_999_999, 123_456_789_012_345] {
+            example["attributes"]["costUsd"] = json!(crate::money::PicoDollars(pico).dollars());
+            let Attributes::Usage(usage) = Event::parse(&example.to_string()).unwrap().attributes else {
+                panic!()
+            };
+            assert_eq!(usage.cost.unwrap().0, pico);
+            let Attributes::Usage(again) =
+                Attributes::parse(EventType::Usage, &Attributes::Usage(usage).to_json()).unwrap()
+            else {
+                panic!()
+            };
+            assert_eq!(again.cost.unwrap().0, pico, "stored and read again");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_not_the_value() {
+        let table = [
+            (2, "inputTokens", json!("canary"), "attributes: inputTokens: expected i64, found string"),
+            (
+                2,
+                "source",
+                json!("canary"),
+                "attributes: source: unknown word, expected `transcript` or `proxy`",
+            ),
+            (0, "tags", json!("canary"), "attributes: tags: expected a sequence, found string"),
+        ];
+        for (at, field, value, expected) in table {
+            let mut example = examples().remove(at);
+            example["attributes"][field] = value;
+            assert_eq!(Event::parse(&example.to_string()).unwrap_err(), expected);
+        }
+        let mut example = examples().remove(4);
+        example["agent"] = json!(["canary"]);
+        assert_eq!(
+            Event::parse(&example.to_string()).unwrap_err(),
+            "agent: expected a string, found sequence"
+        );
+    }
+
+    /// A small generator, so that a failure can be repeated.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, below: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(self.0 >> 33).unwrap() % below
+        }
+    }
+
+    /// Values at the edges of every type.
+    fn odd_value(dice: &mut Dice) -> Value {
+        let values = [
+            json!(null),
+            json!(true),
+            json!(-1),
+            json!(0),
+            json!(1.5),
+            json!(u64::MAX),
+            json!(i64::MIN),
+            json!(1e308),
+            json!(""),
+            json!("x"),
+            json!("x".repeat(2000)),
+            json!("\u{0}"),
+            json!([]),
+            json!([null]),
+            json!({}),
+            json!({"a": {"b": [1]}}),
+        ];
+        values[dice.roll(values.len())].clone()
+    }
+
+    /// Some place in a value, replaced or taken out.
+    fn mutate(value: &mut Value, dice: &mut Dice) {
+        match value {
+            Value::Object(fields) if !fields.is_empty() && dice.roll(4) > 0 => {
+                let key = fields.keys().nth(dice.roll(fields.len())).unwrap().clone();
+                match dice.roll(6) {
+                    0 => drop(fields.remove(&key)),
+                    1 => drop(fields.insert("unknown".to_owned(), odd_value(dice))),
+                    _ => mutate(&mut fields[&key], dice),
+                }
+            }
+            _ => *value = odd_value(dice),
+        }
+    }
+
+    #[test]
+    fn whatever_comes_is_taken_whole_or_refused_whole() {
+        let (mut taken, mut refused) = (0, 0);
+        for seed in 0..20_000 {
+            let mut dice = Dice(seed);
+            let mut example = examples().remove(dice.roll(7));
+            for _ in 0..=dice.roll(3) {
+                mutate(&mut example, &mut dice);
+            }
+            let mut text = example.to_string().into_bytes();
+            // And now and then a byte that is none of JSON's.
+            if dice.roll(5) == 0 && !text.is_empty() {
+                let at = dice.roll(text.len());
+                text[at] = u8::try_from(dice.roll(256)).unwrap();
+            }
+            let body = [b"[" as &[u8], &text, b",", examples()[4].to_string().as_bytes(), b"]"].concat();
+            let Ok(batch) = Batch::parse(&body) else {
+                assert!(
+                    serde_json::from_slice::<Vec<Value>>(&body).is_err(),
+                    "seed {seed}: an array is never refused whole"
+                );
+                continue;
+            };
+            let whole: Vec<Value> = serde_json::from_slice(&body).unwrap();
+            assert_eq!(batch.events.len() + batch.rejected.len(), whole.len(), "seed {seed}");
+            for event in &batch.events {
+                // What was taken can be stored in either database and read again.
+                let stored = event.attributes.to_json();
+                assert_eq!(
+                    Attributes::parse(event.kind(), &stored).unwrap(),
+                    event.attributes,
+                    "seed {seed}"
+                );
+                assert!(
+                    !stored.contains("\\u0000")
+                        && event.seq >= 1
+                        && event.rev >= 0
+                        && TIMES.contains(&event.time.0)
+                );
+            }
+            taken += batch.events.len() - 1;
+            refused += batch.rejected.len();
+        }
+        assert!(taken > 1000 && refused > 1000, "{taken} taken, {refused} refused: both must happen");
+    }
+}

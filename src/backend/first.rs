@@ -1,0 +1,106 @@
+//! The first start: one token of each role for this user, in a file that only they can read.
+//!
+//! `$CODEMIE_HOME/backend/tokens.json`: `{"ingest": "…", "read": "…", "admin": "…"}`. Delivery to a loopback address finds its
+//! token there. Tokens of the file that a database does not know (a new one, one that was deleted) are made known to it;
+//! revoked ones stay revoked.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::storage::{self, Storage};
+use super::token::{NoRandomness, Role, Token, TokenHash, new_secret};
+use crate::clock::Timestamp;
+use crate::home::create_private;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    #[error(transparent)]
+    Random(#[from] NoRandomness),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Made,
+    /// The file is there, and the database knows its tokens.
+    Known,
+    /// The database has tokens of this user's from elsewhere, and no file is here.
+    Elsewhere,
+}
+
+/// Makes sure that this user has tokens.
+pub async fn tokens(
+    storage: &dyn Storage,
+    file: &Path,
+    user: &str,
+    now: Timestamp,
+) -> Result<Outcome, Error> {
+    let failed = |source| Error::File { path: file.to_owned(), source };
+    if let Some(kept) = read(file).map_err(failed)? {
+        for (role, secret) in kept {
+            if storage.token(TokenHash::of(&secret)).await?.is_none() {
+                add(storage, user, role, &secret, now).await?;
+            }
+        }
+        return Ok(Outcome::Known);
+    }
+    let names: Vec<String> = storage.tokens().await?.into_iter().map(|token| token.name).collect();
+    if Role::ALL.iter().any(|role| names.contains(&name(user, *role, 1))) {
+        return Ok(Outcome::Elsewhere);
+    }
+    let mut made = BTreeMap::new();
+    for role in Role::ALL {
+        made.insert(*role, new_secret(*role)?);
+    }
+    // First the file, then the database: a token that nobody knows would be of no use.
+    write(file, &made).map_err(failed)?;
+    for (role, secret) in &made {
+        add(storage, user, *role, secret, now).await?;
+    }
+    Ok(Outcome::Made)
+}
+
+fn name(user: &str, role: Role, number: u32) -> String {
+    if number == 1 { format!("{user}-{role}") } else { format!("{user}-{role}-{number}") }
+}
+
+async fn add(
+    storage: &dyn Storage,
+    user: &str,
+    role: Role,
+    secret: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let hash = TokenHash::of(secret);
+    for number in 1..100 {
+        let token = Token { name: name(user, role, number), role, hash, created_at: now, revoked_at: None };
+        if storage.add_token(token).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> io::Result<Option<BTreeMap<Role, String>>> {
+    match std::fs::read(file) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// There at once or not at all, and never readable by others (a temporary file is made 0600).
+fn write(file: &Path, tokens: &BTreeMap<Role, String>) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    create_private(folder)?;
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer_pretty(&mut new, tokens)?;
+    new.write_all(b"\n")?;
+    new.persist(file)?;
+    Ok(())
+}

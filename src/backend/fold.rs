@@ -1,0 +1,266 @@
+//! What a batch of events changes: in a session, and in the sums. Pure, and the same for every storage.
+//!
+//! The order in which events arrive does not matter. Of several STARTs the one with the highest `seq` describes the
+//! session, of several revisions the highest `rev`; numbers are added when an event is new and corrected by the
+//! difference when it is revised.
+
+use std::collections::{BTreeMap, HashMap};
+
+use uuid::Uuid;
+
+use super::attributes::Attributes;
+use super::event::{Event, Rejected};
+use super::model::{Day, Session, ToolNumbers};
+use super::numbers::Numbers;
+use crate::clock::Timestamp;
+use crate::session::state::EventType;
+
+/// What a storage knew of an event's id when it came.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Known {
+    /// Nothing: it is stored now.
+    Fresh,
+    /// The same session told it before, in a lower revision, like this; that is replaced.
+    Revised { time: Timestamp, attributes: Attributes },
+    /// The same or a higher revision is there, or another session owns it.
+    Already,
+}
+
+/// One batch, put in order: of an id told twice the highest revision, sorted by id, so that two nodes that store the same
+/// events at once wait for each other instead of each for the other.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub events: Vec<Event>,
+    /// Told besides, with an id that stands in `events`: received, nothing more.
+    pub repeats: Vec<Event>,
+}
+
+impl Plan {
+    pub fn new(batch: Vec<Event>) -> Self {
+        let mut highest: HashMap<Uuid, usize> = HashMap::with_capacity(batch.len());
+        for (at, event) in batch.iter().enumerate() {
+            let best = highest.entry(event.id).or_insert(at);
+            let (first, this) = (&batch[*best], event);
+            // Another session's telling never replaces the first one's.
+            if this.session == first.session && this.rev > first.rev {
+                *best = at;
+            }
+        }
+        let mut plan = Self { events: Vec::with_capacity(highest.len()), repeats: Vec::new() };
+        for (at, event) in batch.into_iter().enumerate() {
+            let list = if highest[&event.id] == at { &mut plan.events } else { &mut plan.repeats };
+            list.push(event);
+        }
+        plan.events.sort_unstable_by_key(|event| event.id);
+        plan
+    }
+
+    /// The sessions told of, sorted.
+    pub fn sessions(&self) -> Vec<&str> {
+        let mut ids: Vec<&str> =
+            self.events.iter().chain(&self.repeats).map(|event| &*event.session).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+/// A session while a batch is taken in.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub session: Session,
+    /// What it counted under before; `None` if it was not there.
+    pub was: Option<Dimensions>,
+    pub days: BTreeMap<(Day, String), Numbers>,
+    pub tools: BTreeMap<(String, &'static str), ToolNumbers>,
+    /// START, bound or END told something new.
+    pub life_changed: bool,
+    /// Anything at all changed.
+    pub changed: bool,
+    /// The last thing that happened, for those who watch.
+    pub latest: Option<EventType>,
+}
+
+/// What the sums over all sessions are split by, besides day and model. Empty for unknown.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dimensions {
+    pub agent: String,
+    pub project: String,
+    pub user: String,
+}
+
+impl Change {
+    /// A session as it is stored.
+    pub fn of(session: Session) -> Self {
+        let was = Some(session.dimensions());
+        Self::new(session, was)
+    }
+
+    /// One that this event is the first to tell of.
+    pub fn begin(event: &Event) -> Self {
+        let mut change = Self::new(Session::begin(event), None);
+        change.changed = true;
+        change.life_changed = true;
+        // Every session counts once, on the day it began as far as is known.
+        change.count(change.session.start_day(), Numbers { sessions: 1, ..Numbers::default() });
+        change
+    }
+
+    fn new(session: Session, was: Option<Dimensions>) -> Self {
+        Self {
+            session,
+            was,
+            days: BTreeMap::new(),
+            tools: BTreeMap::new(),
+            life_changed: false,
+            changed: false,
+            latest: None,
+        }
+    }
+
+    /// Notes that an event arrived. An error means that it must not be stored.
+    pub fn receive(&mut self, event: &Event) -> Result<(), Rejected> {
+        if self.session.seqs.contains(event.seq) {
+            return Ok(());
+        }
+        if !self.session.seqs.insert(event.seq) {
+            let error = "too many seqs of this session are missing before this one".to_owned();
+            return Err(Rejected { id: Some(event.id.to_string()), error });
+        }
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Takes in an event that was received and stored.
+    pub fn apply(&mut self, event: &Event, known: &Known) {
+        let replaced = match known {
+            Known::Already => return,
+            Known::Fresh => None,
+            Known::Revised { time, attributes } => Some((*time, attributes)),
+        };
+        self.changed = true;
+        self.latest = Some(event.kind());
+        let began = self.session.start_day();
+        let life_changed = self.session.tell(event, replaced.is_none());
+        self.life_changed |= life_changed;
+        let begins = self.session.start_day();
+        if began != begins {
+            let one = Numbers { sessions: 1, ..Numbers::default() };
+            self.take_back(began, one);
+            self.count(begins, one);
+        }
+        if let Some((time, attributes)) = replaced {
+            self.add(time, attributes, false);
+        }
+        self.add(event.time, &event.attributes, true);
+    }
+
+    fn add(&mut self, time: Timestamp, attributes: &Attributes, new: bool) {
+        let (model, numbers) = contribution(attributes);
+        if !numbers.is_zero() {
+            let sums = self.days.entry((Day::of(time), model.to_owned())).or_default();
+            if new {
+                sums.add(&numbers)
+            } else {
+                sums.subtract(&numbers)
+            }
+            let total = &mut self.session.numbers;
+            if new { total.add(&numbers) } else { total.subtract(&numbers) }
+        }
+        if numbers.unpriced_calls != 0 {
+            self.session.count_unpriced(model, if new { 1 } else { -1 });
+        }
+        if let Attributes::Tool(tool) = attributes {
+            let kind = tool.kind.map_or("", super::model::tool_kind);
+            let sums = self.tools.entry((tool.name.to_string(), kind)).or_default();
+            let one = ToolNumbers::of(tool);
+            if new { sums.add(&one) } else { sums.subtract(&one) }
+        }
+    }
+
+    fn count(&mut self, day: Day, numbers: Numbers) {
+        self.days.entry((day, String::new())).or_default().add(&numbers);
+        self.session.numbers.add(&numbers);
+    }
+
+    fn take_back(&mut self, day: Day, numbers: Numbers) {
+        self.days.entry((day, String::new())).or_default().subtract(&numbers);
+        self.session.numbers.subtract(&numbers);
+    }
+
+    /// Whether what it has counted so far must be moved to other dimensions: the storage reads its days for that, as
+    /// they were before this batch.
+    pub fn moves(&self) -> bool {
+        self.was.as_ref().is_some_and(|was| *was != self.session.dimensions())
+    }
+}
+
+/// What an event adds to the sums, and under which model; empty for what no model did.
+fn contribution(attributes: &Attributes) -> (&str, Numbers) {
+    let none = Numbers::default();
+    match attributes {
+        Attributes::Usage(usage) => (
+            &usage.model,
+            Numbers {
+                api_calls: 1,
+                unpriced_calls: i64::from(usage.cost.is_none()),
+                input: usage.input_tokens,
+                output: usage.output_tokens,
+                cache_read: usage.cache_read_tokens,
+                cache_write: usage.cache_write_tokens,
+                reasoning: usage.reasoning_tokens,
+                cost: usage.cost.unwrap_or_default().0,
+                ..none
+            },
+        ),
+        Attributes::Tool(tool) => (
+            "",
+            Numbers {
+                tool_calls: 1,
+                tool_errors: i64::from(tool.ok == Some(false)),
+                lines_added: tool.lines_added,
+                lines_removed: tool.lines_removed,
+                ..none
+            },
+        ),
+        Attributes::Prompt => ("", Numbers { prompts: 1, ..none }),
+        Attributes::Error(_) => ("", Numbers { api_errors: 1, ..none }),
+        Attributes::Start(_) | Attributes::Bound(_) | Attributes::End(_) => ("", none),
+    }
+}
+
+/// One row of the sums over all sessions: of a day, or of a whole month ([`Month::row`](super::model::Month::row)).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DailyKey {
+    pub day: Day,
+    pub model: String,
+    pub dimensions: Dimensions,
+}
+
+/// The differences that a batch makes to the sums over all sessions.
+#[derive(Debug, Default)]
+pub struct Daily(pub BTreeMap<DailyKey, Numbers>);
+
+impl Daily {
+    /// `before`: the session's days as they were, if it [moves](Change::moves); else nothing.
+    pub fn add(&mut self, change: &Change, before: &[(Day, String, Numbers)]) {
+        let now = change.session.dimensions();
+        for ((day, model), numbers) in &change.days {
+            for row in day.rows() {
+                self.entry(row, model, &now).add(numbers);
+            }
+        }
+        let Some(was) = change.was.as_ref().filter(|_| change.moves()) else { return };
+        for (day, model, numbers) in before {
+            for row in day.rows() {
+                self.entry(row, model, was).subtract(numbers);
+                self.entry(row, model, &now).add(numbers);
+            }
+        }
+    }
+
+    fn entry(&mut self, day: Day, model: &str, dimensions: &Dimensions) -> &mut Numbers {
+        let key = DailyKey { day, model: model.to_owned(), dimensions: dimensions.clone() };
+        self.0.entry(key).or_default()
+    }
+}

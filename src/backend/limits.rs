@@ -1,0 +1,90 @@
+//! What one client may ask of a backend. Constants, each with its reason, but for the rate, which the operator sets.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A body as it comes. A batch of 500 events is a tenth of a megabyte, compressed far less.
+pub const BODY: usize = 8 << 20;
+/// A body unpacked. Ten thousand events are four megabytes.
+pub const UNPACKED: usize = 32 << 20;
+/// All bodies that are being read or taken in together.
+pub const ALL_BODIES: usize = 256 << 20;
+/// A request's head, and an idle connection.
+pub const HEAD: Duration = Duration::from_secs(30);
+/// A whole body, and any silence within it.
+pub const WHOLE_BODY: Duration = Duration::from_secs(60);
+pub const SILENCE: Duration = Duration::from_secs(15);
+/// Connections at once; more wait in the kernel's queue.
+pub const CONNECTIONS: usize = 1024;
+/// How long requests that are under way may go on after the server was asked to end.
+pub const DRAIN: Duration = Duration::from_secs(20);
+/// Who watches at once, and for how long before it must show its token again.
+pub const WATCHERS: usize = 256;
+pub const WATCH: Duration = Duration::from_secs(15 * 60);
+
+/// Requests per second and token: a node takes in fewer batches than that.
+pub const RATE: u32 = 500;
+/// As many seconds' worth may come at once.
+const BURST: f64 = 2.0;
+/// Names of tokens that are remembered; beyond that the fullest buckets are forgotten, which costs nothing.
+const REMEMBERED: usize = 10_000;
+
+/// A bucket per token: it fills with time and every request takes one out.
+#[derive(Debug)]
+pub struct Rates {
+    per_second: f64,
+    buckets: Mutex<HashMap<String, Bucket>>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Rates {
+    pub fn new(per_second: u32) -> Self {
+        Self { per_second: f64::from(per_second.max(1)), buckets: Mutex::default() }
+    }
+
+    /// Takes one; if there is none, the time after which there will be.
+    pub fn take(&self, token: &str, now: Instant) -> Result<(), Duration> {
+        let full = self.per_second * BURST;
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= REMEMBERED && !buckets.contains_key(token) {
+            buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at).as_secs_f64() < BURST);
+        }
+        let bucket = buckets.entry(token.to_owned()).or_insert(Bucket { left: full, at: now });
+        let filled = now.saturating_duration_since(bucket.at).as_secs_f64() * self.per_second;
+        bucket.left = (bucket.left + filled).min(full);
+        bucket.at = now;
+        if bucket.left < 1.0 {
+            return Err(Duration::from_secs_f64((1.0 - bucket.left) / self.per_second));
+        }
+        bucket.left -= 1.0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_its_burst_then_its_rate_and_others_have_theirs() {
+        let (rates, start) = (Rates::new(10), Instant::now());
+        for _ in 0..20 {
+            assert_eq!(rates.take("a", start), Ok(()));
+        }
+        let wait = rates.take("a", start).unwrap_err();
+        assert_eq!(wait, Duration::from_millis(100));
+        assert_eq!(rates.take("b", start), Ok(()), "another's bucket is full");
+        assert!(rates.take("a", start + wait / 2).is_err());
+        assert_eq!(rates.take("a", start + wait), Ok(()));
+        assert!(rates.take("a", start + wait).is_err());
+        // Never more than the burst, however long nothing came.
+        let later = start + Duration::from_secs(3600);
+        assert_eq!((0..40).filter(|_| rates.take("a", later).is_ok()).count(), 20);
+    }
+}

@@ -1,0 +1,42 @@
+//! The metrics backend: takes events in, once each, and answers what they add up to.
+//!
+//! ```text
+//! event, attributes    one event of the wire, checked
+//! seqs, fold           pure: what a batch changes in a session and in the sums
+//! numbers, model       what is added up, and what is read
+//! storage              the traits; sqlite and postgres implement them (sql, read: what both have in common)
+//! intake               one batch on its way into a storage
+//! api                  routes, tokens, limits, the description; unpack, limits, metrics
+//! server               connections; first, database, log: what a process around it needs
+//! dashboard            the same read model as pages
+//! ```
+//!
+//! What decides is in `fold` and the same for every storage: a storage only says which events it had not seen and writes
+//! what it is told. Sums are kept by the transaction that takes the events in, so they hold whatever comes twice, late,
+//! revised, or to two nodes at once.
+
+pub mod api;
+pub mod attributes;
+pub mod dashboard;
+pub mod database;
+pub mod event;
+pub mod first;
+pub mod fold;
+pub mod intake;
+pub mod limits;
+pub mod log;
+pub mod metrics;
+pub mod model;
+pub mod numbers;
+pub mod postgres;
+pub mod read;
+pub mod seqs;
+pub mod server;
+pub mod sql;
+pub mod sqlite;
+pub mod storage;
+pub mod token;
+pub mod unpack;
+
+pub use api::{Backend, Options};
+pub use server::{run, serve};

@@ -1,0 +1,283 @@
+//! What is read: sessions as their events tell them, sums, the feed, the health of delivery.
+
+mod query;
+mod record;
+mod session;
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+pub use query::{By, Cursor, Order, Page, SessionFilter, SessionPage, UsageFilter};
+pub use record::Record;
+pub use session::{Life, Session, Told};
+
+use super::attributes::{Attributes, Text, Tool};
+use super::numbers::Numbers;
+use crate::clock::Timestamp;
+use crate::meter::record::ToolKind;
+use crate::session::state::EventType;
+
+/// A day in UTC, counted from 1970-01-01.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(pub i32);
+
+impl Day {
+    pub fn of(time: Timestamp) -> Self {
+        Self(i32::try_from(time.0.div_euclid(86_400_000)).unwrap_or(i32::MAX))
+    }
+
+    pub fn start(self) -> Timestamp {
+        Timestamp(i64::from(self.0) * 86_400_000)
+    }
+
+    /// `2026-11-16`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let date: jiff::civil::Date = text.parse().ok()?;
+        let start = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        Some(Self::of(Timestamp(start.timestamp().as_millisecond())))
+    }
+}
+
+impl Day {
+    /// The rows of the sums over all sessions that something on this day belongs to.
+    pub(super) fn rows(self) -> [Self; 2] {
+        [self, Month::of(self).row()]
+    }
+
+    fn date(self) -> jiff::civil::Date {
+        let start = jiff::Timestamp::from_millisecond(self.start().0).unwrap_or_default();
+        start.to_zoned(jiff::tz::TimeZone::UTC).date()
+    }
+}
+
+/// A month of the calendar, counted from January 1970. Sums over a long time are made of whole months, and of days at
+/// the ends only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Month(pub i32);
+
+impl Month {
+    pub fn of(day: Day) -> Self {
+        let date = day.date();
+        Self((i32::from(date.year()) - 1970) * 12 + i32::from(date.month()) - 1)
+    }
+
+    pub fn first_day(self) -> Day {
+        let year = i16::try_from(1970 + self.0.div_euclid(12)).unwrap_or(i16::MAX);
+        let month = i8::try_from(self.0.rem_euclid(12) + 1).unwrap_or(1);
+        let first = jiff::civil::Date::new(year, month, 1).unwrap_or(jiff::civil::Date::MAX);
+        let start = first.to_zoned(jiff::tz::TimeZone::UTC).map(|start| start.timestamp().as_millisecond());
+        Day::of(Timestamp(start.unwrap_or(i64::MAX)))
+    }
+
+    /// Where its sums stand among those of days: below zero, where no day is, later months further down.
+    pub(super) fn row(self) -> Day {
+        Day(-1 - self.0)
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = self.start().to_string();
+        f.write_str(start.split('T').next().unwrap_or_default())
+    }
+}
+
+impl Serialize for Day {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Sums over many sessions. The cost is apart: nine million dollars are the most that 64 bits of pico-dollars hold, and a
+/// large team spends that.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// Its `cost` is zero.
+    pub counts: Numbers,
+    pub cost_usd: f64,
+}
+
+impl Sums {
+    /// Everything billed.
+    pub fn tokens(&self) -> i64 {
+        self.counts.tokens()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        self.cost_usd += other.cost_usd;
+    }
+}
+
+/// One line of usage.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UsageRow {
+    /// The day, model, project, …; empty where it is not known. By session: the agent's session id, or ours if unknown.
+    pub key: String,
+    /// `None` where several agents share the key.
+    pub agent: Option<String>,
+    /// By session: our id.
+    pub session_id: Option<String>,
+    pub sums: Sums,
+    /// Models without a price: their calls are in the tokens, not in the cost.
+    pub unpriced_models: Vec<String>,
+}
+
+/// One point of a chart: a day, and one value of what it is split by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesRow {
+    pub day: Day,
+    pub key: String,
+    pub sums: Sums,
+}
+
+/// What one model did in a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelRow {
+    pub model: String,
+    pub numbers: Numbers,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolNumbers {
+    pub calls: i64,
+    pub errors: i64,
+    pub lines_added: i64,
+    pub lines_removed: i64,
+}
+
+impl ToolNumbers {
+    pub fn of(tool: &Tool) -> Self {
+        Self {
+            calls: 1,
+            errors: i64::from(tool.ok == Some(false)),
+            lines_added: tool.lines_added,
+            lines_removed: tool.lines_removed,
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.lines_added += other.lines_added;
+        self.lines_removed += other.lines_removed;
+    }
+
+    pub fn subtract(&mut self, other: &Self) {
+        self.calls -= other.calls;
+        self.errors -= other.errors;
+        self.lines_added -= other.lines_added;
+        self.lines_removed -= other.lines_removed;
+    }
+}
+
+/// What one tool did in a session; most used first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolRow {
+    pub name: String,
+    /// `read`, `write`, `edit`, `exec`, `other`; empty where nobody said.
+    pub kind: String,
+    pub numbers: ToolNumbers,
+}
+
+pub(super) fn tool_kind(kind: ToolKind) -> &'static str {
+    match kind {
+        ToolKind::Read => "read",
+        ToolKind::Write => "write",
+        ToolKind::Edit => "edit",
+        ToolKind::Exec => "exec",
+        ToolKind::Other => "other",
+    }
+}
+
+/// One event of a session's timeline, in the order of `seq`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimelineEvent {
+    pub seq: i64,
+    pub rev: i64,
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    pub time: Timestamp,
+    pub attributes: Attributes,
+}
+
+/// One session with everything around it that a page shows, but for its timeline, which is paged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionDetail {
+    pub session: Session,
+    pub models: Vec<ModelRow>,
+    pub tools: Vec<ToolRow>,
+    /// Its STARTs, bounds and ENDs, in the order of `seq`: the openings.
+    pub openings: Vec<TimelineEvent>,
+    /// The sessions of its `/clear` chain, oldest first, itself among them.
+    pub chain: Vec<Session>,
+    pub parent: Option<Session>,
+    /// Sessions started from inside it, newest first; at most a hundred.
+    pub children: Vec<Session>,
+}
+
+/// Where events come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    pub machine: Option<String>,
+    pub user: Option<String>,
+    pub first_received_at: Timestamp,
+    pub last_received_at: Timestamp,
+    /// Events taken in, each once, whatever number of times it was told or revised.
+    pub events: i64,
+}
+
+/// How delivery is doing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Health {
+    /// Sessions of which some `seq` is missing, those heard of last first, as many as were asked for.
+    pub gaps: Vec<Session>,
+    pub gap_count: i64,
+    pub origins: Vec<Origin>,
+    pub sessions: i64,
+    pub active: i64,
+}
+
+/// The values there are, for the menus of filters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Facets {
+    pub agents: Vec<String>,
+    pub models: Vec<String>,
+    pub projects: Vec<String>,
+    pub users: Vec<String>,
+}
+
+/// A session that something happened in just now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    pub session: String,
+    pub latest: EventType,
+}
+
+pub(super) fn owned(text: Option<&Text>) -> Option<String> {
+    text.map(|text| text.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_day_is_in_its_month() {
+        for (day, month, first) in [
+            ("1970-01-01", 0, "1970-01-01"),
+            ("1970-01-31", 0, "1970-01-01"),
+            ("1970-02-01", 1, "1970-02-01"),
+            ("2024-02-29", 649, "2024-02-01"),
+            ("2026-12-31", 683, "2026-12-01"),
+            ("2198-12-31", 2747, "2198-12-01"),
+        ] {
+            let day = Day::parse(day).unwrap();
+            assert_eq!((Month::of(day).0, Month::of(day).first_day().to_string()), (month, first.to_owned()));
+            assert_eq!(day.rows(), [day, Day(-1 - month)]);
+        }
+    }
+}

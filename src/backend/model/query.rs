@@ -1,0 +1,126 @@
+//! Questions: which sessions, which sums.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Day, Session};
+use crate::clock::Timestamp;
+use crate::session::state::{Status, spelled};
+
+spelled!(
+    /// What usage is split by.
+    By {
+        Day = "day",
+        Session = "session",
+        Model = "model",
+        Project = "project",
+        Agent = "agent",
+        Branch = "branch",
+        User = "user",
+    }
+);
+
+/// In which order sessions are listed; within one time or cost, by id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The newest start first.
+    #[default]
+    Newest,
+    /// The dearest first.
+    Dearest,
+}
+
+/// Which sessions; everything given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    pub agent: Option<String>,
+    pub project: Option<String>,
+    pub branch: Option<String>,
+    pub user: Option<String>,
+    pub machine: Option<String>,
+    /// One that made a call with this model.
+    pub model: Option<String>,
+    pub status: Option<Status>,
+    /// Began at or after, and before.
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Of which some `seq` is missing.
+    pub gaps: bool,
+    /// Which come first.
+    pub order: Order,
+    /// Contained in its name, project, repository, branch, group, tags, user, or ids; letters' case does not matter.
+    pub search: Option<String>,
+}
+
+/// How many, and after which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub after: Option<Cursor>,
+    pub limit: usize,
+}
+
+impl Page {
+    pub const MOST: usize = 500;
+
+    pub fn first(limit: usize) -> Self {
+        Self { after: None, limit }
+    }
+}
+
+/// A place in a list of sessions: what it is ordered by, then the id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// The time of the start, or the cost.
+    pub rank: i64,
+    pub id: String,
+}
+
+impl Cursor {
+    pub fn after(session: &Session, order: Order) -> Self {
+        let rank = match order {
+            Order::Newest => session.started_at().0,
+            Order::Dearest => session.numbers.cost,
+        };
+        Self { rank, id: session.id.clone() }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.rank, self.id)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let (rank, id) = text.split_once('.').ok_or(NoCursor)?;
+        let rank = rank.parse().map_err(|_| NoCursor)?;
+        if id.contains('\0') { Err(NoCursor) } else { Ok(Self { rank, id: id.to_owned() }) }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("that is no cursor of an earlier answer; leave it out to begin at the newest")]
+pub struct NoCursor;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionPage {
+    /// In the order asked for.
+    pub sessions: Vec<Session>,
+    /// Where the next page begins, if there is more.
+    pub next: Option<Cursor>,
+}
+
+/// Which usage; everything given must hold. Days are in UTC and both included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageFilter {
+    pub agent: Option<String>,
+    pub model: Option<String>,
+    pub project: Option<String>,
+    pub branch: Option<String>,
+    pub user: Option<String>,
+    pub since: Option<Day>,
+    pub until: Option<Day>,
+}

@@ -1,0 +1,264 @@
+//! Events in PostgreSQL: any number of nodes before one database, each with a pool of connections.
+//!
+//! Two nodes that take in the same batch at once do the work once. A transaction first takes a lock for each session it
+//! tells of, then reads, adds, adds up; every transaction takes its locks in the same order (sessions, events by id, sums
+//! by key), so none waits in a ring.
+
+mod connect;
+mod feed;
+mod rows;
+mod schema;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use tokio::sync::broadcast;
+use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+
+use super::event::Event;
+use super::intake::Intake;
+use super::model::Touched;
+use super::read::Database;
+use super::sql::{Columns, Decode, Dialect, Query, Value};
+use super::storage::{Answer, Error, Ingested, Storage};
+use super::token::{Role, Token, TokenHash};
+use crate::clock::Timestamp;
+use feed::Feed;
+
+/// Connections of one node. A batch holds one for some milliseconds; PostgreSQL allows a hundred in all by default.
+const CONNECTIONS: usize = 16;
+/// Longer than this nobody waits for a connection: the client tries again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A deadlock or a serialization failure is rare and gone the next time.
+const TRIES: usize = 5;
+
+#[derive(Debug)]
+pub struct Postgres {
+    pool: Pool,
+    feed: Feed,
+}
+
+impl Postgres {
+    /// Connects, and brings the database to the schema of this version.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let (config, tls) = connect::settings(url)?;
+        let manager = Manager::from_config(
+            config.clone(),
+            tls.clone(),
+            ManagerConfig { recycling_method: RecyclingMethod::Fast },
+        );
+        let pool = Pool::builder(manager)
+            .max_size(CONNECTIONS)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(PATIENCE))
+            .create_timeout(Some(PATIENCE))
+            .build()
+            .map_err(|error| Error::Open(error.to_string()))?;
+        let mut client = pool.get().await.map_err(|error| Error::Open(told(&error)))?;
+        schema::migrate(&mut client).await?;
+        drop(client);
+        let feed = Feed::start(pool.clone(), config, tls);
+        Ok(Self { pool, feed })
+    }
+
+    async fn client(&self) -> Result<Object, Error> {
+        self.pool.get().await.map_err(|error| Error::Unavailable(told(&error)))
+    }
+
+    /// One statement, by itself.
+    async fn run(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
+        let client = self.client().await?;
+        let statement = client.prepare_cached(sql).await.map_err(|error| failed(&error))?;
+        client.query(&statement, values).await.map_err(|error| failed(&error))
+    }
+}
+
+/// The whole story: the outer error alone says "db error".
+fn told(error: &PoolError) -> String {
+    match error {
+        PoolError::Backend(error) => failed(error).to_string(),
+        PoolError::Timeout(_) => "no connection was free or could be made in time".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+/// Values that a statement was given are in `detail`, which is left out.
+fn failed(error: &tokio_postgres::Error) -> Error {
+    let text = match error.as_db_error() {
+        Some(cause) => format!("{} ({})", cause.message(), cause.code().code()),
+        None => match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        },
+    };
+    let class = error.code().map_or("08", |code| code.code().get(..2).unwrap_or_default());
+    // Connections (08), conflicts (40), resources (53), the operator (57): none of them is the statement's fault.
+    if ["08", "40", "53", "57"].contains(&class) { Error::Unavailable(text) } else { Error::Failed(text) }
+}
+
+/// A row as the read model takes it.
+struct RowColumns<'a>(&'a Row);
+
+impl Columns for RowColumns<'_> {
+    fn int(&self, at: usize) -> Result<Option<i64>, Error> {
+        self.0.try_get(at).map_err(|error| failed(&error))
+    }
+
+    fn text(&self, at: usize) -> Result<Option<String>, Error> {
+        self.0.try_get(at).map_err(|error| failed(&error))
+    }
+
+    fn float(&self, at: usize) -> Result<Option<f64>, Error> {
+        self.0.try_get(at).map_err(|error| failed(&error))
+    }
+}
+
+impl Value {
+    fn for_postgres(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::Int(value) => value,
+            Self::Text(value) => value,
+        }
+    }
+}
+
+impl Database for Postgres {
+    const DIALECT: Dialect = Dialect::Postgres;
+
+    async fn fetch<T: Send + 'static>(&self, query: Query, decode: Decode<T>) -> Result<Vec<T>, Error> {
+        let values: Vec<_> = query.values.iter().map(Value::for_postgres).collect();
+        let rows = self.run(&query.sql, &values).await?;
+        rows.iter().map(|row| decode(&RowColumns(row))).collect()
+    }
+
+    fn listen(&self) -> broadcast::Receiver<Arc<[Touched]>> {
+        self.feed.subscribe()
+    }
+}
+
+impl Storage for Postgres {
+    fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
+        Box::pin(async move {
+            let mut batch = batch;
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                let mut client = self.client().await?;
+                // The last try takes the events themselves; those before keep them for the next.
+                let events = if tries < TRIES { batch.clone() } else { std::mem::take(&mut batch) };
+                let mut intake = Intake::new(events, now);
+                match write::ingest(&mut client, &mut intake, now).await {
+                    Ok(()) => {
+                        let (ingested, touched) = intake.finish();
+                        self.feed.tell(touched);
+                        return Ok(ingested);
+                    }
+                    Err(trouble) if tries < TRIES && trouble.passes() => {
+                        tracing::debug!(tries, "a batch met another one, and is tried again");
+                    }
+                    Err(Trouble::Database(error)) => return Err(failed(&error)),
+                    Err(Trouble::Stored(error)) => return Err(error),
+                }
+            }
+        })
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(async move { self.run("SELECT 1", &[]).await.map(drop) })
+    }
+
+    fn tokens(&self) -> Answer<'_, Vec<Token>> {
+        Box::pin(async move {
+            let sql = format!("SELECT {TOKEN} FROM token ORDER BY created_at, name");
+            self.run(&sql, &[]).await?.iter().map(token).collect()
+        })
+    }
+
+    fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
+        Box::pin(async move {
+            let sql = format!("SELECT {TOKEN} FROM token WHERE hash = $1");
+            self.run(&sql, &[&hash.0.as_slice()]).await?.first().map(token).transpose()
+        })
+    }
+
+    fn add_token(&self, token: Token) -> Answer<'_, bool> {
+        Box::pin(async move {
+            let added = self
+                .run(
+                    "INSERT INTO token (name, role, hash, created_at, revoked_at) VALUES ($1, $2, $3, $4, $5)
+                     ON CONFLICT (name) DO NOTHING RETURNING 1",
+                    &[
+                        &token.name,
+                        &token.role.as_str(),
+                        &token.hash.0.as_slice(),
+                        &token.created_at.0,
+                        &token.revoked_at.map(|at| at.0),
+                    ],
+                )
+                .await?;
+            Ok(!added.is_empty())
+        })
+    }
+
+    fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let sql = "UPDATE token SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL RETURNING 1";
+            Ok(!self.run(sql, &[&name, &now.0]).await?.is_empty())
+        })
+    }
+}
+
+/// What can go wrong while a batch is taken in.
+#[derive(Debug)]
+enum Trouble {
+    Database(tokio_postgres::Error),
+    /// A row that is there cannot be read; it must not be written over.
+    Stored(Error),
+}
+
+impl Trouble {
+    /// Whether the same again may succeed.
+    fn passes(&self) -> bool {
+        let conflicts = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+        matches!(self, Self::Database(error) if error.code().is_some_and(|code| conflicts.contains(code)))
+    }
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Stored(error)
+    }
+}
+
+const TOKEN: &str = "name, role, hash, created_at, revoked_at";
+
+fn token(row: &Row) -> Result<Token, Error> {
+    let read = || -> Result<_, tokio_postgres::Error> {
+        Ok((
+            row.try_get::<_, String>(0)?,
+            row.try_get::<_, String>(1)?,
+            row.try_get::<_, Vec<u8>>(2)?,
+            row.try_get::<_, i64>(3)?,
+            row.try_get::<_, Option<i64>>(4)?,
+        ))
+    };
+    let (name, role, hash, created_at, revoked_at) = read().map_err(|error| failed(&error))?;
+    Ok(Token {
+        role: Role::parse(&role).ok_or_else(|| Error::Damaged(format!("the role of token {name}")))?,
+        hash: TokenHash(hash.try_into().map_err(|_| Error::Damaged(format!("the hash of token {name}")))?),
+        name,
+        created_at: Timestamp(created_at),
+        revoked_at: revoked_at.map(Timestamp),
+    })
+}

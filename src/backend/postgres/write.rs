@@ -1,0 +1,314 @@
+//! Taking a batch in: the statements. What to write is decided by [`Intake`].
+
+use std::collections::HashMap;
+
+use deadpool_postgres::{Object, Transaction};
+use futures_util::future::try_join_all;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::rows::Rows;
+use super::{RowColumns, Trouble};
+use crate::backend::event::Event;
+use crate::backend::fold::{Change, Known};
+use crate::backend::intake::{Intake, Stored};
+use crate::backend::model::{Day, Session};
+use crate::backend::numbers::Numbers;
+use crate::backend::read::number_assignments;
+use crate::backend::sql::{SESSION_COLUMNS, day, number_columns, numbers, session, session_columns, text};
+use crate::clock::Timestamp;
+
+/// Sessions are locked by stripes: a batch of ten thousand sessions must not fill the server's table of locks.
+const STRIPES: u32 = 256;
+/// Which of its advisory locks are ours.
+const LOCKS: i32 = 0x636d;
+
+/// The number of each session of the batch in this database, and whether it is there already.
+type Places = HashMap<String, (i64, bool)>;
+
+pub(super) async fn ingest(client: &mut Object, intake: &mut Intake, now: Timestamp) -> Result<(), Trouble> {
+    let tx = client.transaction().await?;
+    let (places, stored) = load(&tx, intake).await?;
+    intake.load(stored);
+    add_events(&tx, intake, &places).await?;
+    let before = days_before(&tx, intake, &places).await?;
+    write(&tx, intake, &places, &before, now).await?;
+    Ok(tx.commit().await?)
+}
+
+async fn query(tx: &Transaction<'_>, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Trouble> {
+    let statement = tx.prepare_cached(sql).await?;
+    Ok(tx.query(&statement, values).await?)
+}
+
+fn stripe(session: &str) -> i32 {
+    // FNV-1a: every node and every version must come to the same.
+    let hash = session
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (hash % STRIPES).cast_signed()
+}
+
+/// Locks the sessions of the batch, then reads them; those that are not there get numbers.
+async fn load(tx: &Transaction<'_>, intake: &Intake) -> Result<(Places, Vec<Session>), Trouble> {
+    let ids = intake.sessions();
+    let mut stripes: Vec<i32> = ids.iter().map(|id| stripe(id)).collect();
+    stripes.sort_unstable();
+    stripes.dedup();
+    let lock = format!("SELECT pg_advisory_xact_lock({LOCKS}, stripe) FROM unnest($1::int[]) AS stripe");
+    query(tx, &lock, &[&stripes]).await?;
+    // A statement of its own: it sees what was committed while the lock was waited for.
+    let select = format!("SELECT {}, s.n FROM session s WHERE s.id = ANY($1)", session_columns());
+    let rows = query(tx, &select, &[&ids]).await?;
+    let (mut places, mut sessions) = (Places::new(), Vec::new());
+    for row in &rows {
+        // A session that cannot be read must not be written over.
+        let stored = session(&RowColumns(row))?;
+        places.insert(stored.id.clone(), (row.try_get(SESSION_COLUMNS)?, true));
+        sessions.push(stored);
+    }
+    let new: Vec<String> = ids.into_iter().filter(|id| !places.contains_key(id)).collect();
+    if !new.is_empty() {
+        let count = i64::try_from(new.len()).unwrap_or(i64::MAX);
+        let sql = "SELECT nextval('session_n') FROM generate_series(1, $1::bigint)";
+        let numbers = query(tx, sql, &[&count]).await?;
+        for (id, row) in new.into_iter().zip(&numbers) {
+            places.insert(id, (row.try_get(0)?, false));
+        }
+    }
+    Ok((places, sessions))
+}
+
+fn number(places: &Places, id: &str) -> i64 {
+    places.get(id).map_or(0, |(n, _)| *n)
+}
+
+async fn add_events(tx: &Transaction<'_>, intake: &mut Intake, places: &Places) -> Result<(), Trouble> {
+    let attributes: Vec<String> = intake.events().iter().map(|event| event.attributes.to_json()).collect();
+    let events = || intake.events().iter();
+    let rows = Rows::default()
+        .int("session", events().map(|event| number(places, &event.session)))
+        .int("seq", events().map(|event| event.seq))
+        .uuid("id", events().map(|event| event.id))
+        .int("rev", events().map(|event| event.rev))
+        .text("kind", events().map(|event| Some(event.kind().as_str())))
+        .int("time", events().map(|event| event.time.0))
+        .text("attributes", attributes.iter().map(|text| Some(&**text)));
+    let sql = format!("{} ON CONFLICT (id) DO NOTHING RETURNING id", rows.insert("event"));
+    let added = query(tx, &sql, &rows.values()).await?;
+    let mut known: Vec<Known> = vec![Known::Fresh; intake.events().len()];
+    if added.len() < known.len() {
+        let added: std::collections::HashSet<Uuid> =
+            added.iter().map(|row| row.try_get(0)).collect::<Result<_, tokio_postgres::Error>>()?;
+        settle_others(tx, intake.events(), &added, &mut known, places).await?;
+    }
+    for (at, known) in known.iter().enumerate() {
+        intake.settle(at, known);
+    }
+    Ok(())
+}
+
+/// Events that were there: replaced by a higher revision of the same session, else left alone.
+async fn settle_others(
+    tx: &Transaction<'_>,
+    events: &[Event],
+    added: &std::collections::HashSet<Uuid>,
+    known: &mut [Known],
+    places: &Places,
+) -> Result<(), Trouble> {
+    let ids: Vec<Uuid> = events.iter().map(|event| event.id).filter(|id| !added.contains(id)).collect();
+    let sql = "SELECT id, session, rev, kind, time, attributes FROM event WHERE id = ANY($1)";
+    let mut stored: HashMap<Uuid, Row> = HashMap::with_capacity(ids.len());
+    for row in query(tx, sql, &[&ids]).await? {
+        stored.insert(row.try_get(0)?, row);
+    }
+    let mut revised = Vec::new();
+    for (event, known) in events.iter().zip(known).filter(|(event, _)| !added.contains(&event.id)) {
+        *known = match stored.get(&event.id) {
+            Some(row) => Stored {
+                same_session: row.try_get::<_, i64>(1)? == number(places, &event.session),
+                rev: row.try_get(2)?,
+                kind: row.try_get(3)?,
+                time: Timestamp(row.try_get(4)?),
+                attributes: row.try_get(5)?,
+            }
+            .against(event),
+            None => Known::Already,
+        };
+        if matches!(known, Known::Revised { .. }) {
+            revised.push((event, event.attributes.to_json()));
+        }
+    }
+    if !revised.is_empty() {
+        let rows = Rows::default()
+            .uuid("id", revised.iter().map(|(event, _)| event.id))
+            .int("rev", revised.iter().map(|(event, _)| event.rev))
+            .int("time", revised.iter().map(|(event, _)| event.time.0))
+            .text("attributes", revised.iter().map(|(_, attributes)| Some(&**attributes)));
+        query(tx, &rows.update("event"), &rows.values()).await?;
+    }
+    Ok(())
+}
+
+type Days = HashMap<String, Vec<(Day, String, Numbers)>>;
+
+/// The days of the sessions whose sums move to another project, user or agent.
+async fn days_before(tx: &Transaction<'_>, intake: &Intake, places: &Places) -> Result<Days, Trouble> {
+    let mut days = Days::new();
+    for change in intake.changes().filter(|change| change.moves()) {
+        let sql = format!("SELECT day, model, {} FROM session_day WHERE session = $1", number_columns("{}"));
+        let rows = query(tx, &sql, &[&number(places, &change.session.id)]).await?;
+        let rows =
+            rows.iter().map(RowColumns).map(|row| Ok((day(&row, 0)?, text(&row, 1)?, numbers(&row, 2)?)));
+        days.insert(change.session.id.clone(), rows.collect::<Result<_, Trouble>>()?);
+    }
+    Ok(days)
+}
+
+/// All that is left goes out at once and is carried out in order: one wait instead of eight.
+async fn write(
+    tx: &Transaction<'_>,
+    intake: &Intake,
+    places: &Places,
+    before: &Days,
+    now: Timestamp,
+) -> Result<(), Trouble> {
+    let changes: Vec<&Change> = intake.changes().collect();
+    let here = |change: &&&Change| places.get(&change.session.id).is_some_and(|(_, stored)| *stored);
+    let (old, new): (Vec<&Change>, Vec<&Change>) = changes.iter().copied().partition(|change| here(&change));
+    let told: Vec<&Change> = old.iter().copied().filter(|change| change.life_changed).collect();
+    let mut statements: Vec<(String, Rows)> = Vec::new();
+    let mut add = |some: bool, rows: Rows, sql: &dyn Fn(&Rows) -> String| {
+        if some {
+            statements.push((sql(&rows), rows));
+        }
+    };
+    add(!new.is_empty(), counted(life(named(&new, places), &new), &new), &|rows| rows.insert("session"));
+    add(!told.is_empty(), life(numbered(&told, places), &told), &|rows| rows.update("session"));
+    add(!old.is_empty(), counted(numbered(&old, places), &old), &|rows| rows.update("session"));
+    let days = session_days(&changes, places);
+    add(changes.iter().any(|change| !change.days.is_empty()), days, &|rows| {
+        upsert(rows, "session_day", "session, day, model")
+    });
+    let tools = session_tools(&changes, places);
+    add(changes.iter().any(|change| !change.tools.is_empty()), tools, &|rows| {
+        let sums = ["calls", "errors", "lines_added", "lines_removed"];
+        let set: Vec<_> =
+            sums.iter().map(|sum| format!("{sum} = session_tool.{sum} + excluded.{sum}")).collect();
+        let insert = rows.insert("session_tool");
+        format!("{insert} ON CONFLICT (session, tool, kind) DO UPDATE SET {}", set.join(", "))
+    });
+    let sums = intake.daily(before).0;
+    let keys = || sums.keys();
+    let daily = Rows::default()
+        .int("day", keys().map(|key| i64::from(key.day.0)))
+        .text("agent", keys().map(|key| Some(&*key.dimensions.agent)))
+        .text("model", keys().map(|key| Some(&*key.model)))
+        .text("project", keys().map(|key| Some(&*key.dimensions.project)))
+        .text("user_name", keys().map(|key| Some(&*key.dimensions.user)))
+        .numbers(sums.values());
+    add(!sums.is_empty(), daily, &|rows| upsert(rows, "daily", "day, agent, model, project, user_name"));
+    let origins: Vec<_> = intake.origins().collect();
+    let origin = Rows::default()
+        .text("machine", origins.iter().map(|origin| Some(origin.0)))
+        .text("user_name", origins.iter().map(|origin| Some(origin.1)))
+        .int("first_received_at", origins.iter().map(|_| now.0))
+        .int("last_received_at", origins.iter().map(|_| now.0))
+        .int("events", origins.iter().map(|origin| origin.2));
+    add(!origins.is_empty(), origin, &|rows| {
+        format!(
+            "{} ON CONFLICT (machine, user_name) DO UPDATE SET
+               last_received_at = greatest(origin.last_received_at, excluded.last_received_at),
+               events = origin.events + excluded.events",
+            rows.insert("origin")
+        )
+    });
+    let prepared = try_join_all(statements.iter().map(|(sql, _)| tx.prepare_cached(sql))).await?;
+    let values: Vec<_> = statements.iter().map(|(_, rows)| rows.values()).collect();
+    // Fewer than the number from which on their order would not be kept.
+    let run = prepared.iter().zip(&values).map(|(statement, values)| tx.execute(statement, values));
+    try_join_all(run).await?;
+    Ok(())
+}
+
+fn upsert(rows: &Rows, table: &str, key: &str) -> String {
+    format!("{} ON CONFLICT ({key}) DO UPDATE SET {}", rows.insert(table), number_assignments(table))
+}
+
+fn numbered(changes: &[&Change], places: &Places) -> Rows {
+    Rows::default().int("n", changes.iter().map(|change| number(places, &change.session.id)))
+}
+
+fn named(changes: &[&Change], places: &Places) -> Rows {
+    numbered(changes, places).text("id", changes.iter().map(|change| Some(&*change.session.id)))
+}
+
+/// The columns that tell of a session's life.
+fn life(rows: Rows, changes: &[&Change]) -> Rows {
+    let sessions = || changes.iter().map(|change| &change.session);
+    let search: Vec<String> = sessions().map(Session::search_text).collect();
+    // Structs of texts and numbers always have a JSON form.
+    let lives: Vec<String> =
+        sessions().map(|session| serde_json::to_string(&session.life).unwrap_or_default()).collect();
+    rows.text("agent", sessions().map(|session| Some(&*session.life.agent)))
+        .text("machine", sessions().map(|session| session.life.machine.as_deref()))
+        .text("user_name", sessions().map(|session| session.life.user.as_deref()))
+        .text("project", sessions().map(Session::project))
+        .text("branch", sessions().map(Session::branch))
+        .text("agent_session", sessions().map(Session::agent_session))
+        .text("parent", sessions().map(Session::parent))
+        .text("transitioned_from", sessions().map(Session::transitioned_from))
+        .text("status", sessions().map(|session| Some(session.status().as_str())))
+        .int("started_at", sessions().map(|session| session.started_at().0))
+        .text("search", search.iter().map(|text| Some(&**text)))
+        .text("life", lives.iter().map(|text| Some(&**text)))
+}
+
+/// The columns that every batch changes.
+fn counted(rows: Rows, changes: &[&Change]) -> Rows {
+    let sessions = changes.iter().map(|change| &change.session);
+    let seqs: Vec<String> = sessions.clone().map(|session| session.seqs.to_json()).collect();
+    let unpriced: Vec<String> = sessions
+        .clone()
+        .map(|session| serde_json::to_string(&session.unpriced).unwrap_or_default())
+        .collect();
+    rows.text("seqs", seqs.iter().map(|text| Some(&**text)))
+        .int("missing", sessions.clone().map(Session::missing_count))
+        .int("first_at", sessions.clone().map(|session| session.first_at.0))
+        .int("last_at", sessions.clone().map(|session| session.last_at.0))
+        .int("received_at", sessions.clone().map(|session| session.received_at.0))
+        .text("unpriced", unpriced.iter().map(|text| Some(&**text)))
+        .numbers(sessions.map(|session| &session.numbers))
+}
+
+fn session_days(changes: &[&Change], places: &Places) -> Rows {
+    let days = || {
+        changes.iter().flat_map(|change| {
+            let n = number(places, &change.session.id);
+            change.days.iter().map(move |((day, model), numbers)| (n, day, model, numbers))
+        })
+    };
+    Rows::default()
+        .int("session", days().map(|row| row.0))
+        .int("day", days().map(|row| i64::from(row.1.0)))
+        .text("model", days().map(|row| Some(&**row.2)))
+        .numbers(days().map(|row| row.3).collect::<Vec<_>>().into_iter())
+}
+
+fn session_tools(changes: &[&Change], places: &Places) -> Rows {
+    let tools = || {
+        changes.iter().flat_map(|change| {
+            let n = number(places, &change.session.id);
+            change.tools.iter().map(move |((tool, kind), sums)| (n, tool, *kind, sums))
+        })
+    };
+    Rows::default()
+        .int("session", tools().map(|row| row.0))
+        .text("tool", tools().map(|row| Some(&**row.1)))
+        .text("kind", tools().map(|row| Some(row.2)))
+        .int("calls", tools().map(|row| row.3.calls))
+        .int("errors", tools().map(|row| row.3.errors))
+        .int("lines_added", tools().map(|row| row.3.lines_added))
+        .int("lines_removed", tools().map(|row| row.3.lines_removed))
+}

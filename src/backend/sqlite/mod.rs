@@ -1,0 +1,309 @@
+//! Events in one SQLite file: one thread writes, several connections read.
+//!
+//! The writer takes all batches that wait into one transaction, each in a savepoint of its own, and answers them after
+//! the commit: one fsync for many. The file is the owner's alone.
+
+mod schema;
+mod write;
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params, params_from_iter};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+
+use super::event::Event;
+use super::intake::Intake;
+use super::model::Touched;
+use super::read::Database;
+use super::sql::{Columns, Decode, Dialect, Query, Value};
+use super::storage::{Answer, Error, Ingested, Storage};
+use super::token::{Role, Token, TokenHash};
+use crate::clock::Timestamp;
+
+/// As many as read at once; more wait.
+const READERS: usize = 4;
+/// Batches that may wait for the writer before whoever brings the next one waits too.
+const QUEUE: usize = 64;
+/// At most so many batches are one transaction: the first should not wait long for the last.
+const AT_ONCE: usize = 32;
+/// What a watcher may lag behind before it misses some.
+pub(super) const FEED: usize = 256;
+
+/// One piece of work for the writer, done on its connection, or told why it cannot be.
+struct Job(Box<dyn FnOnce(Result<&Connection, Error>) -> Done + Send>);
+
+/// What is left of it.
+struct Done {
+    /// Whether what it wrote is to be committed.
+    keep: bool,
+    /// Answers whoever waits for it, once it is known whether the commit succeeded.
+    answer: Box<dyn FnOnce(Result<(), Error>)>,
+}
+
+#[derive(Debug)]
+pub struct Sqlite {
+    path: PathBuf,
+    writer: mpsc::Sender<Job>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    readers: Arc<Semaphore>,
+    feed: broadcast::Sender<Arc<[Touched]>>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+impl Sqlite {
+    /// For whoever can bring all events again: statements that take them out.
+    pub const FORGET_EVENTS: &str = schema::FORGET_EVENTS;
+
+    /// Opens the file, made if it is not there, and brings it to the schema of this version.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        // Made beforehand, because SQLite would make it readable for others; its log and index take over the mode.
+        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        made.map_err(|error| Error::Open(format!("{}: {error}", path.display())))?;
+        let mut conn = connect(path)?;
+        schema::migrate(&mut conn)?;
+        let (writer, jobs) = mpsc::channel(QUEUE);
+        let thread = std::thread::Builder::new().name("backend writer".to_owned());
+        thread.spawn(move || write_all(&conn, jobs)).map_err(|error| Error::Open(error.to_string()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            writer,
+            idle: Arc::default(),
+            readers: Arc::new(Semaphore::new(READERS)),
+            feed: broadcast::Sender::new(FEED),
+        })
+    }
+
+    /// Runs a piece of work on the writer's connection, in its own savepoint; answered after the commit.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (sender, outcome) = oneshot::channel();
+        let job = Job(Box::new(move |conn| match conn.and_then(work) {
+            Ok(value) => {
+                let answer = |commit: Result<(), Error>| drop(sender.send(commit.map(|()| value)));
+                Done { keep: true, answer: Box::new(answer) }
+            }
+            Err(error) => Done { keep: false, answer: Box::new(|_| drop(sender.send(Err(error)))) },
+        }));
+        let gone = || Error::Unavailable("the writer has ended".to_owned());
+        self.writer.send(job).await.map_err(|_| gone())?;
+        outcome.await.map_err(|_| gone())?
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let permit = self.readers.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| Error::Unavailable("closing".to_owned()))?;
+        let (idle, path) = (self.idle.clone(), self.path.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let conn = kept.map_or_else(|| connect(&path), Ok)?;
+            let outcome = work(&conn);
+            idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+            drop(permit);
+            outcome
+        });
+        task.await.map_err(|error| Error::Failed(error.to_string()))?
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let conn = Connection::open_with_flags(path, flags)?;
+        conn.busy_timeout(Duration::from_secs(10))?;
+        conn.set_prepared_statement_cache_capacity(64);
+        conn.pragma_update(None, "journal_mode", "wal")?;
+        // What was answered survives a power cut.
+        conn.pragma_update(None, "synchronous", "full")?;
+        conn.pragma_update(None, "wal_autocheckpoint", 4096)?;
+        conn.pragma_update(None, "cache_size", -32_768)?;
+        conn.pragma_update(None, "temp_store", "memory")?;
+        Ok(conn)
+    };
+    open().map_err(|error: rusqlite::Error| Error::Open(format!("{}: {error}", path.display())))
+}
+
+pub(super) fn failed(error: rusqlite::Error) -> Error {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
+    match error.sqlite_error_code() {
+        Some(DatabaseBusy | DatabaseLocked | DiskFull) => Error::Unavailable(error.to_string()),
+        _ => Error::Failed(error.to_string()),
+    }
+}
+
+/// The writer's life: it ends when nobody can send any more.
+fn write_all(conn: &Connection, mut jobs: mpsc::Receiver<Job>) {
+    while let Some(first) = jobs.blocking_recv() {
+        let mut batch = vec![first];
+        while batch.len() < AT_ONCE
+            && let Ok(next) = jobs.try_recv()
+        {
+            batch.push(next);
+        }
+        write_together(conn, batch);
+    }
+}
+
+fn write_together(conn: &Connection, batch: Vec<Job>) {
+    let begun = conn.execute_batch("BEGIN IMMEDIATE");
+    let done: Vec<Done> = batch
+        .into_iter()
+        .map(|Job(job)| match &begun {
+            Ok(()) => in_savepoint(conn, job),
+            Err(error) => job(Err(Error::Unavailable(error.to_string()))),
+        })
+        .collect();
+    let committed = begun.and_then(|()| conn.execute_batch("COMMIT"));
+    if committed.is_err() && !conn.is_autocommit() {
+        let _ = conn.execute_batch("ROLLBACK");
+    }
+    for Done { answer, .. } in done {
+        answer(committed.as_ref().map(|&()| ()).map_err(|error| Error::Unavailable(error.to_string())));
+    }
+}
+
+fn in_savepoint(conn: &Connection, job: Box<dyn FnOnce(Result<&Connection, Error>) -> Done + Send>) -> Done {
+    if let Err(error) = conn.execute_batch("SAVEPOINT job") {
+        return job(Err(failed(error)));
+    }
+    let done = job(Ok(conn));
+    let end = if done.keep { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
+    // If even this fails, so does the commit, and everybody hears of it.
+    let _ = conn.execute_batch(end);
+    done
+}
+
+/// A row as the read model takes it.
+pub(super) struct RowColumns<'a>(pub(super) &'a Row<'a>);
+
+impl Columns for RowColumns<'_> {
+    fn int(&self, at: usize) -> Result<Option<i64>, Error> {
+        self.0.get(at).map_err(failed)
+    }
+
+    fn text(&self, at: usize) -> Result<Option<String>, Error> {
+        self.0.get(at).map_err(failed)
+    }
+
+    fn float(&self, at: usize) -> Result<Option<f64>, Error> {
+        self.0.get(at).map_err(failed)
+    }
+}
+
+impl rusqlite::ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        match self {
+            Self::Int(value) => value.to_sql(),
+            Self::Text(value) => value.to_sql(),
+        }
+    }
+}
+
+impl Database for Sqlite {
+    const DIALECT: Dialect = Dialect::Sqlite;
+
+    async fn fetch<T: Send + 'static>(&self, query: Query, decode: Decode<T>) -> Result<Vec<T>, Error> {
+        self.read(move |conn| {
+            // SQLite's own spelling of numbered parameters; no text of ours holds another dollar.
+            let mut statement = conn.prepare_cached(&query.sql.replace('$', "?")).map_err(failed)?;
+            let mut rows = statement.query(params_from_iter(query.values)).map_err(failed)?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next().map_err(failed)? {
+                found.push(decode(&RowColumns(row))?);
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    fn listen(&self) -> broadcast::Receiver<Arc<[Touched]>> {
+        self.feed.subscribe()
+    }
+}
+
+impl Storage for Sqlite {
+    fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
+        Box::pin(async move {
+            let mut intake = Intake::new(batch, now);
+            let work = move |conn: &Connection| {
+                write::ingest(conn, &mut intake, now)?;
+                Ok(intake.finish())
+            };
+            let (ingested, touched) = self.write(work).await?;
+            if !touched.is_empty() {
+                let _ = self.feed.send(touched.into());
+            }
+            Ok(ingested)
+        })
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(self.read(|conn| conn.query_row("SELECT 1", [], |_| Ok(())).map_err(failed)))
+    }
+
+    fn tokens(&self) -> Answer<'_, Vec<Token>> {
+        Box::pin(self.read(|conn| {
+            let mut select = conn
+                .prepare_cached(&format!("SELECT {TOKEN} FROM token ORDER BY created_at, name"))
+                .map_err(failed)?;
+            let found = select.query_map([], token).and_then(Iterator::collect);
+            found.map_err(failed)
+        }))
+    }
+
+    fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
+        Box::pin(self.read(move |conn| {
+            let mut select =
+                conn.prepare_cached(&format!("SELECT {TOKEN} FROM token WHERE hash = ?1")).map_err(failed)?;
+            select.query_row([&hash.0], token).optional().map_err(failed)
+        }))
+    }
+
+    fn add_token(&self, token: Token) -> Answer<'_, bool> {
+        Box::pin(self.write(move |conn| {
+            let added = conn.execute(
+                "INSERT INTO token (name, role, hash, created_at, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (name) DO NOTHING",
+                params![token.name, token.role.as_str(), token.hash.0, token.created_at, token.revoked_at],
+            );
+            Ok(added.map_err(failed)? > 0)
+        }))
+    }
+
+    fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool> {
+        let name = name.to_owned();
+        Box::pin(self.write(move |conn| {
+            let revoked = conn.execute(
+                "UPDATE token SET revoked_at = ?2 WHERE name = ?1 AND revoked_at IS NULL",
+                params![name, now],
+            );
+            Ok(revoked.map_err(failed)? > 0)
+        }))
+    }
+}
+
+const TOKEN: &str = "name, role, hash, created_at, revoked_at";
+
+fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
+    let role: String = row.get(1)?;
+    Ok(Token {
+        name: row.get(0)?,
+        role: Role::parse(&role).ok_or(rusqlite::Error::InvalidColumnName(role))?,
+        hash: TokenHash(row.get(2)?),
+        created_at: row.get(3)?,
+        revoked_at: row.get(4)?,
+    })
+}

@@ -1,0 +1,304 @@
+//! Taking a batch in: the statements. What to write is decided by [`Intake`].
+
+use std::collections::HashMap;
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, params_from_iter};
+
+use super::{RowColumns, failed};
+use crate::backend::event::Event;
+use crate::backend::fold::{Change, Known};
+use crate::backend::intake::{Intake, Stored};
+use crate::backend::model::{Day, Session};
+use crate::backend::numbers::Numbers;
+use crate::backend::read::number_assignments;
+use crate::backend::sql::{SESSION_COLUMNS, day, number_columns, numbers, session, session_columns, text};
+use crate::backend::storage::Error;
+use crate::clock::Timestamp;
+
+/// Sessions by their number in this database.
+type Rows = HashMap<String, Place>;
+
+struct Place {
+    n: i64,
+    stored: bool,
+}
+
+pub(super) fn ingest(conn: &Connection, intake: &mut Intake, now: Timestamp) -> Result<(), Error> {
+    let (rows, stored) = load(conn, intake)?;
+    intake.load(stored);
+    add_events(conn, intake, &rows)?;
+    let before = days_before(conn, intake, &rows)?;
+    write_sessions(conn, intake, &rows)?;
+    write_daily(conn, intake, &before)?;
+    write_origins(conn, intake, now)
+}
+
+fn prepare<'a>(conn: &'a Connection, sql: &str) -> Result<CachedStatement<'a>, Error> {
+    conn.prepare_cached(sql).map_err(failed)
+}
+
+/// Reads the sessions of the batch; those that are not there get the next numbers. There is one writer at a time.
+fn load(conn: &Connection, intake: &Intake) -> Result<(Rows, Vec<Session>), Error> {
+    let mut select =
+        prepare(conn, &format!("SELECT {}, s.n FROM session s WHERE s.id = ?1", session_columns()))?;
+    let mut next = conn
+        .query_row("SELECT ifnull(max(n), 0) FROM session", [], |row| row.get::<_, i64>(0))
+        .map_err(failed)?;
+    let (mut rows, mut sessions) = (Rows::new(), Vec::new());
+    for id in intake.sessions() {
+        let mut found = select.query([&id]).map_err(failed)?;
+        let place = match found.next().map_err(failed)? {
+            Some(row) => {
+                sessions.push(session(&RowColumns(row))?);
+                Place { n: row.get(SESSION_COLUMNS).map_err(failed)?, stored: true }
+            }
+            None => {
+                next += 1;
+                Place { n: next, stored: false }
+            }
+        };
+        rows.insert(id, place);
+    }
+    Ok((rows, sessions))
+}
+
+fn place<'a>(rows: &'a Rows, id: &str) -> Result<&'a Place, Error> {
+    rows.get(id).ok_or_else(|| Error::Failed("a session was not loaded".to_owned()))
+}
+
+fn add_events(conn: &Connection, intake: &mut Intake, rows: &Rows) -> Result<(), Error> {
+    let mut insert = prepare(
+        conn,
+        "INSERT INTO event (session, seq, id, rev, kind, time, attributes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT DO NOTHING",
+    )?;
+    let mut known = Vec::with_capacity(intake.events().len());
+    for event in intake.events() {
+        let session = place(rows, &event.session)?.n;
+        let added = insert
+            .execute(params![
+                session,
+                event.seq,
+                event.id.as_bytes(),
+                event.rev,
+                event.kind(),
+                event.time,
+                event.attributes.to_json()
+            ])
+            .map_err(failed)?;
+        known.push(if added == 1 { Known::Fresh } else { against_stored(conn, event, session)? });
+    }
+    for (at, known) in known.iter().enumerate() {
+        intake.settle(at, known);
+    }
+    Ok(())
+}
+
+/// One that is there: replaced by a higher revision of the same session, else left alone.
+fn against_stored(conn: &Connection, event: &Event, session: i64) -> Result<Known, Error> {
+    let mut select = prepare(conn, "SELECT session, rev, kind, time, attributes FROM event WHERE id = ?1")?;
+    let stored = select
+        .query_row([event.id.as_bytes()], |row| {
+            Ok(Stored {
+                same_session: row.get::<_, i64>(0)? == session,
+                rev: row.get(1)?,
+                kind: row.get(2)?,
+                time: row.get(3)?,
+                attributes: row.get(4)?,
+            })
+        })
+        .optional()
+        .map_err(failed)?;
+    let known = stored.map_or(Known::Already, |stored| stored.against(event));
+    if matches!(known, Known::Revised { .. }) {
+        let mut update =
+            prepare(conn, "UPDATE event SET rev = ?2, time = ?3, attributes = ?4 WHERE id = ?1")?;
+        update
+            .execute(params![event.id.as_bytes(), event.rev, event.time, event.attributes.to_json()])
+            .map_err(failed)?;
+    }
+    Ok(known)
+}
+
+/// The days of the sessions whose sums move to another project, user or agent.
+fn days_before(
+    conn: &Connection,
+    intake: &Intake,
+    rows: &Rows,
+) -> Result<HashMap<String, Vec<(Day, String, Numbers)>>, Error> {
+    let mut before = HashMap::new();
+    for change in intake.changes().filter(|change| change.moves()) {
+        let columns = number_columns("{}");
+        let sql = format!("SELECT day, model, {columns} FROM session_day WHERE session = ?1");
+        let mut select = prepare(conn, &sql)?;
+        let mut found = select.query([place(rows, &change.session.id)?.n]).map_err(failed)?;
+        let mut days = Vec::new();
+        while let Some(row) = found.next().map_err(failed)? {
+            let row = RowColumns(row);
+            days.push((day(&row, 0)?, text(&row, 1)?, numbers(&row, 2)?));
+        }
+        before.insert(change.session.id.clone(), days);
+    }
+    Ok(before)
+}
+
+fn write_sessions(conn: &Connection, intake: &Intake, rows: &Rows) -> Result<(), Error> {
+    for change in intake.changes() {
+        let place = place(rows, &change.session.id)?;
+        if !place.stored {
+            insert_session(conn, place.n, &change.session)?;
+        } else {
+            if change.life_changed {
+                update_life(conn, place.n, &change.session)?;
+            }
+            update_numbers(conn, place.n, &change.session)?;
+        }
+        write_sums(conn, place.n, change)?;
+    }
+    Ok(())
+}
+
+/// The columns that tell of its life, and their values.
+const LIFE: &str = "agent, machine, user_name, project, branch, agent_session, parent, transitioned_from, status, \
+     started_at, search, life";
+
+fn life(session: &Session) -> Result<[Box<dyn ToSql>; 12], Error> {
+    let text = |text: Option<&str>| Box::new(text.map(str::to_owned)) as Box<dyn ToSql>;
+    let life = serde_json::to_string(&session.life).map_err(|error| Error::Failed(error.to_string()))?;
+    Ok([
+        text(Some(&session.life.agent)),
+        text(session.life.machine.as_deref()),
+        text(session.life.user.as_deref()),
+        text(session.project()),
+        text(session.branch()),
+        text(session.agent_session()),
+        text(session.parent()),
+        text(session.transitioned_from()),
+        Box::new(session.status().as_str()),
+        Box::new(session.started_at()),
+        Box::new(session.search_text()),
+        Box::new(life),
+    ])
+}
+
+/// The columns that every batch changes, and their values.
+const COUNTED: &str = "seqs, missing, first_at, last_at, received_at, unpriced";
+
+fn counted(session: &Session) -> Vec<Box<dyn ToSql>> {
+    let mut values: Vec<Box<dyn ToSql>> = vec![
+        Box::new(session.seqs.to_json()),
+        Box::new(session.missing_count()),
+        Box::new(session.first_at),
+        Box::new(session.last_at),
+        Box::new(session.received_at),
+        // A map of texts to numbers always has a JSON form.
+        Box::new(serde_json::to_string(&session.unpriced).unwrap_or_default()),
+    ];
+    values.extend(session.numbers.values().map(|value| Box::new(value) as Box<dyn ToSql>));
+    values
+}
+
+fn questions(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
+fn insert_session(conn: &Connection, n: i64, session: &Session) -> Result<(), Error> {
+    let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(n), Box::new(session.id.clone())];
+    values.extend(life(session)?);
+    values.extend(counted(session));
+    let sql = format!(
+        "INSERT INTO session (n, id, {LIFE}, {COUNTED}, {}) VALUES ({})",
+        number_columns("{}"),
+        questions(values.len())
+    );
+    prepare(conn, &sql)?.execute(params_from_iter(values)).map_err(failed)?;
+    Ok(())
+}
+
+fn update_life(conn: &Connection, n: i64, session: &Session) -> Result<(), Error> {
+    let values = life(session)?;
+    let sql = format!("UPDATE session SET ({LIFE}) = ({}) WHERE n = ?", questions(values.len()));
+    let values = values.into_iter().chain([Box::new(n) as Box<dyn ToSql>]);
+    prepare(conn, &sql)?.execute(params_from_iter(values)).map_err(failed)?;
+    Ok(())
+}
+
+fn update_numbers(conn: &Connection, n: i64, session: &Session) -> Result<(), Error> {
+    let values = counted(session);
+    let columns = number_columns("{}");
+    let sql =
+        format!("UPDATE session SET ({COUNTED}, {columns}) = ({}) WHERE n = ?", questions(values.len()));
+    let values = values.into_iter().chain([Box::new(n) as Box<dyn ToSql>]);
+    prepare(conn, &sql)?.execute(params_from_iter(values)).map_err(failed)?;
+    Ok(())
+}
+
+fn write_sums(conn: &Connection, n: i64, change: &Change) -> Result<(), Error> {
+    let sql = format!(
+        "INSERT INTO session_day (session, day, model, {}) VALUES (?, ?, ?, {})
+         ON CONFLICT (session, day, model) DO UPDATE SET {}",
+        number_columns("{}"),
+        questions(Numbers::COUNT),
+        number_assignments("session_day")
+    );
+    let mut upsert = prepare(conn, &sql)?;
+    for ((day, model), numbers) in &change.days {
+        let key: [&dyn ToSql; 3] = [&n, &day.0, model];
+        let values = numbers.values();
+        let values = key.into_iter().chain(values.iter().map(|value| value as &dyn ToSql));
+        upsert.execute(params_from_iter(values)).map_err(failed)?;
+    }
+    let mut upsert = prepare(
+        conn,
+        "INSERT INTO session_tool (session, tool, kind, calls, errors, lines_added, lines_removed)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (session, tool, kind) DO UPDATE SET calls = session_tool.calls + excluded.calls,
+           errors = session_tool.errors + excluded.errors,
+           lines_added = session_tool.lines_added + excluded.lines_added,
+           lines_removed = session_tool.lines_removed + excluded.lines_removed",
+    )?;
+    for ((tool, kind), sums) in &change.tools {
+        let numbers = (sums.calls, sums.errors, sums.lines_added, sums.lines_removed);
+        upsert.execute(params![n, tool, kind, numbers.0, numbers.1, numbers.2, numbers.3]).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn write_daily(
+    conn: &Connection,
+    intake: &Intake,
+    before: &HashMap<String, Vec<(Day, String, Numbers)>>,
+) -> Result<(), Error> {
+    let sql = format!(
+        "INSERT INTO daily (day, agent, model, project, user_name, {}) VALUES (?, ?, ?, ?, ?, {})
+         ON CONFLICT (day, agent, model, project, user_name) DO UPDATE SET {}",
+        number_columns("{}"),
+        questions(Numbers::COUNT),
+        number_assignments("daily")
+    );
+    let mut upsert = prepare(conn, &sql)?;
+    for (key, numbers) in &intake.daily(before).0 {
+        let dimensions = &key.dimensions;
+        let named: [&dyn ToSql; 5] =
+            [&key.day.0, &dimensions.agent, &key.model, &dimensions.project, &dimensions.user];
+        let values = numbers.values();
+        let values = named.into_iter().chain(values.iter().map(|value| value as &dyn ToSql));
+        upsert.execute(params_from_iter(values)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn write_origins(conn: &Connection, intake: &Intake, now: Timestamp) -> Result<(), Error> {
+    let mut upsert = prepare(
+        conn,
+        "INSERT INTO origin (machine, user_name, first_received_at, last_received_at, events)
+         VALUES (?1, ?2, ?3, ?3, ?4)
+         ON CONFLICT (machine, user_name) DO UPDATE SET
+           last_received_at = max(origin.last_received_at, excluded.last_received_at),
+           events = origin.events + excluded.events",
+    )?;
+    for (machine, user, events) in intake.origins() {
+        upsert.execute(params![machine, user, now, events]).map_err(failed)?;
+    }
+    Ok(())
+}

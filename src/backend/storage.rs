@@ -1,0 +1,95 @@
+//! Where events are kept: the two traits, and what can go wrong.
+//!
+//! [`Reader`] answers the pages and the API; [`Storage`] also takes events in and keeps the tokens. Both are used as
+//! `Arc<dyn …>`; the calls are futures, since one implementation is across a network.
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::sync::broadcast;
+
+use super::event::{Event, Rejected};
+use super::model::{
+    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, TimelineEvent,
+    Touched, UsageFilter, UsageRow,
+};
+use super::token::{Token, TokenHash};
+use crate::clock::Timestamp;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "the database has schema {found}, this codemie knows {known}: it was made by a newer one; update codemie"
+    )]
+    Newer { found: i64, known: i64 },
+    #[error("the database cannot be opened: {0}")]
+    Open(String),
+    /// Worth another try later: the database is away, or too busy.
+    #[error("the database does not answer: {0}")]
+    Unavailable(String),
+    #[error("the database failed: {0}")]
+    Failed(String),
+    #[error("a row of the database cannot be read: {0}")]
+    Damaged(String),
+}
+
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
+
+/// What became of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ingested {
+    /// New, or a higher revision than was known.
+    pub accepted: usize,
+    pub duplicates: usize,
+    pub rejected: Vec<Rejected>,
+}
+
+/// The read model.
+pub trait Reader: Send + Sync {
+    /// Sessions, in the order the filter asks for.
+    fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage>;
+
+    /// One session and what is around it.
+    fn session(&self, id: &str) -> Answer<'_, Option<SessionDetail>>;
+
+    /// These sessions as they are now, without what is around them; unknown ids are left out.
+    fn sessions_by_id(&self, ids: Vec<String>) -> Answer<'_, Vec<Session>>;
+
+    /// A session's events with a `seq` beyond `after`, in order.
+    fn timeline(&self, id: &str, after: i64, limit: usize) -> Answer<'_, Vec<TimelineEvent>>;
+
+    /// Sums by a key: days in order, everything else the dearest first; at most `limit`.
+    fn usage(&self, by: By, filter: UsageFilter, limit: usize) -> Answer<'_, Vec<UsageRow>>;
+
+    /// Sums per day, split by agent, model, project or user (by anything else: not split), days in order.
+    fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>>;
+
+    /// How delivery is doing, with up to `limit` sessions that have gaps.
+    fn health(&self, limit: usize) -> Answer<'_, Health>;
+
+    /// The values there are to filter by.
+    fn facets(&self) -> Answer<'_, Facets>;
+
+    /// Tells of sessions in which something happened from now on, on whichever node. Whoever is slow misses some.
+    fn live(&self) -> broadcast::Receiver<Arc<[Touched]>>;
+}
+
+/// A store of events.
+pub trait Storage: Reader {
+    /// Takes a batch in. What is answered has been committed.
+    fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested>;
+
+    /// Whether the database answers.
+    fn ping(&self) -> Answer<'_, ()>;
+
+    fn tokens(&self) -> Answer<'_, Vec<Token>>;
+
+    /// The token with this hash, revoked or not.
+    fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>>;
+
+    /// Adds one. False if its name is taken.
+    fn add_token(&self, token: Token) -> Answer<'_, bool>;
+
+    /// Revokes the token of this name. False if there is none, or it was revoked before.
+    fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool>;
+}

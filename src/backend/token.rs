@@ -1,0 +1,77 @@
+//! Tokens: who may do what. Only their hashes are stored; a token itself is shown once.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::clock::Timestamp;
+use crate::session::state::spelled;
+
+spelled!(
+    /// What a token is for.
+    Role {
+        /// Send events, nothing else.
+        Ingest = "ingest",
+        /// Read everything, send nothing.
+        Read = "read",
+        /// Both.
+        Admin = "admin",
+    }
+);
+
+impl Role {
+    /// Whether a token of this role may do what that one is for.
+    pub fn covers(self, needed: Self) -> bool {
+        self == Self::Admin || self == needed
+    }
+}
+
+/// What is stored in place of a token. The token has 256 random bits, so a plain hash is no easier to guess than it.
+#[derive(Clone, Copy)]
+pub struct TokenHash(pub [u8; 32]);
+
+impl TokenHash {
+    pub fn of(secret: &str) -> Self {
+        Self(Sha256::digest(secret.as_bytes()).into())
+    }
+}
+
+impl PartialEq for TokenHash {
+    /// In constant time.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for TokenHash {}
+
+/// Not even the hash is printed.
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash")
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    pub name: String,
+    pub role: Role,
+    pub hash: TokenHash,
+    pub created_at: Timestamp,
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// Where random bytes are not to be had, no token can be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the system gives no random numbers")]
+pub struct NoRandomness;
+
+/// A new secret: `codemie_<role>_` and 64 hexadecimal digits.
+pub fn new_secret(role: Role) -> Result<String, NoRandomness> {
+    let mut bytes = [0; 32];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| NoRandomness)?;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("codemie_{role}_{digits}"))
+}

@@ -1,0 +1,95 @@
+//! The metrics backend.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::backend::database::Database;
+use crate::backend::limits;
+use crate::backend::token::Role;
+
+#[derive(Debug, Args)]
+pub struct Backend {
+    #[command(subcommand)]
+    pub action: BackendAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BackendAction {
+    /// Take in events and show them; ends on TERM or ^C, after what is under way
+    Serve(Serve),
+    /// Make, list and revoke tokens
+    Token(Tokens),
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen; beyond this machine only if you say so, and then put TLS in front of it
+    #[arg(long, default_value = "127.0.0.1:8788", value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    #[command(flatten)]
+    pub store: Store,
+    /// Requests per second that one token has
+    #[arg(long, default_value_t = limits::RATE, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct Store {
+    /// sqlite:PATH or postgres://USER@HOST/DATABASE; else $CODEMIE_BACKEND_DATABASE, else a file in $CODEMIE_HOME/backend
+    #[arg(long, value_name = "URL")]
+    pub database: Option<Database>,
+}
+
+#[derive(Debug, Args)]
+pub struct Tokens {
+    #[command(subcommand)]
+    pub action: TokenAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenAction {
+    /// Print a new token, alone and once: only its hash is kept
+    Create {
+        #[arg(long)]
+        role: RoleName,
+        /// What to call it; else the role and a number
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        store: Store,
+    },
+    /// Which tokens there are
+    List {
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        store: Store,
+    },
+    /// Refuse a token from now on
+    Revoke {
+        name: String,
+        #[command(flatten)]
+        store: Store,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    /// Send events
+    Ingest,
+    /// Read everything
+    Read,
+    /// Both
+    Admin,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Ingest => Self::Ingest,
+            RoleName::Read => Self::Read,
+            RoleName::Admin => Self::Admin,
+        }
+    }
+}

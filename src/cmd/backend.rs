@@ -1,0 +1,222 @@
+//! `codemie backend serve` and `codemie backend token`.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use jiff::tz::TimeZone;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::agent::{self, Agent};
+use crate::backend::api::Options;
+use crate::backend::database::Database;
+use crate::backend::first::{self, Outcome};
+use crate::backend::storage::Storage;
+use crate::backend::token::{Role, Token, TokenHash, new_secret};
+use crate::backend::{log, server};
+use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::home::{Home, create_private};
+use crate::output::table::{Cell, Column, Table};
+use crate::output::{Colour, Style, human};
+
+/// For those who do not want a password on a command line, where others can read it.
+const DATABASE: &str = "CODEMIE_BACKEND_DATABASE";
+
+pub fn run(
+    args: &Backend,
+    home: &Home,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the server's threads")?;
+    match &args.action {
+        BackendAction::Serve(args) => runtime.block_on(serve(args, home, out, err))?,
+        BackendAction::Token(args) => runtime.block_on(token(&args.action, home, out))?,
+    }
+    // A blocked read of a database must not keep the process.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Flag, variable, default.
+fn database(store: &BackendStore, home: &Home) -> anyhow::Result<Database> {
+    if let Some(database) = &store.database {
+        return Ok(database.clone());
+    }
+    match std::env::var(DATABASE) {
+        Ok(text) if !text.is_empty() => text.parse().with_context(|| DATABASE.to_owned()),
+        _ => Ok(Database::Sqlite(home.backend_database())),
+    }
+}
+
+async fn open(database: &Database, home: &Home) -> anyhow::Result<Arc<dyn Storage>> {
+    if *database == Database::Sqlite(home.backend_database()) {
+        let folder = home.backend();
+        create_private(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    database.open().await.with_context(|| database.to_string())
+}
+
+async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
+    let config =
+        Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
+    log::start(&config.log_level);
+    let database = database(&args.store, home)?;
+    let storage = open(&database, home).await?;
+    // Asked for before anybody can connect: a signal right after the first answer must find us ready.
+    let ended = ended()?;
+    let listener = listen(args.listen).await?;
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        writeln!(
+            err,
+            "codemie: {address} can be reached from other machines, and tokens and numbers travel unencrypted; put a proxy \
+             with TLS in front of it"
+        )?;
+    }
+    let file = home.backend_tokens();
+    let made = first::tokens(&*storage, &file, &user(), SystemClock.now()).await?;
+    tell(out, address, &database, &file, made)?;
+    tracing::info!(%address, %database, "listening");
+    server::run(listener, storage, Options { rate: args.rate }, ended).await;
+    tracing::info!("ended");
+    Ok(())
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}; choose another address with --listen"))
+}
+
+/// What a person or a script needs to know; the address stands alone in the first line.
+fn tell(
+    out: &mut dyn Write,
+    address: SocketAddr,
+    database: &Database,
+    file: &Path,
+    made: Outcome,
+) -> anyhow::Result<()> {
+    writeln!(out, "http://{address}")?;
+    writeln!(out, "database  {database}")?;
+    match made {
+        Outcome::Made => writeln!(out, "tokens    {} (made now: ingest, read, admin)", file.display())?,
+        Outcome::Known => writeln!(out, "tokens    {}", file.display())?,
+        Outcome::Elsewhere => {
+            writeln!(out, "tokens    made elsewhere; another: codemie backend token create --role read")?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Who the first tokens are named after.
+fn user() -> String {
+    let set = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
+    set("USER").or_else(|| set("LOGNAME")).unwrap_or_else(|| "local".to_owned())
+}
+
+/// TERM, or ^C.
+fn ended() -> anyhow::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+async fn token(action: &TokenAction, home: &Home, out: &mut dyn Write) -> anyhow::Result<()> {
+    match action {
+        TokenAction::Create { role, name, store } => {
+            let storage = open(&database(store, home)?, home).await?;
+            create(&*storage, (*role).into(), name.as_deref(), out).await
+        }
+        TokenAction::List { json, store } => {
+            let tokens = open(&database(store, home)?, home).await?.tokens().await?;
+            list(&tokens, *json, out)
+        }
+        TokenAction::Revoke { name, store } => {
+            let storage = open(&database(store, home)?, home).await?;
+            anyhow::ensure!(
+                storage.revoke_token(name, SystemClock.now()).await?,
+                "there is no token {name:?} to revoke; codemie backend token list shows them"
+            );
+            writeln!(out, "revoked {name}")?;
+            Ok(())
+        }
+    }
+}
+
+async fn create(
+    storage: &dyn Storage,
+    role: Role,
+    name: Option<&str>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let secret = new_secret(role)?;
+    let token = |name: String| Token {
+        name,
+        role,
+        hash: TokenHash::of(&secret),
+        created_at: SystemClock.now(),
+        revoked_at: None,
+    };
+    if let Some(name) = name {
+        anyhow::ensure!(
+            (1..=100).contains(&name.len()) && !name.contains(char::is_control),
+            "a token's name has 1 to 100 letters"
+        );
+        anyhow::ensure!(
+            storage.add_token(token(name.to_owned())).await?,
+            "there is a token {name:?} already; choose another name"
+        );
+    } else {
+        let mut number = storage.tokens().await?.len() + 1;
+        while !storage.add_token(token(format!("{role}-{number}"))).await? {
+            number += 1;
+        }
+    }
+    writeln!(out, "{secret}")?;
+    Ok(())
+}
+
+fn list(tokens: &[Token], as_json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    if as_json {
+        let tokens: Vec<_> = tokens
+            .iter()
+            .map(|token| {
+                json!({"name": token.name, "role": token.role, "createdAt": token.created_at, "revokedAt": token.revoked_at})
+            })
+            .collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&tokens)?)?;
+        return Ok(());
+    }
+    if tokens.is_empty() {
+        writeln!(out, "no tokens; make one: codemie backend token create --role ingest")?;
+        return Ok(());
+    }
+    let (now, zone) = (SystemClock.now(), TimeZone::system());
+    let mut table = Table::new([
+        Column::text("NAME", 8),
+        Column::text("ROLE", usize::MAX),
+        Column::text("MADE", usize::MAX),
+        Column::text("STATE", usize::MAX),
+    ]);
+    for token in tokens {
+        let state =
+            token.revoked_at.map_or(Cell::from("good"), |_| Cell::painted("revoked", Colour::Warning));
+        let made = human::moment(token.created_at, now, &zone);
+        table.row([Cell::from(&*token.name), Cell::from(token.role.as_str()), Cell::from(made), state]);
+    }
+    out.write_all(table.render(Style::of_stdout()).as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,660 @@
+//! What every storage must do, once for SQLite and once for PostgreSQL.
+use std::collections::BTreeMap;
+
+use codemie::backend::model::{By, Cursor, Day, Page, SessionFilter, UsageFilter};
+use codemie::backend::storage::Storage;
+use codemie::backend::token::{Role, Token, TokenHash};
+use codemie::clock::Timestamp;
+use codemie::session::state::{EventType, Status};
+use serde_json::{Value, json};
+
+use super::told::{
+    MIDNIGHT, NOW, assert_same, bound, but, end, event, everything, life, parsed, post, prompt, record,
+    session, start, tool, usage,
+};
+use super::{Kind, block_on};
+use crate::support::postgres::Cluster;
+
+/// One test per case with SQLite, one over all with PostgreSQL: a server takes longer to start than all of them to run.
+macro_rules! conformance {
+    ($($case:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[test]
+            fn $case() {
+                super::block_on(super::$case(super::Kind::Sqlite));
+            })+
+        }
+
+        #[test]
+        fn every_case_on_postgres() {
+            let Some(cluster) = Cluster::start() else { return };
+            block_on(async {
+                $(
+                    eprintln!(stringify!($case));
+                    $case(Kind::Postgres(&cluster)).await;
+                )+
+            });
+        }
+    };
+}
+
+conformance!(
+    a_life_is_told_whole,
+    nothing_counts_twice,
+    any_order_and_any_batches_give_the_same,
+    the_highest_revision_counts,
+    an_id_known_elsewhere_is_received_and_not_added,
+    gaps_are_told_until_filled,
+    sums_follow_a_session_to_another_project,
+    a_session_can_be_opened_again,
+    transitions_make_a_chain_and_a_ring_is_walked_once,
+    sessions_are_found,
+    pages_neither_overlap_nor_skip,
+    usage_is_split_and_filtered,
+    the_same_batches_to_two_nodes_at_once,
+    sums_equal_what_was_sent,
+    who_watches_hears_of_it,
+    origins_are_remembered,
+    tokens_are_kept_and_revoked,
+    too_many_holes_are_refused,
+    long_and_strange_texts_survive,
+);
+
+async fn a_life_is_told_whole(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    assert_eq!(post(&*world.one, &life(&id, "widgets")).await, (9, 0, 0));
+    let mut told = record(&*world.one, &id).await;
+    let usage = told["usage"].take();
+    assert_eq!(
+        usage,
+        json!({"apiCalls": 2, "inputTokens": 20, "outputTokens": 120, "cacheReadTokens": 2000, "cacheWriteTokens": 200,
+            "reasoningTokens": 2, "costUsd": 0.0246, "unpricedModels": [], "prompts": 1, "toolCalls": 2, "toolErrors": 1,
+            "filesChanged": 2, "linesAdded": 6, "linesRemoved": 2, "apiErrors": 1, "coverage": "transcript"})
+    );
+    for (field, expected) in [
+        ("name", json!(format!("name-{id}"))),
+        ("status", json!("completed")),
+        ("endReason", json!("exit")),
+        ("exitCode", json!(0)),
+        ("startTime", json!(MIDNIGHT + 1000)),
+        ("endTime", json!(MIDNIGHT + 9000)),
+        ("durationMs", json!(9000)),
+        ("project", json!("widgets")),
+        ("repository", json!("acme/widgets")),
+        ("branch", json!("main")),
+        ("tags", json!(["blue"])),
+        ("workingDirectory", json!(null)),
+        ("complete", json!(true)),
+        ("missingSeq", json!([])),
+        ("user", json!("dev")),
+    ] {
+        assert_eq!(told[field], expected, "{field}");
+    }
+    assert_eq!(told["correlation"]["status"], "matched");
+    assert_eq!(told["correlation"]["agentSessionId"], format!("agent-{id}"));
+    let detail = world.one.session(&id).await.unwrap().unwrap();
+    assert_eq!(detail.tools.len(), 1);
+    assert_eq!((detail.tools[0].numbers.calls, detail.tools[0].numbers.errors), (2, 1));
+    let kinds: Vec<_> = detail.openings.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventType::Start, EventType::Bound, EventType::End]);
+    assert_eq!(
+        world.one.timeline(&id, 3, 2).await.unwrap().iter().map(|e| e.seq).collect::<Vec<_>>(),
+        [4, 5]
+    );
+    assert!(world.one.session("nobody").await.unwrap().is_none());
+}
+
+async fn nothing_counts_twice(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let batch = life(&session(1), "widgets");
+    assert_eq!(post(&*world.one, &batch).await, (9, 0, 0));
+    let once = everything(&*world.one).await;
+    assert_eq!(post(&*world.one, &batch).await, (0, 9, 0));
+    assert_eq!(post(&*world.other, &batch).await, (0, 9, 0));
+    let twice: Vec<_> = batch.iter().chain(&batch).cloned().collect();
+    assert_eq!(post(&*world.other, &twice).await, (0, 18, 0));
+    assert_same(&everything(&*world.one).await, &once);
+    let fresh: Vec<_> =
+        life(&session(2), "widgets").into_iter().flat_map(|event| [event.clone(), event]).collect();
+    assert_eq!(post(&*world.one, &fresh).await, (9, 9, 0), "twice within a batch");
+}
+
+/// A small generator, so that a failure can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % below
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for at in (1..items.len()).rev() {
+            items.swap(at, self.roll(at + 1));
+        }
+    }
+}
+
+/// Two lives with revisions, one opened again, on different days and projects.
+fn story() -> Vec<Value> {
+    let (a, b) = (session(1), session(2));
+    let mut story = life(&a, "widgets");
+    story.extend(life(&b, "gadgets"));
+    let late = json!({"time": Timestamp(MIDNIGHT + 90_000_000).to_string()});
+    story.push(but(usage(&a, 10, 5), &late));
+    story.push(but(end(&a, 9, 10), &json!({"rev": 1})));
+    story.push(but(usage(&a, 4, 500), &json!({"rev": 2, ".model": "claude-opus-4-5", ".costUsd": null})));
+    story.push(but(usage(&a, 4, 60), &json!({"rev": 1})));
+    story.push(but(tool(&b, 6, true), &json!({"rev": 1})));
+    story.push(but(start(&b, 1, "gizmos"), &json!({"rev": 3, ".branch": "topic"})));
+    story.push(but(start(&b, 10, "gizmos"), &late));
+    story.push(but(usage(&b, 11, 7), &late));
+    story.push(but(end(&b, 12, 12), &json!({".status": "failed", ".exitCode": 1})));
+    story
+}
+
+async fn any_order_and_any_batches_give_the_same(kind: Kind<'_>) {
+    let story = story();
+    let world = kind.world().await;
+    post(&*world.one, &story).await;
+    let expected = everything(&*world.one).await;
+    assert!(expected.contains("claude-opus-4-5") && expected.contains("gizmos"), "{expected}");
+    for seed in 1..=8 {
+        let (mut dice, world) = (Dice(seed), kind.world().await);
+        let mut shuffled = story.clone();
+        dice.shuffle(&mut shuffled);
+        let mut rest = &shuffled[..];
+        while !rest.is_empty() {
+            let (batch, after) = rest.split_at(1 + dice.roll(rest.len()));
+            let again: Vec<_> = batch.iter().chain(&batch[..1]).cloned().collect();
+            let node = if dice.roll(2) == 0 { &world.one } else { &world.other };
+            post(&**node, &again).await;
+            rest = after;
+        }
+        eprintln!("seed {seed}");
+        assert_same(&everything(&*world.one).await, &expected);
+    }
+}
+
+async fn the_highest_revision_counts(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    let call = usage(&id, 2, 50);
+    post(
+        &*world.one,
+        &[start(&id, 1, "widgets"), but(call.clone(), &json!({"rev": 5, ".outputTokens": 80}))],
+    )
+    .await;
+    assert_eq!(
+        post(&*world.one, &[but(call.clone(), &json!({"rev": 4, ".outputTokens": 999}))]).await,
+        (0, 1, 0)
+    );
+    assert_eq!(record(&*world.one, &id).await["usage"]["outputTokens"], 80);
+    let revised = but(
+        call.clone(),
+        &json!({"rev": 6, ".outputTokens": 90, ".model": "other", ".costUsd": null,
+            "time": Timestamp(MIDNIGHT - 1000).to_string()}),
+    );
+    assert_eq!(post(&*world.other, &[revised]).await, (1, 0, 0));
+    let told = record(&*world.one, &id).await;
+    assert_eq!(told["usage"]["outputTokens"], 90);
+    assert_eq!(told["usage"]["apiCalls"], 1);
+    assert_eq!(told["usage"]["costUsd"], 0.0);
+    assert_eq!(told["usage"]["unpricedModels"], json!(["other"]));
+    let days =
+        world.one.usage(By::Day, UsageFilter { model: Some("other".into()), ..UsageFilter::default() }, 10);
+    let days = days.await.unwrap();
+    assert_eq!(days.len(), 1, "it moved to the day before: {days:?}");
+    assert_eq!((&*days[0].key, days[0].sums.counts.output), ("2026-11-15", 90));
+    let models = world.one.usage(By::Model, UsageFilter::default(), 10).await.unwrap();
+    assert_eq!(models.len(), 1, "nothing is left of the first: {models:?}");
+}
+
+async fn an_id_known_elsewhere_is_received_and_not_added(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let (a, b) = (session(1), session(2));
+    post(&*world.one, &life(&a, "widgets")).await;
+    let copy = but(usage(&a, 4, 50), &json!({"sessionId": b, "seq": 2}));
+    let larger = but(usage(&a, 7, 5000), &json!({"sessionId": b, "seq": 3, "rev": 7}));
+    assert_eq!(post(&*world.one, &[start(&b, 1, "copy"), copy, larger, end(&b, 4, 4)]).await, (2, 2, 0));
+    let told = record(&*world.one, &b).await;
+    assert_eq!(told["complete"], true);
+    assert_eq!(told["usage"]["apiCalls"], 0);
+    let told = record(&*world.one, &a).await;
+    assert_eq!(told["usage"]["outputTokens"], 120, "another session revises nothing");
+    // Both within one batch.
+    let (c, d) = (session(3), session(4));
+    let call = usage(&c, 1, 5);
+    let copy = but(call.clone(), &json!({"sessionId": d, "rev": 3}));
+    assert_eq!(post(&*world.one, &[call, copy]).await, (1, 1, 0));
+    assert_eq!(record(&*world.one, &c).await["usage"]["outputTokens"], 5);
+    assert_eq!(record(&*world.one, &d).await["usage"]["apiCalls"], 0);
+    assert_eq!(record(&*world.one, &d).await["missingSeq"], json!([]));
+}
+
+async fn gaps_are_told_until_filled(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    let whole = life(&id, "widgets");
+    let part: Vec<_> = [0, 3, 4, 8].map(|at| whole[at].clone()).into();
+    post(&*world.one, &part).await;
+    let told = record(&*world.one, &id).await;
+    assert_eq!((&told["complete"], &told["missingSeq"]), (&json!(false), &json!([[2, 3], [6, 8]])));
+    let health = world.one.health(10).await.unwrap();
+    assert_eq!((health.gap_count, health.gaps.len(), health.sessions), (1, 1, 1));
+    let gaps = SessionFilter { gaps: true, ..SessionFilter::default() };
+    assert_eq!(world.one.sessions(gaps.clone(), Page::first(10)).await.unwrap().sessions.len(), 1);
+    // The END's own word: three more are to come.
+    post(&*world.one, &[but(end(&id, 9, 12), &json!({"rev": 1}))]).await;
+    assert_eq!(record(&*world.one, &id).await["missingSeq"], json!([[2, 3], [6, 8], [10, 12]]));
+    post(&*world.one, &whole).await;
+    assert_eq!(record(&*world.one, &id).await["missingSeq"], json!([[10, 12]]));
+    post(&*world.one, &[usage(&id, 12, 1), usage(&id, 11, 1), usage(&id, 10, 1)]).await;
+    let told = record(&*world.one, &id).await;
+    assert_eq!((&told["complete"], &told["missingSeq"]), (&json!(true), &json!([])));
+    assert_eq!(world.one.health(10).await.unwrap().gap_count, 0);
+    assert!(world.one.sessions(gaps, Page::first(10)).await.unwrap().sessions.is_empty());
+    // Without an END nothing is complete.
+    let open = session(2);
+    post(&*world.one, &[start(&open, 1, "widgets"), bound(&open, 2)]).await;
+    let told = record(&*world.one, &open).await;
+    assert_eq!(
+        (&told["complete"], &told["missingSeq"], &told["status"]),
+        (&json!(false), &json!([]), &json!("active"))
+    );
+}
+
+async fn by_key(storage: &dyn Storage, by: By) -> BTreeMap<String, (i64, i64)> {
+    let rows = storage.usage(by, UsageFilter::default(), 1000).await.unwrap();
+    rows.into_iter().map(|row| (row.key, (row.sums.counts.sessions, row.sums.counts.output))).collect()
+}
+
+async fn sums_follow_a_session_to_another_project(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    // Calls first: nobody knows the project yet.
+    post(&*world.one, &[usage(&id, 4, 50), usage(&id, 7, 70)]).await;
+    assert_eq!(by_key(&*world.one, By::Project).await, BTreeMap::from([(String::new(), (1, 120))]));
+    post(&*world.one, &[start(&id, 1, "widgets")]).await;
+    assert_eq!(by_key(&*world.one, By::Project).await, BTreeMap::from([("widgets".into(), (1, 120))]));
+    post(
+        &*world.one,
+        &[but(start(&id, 1, "gadgets"), &json!({"rev": 1, "user": "other"})), usage(&id, 8, 1)],
+    )
+    .await;
+    assert_eq!(by_key(&*world.one, By::Project).await, BTreeMap::from([("gadgets".into(), (1, 121))]));
+    assert_eq!(by_key(&*world.one, By::User).await, BTreeMap::from([("other".into(), (1, 121))]));
+    let facets = world.one.facets().await.unwrap();
+    assert_eq!(facets.projects, ["gadgets"]);
+    // A START that tells of an earlier day moves the session there.
+    let earlier = but(
+        start(&id, 1, "gadgets"),
+        &json!({"rev": 2, "user": "other", "time": Timestamp(MIDNIGHT - 1000).to_string()}),
+    );
+    post(&*world.one, &[earlier]).await;
+    let days = by_key(&*world.one, By::Day).await;
+    assert_eq!(days, BTreeMap::from([("2026-11-15".into(), (1, 0)), ("2026-11-16".into(), (0, 121))]));
+}
+
+async fn a_session_can_be_opened_again(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    post(&*world.one, &life(&id, "widgets")).await;
+    let again = but(start(&id, 10, "widgets"), &json!({".reason": "resume", ".branch": "topic"}));
+    post(&*world.one, &[again, usage(&id, 11, 1)]).await;
+    let told = record(&*world.one, &id).await;
+    assert_eq!(
+        (&told["status"], &told["complete"], &told["endTime"]),
+        (&json!("active"), &json!(false), &json!(null))
+    );
+    assert_eq!(told["startTime"], MIDNIGHT + 1000);
+    assert_eq!(told["branch"], "topic");
+    assert_eq!(told["durationMs"], 9000 + NOW.0 - (MIDNIGHT + 10_000));
+    // A late revision of the first END does not close it.
+    post(&*world.one, &[but(end(&id, 9, 9), &json!({"rev": 4}))]).await;
+    assert_eq!(record(&*world.one, &id).await["status"], "active");
+    post(&*world.one, &[but(end(&id, 12, 12), &json!({".status": "interrupted", ".endReason": "crash"}))])
+        .await;
+    let told = record(&*world.one, &id).await;
+    assert_eq!((&told["status"], &told["complete"]), (&json!("interrupted"), &json!(true)));
+    let sessions: i64 = by_key(&*world.one, By::Day).await.values().map(|day| day.0).sum();
+    assert_eq!(sessions, 1, "opened twice, begun once");
+}
+
+async fn transitions_make_a_chain_and_a_ring_is_walked_once(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let ids: Vec<String> = (1..=3).map(session).collect();
+    for (at, id) in ids.iter().enumerate() {
+        let from = at.checked_sub(1).map(|before| ids[before].clone());
+        let to = ids.get(at + 1).cloned();
+        post(
+            &*world.one,
+            &[
+                but(start(id, 1, "widgets"), &json!({".transitionedFrom": from})),
+                but(end(id, 2, 2), &json!({".transitionedTo": to, ".endReason": "clear"})),
+            ],
+        )
+        .await;
+    }
+    for id in &ids {
+        let detail = world.one.session(id).await.unwrap().unwrap();
+        let chain: Vec<_> = detail.chain.into_iter().map(|session| session.id).collect();
+        assert_eq!(chain, ids);
+    }
+    // The third switches back to the first.
+    post(
+        &*world.one,
+        &[
+            but(start(&ids[0], 3, "widgets"), &json!({".transitionedFrom": ids[2]})),
+            but(end(&ids[2], 2, 2), &json!({"rev": 1, ".transitionedTo": ids[0], ".endReason": "switch"})),
+        ],
+    )
+    .await;
+    let detail = world.one.session(&ids[1]).await.unwrap().unwrap();
+    assert_eq!(detail.chain.len(), 3);
+    // An agent inside an agent.
+    let child = session(9);
+    post(&*world.one, &[but(start(&child, 1, "widgets"), &json!({".parentSessionId": ids[0]}))]).await;
+    let detail = world.one.session(&ids[0]).await.unwrap().unwrap();
+    assert_eq!(detail.children.iter().map(|session| &*session.id).collect::<Vec<_>>(), [&*child]);
+    let detail = world.one.session(&child).await.unwrap().unwrap();
+    assert_eq!(detail.parent.map(|session| session.id), Some(ids[0].clone()));
+}
+
+async fn sessions_are_found(kind: Kind<'_>) {
+    let world = kind.world().await;
+    post(&*world.one, &life(&session(1), "widgets")).await;
+    post(
+        &*world.one,
+        &[but(
+            start(&session(2), 1, "Gadgets"),
+            &json!({"agent": "codex", "user": "eve", ".name": "Fix Auth"}),
+        )],
+    )
+    .await;
+    let late =
+        json!({"time": Timestamp(MIDNIGHT + 86_400_000).to_string(), "machine": "m2", ".branch": "topic"});
+    post(&*world.one, &[but(start(&session(3), 1, "widgets"), &late), usage(&session(3), 3, 1)]).await;
+    let text = |text: &str| Some(text.to_owned());
+    let all = SessionFilter::default;
+    let table = [
+        (all(), &[3, 2, 1][..]),
+        (SessionFilter { agent: text("codex"), ..all() }, &[2]),
+        (SessionFilter { project: text("widgets"), ..all() }, &[3, 1]),
+        (SessionFilter { branch: text("topic"), ..all() }, &[3]),
+        (SessionFilter { user: text("eve"), ..all() }, &[2]),
+        (SessionFilter { machine: text("m2"), ..all() }, &[3]),
+        (SessionFilter { model: text("claude-sonnet-4-5"), ..all() }, &[3, 1]),
+        (SessionFilter { status: Some(Status::Active), ..all() }, &[3, 2]),
+        (SessionFilter { since: Some(Timestamp(MIDNIGHT + 86_400_000)), ..all() }, &[3]),
+        (SessionFilter { until: Some(Timestamp(MIDNIGHT + 86_400_000)), ..all() }, &[2, 1]),
+        (SessionFilter { gaps: true, ..all() }, &[3]),
+        (SessionFilter { search: text("fix auth"), ..all() }, &[2]),
+        (SessionFilter { search: text("GADG"), ..all() }, &[2]),
+        (SessionFilter { search: text("agent-5e551011"), ..all() }, &[1]),
+        (SessionFilter { search: text("blue"), project: text("widgets"), ..all() }, &[3, 1]),
+        (SessionFilter { search: text("%"), ..all() }, &[]),
+        (SessionFilter { search: text("'; DROP TABLE session"), ..all() }, &[]),
+    ];
+    for (filter, expected) in table {
+        let found = world.one.sessions(filter.clone(), Page::first(10)).await.unwrap().sessions;
+        let found: Vec<_> = found.into_iter().map(|session| session.id).collect();
+        assert_eq!(found, expected.iter().map(|number| session(*number)).collect::<Vec<_>>(), "{filter:?}");
+    }
+    let named = world.one.sessions_by_id(vec![session(2), "nobody".into(), session(1)]).await.unwrap();
+    assert_eq!(named.len(), 2);
+}
+
+async fn pages_neither_overlap_nor_skip(kind: Kind<'_>) {
+    let world = kind.world().await;
+    // Several begin at the same moment.
+    let batch: Vec<_> = (0..25)
+        .map(|number| {
+            let time = Timestamp(MIDNIGHT + i64::from(number / 4)).to_string();
+            but(start(&session(number), 1, "widgets"), &json!({"time": time}))
+        })
+        .collect();
+    post(&*world.one, &batch).await;
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = world.one.sessions(SessionFilter::default(), Page { after, limit: 10 }).await.unwrap();
+        assert!(page.sessions.len() <= 10);
+        found.extend(page.sessions.into_iter().map(|session| session.id));
+        let Some(next) = page.next else { break };
+        after = Some(next.to_string().parse::<Cursor>().unwrap());
+    }
+    assert_eq!(found, (0..25).rev().map(session).collect::<Vec<_>>());
+}
+
+async fn usage_is_split_and_filtered(kind: Kind<'_>) {
+    let world = kind.world().await;
+    post(&*world.one, &life(&session(1), "widgets")).await;
+    let tomorrow =
+        json!({"time": Timestamp(MIDNIGHT + 86_400_000).to_string(), "agent": "codex", "user": "eve"});
+    let other =
+        json!({"time": tomorrow["time"], "agent": "codex", "user": "eve", ".model": "gpt", ".costUsd": 2.5});
+    post(
+        &*world.one,
+        &[
+            but(but(start(&session(2), 1, "gadgets"), &tomorrow), &json!({".branch": "topic"})),
+            but(usage(&session(2), 2, 1), &other),
+        ],
+    )
+    .await;
+    let text = |text: &str| Some(text.to_owned());
+    let all = UsageFilter::default;
+    let eve = format!("{} codex 1", session(2));
+    let dev = format!("agent-{} claude 120", session(1));
+    let table = [
+        (By::Day, all(), vec!["2026-11-16 claude 120", "2026-11-17 codex 1"]),
+        (By::Agent, all(), vec!["codex codex 1", "claude claude 120"]),
+        (By::Model, all(), vec!["gpt codex 1", "claude-sonnet-4-5 claude 120"]),
+        (By::Project, all(), vec!["gadgets codex 1", "widgets claude 120"]),
+        (By::Branch, all(), vec!["topic codex 1", "main claude 120"]),
+        (By::User, all(), vec!["eve codex 1", "dev claude 120"]),
+        (By::Session, all(), vec![&*eve, &*dev]),
+        (By::Session, UsageFilter { agent: text("claude"), ..all() }, vec![&*dev]),
+        (By::Day, UsageFilter { branch: text("topic"), ..all() }, vec!["2026-11-17 codex 1"]),
+        (By::Day, UsageFilter { model: text("gpt"), ..all() }, vec!["2026-11-17 codex 1"]),
+        (By::Day, UsageFilter { user: text("dev"), ..all() }, vec!["2026-11-16 claude 120"]),
+        (By::Agent, UsageFilter { project: text("gadgets"), ..all() }, vec!["codex codex 1"]),
+        (By::Agent, UsageFilter { since: Day::parse("2026-11-17"), ..all() }, vec!["codex codex 1"]),
+        (By::Agent, UsageFilter { until: Day::parse("2026-11-16"), ..all() }, vec!["claude claude 120"]),
+        (By::Branch, UsageFilter { until: Day::parse("2026-11-15"), ..all() }, vec![]),
+    ];
+    for (by, filter, expected) in table {
+        let rows = world.one.usage(by, filter.clone(), 100).await.unwrap();
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|row| format!("{} {} {}", row.key, row.agent.unwrap_or_default(), row.sums.counts.output))
+            .collect();
+        assert_eq!(rows, expected, "{by} {filter:?}");
+    }
+    let limited = world.one.usage(By::Agent, all(), 1).await.unwrap();
+    assert_eq!((limited.len(), limited[0].sums.cost_usd), (1, 2.5), "the dearest first");
+    let series = world.one.series(By::Model, all()).await.unwrap();
+    let series: Vec<_> =
+        series.into_iter().map(|row| format!("{} {} {}", row.day, row.key, row.sums.tokens())).collect();
+    assert_eq!(series, ["2026-11-16 claude-sonnet-4-5 2340", "2026-11-17 gpt 1111"]);
+}
+
+async fn the_same_batches_to_two_nodes_at_once(kind: Kind<'_>) {
+    let alone = kind.world().await;
+    let world = kind.world().await;
+    // Sessions that share some ids, so that nodes meet on events, sessions and sums.
+    let batches: Vec<Vec<Value>> = (0..24)
+        .map(|number| {
+            let id = session(number % 8);
+            let mut batch = life(&id, if number % 2 == 0 { "widgets" } else { "gadgets" });
+            let seq = 20 + i64::from(number);
+            batch.push(usage(&id, seq, 1));
+            batch.push(but(tool(&id, 5, true), &json!({"rev": 1, ".linesAdded": 30})));
+            batch
+        })
+        .collect();
+    let mut accepted = 0;
+    for batch in &batches {
+        accepted += post(&*alone.one, batch).await.0;
+    }
+    let mut tasks = Vec::new();
+    for (at, batch) in batches.iter().enumerate().flat_map(|batch| [batch, batch, batch]) {
+        let node = if (at + tasks.len()) % 2 == 0 { &world.one } else { &world.other };
+        let (node, batch) = (node.clone(), parsed(batch));
+        tasks.push(tokio::spawn(async move { node.ingest(batch, NOW).await.unwrap() }));
+    }
+    let mut counted = 0;
+    for task in tasks {
+        counted += task.await.unwrap().accepted;
+    }
+    // A revision is accepted beside the first telling if it comes after it, and in its place if it comes before.
+    assert!(counted <= accepted && counted + 8 >= accepted, "{counted} instead of {accepted}");
+    assert_same(&everything(&*world.one).await, &everything(&*alone.one).await);
+}
+
+async fn sums_equal_what_was_sent(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let mut dice = Dice(7);
+    let (mut expected, mut all): (BTreeMap<(String, String), (i64, i64)>, Vec<Value>) = Default::default();
+    for number in 0..20 {
+        let id = session(number);
+        let project = ["widgets", "gadgets", "gizmos"][dice.roll(3)];
+        let mut batch = vec![start(&id, 1, project)];
+        let last = 2 + i64::try_from(dice.roll(30)).unwrap();
+        for seq in 2..=last {
+            let output = i64::try_from(dice.roll(1000)).unwrap();
+            let day = i64::try_from(dice.roll(3)).unwrap();
+            let time = Timestamp(MIDNIGHT + day * 86_400_000 + seq).to_string();
+            batch.push(but(usage(&id, seq, output), &json!({"time": time, ".costUsd": 0.000_001_25})));
+            let sums = expected.entry((time[..10].to_owned(), project.to_owned())).or_default();
+            sums.0 += output;
+            sums.1 += 1;
+        }
+        batch.push(end(&id, last + 1, last + 1));
+        all.extend(batch);
+    }
+    dice.shuffle(&mut all);
+    for batch in all.chunks(37) {
+        post(&*world.one, batch).await;
+    }
+    let series = world.one.series(By::Project, UsageFilter::default()).await.unwrap();
+    let told: BTreeMap<_, _> = series
+        .iter()
+        .map(|row| {
+            ((row.day.to_string(), row.key.clone()), (row.sums.counts.output, row.sums.counts.api_calls))
+        })
+        .filter(|(_, sums)| sums.1 > 0)
+        .collect();
+    assert_eq!(told, expected);
+    for row in &series {
+        let calls = f64::from(u32::try_from(row.sums.counts.api_calls).unwrap());
+        assert!((row.sums.cost_usd - calls * 0.000_001_25).abs() < 1e-12, "{row:?}");
+    }
+    let page = world.one.sessions(SessionFilter::default(), Page::first(100)).await.unwrap();
+    assert!(page.sessions.iter().all(codemie::backend::model::Session::complete));
+}
+
+async fn who_watches_hears_of_it(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let mut here = world.one.live();
+    let mut there = world.other.live();
+    // The other node's ear needs a moment to open; told again until it hears.
+    let id = session(1);
+    post(&*world.one, &[start(&id, 1, "widgets")]).await;
+    let heard = here.recv().await.unwrap();
+    assert_eq!((&*heard[0].session, heard[0].latest), (&*id, EventType::Start));
+    if matches!(kind, Kind::Postgres(_)) {
+        for seq in 2.. {
+            post(&*world.one, &[prompt(&id, seq)]).await;
+            let wait = std::time::Duration::from_millis(500);
+            if let Ok(heard) = tokio::time::timeout(wait, there.recv()).await {
+                assert_eq!(heard.unwrap()[0].session, id);
+                break;
+            }
+            assert!(seq < 120, "the other node never heard of it");
+        }
+    }
+    post(&*world.one, &[start(&id, 1, "widgets")]).await;
+    while let Ok(heard) = here.try_recv() {
+        assert_eq!(heard[0].latest, EventType::Prompt, "what was known already is no news");
+    }
+}
+
+async fn origins_are_remembered(kind: Kind<'_>) {
+    let world = kind.world().await;
+    post(&*world.one, &life(&session(1), "widgets")).await;
+    let anonymous = json!({"machine": null, "user": null});
+    let batch = parsed(&[but(start(&session(2), 1, "widgets"), &anonymous)]);
+    world.one.ingest(batch, Timestamp(NOW.0 + 5)).await.unwrap();
+    let health = world.one.health(0).await.unwrap();
+    let told: Vec<_> =
+        health.origins.iter().map(|o| (o.machine.as_deref(), o.user.as_deref(), o.events)).collect();
+    assert_eq!(told, [(None, None, 1), (Some("m1"), Some("dev"), 9)]);
+    assert_eq!(health.origins[0].last_received_at, Timestamp(NOW.0 + 5));
+    assert_eq!((health.sessions, health.active), (2, 1));
+}
+
+async fn tokens_are_kept_and_revoked(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let token = |name: &str, role| Token {
+        name: name.to_owned(),
+        role,
+        hash: TokenHash::of(name),
+        created_at: NOW,
+        revoked_at: None,
+    };
+    assert!(world.one.add_token(token("laptop", Role::Ingest)).await.unwrap());
+    assert!(
+        !world
+            .one
+            .add_token(Token { hash: TokenHash::of("x"), ..token("laptop", Role::Admin) })
+            .await
+            .unwrap()
+    );
+    assert!(world.one.add_token(token("wall", Role::Read)).await.unwrap());
+    assert_eq!(
+        world.other.token(TokenHash::of("laptop")).await.unwrap(),
+        Some(token("laptop", Role::Ingest))
+    );
+    assert_eq!(world.other.token(TokenHash::of("x")).await.unwrap(), None);
+    assert!(world.one.revoke_token("laptop", NOW).await.unwrap());
+    assert!(!world.one.revoke_token("laptop", NOW).await.unwrap());
+    assert!(!world.one.revoke_token("nobody", NOW).await.unwrap());
+    assert_eq!(world.other.token(TokenHash::of("laptop")).await.unwrap().unwrap().revoked_at, Some(NOW));
+    let names: Vec<_> = world.one.tokens().await.unwrap().into_iter().map(|token| token.name).collect();
+    assert_eq!(names, ["laptop", "wall"]);
+}
+
+async fn too_many_holes_are_refused(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    let batch: Vec<_> = (0..4100).map(|number| prompt(&id, 2 + number * 2)).collect();
+    let (accepted, duplicates, rejected) = post(&*world.one, &batch).await;
+    assert_eq!((accepted, duplicates, rejected), (4096, 0, 4));
+    assert_eq!(record(&*world.one, &id).await["usage"]["prompts"], 4096, "what was refused was not stored");
+}
+
+async fn long_and_strange_texts_survive(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = "legacy-claude-2024 'quoted' \"double\" \\ $1 ?1 ü 💡".to_owned();
+    let long = "x".repeat(1024);
+    let odd = json!({".name": long, ".project": "a,b;\"c\"{d}\n", ".branch": "NULL", ".tags": ["", "\t"]});
+    post(
+        &*world.one,
+        &[but(start(&id, 1, "x"), &odd), but(usage(&id, 2, 1), &json!({".model": "a,b", ".costUsd": null}))],
+    )
+    .await;
+    let told = record(&*world.one, &id).await;
+    assert_eq!(told["name"], long);
+    assert_eq!(told["project"], "a,b;\"c\"{d}\n");
+    assert_eq!(told["branch"], "NULL");
+    assert_eq!(told["usage"]["unpricedModels"], json!(["a,b"]));
+    let rows = world.one.usage(By::Project, UsageFilter::default(), 10).await.unwrap();
+    assert_eq!(rows[0].unpriced_models, ["a,b"]);
+    let found = SessionFilter { search: Some("Ü 💡".to_owned()), ..SessionFilter::default() };
+    assert_eq!(world.one.sessions(found, Page::first(1)).await.unwrap().sessions.len(), 1);
+    let empty = world.one.ingest(Vec::new(), NOW).await.unwrap();
+    assert_eq!((empty.accepted, empty.duplicates), (0, 0));
+    let error = event(&id, 3, "error", &json!({"status": 500}));
+    assert_eq!(post(&*world.one, &[error]).await, (1, 0, 0));
+}

@@ -1,0 +1,53 @@
+//! The metrics backend: its storages, its API, nodes that die.
+mod api;
+mod client;
+mod conformance;
+mod nodes;
+mod schema;
+mod told;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use codemie::backend::storage::Storage;
+use codemie::backend::{postgres::Postgres, sqlite::Sqlite};
+
+use crate::support::postgres::Cluster;
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(work)
+}
+
+/// Which storage a test is about.
+enum Kind<'a> {
+    Sqlite,
+    Postgres(&'a Cluster),
+}
+
+/// A new database, and two nodes before it.
+struct World {
+    one: Arc<dyn Storage>,
+    other: Arc<dyn Storage>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Kind<'_> {
+    async fn world(&self) -> World {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        match self {
+            Kind::Sqlite => {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("backend.db");
+                let open = || Arc::new(Sqlite::open(&path).unwrap());
+                World { one: open(), other: open(), _folder: Some(folder) }
+            }
+            Kind::Postgres(cluster) => {
+                let url = cluster.database(&format!("world{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+                let one = Arc::new(Postgres::connect(&url).await.unwrap());
+                let other = Arc::new(Postgres::connect(&url).await.unwrap());
+                World { one, other, _folder: None }
+            }
+        }
+    }
+}

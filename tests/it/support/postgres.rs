@@ -1,0 +1,126 @@
+//! A PostgreSQL server of the test's own: its own folder, a Unix socket in it, no port.
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, getuid};
+
+use super::agents::left_out;
+use super::processes::{signal, wait_dead};
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    server: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// `None`, and a line that says why, where PostgreSQL is not installed.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&["fsync=off"])
+    }
+
+    pub(crate) fn start_with(settings: &[&str]) -> Option<Self> {
+        let Some(programs) = programs() else {
+            left_out("PostgreSQL is not installed (/usr/lib/postgresql)");
+            return None;
+        };
+        // Short, because the path of a socket may have 107 bytes at most.
+        let folder = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").unwrap();
+        let data = folder.path().join("data");
+        if getuid().is_root() {
+            let (uid, gid) = (id("-u"), id("-g"));
+            chown(folder.path(), Some(uid), Some(gid)).unwrap();
+        }
+        let made = as_server(&programs.join("initdb"))
+            .args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut command = as_server(&programs.join("postgres"));
+        command.arg("-D").arg(&data).arg("-k").arg(folder.path()).args(["-c", "listen_addresses="]);
+        for setting in settings {
+            command.args(["-c", setting]);
+        }
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let server = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        let cluster = Self { server, folder };
+        cluster.await_ready(&programs);
+        Some(cluster)
+    }
+
+    fn await_ready(&self, programs: &std::path::Path) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let asked = Command::new(programs.join("pg_isready"))
+                .arg("-q")
+                .arg("-h")
+                .arg(self.folder.path())
+                .stdout(Stdio::null())
+                .status()
+                .unwrap();
+            if asked.success() {
+                return;
+            }
+            let log = || fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "PostgreSQL does not start:\n{}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The address of a new, empty database.
+    pub(crate) fn database(&self, name: &str) -> String {
+        let psql = programs().unwrap().join("psql");
+        let made = Command::new(psql)
+            .args(["-q", "-U", "postgres", "-d", "postgres", "-c", &format!("CREATE DATABASE {name}"), "-h"])
+            .arg(self.folder.path())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let socket = self.folder.path().to_str().unwrap().replace('/', "%2F");
+        format!("postgres://postgres@{socket}/{name}")
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.server.id().cast_signed()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // At once, and without leaving its children behind.
+        signal(self.pid(), Signal::QUIT);
+        if !wait_dead(self.pid(), Duration::from_secs(10)) {
+            signal(self.pid(), Signal::KILL);
+        }
+        let _ = self.server.wait();
+    }
+}
+
+/// It refuses to run as root; and it goes when we do, however we go.
+fn as_server(program: &std::path::Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "QUIT"]);
+    if getuid().is_root() {
+        command.args(["--reuid=postgres", "--regid=postgres", "--init-groups"]);
+    }
+    command.arg("--").arg(program).stdin(Stdio::null());
+    command
+}
+
+fn id(which: &str) -> u32 {
+    let asked = Command::new("id").args([which, "postgres"]).output().unwrap();
+    String::from_utf8(asked.stdout).unwrap().trim().parse().unwrap()
+}
+
+/// The newest version that is installed.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(Result::ok);
+    let mut folders: Vec<_> = versions.map(|version| version.path().join("bin")).collect();
+    folders.retain(|folder| folder.join("initdb").exists());
+    folders.sort();
+    folders.pop()
+}
