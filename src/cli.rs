@@ -1,6 +1,7 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
 mod backend;
+mod delivery;
 mod sessions;
 
 use std::ffi::{OsStr, OsString};
@@ -10,6 +11,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::agent::{self, Agent};
 use crate::session::id::SessionId;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
+pub use delivery::{Sync, SyncAction};
 pub use sessions::{
     Archive, Current, Explain, Export, Group, Import, List, OnConflict, Prune, Rename, Resume, Show, Tags,
     Usage, UsageBy, View,
@@ -70,6 +72,8 @@ pub enum Command {
     Usage(Usage),
     /// The metrics backend: take in events from any number of machines and show them
     Backend(Backend),
+    /// Send what waits, or tell what does
+    Sync(Sync),
     /// Shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions
@@ -82,6 +86,9 @@ pub enum Command {
     Completions(Completions),
     /// Show it all at work without any agent: a scripted one, a /clear, what was recorded
     Demo(Demo),
+    /// Finishes sending what a run or a command left
+    #[command(hide = true)]
+    Deliver,
     /// The scripted agent of the demonstration
     #[command(hide = true)]
     DemoAgent(DemoAgent),

@@ -3,6 +3,7 @@
 //! Promises: reading never fails. A broken file, or one wrong value in it, leaves the default in its place and a line
 //! to be said after the agent has ended. Keys that nobody knows are kept and reported by the doctor alone.
 
+pub mod delivery;
 pub mod edit;
 pub mod keys;
 
@@ -12,11 +13,14 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
+pub use delivery::Delivery;
+
 /// What the wrapper goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub quiet: bool,
     pub log_level: String,
+    pub delivery: Delivery,
     agents: Vec<(String, AgentConfig)>,
     /// One line each, for after the agent has ended.
     pub problems: Vec<String>,
@@ -28,6 +32,8 @@ pub struct AgentConfig {
     pub path: Option<PathBuf>,
     /// Whether anything may be added to the agent's arguments and environment.
     pub inject: bool,
+    /// Whether the agent is to mark what it writes, where the vendor sees that as well.
+    pub marks: bool,
 }
 
 impl Config {
@@ -38,13 +44,15 @@ impl Config {
         let config = Self {
             quiet: settings.flag("quiet"),
             log_level: settings.text("log.level").unwrap_or_default(),
+            delivery: Delivery::read(&mut settings, home.as_deref()),
             agents: agents
                 .iter()
                 .map(|name| {
                     let path = settings.in_file(&format!("agent.{name}.path"));
                     let path = path.and_then(|value| Some(expand_home(value.as_str()?, home.as_deref())));
                     let inject = settings.flag(&format!("agent.{name}.inject"));
-                    ((*name).to_owned(), AgentConfig { path, inject })
+                    let marks = settings.flag(&format!("agent.{name}.originator"));
+                    ((*name).to_owned(), AgentConfig { path, inject, marks })
                 })
                 .collect(),
             problems: Vec::new(),
@@ -54,7 +62,7 @@ impl Config {
 
     pub fn agent(&self, name: &str) -> AgentConfig {
         let known = self.agents.iter().find(|(agent, _)| agent == name);
-        known.map_or(AgentConfig { path: None, inject: true }, |(_, config)| config.clone())
+        known.map_or(AgentConfig { path: None, inject: true, marks: false }, |(_, config)| config.clone())
     }
 }
 
@@ -205,16 +213,15 @@ mod tests {
 
     #[test]
     fn the_variable_wins_over_the_file_and_the_file_over_the_default() {
-        let file =
-            "quiet = true\n[log]\nlevel = 'debug'\n[agent.codex]\ninject = false\npath = '~/bin/codex'\n";
+        let file = "quiet = true\n[log]\nlevel = 'debug'\n[agent.codex]\ninject = false\noriginator = true\npath = '~/bin/codex'\n";
         let config = load(file, &[("HOME", "/home/dev")]);
         assert!(config.quiet);
         assert_eq!(config.log_level, "debug");
         assert_eq!(
             config.agent("codex"),
-            AgentConfig { path: Some("/home/dev/bin/codex".into()), inject: false }
+            AgentConfig { path: Some("/home/dev/bin/codex".into()), inject: false, marks: true }
         );
-        assert_eq!(config.agent("claude"), AgentConfig { path: None, inject: true });
+        assert_eq!(config.agent("claude"), AgentConfig { path: None, inject: true, marks: false });
         assert_eq!(config.problems, [""; 0]);
 
         let config = load(file, &[("CODEMIE_QUIET", "0"), ("CODEMIE_LOG", "trace")]);
@@ -231,6 +238,9 @@ mod tests {
             ("log = 3\n", &[], ""),
             ("", &[("CODEMIE_QUIET", "perhaps")], "CODEMIE_QUIET must be true or false"),
             ("[log]\nlevel = 'loud'\n", &[], "config.toml: log.level must be one of off, error,"),
+            ("[sync]\ninterval = 10\n", &[], "config.toml: sync.interval must be a time like"),
+            ("[backend]\nurl = 'ftp://x'\n", &[], "backend.url must be an address that begins with http"),
+            ("[backend]\nurl = 'https://me:hidden@x'\n", &[], "backend.url must hold no password"),
         ];
         for (file, vars, problem) in cases {
             let config = load(file, vars);
@@ -259,9 +269,9 @@ mod tests {
     #[test]
     fn unknown_keys_are_found_wherever_they_stand() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = "quiet = true\nwat = 1\n[agent.claude]\npath = 'x'\npth = 'x'\n[sync]\ninterval = '10s'\n";
+        let text = "quiet = true\nwat = 1\n[agent.claude]\npath = 'x'\npth = 'x'\n[sync]\ninterwal = '10s'\n";
         std::fs::write(file.path(), text).unwrap();
         let settings = Settings::read(Some(file.path()), |_| None);
-        assert_eq!(settings.unknown(), ["wat", "agent.claude.pth", "sync.interval"]);
+        assert_eq!(settings.unknown(), ["wat", "agent.claude.pth", "sync.interwal"]);
     }
 }

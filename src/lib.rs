@@ -9,6 +9,7 @@ pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod file;
+pub mod forward;
 pub mod home;
 pub mod log;
 pub mod meter;

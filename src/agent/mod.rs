@@ -4,9 +4,14 @@
 
 mod args;
 pub mod claude;
-mod codex;
-mod gemini;
+pub mod codex;
+#[cfg(test)]
+mod fourth;
+pub mod gemini;
 pub mod invocation;
+mod loose;
+#[cfg(test)]
+mod recordings;
 mod trail;
 pub mod transcript;
 
@@ -41,6 +46,24 @@ pub struct SessionFile {
     pub conversation: Option<AgentSessionId>,
 }
 
+/// Something worth knowing of an agent's set-up, for `doctor`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    pub what: String,
+    /// What to do about it; `None`: all is well.
+    pub advice: Option<String>,
+}
+
+impl Remark {
+    fn fine(what: impl Into<String>) -> Self {
+        Self { what: what.into(), advice: None }
+    }
+
+    fn advice(what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { what: what.into(), advice: Some(advice.into()) }
+    }
+}
+
 /// One coding agent: how it is launched and what it leaves behind.
 pub trait Agent: Debug + Sync {
     /// The name it is called by, on the command line and in records.
@@ -49,10 +72,21 @@ pub trait Agent: Debug + Sync {
     /// What these arguments, those after the agent's name, ask for.
     fn classify(&self, args: &[OsString]) -> Invocation;
 
+    /// Who serves its models, as OpenTelemetry's conventions spell it (`gen_ai.provider.name`).
+    fn provider(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Variables that an enclosing session of the same agent sets for its children, and that would make this one behave
     /// as a part of it.
     fn nesting_variables(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// The version of this very binary, where its installation tells it for next to nothing: this is on the way to exec.
+    /// `None`: only what the agent writes while it runs tells.
+    fn installed_version(&self, _program: &Path) -> Option<String> {
+        None
     }
 
     /// What to add to the arguments, only when sure that this version takes it. `fresh` is an id nobody has used.
@@ -64,6 +98,12 @@ pub trait Agent: Debug + Sync {
         _fresh: Uuid,
         _var: Var<'_>,
     ) -> Option<Injection> {
+        None
+    }
+
+    /// A variable and its value by which the agent marks what it writes during this run. Set only where the user switched that
+    /// on, for the vendor sees it. [`Self::trail`] finds it in the environment it is handed.
+    fn mark(&self, _run: Uuid) -> Option<(&'static str, String)> {
         None
     }
 
@@ -82,15 +122,28 @@ pub trait Agent: Debug + Sync {
         Ok(Vec::new())
     }
 
-    /// A reader of answered calls alone, for scanning such files fast. Same records under the same keys as [`Trail::lines`];
-    /// [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot read them.
-    fn usage_lines(&self) -> Option<Box<dyn Lines + Send>> {
+    /// The folders that [`session_files`](Agent::session_files) looks in: a file under one of them that is there no more
+    /// was deleted, one elsewhere is of another environment.
+    fn session_roots(&self, _var: Var<'_>) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// A reader of answered calls alone, for scanning such files fast, with what an earlier one remembered. Same records
+    /// under the same keys as [`Trail::lines`]; [`LineFacts`](crate::meter::line::LineFacts) as well. `None`: codemie cannot
+    /// read them.
+    fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
         None
     }
 
     /// How to read its session files as conversations; `None`: codemie cannot.
     fn transcript(&self) -> Option<transcript::Reader> {
         None
+    }
+
+    /// What the doctor should say of its set-up. `inject`: something may be added to its arguments; `marks`: it is to mark what
+    /// it writes.
+    fn remarks(&self, _var: Var<'_>, _inject: bool, _marks: bool) -> Vec<Remark> {
+        Vec::new()
     }
 
     /// How to follow a run in `folder`; `None` where the environment does not say where its files are.
@@ -103,7 +156,11 @@ pub trait Agent: Debug + Sync {
 pub static ALL: [&dyn Agent; 3] = [&claude::Claude, &codex::Codex, &gemini::Gemini];
 
 /// Those that only codemie itself starts.
-static BUILT_IN: [&dyn Agent; 1] = [&crate::demo::Demo];
+static BUILT_IN: &[&dyn Agent] = &[
+    &crate::demo::Demo,
+    #[cfg(test)]
+    &fourth::Scribe,
+];
 
 /// The agent that somebody called.
 pub fn called(name: &str) -> Option<&'static dyn Agent> {
@@ -112,7 +169,7 @@ pub fn called(name: &str) -> Option<&'static dyn Agent> {
 
 /// The agent that a record names.
 pub fn by_name(name: &str) -> Option<&'static dyn Agent> {
-    ALL.into_iter().chain(BUILT_IN).find(|agent| agent.name() == name)
+    ALL.iter().chain(BUILT_IN).copied().find(|agent| agent.name() == name)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What an agent leaves behind while it runs, as the tracker follows it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::meter::line::Lines;
 use crate::process::{ProcessId, Processes};
@@ -19,6 +20,8 @@ pub struct Seen {
     pub folder: Option<PathBuf>,
     /// Something was half written: look again in a moment.
     pub torn: bool,
+    /// Look again after this time at the latest, whether a change is told or not.
+    pub again: Option<Duration>,
 }
 
 /// One run's view of the agent's own files. Reads only; never writes.

@@ -3,6 +3,8 @@
 //! Promises: memory is bounded whatever the file holds; only whole lines are read, a torn last one comes with a later
 //! page; a cursor stays good for as long as the file is only appended to, which is all the agents do.
 
+mod journal;
+
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -10,12 +12,17 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::str::FromStr;
 
 use crate::clock::Timestamp;
+use journal::Giving;
+pub use journal::{Entry, JournalReader, Message};
 
 /// What is read at once, and by how much a look backwards is widened at least.
 const CHUNK: usize = 64 * 1024;
 
 /// Longer lines are passed over, as the meter does (`meter::tail`): nothing a person said is that long.
 const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// Longest one-liner of a tool call, in characters.
+const MAX_SUMMARY: usize = 120;
 
 /// One thing in a conversation. Texts are as the agent stored them: whoever shows them on a terminal takes control
 /// characters out.
@@ -39,8 +46,16 @@ pub enum Said {
     Note(&'static str),
 }
 
+/// How to read a session file.
+#[derive(Clone, Copy, Debug)]
+pub enum Reader {
+    /// Every line adds its own, and nothing is ever taken back.
+    Lines(LineReader),
+    Journal(JournalReader),
+}
+
 /// What one line adds to the conversation. Broken lines and lines of no interest add nothing.
-pub type Reader = fn(&[u8]) -> Vec<Item>;
+pub type LineReader = fn(&[u8]) -> Vec<Item>;
 
 /// A place in a file: everything before it has been given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +84,11 @@ pub enum Error {
 }
 
 /// The end of the conversation: as many whole items as have at most `bytes` of text. One that is longer by itself is cut.
-pub fn last(file: &File, bytes: usize, read: Reader) -> io::Result<Page> {
+pub fn last(file: &File, bytes: usize, reader: Reader) -> io::Result<Page> {
+    let read = match reader {
+        Reader::Lines(read) => read,
+        Reader::Journal(read) => return journal::last(file, bytes, read),
+    };
     let meta = file.metadata()?;
     let mut lines = Backwards::new(file, meta.len())?;
     let cursor = Cursor { inode: meta.ino(), offset: lines.end(), items: 0 };
@@ -95,17 +114,18 @@ pub fn last(file: &File, bytes: usize, read: Reader) -> io::Result<Page> {
 }
 
 /// The next items from a cursor on (`None`: from the beginning), whole as long as they have at most `bytes` of text.
-pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, read: Reader) -> Result<Page, Error> {
+pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) -> Result<Page, Error> {
     let meta = file.metadata()?;
     let cursor = cursor.unwrap_or(Cursor { inode: meta.ino(), offset: 0, items: 0 });
     if cursor.inode != meta.ino() || cursor.offset > meta.len() {
         return Err(Error::Stale);
     }
+    let mut reading = Reading::from(file, cursor.offset, reader)?;
     let mut page = Page { items: Vec::new(), cursor, truncated: false };
     let mut left = bytes;
     let mut lines = Forwards::new(file, cursor.offset)?;
     while let Some(line) = lines.next()? {
-        for item in read(&line).into_iter().skip(page.cursor.items) {
+        for item in reading.items(&line).into_iter().skip(page.cursor.items) {
             match left.checked_sub(item.len()) {
                 Some(less) => {
                     left = less;
@@ -128,6 +148,28 @@ pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, read: Reader) ->
     }
     page.truncated |= lines.passed_over;
     Ok(page)
+}
+
+/// A reader with what it knows of the lines before.
+enum Reading {
+    Lines(LineReader),
+    Journal(Giving),
+}
+
+impl Reading {
+    fn from(file: &File, offset: u64, reader: Reader) -> io::Result<Self> {
+        Ok(match reader {
+            Reader::Lines(read) => Self::Lines(read),
+            Reader::Journal(read) => Self::Journal(Giving::from(file, offset, read)?),
+        })
+    }
+
+    fn items(&mut self, line: &[u8]) -> Vec<Item> {
+        match self {
+            Self::Lines(read) => read(line),
+            Self::Journal(giving) => giving.items(line),
+        }
+    }
 }
 
 /// Which part of a text stays.
@@ -164,6 +206,13 @@ fn cut(text: &str, bytes: usize, side: Side) -> String {
         Side::Beginning => format!("{}…", &text[..text.floor_char_boundary(bytes)]),
         Side::End => format!("…{}", &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]),
     }
+}
+
+/// The beginning of a text, on one line.
+pub(super) fn one_line(text: &str) -> String {
+    let mut rest = text.trim().chars().map(|char| if char.is_control() { ' ' } else { char });
+    let line: String = rest.by_ref().take(MAX_SUMMARY).collect();
+    if rest.next().is_some() { line + "…" } else { line }
 }
 
 /// Opaque to everyone else.

@@ -4,6 +4,8 @@ use std::io::Write;
 
 use super::*;
 
+const READ: Reader = Reader::Lines(read);
+
 /// `u text`, `a text`, and `2 text`, which is two items; everything else says nothing.
 fn read(line: &[u8]) -> Vec<Item> {
     let text = String::from_utf8_lossy(line.trim_ascii_end());
@@ -44,7 +46,7 @@ fn the_last_whole_items_that_fit() {
         (3, &["…ree"], true),
         (0, &[], true),
     ] {
-        let page = last(&talk, bytes, read).unwrap();
+        let page = last(&talk, bytes, READ).unwrap();
         assert_eq!((&texts(&page)[..], page.truncated), (expected, truncated), "{bytes} bytes");
         assert_eq!(page.cursor.offset, 26, "behind the last whole line");
     }
@@ -56,7 +58,7 @@ fn pages_from_the_beginning_give_everything_once() {
     for bytes in 1..20 {
         let (mut cursor, mut all, mut pages) = (None, Vec::new(), 0);
         loop {
-            let page = after(&talk, cursor, bytes, read).unwrap();
+            let page = after(&talk, cursor, bytes, READ).unwrap();
             all.extend(texts(&page).into_iter().map(str::to_owned));
             cursor = Some(page.cursor.to_string().parse().unwrap());
             pages += 1;
@@ -76,20 +78,20 @@ fn pages_from_the_beginning_give_everything_once() {
 #[test]
 fn what_is_appended_comes_after_the_cursor() {
     let mut talk = file(b"u one\nu two");
-    let page = last(&talk, 1000, read).unwrap();
+    let page = last(&talk, 1000, READ).unwrap();
     assert_eq!(texts(&page), ["one"]);
-    assert!(after(&talk, Some(page.cursor), 1000, read).unwrap().items.is_empty());
+    assert!(after(&talk, Some(page.cursor), 1000, READ).unwrap().items.is_empty());
     talk.write_all(b" and a half\na three\n").unwrap();
-    let next = after(&talk, Some(page.cursor), 1000, read).unwrap();
+    let next = after(&talk, Some(page.cursor), 1000, READ).unwrap();
     assert_eq!((texts(&next), next.truncated), (vec!["two and a half", "three"], false));
 }
 
 #[test]
 fn a_cursor_of_another_file_is_refused() {
     let talk = file(b"u one\n");
-    let cursor = last(&talk, 1000, read).unwrap().cursor;
+    let cursor = last(&talk, 1000, READ).unwrap().cursor;
     for wrong in [Cursor { inode: cursor.inode + 1, ..cursor }, Cursor { offset: 7, ..cursor }] {
-        assert!(matches!(after(&talk, Some(wrong), 1000, read), Err(Error::Stale)));
+        assert!(matches!(after(&talk, Some(wrong), 1000, READ), Err(Error::Stale)));
     }
     for text in ["", "0", "1.2", "1.2.3.4", "x.y.z", "-1.0.0"] {
         assert_eq!(text.parse::<Cursor>(), Err(NoCursor), "{text:?}");
@@ -101,21 +103,93 @@ fn long_lines_are_read_and_monstrous_ones_passed_over() {
     let long = format!("u {}\n", "x".repeat(5 * CHUNK + 7));
     let monster = format!("u {}\n", "y".repeat(MAX_LINE + 2 * CHUNK));
     let talk = file(format!("u first\n{long}{monster}a last\n").as_bytes());
-    for page in [last(&talk, usize::MAX, read).unwrap(), after(&talk, None, usize::MAX, read).unwrap()] {
+    for page in [last(&talk, usize::MAX, READ).unwrap(), after(&talk, None, usize::MAX, READ).unwrap()] {
         assert_eq!(page.items.len(), 3);
         assert_eq!(page.items[1].len(), 5 * CHUNK + 7);
         assert_eq!(page.cursor.offset, talk.metadata().unwrap().len());
         assert!(page.truncated, "the monster is missing");
     }
     let torn = file(monster.trim_end().as_bytes());
-    assert_eq!(last(&torn, 1000, read).unwrap().cursor.offset, 0, "it may yet be finished");
-    assert_eq!(after(&torn, None, 1000, read).unwrap().cursor.offset, 0);
+    assert_eq!(last(&torn, 1000, READ).unwrap().cursor.offset, 0, "it may yet be finished");
+    assert_eq!(after(&torn, None, 1000, READ).unwrap().cursor.offset, 0);
 }
 
 #[test]
 fn an_empty_file_is_an_empty_conversation() {
     for content in [&b""[..], b"u torn"] {
-        let page = last(&file(content), 1000, read).unwrap();
+        let page = last(&file(content), 1000, READ).unwrap();
         assert_eq!((page.items.len(), page.truncated, page.cursor.offset), (0, false, 0));
     }
+}
+
+#[test]
+fn a_summary_is_one_short_line() {
+    assert_eq!(one_line("a\nb\tc\u{1b}[2m "), "a b c [2m");
+    assert_eq!(one_line(&"é".repeat(MAX_SUMMARY + 1)), format!("{}…", "é".repeat(MAX_SUMMARY)));
+}
+
+/// `ID text…` is a message with an item per word, `= ID:word,…` replaces all, `< ID` rewinds.
+fn journal(line: &[u8]) -> Option<Entry> {
+    let text = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+    let item = |word: &str| Item { at: None, said: Said::User(word.to_owned()) };
+    let (first, rest) = text.split_once(' ')?;
+    let message = |id: &str, words: &str| Message {
+        id: id.to_owned(),
+        items: words.split_whitespace().map(item).collect(),
+    };
+    Some(match first {
+        "<" => Entry::Rewind(rest.to_owned()),
+        "=" => Entry::Replace(
+            rest.split(',')
+                .filter_map(|part| part.split_once(':'))
+                .map(|(id, word)| message(id, word))
+                .collect(),
+        ),
+        id => Entry::Message(message(id, rest)),
+    })
+}
+
+#[test]
+fn a_journal_shows_what_stands_at_its_end_and_each_thing_once() {
+    const READ: Reader = Reader::Journal(journal);
+    for (content, expected) in [
+        (&b"1 one\n2 two\n2 two run\n2 two run\n"[..], &["one", "two", "run"][..]),
+        (b"1 one\n2 two\n3 three\n< 2\n4 four\n", &["one", "four"]),
+        (b"1 one\n2 two\n< 9\n4 four\n", &["four"]),
+        (b"1 one\n2 two\n3 three\n= 1:one,3:three\n4 four\n", &["one", "three", "four"]),
+        (b"1 one\n= 7:short\nnoise\n8 more\n9 tor", &["short", "more"]),
+    ] {
+        let talk = file(content);
+        let whole = last(&talk, 1000, READ).unwrap();
+        assert_eq!(texts(&whole), expected, "{}", String::from_utf8_lossy(content));
+        // By pages, from wherever one begins.
+        for bytes in [5, 9, 1000] {
+            let (mut cursor, mut paged) = (None, Vec::new());
+            loop {
+                let page = after(&talk, cursor, bytes, READ).unwrap();
+                paged.extend(texts(&page).into_iter().map(str::to_owned));
+                cursor = Some(page.cursor);
+                if !page.truncated {
+                    break;
+                }
+            }
+            assert_eq!(paged, expected, "{bytes} bytes at once");
+            assert_eq!(cursor, Some(whole.cursor));
+        }
+        let short = last(&talk, expected[expected.len() - 1].len(), READ).unwrap();
+        assert_eq!(
+            (texts(&short), short.truncated),
+            (vec![expected[expected.len() - 1]], expected.len() > 1)
+        );
+    }
+    assert_eq!(texts(&last(&file(b"1 long\n"), 2, READ).unwrap()), ["…ng"]);
+}
+
+#[test]
+fn a_message_that_grew_since_the_last_page_gives_its_rest() {
+    const READ: Reader = Reader::Journal(journal);
+    let mut talk = file(b"1 one\n2 two\n");
+    let cursor = last(&talk, 1000, READ).unwrap().cursor;
+    talk.write_all(b"2 two run\n= 1:one,2:two\n3 three\n").unwrap();
+    assert_eq!(texts(&after(&talk, Some(cursor), 1000, READ).unwrap()), ["run", "three"]);
 }

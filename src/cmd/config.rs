@@ -8,7 +8,7 @@ use serde_json::json;
 use toml_edit::Value;
 
 use crate::cli::{Config, ConfigAction};
-use crate::config::keys::KEYS;
+use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
 use crate::home::Home;
 
@@ -29,7 +29,7 @@ pub fn run(
         ConfigAction::Show { json } => show(&mut settings, agents, *json, out)?,
         ConfigAction::Get { key } => match settings.get(key) {
             Some((value, _)) => writeln!(out, "{}", plain(&value))?,
-            None if crate::config::keys::find(key).is_some() => {}
+            None if keys::find(key).is_some() => {}
             None => bail!("there is no setting {key}; `codemie config show` lists them"),
         },
         ConfigAction::Set { key, value } => match edit::set(&file, key, value) {
@@ -56,7 +56,7 @@ fn show<V: Fn(&str) -> Option<std::ffi::OsString>>(
         .iter()
         .flat_map(|key| key.names(agents))
         .map(|key| {
-            let value = settings.get(&key);
+            let value = settings.get(&key).map(|(value, source)| (masked(&key, value), source));
             (key, value)
         })
         .collect();
@@ -80,6 +80,12 @@ fn show<V: Fn(&str) -> Option<std::ffi::OsString>>(
         }
     }
     Ok(())
+}
+
+/// A list may be read over a shoulder, or sent in with a question; whoever wants the secret itself asks for it by name.
+fn masked(key: &str, value: Value) -> Value {
+    let secret = keys::find(key).is_some_and(|known| known.kind == keys::Kind::Secret);
+    if secret { "(hidden)".into() } else { value }
 }
 
 fn name(source: &Source) -> String {

@@ -104,6 +104,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         group: None,
         parent: enclosing_run(),
         log_level: Some(config.log_level),
+        sinks: None,
     };
     let (Outcome { code, message }, summary) = wrap(launch, Some(plan));
     match message.or(summary.problem) {

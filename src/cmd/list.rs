@@ -33,6 +33,14 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     } else {
         out.write_all(table(&lines, now, &zone).render(Style::of_stdout()).as_bytes())?;
     }
+    if let Some(store) = &mut store {
+        for row in store.read(|view| view.sinks())? {
+            if let Some(why) = row.paused {
+                let name = row.name;
+                writeln!(out, "Delivery to {name} pauses: it {why}. `codemie doctor` says what to do.")?;
+            }
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,6 +18,7 @@ mod resume;
 pub mod run;
 mod shim;
 mod show;
+mod sync;
 mod usage;
 mod view;
 mod words;
@@ -96,6 +97,8 @@ fn carry_out(
         Command::Import(args) => exchange::import(args, &home, out, err),
         Command::Usage(args) => usage::run(args, &home, out),
         Command::Backend(args) => backend::run(args, &home, out, err),
+        Command::Sync(args) => sync::run(args, &home, out, err),
+        Command::Deliver => sync::deliver(&home),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),

@@ -6,6 +6,7 @@ use super::run::enclosing_run;
 use crate::agent::{self, Agent};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
+use crate::forward::{self, Leftovers, Sinks};
 use crate::home::Home;
 use crate::log;
 use crate::store::{self, Store};
@@ -24,7 +25,18 @@ pub(super) fn open(home: &Home) -> anyhow::Result<Store> {
     let mut store = Store::open(home, SystemClock.now())?;
     await_own_run(&mut store)?;
     recover(&mut store, home);
+    send_leftovers(&mut store, home, &config);
     Ok(store)
+}
+
+/// What an earlier run or command could not send is sent beside this one, by a process apart.
+fn send_leftovers(store: &mut Store, home: &Home, config: &Config) {
+    let Some(sinks) = Sinks::of(home, &config.delivery) else { return };
+    match Leftovers::look(store, &sinks) {
+        Ok(Leftovers::Some) => forward::leave_rest(home),
+        Ok(Leftovers::None) => {}
+        Err(error) => tracing::warn!("not looked for what is to be sent: {error}"),
+    }
 }
 
 /// A session is stored beside its agent's start. Whoever asks from inside the agent within the first milliseconds is not

@@ -11,6 +11,7 @@ use crate::agent::{self, Agent, Conversation as Asked, Invocation, Kind};
 use crate::cli::{RunOptions, Target};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{AgentConfig, Config};
+use crate::forward::{self, Sinks};
 use crate::home::Home;
 use crate::output::human;
 use crate::session::id::{Ids, RandomIds, RunId};
@@ -87,6 +88,7 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
         launch.set.push((SESSION_VARIABLE.into(), plan.session.to_string().into()));
         launch.set.push((RUN_VARIABLE.into(), plan.run.to_string().into()));
     }
+    let home = plan.as_ref().map(|plan| plan.home.clone());
     let mut beside = Beside { plan, tracker: None };
     let ended = terminal::run(&launch, &mut beside);
     let ended_at = SystemClock.now();
@@ -102,7 +104,13 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
         }
     };
     let finish = |tracker: Tracker| tracker.finish(ended, ended_at, PATIENCE);
-    (outcome, beside.tracker.map_or_else(Summary::default, finish))
+    let mut summary = beside.tracker.map_or_else(Summary::default, finish);
+    if let (Some(sender), Some(home)) = (summary.sender.take(), home)
+        && sender.finish()
+    {
+        forward::leave_rest(&home);
+    }
+    (outcome, summary)
 }
 
 /// The tracker beside the program: it gets ready while the program starts.
@@ -162,10 +170,15 @@ impl Prepared {
     ) -> (Launch, Option<Plan>) {
         let Some(home) = home else { return (self.launch, None) };
         let folder = std::env::current_dir().unwrap_or_default();
-        let var = |name: &str| std::env::var_os(name);
+        // As the agent will see it; but a mark that is not this run's own tells nothing.
+        let mark =
+            self.agent.as_ref().and_then(|run| run.agent.mark(uuid::Uuid::nil())).map(|(name, _)| name);
+        let var = |name: &str| {
+            let set = self.launch.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+            set.or_else(|| std::env::var_os(name).filter(|_| mark != Some(name)))
+        };
         let plan = Plan {
             summary: speak,
-            home,
             begun_at: SystemClock.now(),
             run: RandomIds.run(),
             session: RandomIds.session(),
@@ -182,6 +195,8 @@ impl Prepared {
             parent: enclosing_run(),
             notes: self.notes,
             log_level: Some(config.log_level.clone()),
+            sinks: Sinks::of(&home, &config.delivery),
+            home,
         };
         (self.launch, Some(plan))
     }
@@ -224,8 +239,8 @@ fn prepare_agent(
 
     let now = SystemClock.now();
     let binary = version::Identity::of(agent.name(), &program);
-    let version =
-        home.zip(binary.as_ref()).and_then(|(home, binary)| version::recall(home, agent.name(), binary));
+    let recalled = || version::recall(home?, agent.name(), binary.as_ref()?);
+    let version = agent.installed_version(&program).or_else(recalled);
     let mut notes = Vec::new();
     let mut assigned = None;
     if config.inject {
@@ -243,6 +258,10 @@ fn prepare_agent(
             launch.args.splice(0..0, injection.args);
             launch.set = vec![counted(&launch.args)];
             assigned = injection.assigned;
+        }
+        if let Some((name, value)) = agent.mark(RandomIds.uuid()).filter(|_| config.marks) {
+            notes.push(note(now, "environment", format!("added: {name}={value}")));
+            launch.set.push((name.into(), value.into()));
         }
     }
     Ok(Prepared {

@@ -1,5 +1,7 @@
 //! The settings there are: one line each, and everything else (`show`, `set`, `doctor`) follows from it.
 
+use std::time::Duration;
+
 use toml_edit::{Item, Value};
 
 /// What a setting's value may be.
@@ -7,6 +9,11 @@ use toml_edit::{Item, Value};
 pub enum Kind {
     Flag,
     Text,
+    /// A text that is shown to nobody unasked.
+    Secret,
+    /// `10s`, `500ms`, `2m`.
+    Time,
+    Count,
     Choice(&'static [&'static str]),
 }
 
@@ -26,8 +33,21 @@ pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trac
 pub const KEYS: &[Key] = &[
     Key { name: "quiet", kind: Kind::Flag, variable: Some("CODEMIE_QUIET"), default: "false" },
     Key { name: "log.level", kind: Kind::Choice(LOG_LEVELS), variable: Some("CODEMIE_LOG"), default: "info" },
+    Key { name: "backend.url", kind: Kind::Text, variable: Some("CODEMIE_BACKEND_URL"), default: "" },
+    Key { name: "backend.token", kind: Kind::Secret, variable: Some("CODEMIE_BACKEND_TOKEN"), default: "" },
+    Key { name: "sync.interval", kind: Kind::Time, variable: None, default: "10s" },
+    Key { name: "sync.exitTimeout", kind: Kind::Time, variable: None, default: "1s" },
+    Key { name: "sync.maxMegabytes", kind: Kind::Count, variable: None, default: "256" },
+    Key { name: "otlp.endpoint", kind: Kind::Text, variable: None, default: "" },
+    Key { name: "otlp.headers", kind: Kind::Secret, variable: None, default: "" },
+    Key { name: "codemieV1.url", kind: Kind::Text, variable: None, default: "" },
+    Key { name: "codemieV1.auth", kind: Kind::Secret, variable: None, default: "" },
+    Key { name: "tls.caFile", kind: Kind::Text, variable: None, default: "" },
+    Key { name: "identity.user", kind: Kind::Text, variable: None, default: "" },
     Key { name: "agent.*.path", kind: Kind::Text, variable: Some("CODEMIE_REAL_*"), default: "" },
     Key { name: "agent.*.inject", kind: Kind::Flag, variable: None, default: "true" },
+    // The vendor sees it: off unless asked for.
+    Key { name: "agent.codex.originator", kind: Kind::Flag, variable: None, default: "false" },
 ];
 
 /// The setting that `key` (`agent.claude.path`) is one of.
@@ -75,7 +95,12 @@ impl Kind {
                 _ => Err(self.expected()),
             },
             Self::Choice(choices) if !choices.contains(&text) => Err(self.expected()),
-            Self::Choice(_) | Self::Text => Ok(text.into()),
+            Self::Time if time(text).is_none() => Err(self.expected()),
+            Self::Count => match text.trim().parse::<u32>() {
+                Ok(count) => Ok(i64::from(count).into()),
+                Err(_) => Err(self.expected()),
+            },
+            Self::Choice(_) | Self::Text | Self::Secret | Self::Time => Ok(text.into()),
         }
     }
 
@@ -84,7 +109,9 @@ impl Kind {
         let value = item.as_value().ok_or_else(|| self.expected())?;
         let right = match self {
             Self::Flag => value.is_bool(),
-            Self::Text => value.is_str(),
+            Self::Text | Self::Secret => value.is_str(),
+            Self::Time => value.as_str().is_some_and(|text| time(text).is_some()),
+            Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
             Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         };
         if right { Ok(value.clone()) } else { Err(self.expected()) }
@@ -93,10 +120,24 @@ impl Kind {
     fn expected(self) -> String {
         match self {
             Self::Flag => "must be true or false".to_owned(),
-            Self::Text => "must be a text in quotes".to_owned(),
+            Self::Text | Self::Secret => "must be a text in quotes".to_owned(),
+            Self::Time => "must be a time like \"10s\", \"500ms\" or \"2m\"".to_owned(),
+            Self::Count => "must be a whole number".to_owned(),
             Self::Choice(choices) => format!("must be one of {}", choices.join(", ")),
         }
     }
+}
+
+/// A length of time as people write it: a whole number and one unit.
+pub fn time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, unit) = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)]
+        .into_iter()
+        .find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, ms)))?;
+    // `parse` would take a sign.
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = number.parse().ok().filter(|_| digits)?;
+    Some(Duration::from_millis(number.checked_mul(unit)?))
 }
 
 #[cfg(test)]
@@ -118,6 +159,20 @@ mod tests {
     fn every_default_is_a_value_of_its_kind() {
         for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
             assert!(key.kind.parse(key.default).is_ok(), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn times_as_people_write_them() {
+        for (text, ms) in
+            [("10s", Some(10_000)), ("0s", Some(0)), ("500ms", Some(500)), (" 2m", Some(120_000))]
+        {
+            assert_eq!(time(text), ms.map(Duration::from_millis), "{text}");
+        }
+        for wrong in
+            ["", "s", "10", "-1s", "+1s", "1.5s", "1 s", "99999999999999999999s", "18446744073709551615h"]
+        {
+            assert_eq!(time(wrong), None, "{wrong}");
         }
     }
 }

@@ -66,9 +66,23 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
             findings.extend(shells::judge(agent, shell, *mode, &meanings[index], wrapped));
         }
         findings.push(real_binary(agent, real, version));
+        findings.extend(set_up(agent, &config));
     }
     findings.extend(asked.into_iter().filter_map(|asked| asked.meanings.err()));
     findings
+}
+
+/// What is worth knowing of the agent's own set-up.
+fn set_up(agent: &str, config: &Config) -> Vec<Finding> {
+    let settings = config.agent(agent);
+    let var = |name: &str| std::env::var_os(name);
+    let remarks =
+        crate::agent::called(agent).map(|known| known.remarks(&var, settings.inject, settings.marks));
+    let finding = |remark: crate::agent::Remark| match remark.advice {
+        Some(advice) => Finding::note(agent, remark.what, advice),
+        None => Finding::ok(agent, remark.what),
+    };
+    remarks.unwrap_or_default().into_iter().map(finding).collect()
 }
 
 /// One line per place that holds something of this name.

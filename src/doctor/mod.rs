@@ -4,6 +4,7 @@
 //! answer) is given up after the time limit and does not outlive it; a finding that is not ok says what to do.
 
 pub mod agents;
+pub mod delivery;
 pub mod folder;
 pub mod probe;
 pub mod report;
@@ -77,6 +78,7 @@ pub struct Patient<'a> {
 pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
     let mut findings = folder::examine(patient);
     findings.extend(sessions::examine(patient));
+    findings.extend(delivery::examine(patient));
     findings.extend(agents::examine(patient));
     findings.extend(surroundings::examine());
     findings

@@ -32,6 +32,7 @@ mod schema;
 mod session;
 mod sink;
 mod spelling;
+mod told;
 mod total;
 mod usage;
 
@@ -53,7 +54,8 @@ pub use query::{Filter, Show};
 pub use record::{Known, Priced, RecordKind, RecordRow};
 pub use run::{NewRun, Realm, RunRow};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
-pub use sink::{Fate, Letter, Outgoing, SinkRow};
+pub use sink::{Fate, Letter, Outgoing, SinkCount, SinkRow};
+pub use told::{ModelSum, ToolSum};
 pub use total::Totals;
 pub use usage::{By, UsageRow};
 

@@ -94,7 +94,8 @@ impl View<'_> {
             &format!(
                 "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at < ?1
                    AND NOT EXISTS (SELECT 1 FROM event e
-                     WHERE e.session = s.n AND e.change > (SELECT min(cursor) FROM sink))
+                     WHERE e.session = s.n AND (e.change > (SELECT min(cursor) FROM sink) OR EXISTS (
+                       SELECT 1 FROM letter l WHERE l.event = e.n AND l.fate = 'deferred')))
                  ORDER BY s.ended_at"
             ),
             [before],

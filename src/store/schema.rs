@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 1;
+pub(super) const KNOWN: i64 = 2;
 
-const MIGRATIONS: &[&str] = &[V1];
+const MIGRATIONS: &[&str] = &[V1, V2];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -263,6 +263,13 @@ CREATE TABLE setting (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+";
+
+/// What a sender notes of a receiver.
+const V2: &str = "
+ALTER TABLE sink ADD COLUMN asked_until INTEGER; -- the receiver's own Retry-After
+ALTER TABLE sink ADD COLUMN trouble TEXT;        -- what went wrong last
+ALTER TABLE sink ADD COLUMN target TEXT;         -- a fingerprint of address and credentials
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

@@ -412,6 +412,16 @@ impl Tx<'_> {
         .map(drop)
     }
 
+    /// The agent took the file of a bound session away: nothing was said in it.
+    pub fn forget_agent_session_file(&self, session: SessionId) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET agent_session_file = NULL, unpublished = 1
+             WHERE id = ?1 AND agent_session_file IS NOT NULL",
+            params![session],
+        )
+        .map(drop)
+    }
+
     /// The agent works in another folder from here on. What the session is counted for stays what it began as.
     pub fn set_folder(&self, session: SessionId, folder: &Path) -> Result<(), Error> {
         self.run(

@@ -16,8 +16,15 @@ use crate::money::PicoDollars;
 use crate::session::state::{EventType, spelled};
 
 spelled!(
-    /// Why an event the cursor has passed is not delivered.
-    Fate { Dead = "dead", Deferred = "deferred" }
+    /// What became of an event that the cursor has passed, where that is not plainly "delivered".
+    Fate {
+        /// Refused for good, until someone says again.
+        Dead = "dead",
+        /// To be sent outside of the cursor's order: held by the sink's own rules, or once dead.
+        Deferred = "deferred",
+        /// Delivered to a sink that must not get it again, whatever becomes of it.
+        Done = "done",
+    }
 );
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +38,21 @@ pub struct SinkRow {
     /// Why nothing is sent until someone does something about it (401, 403).
     pub paused: Option<String>,
     pub last_delivered_at: Option<Timestamp>,
+    /// Until when the receiver itself asked to be left alone (`Retry-After`).
+    pub asked_until: Option<Timestamp>,
+    /// What went wrong last; gone with the next delivery.
+    pub trouble: Option<String>,
+    /// Stands for address and credentials: with others, a pause is over.
+    pub target: Option<String>,
+}
+
+/// How much is with a sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkCount {
+    /// Not delivered yet, what its own rules hold back included.
+    pub pending: i64,
+    pub deferred: i64,
+    pub dead: i64,
 }
 
 /// An event as it is sent, but for `machine` and `user`, which the sender knows.
@@ -59,7 +81,8 @@ pub struct Letter {
     pub at: Timestamp,
 }
 
-const SINK: &str = "name, cursor, lease_holder, lease_until, failures, retry_at, paused, last_delivered_at";
+const SINK: &str = "name, cursor, lease_holder, lease_until, failures, retry_at, paused, last_delivered_at, asked_until, \
+     trouble, target";
 
 fn read_sink(row: &Row<'_>) -> rusqlite::Result<SinkRow> {
     Ok(SinkRow {
@@ -71,6 +94,9 @@ fn read_sink(row: &Row<'_>) -> rusqlite::Result<SinkRow> {
         retry_at: row.get(5)?,
         paused: row.get(6)?,
         last_delivered_at: row.get(7)?,
+        asked_until: row.get(8)?,
+        trouble: row.get(9)?,
+        target: row.get(10)?,
     })
 }
 
@@ -153,12 +179,13 @@ impl View<'_> {
         self.maybe(&format!("SELECT {SINK} FROM sink WHERE name = ?1"), [name], read_sink)
     }
 
-    /// The events changed after one number up to another, oldest change first.
+    /// The events changed after one number up to another, oldest change first. The demo's are play and never sent.
     pub fn outgoing(&self, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
             &format!(
-                "SELECT {OUTGOING} FROM {FROM} WHERE e.change > ?1 AND e.change <= ?2 ORDER BY e.change LIMIT ?3"
+                "SELECT {OUTGOING} FROM {FROM} WHERE e.change > ?1 AND e.change <= ?2 AND s.agent <> 'demo'
+                 ORDER BY e.change LIMIT ?3"
             ),
             [after, up_to, limit],
             read_outgoing,
@@ -174,13 +201,15 @@ impl View<'_> {
         )
     }
 
-    pub fn letters(&self, sink: &str, fate: Fate) -> Result<Vec<Letter>, Error> {
+    /// The oldest of them first.
+    pub fn letters(&self, sink: &str, fate: Fate, limit: usize) -> Result<Vec<Letter>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
             &format!(
                 "SELECT {OUTGOING}, l.rev, l.reason, l.at FROM {FROM} JOIN letter l ON l.event = e.n
-                 WHERE l.sink = ?1 AND l.fate = ?2 ORDER BY l.at, e.n"
+                 WHERE l.sink = ?1 AND l.fate = ?2 ORDER BY l.at, e.n LIMIT ?3"
             ),
-            params![sink, fate.as_str()],
+            params![sink, fate.as_str(), limit],
             |row| {
                 Ok(Letter {
                     event: read_outgoing(row)?,
@@ -192,6 +221,51 @@ impl View<'_> {
         )
     }
 
+    /// What a backfill would send: everything there is, oldest first.
+    pub fn history(&self, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.all(
+            &format!(
+                "SELECT {OUTGOING} FROM {FROM} WHERE s.agent <> 'demo'
+                 ORDER BY ifnull(e.change, 9223372036854775807), e.session, e.seq LIMIT ?1"
+            ),
+            [limit],
+            read_outgoing,
+        )
+    }
+
+    pub fn letter(&self, sink: &str, event: i64) -> Result<Option<Fate>, Error> {
+        self.maybe("SELECT fate FROM letter WHERE sink = ?1 AND event = ?2", params![sink, event], |row| {
+            row.get::<_, String>(0)
+        })
+        .map(|fate| fate.and_then(|fate| Fate::parse(&fate)))
+    }
+
+    pub fn sink_count(&self, sink: &SinkRow) -> Result<SinkCount, Error> {
+        let ahead: i64 = self.one(
+            "SELECT count(*) FROM event e JOIN session s ON s.n = e.session WHERE e.change > ?1 AND s.agent <> 'demo'",
+            [sink.cursor],
+            |row| row.get(0),
+        )?;
+        let (deferred, dead): (i64, i64) = self.one(
+            "SELECT count(*) FILTER (WHERE l.fate = 'deferred'), count(*) FILTER (WHERE l.fate = 'dead')
+             FROM letter l JOIN event e ON e.n = l.event WHERE l.sink = ?1 AND e.change <= ?2",
+            params![sink.name, sink.cursor],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok(SinkCount { pending: ahead + deferred, deferred, dead })
+    }
+
+    /// Whether a sink's cursor is behind, or something was deferred: whether it is worth looking closer.
+    pub fn something_waits(&self, sink: &SinkRow) -> Result<bool, Error> {
+        self.one(
+            "SELECT (SELECT change FROM outbox) > ?2
+                 OR EXISTS (SELECT 1 FROM letter WHERE sink = ?1 AND fate = 'deferred')",
+            params![sink.name, sink.cursor],
+            |row| row.get(0),
+        )
+    }
+
     /// The last change given out.
     pub fn last_change(&self) -> Result<i64, Error> {
         self.one("SELECT change FROM outbox", [], |row| row.get(0))
@@ -200,8 +274,9 @@ impl View<'_> {
     /// How much the outbox holds beyond the slowest sink: events, and an estimate of their bytes when sent.
     pub fn backlog(&self) -> Result<(i64, i64), Error> {
         self.one(
-            "SELECT count(*), ifnull(sum(ifnull(length(attributes), 300) + 250), 0) FROM event
-             WHERE change > (SELECT min(cursor) FROM sink)",
+            "SELECT count(*), ifnull(sum(ifnull(length(e.attributes), 300) + 250), 0)
+             FROM event e JOIN session s ON s.n = e.session
+             WHERE e.change > (SELECT min(cursor) FROM sink) AND s.agent <> 'demo'",
             [],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
@@ -234,6 +309,15 @@ impl Tx<'_> {
         .map(|taken| taken > 0)
     }
 
+    /// Takes the right to send from a holder that is no more. False if it has changed hands meanwhile.
+    pub fn seize(&self, sink: &str, holder: &str, from: &str, until: Timestamp) -> Result<bool, Error> {
+        self.run(
+            "UPDATE sink SET lease_holder = ?2, lease_until = ?4 WHERE name = ?1 AND lease_holder = ?3",
+            params![sink, holder, from, until],
+        )
+        .map(|taken| taken > 0)
+    }
+
     pub fn release(&self, sink: &str, holder: &str) -> Result<(), Error> {
         self.run(
             "UPDATE sink SET lease_holder = NULL, lease_until = NULL WHERE name = ?1 AND lease_holder = ?2",
@@ -245,15 +329,32 @@ impl Tx<'_> {
     /// Everything of `batch` has arrived, or stands in a letter; all before it too.
     pub fn advance(&self, sink: &str, batch: &[Outgoing], at: Timestamp) -> Result<(), Error> {
         let Some(last) = batch.iter().filter_map(|event| event.change).max() else { return Ok(()) };
+        self.pass(sink, last)?;
+        self.delivered(sink, batch, at)
+    }
+
+    /// Nothing up to this change is left to be looked at.
+    pub fn pass(&self, sink: &str, change: i64) -> Result<(), Error> {
+        self.run("UPDATE sink SET cursor = max(cursor, ?2) WHERE name = ?1", params![sink, change]).map(drop)
+    }
+
+    /// The receiver works, and has these.
+    pub fn delivered(&self, sink: &str, batch: &[Outgoing], at: Timestamp) -> Result<(), Error> {
         self.run(
-            "UPDATE sink SET cursor = max(cursor, ?2), failures = 0, retry_at = NULL, paused = NULL, last_delivered_at = ?3
-             WHERE name = ?1",
-            params![sink, last, at],
+            "UPDATE sink SET failures = 0, retry_at = NULL, paused = NULL, asked_until = NULL, trouble = NULL,
+                 last_delivered_at = ?2 WHERE name = ?1",
+            params![sink, at],
         )?;
-        for event in batch {
+        let mut sessions: Vec<(&str, i64)> =
+            batch.iter().map(|event| (event.session.as_str(), event.n)).collect();
+        sessions.sort_unstable();
+        sessions.dedup_by_key(|(session, _)| *session);
+        for (_, event) in sessions {
             self.run(
-                "UPDATE session SET last_delivered_at = ?2 WHERE n = (SELECT session FROM event WHERE n = ?1)",
-                params![event.n, at],
+                // What was published of a session that has ended is told once more, with this.
+                "UPDATE session SET last_delivered_at = ?2, unpublished = CASE phase WHEN 'closed' THEN 1 ELSE unpublished END
+                 WHERE n = (SELECT session FROM event WHERE n = ?1)",
+                params![event, at],
             )?;
         }
         Ok(())
@@ -279,16 +380,39 @@ impl Tx<'_> {
         self.run("DELETE FROM letter WHERE sink = ?1 AND event = ?2", params![sink, event.n]).map(drop)
     }
 
-    pub fn set_backoff(&self, sink: &str, failures: i64, retry_at: Timestamp) -> Result<(), Error> {
+    /// Every dead letter is to be sent once more; how many.
+    pub fn revive_letters(&self, sink: &str) -> Result<usize, Error> {
+        self.run("UPDATE letter SET fate = 'deferred' WHERE sink = ?1 AND fate = 'dead'", [sink])
+    }
+
+    /// `asked_until` is the receiver's own word, `retry_at` at least that.
+    pub fn set_backoff(
+        &self,
+        sink: &str,
+        failures: i64,
+        retry_at: Timestamp,
+        asked_until: Option<Timestamp>,
+        trouble: &str,
+    ) -> Result<(), Error> {
         self.run(
-            "UPDATE sink SET failures = ?2, retry_at = ?3 WHERE name = ?1",
-            params![sink, failures, retry_at],
+            "UPDATE sink SET failures = ?2, retry_at = ?3, asked_until = ?4, trouble = ?5 WHERE name = ?1",
+            params![sink, failures, retry_at, asked_until, trouble],
         )
         .map(drop)
     }
 
     pub fn pause(&self, sink: &str, reason: Option<&str>) -> Result<(), Error> {
         self.run("UPDATE sink SET paused = ?2 WHERE name = ?1", params![sink, reason]).map(drop)
+    }
+
+    /// Notes where the sink leads. Another address or other credentials are another chance: pause and backoff are over.
+    pub fn set_target(&self, sink: &str, target: &str) -> Result<(), Error> {
+        self.run(
+            "UPDATE sink SET target = ?2, paused = NULL, failures = 0, retry_at = NULL, asked_until = NULL, trouble = NULL
+             WHERE name = ?1 AND target IS NOT ?2",
+            params![sink, target],
+        )
+        .map(drop)
     }
 
     /// Sends a sink the whole history, what was kept back too: imported sessions now count as told.
@@ -393,7 +517,7 @@ mod tests {
             })
             .unwrap();
         assert_eq!(sync(&mut world, session), (0, 1, 1));
-        let letters = world.store.read(|view| view.letters(NATIVE, Fate::Dead)).unwrap();
+        let letters = world.store.read(|view| view.letters(NATIVE, Fate::Dead, 10)).unwrap();
         assert_eq!((letters.len(), letters[0].reason.as_str()), (1, "rejected: no such thing"));
         assert_eq!(letters[0].event, batch[1]);
         world.store.write(|tx| tx.drop_letter(NATIVE, &letters[0].event)).unwrap();

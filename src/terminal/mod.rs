@@ -143,6 +143,11 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Starts a program that goes on without us and has nothing of ours but the environment.
+pub fn spawn_apart(command: &mut std::process::Command) -> io::Result<()> {
+    sys::spawn_apart(command)
+}
+
 /// Are we on a terminal that a program could be wrapped on?
 pub fn on_terminal() -> bool {
     tty::Tty::on_stdio().is_some()

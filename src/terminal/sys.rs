@@ -11,6 +11,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
@@ -438,6 +440,42 @@ fn close_range(first: RawFd, last: RawFd) {
         (first..=last.min(limit)).for_each(|fd| {
             libc::close(fd);
         });
+    }
+}
+
+/// Starts a program that has nothing of ours: a session of its own, no terminal, no descriptor, the root for a folder.
+pub fn spawn_apart(command: &mut Command) -> io::Result<()> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+    // SAFETY: setsid and close_range, or fcntl, are async-signal-safe, and nothing is allocated.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::setsid() == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            close_on_exec_from(3);
+            Ok(())
+        });
+    }
+    command.spawn().map(drop)
+}
+
+/// Not closed at once: one of them tells the parent that exec failed.
+fn close_on_exec_from(first: RawFd) {
+    #[cfg(target_os = "linux")]
+    {
+        const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+        // SAFETY: only a flag is set. Kernels before 5.11 say no, and the loop below does it.
+        let done = unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, CLOSE_RANGE_CLOEXEC) };
+        if done == 0 {
+            return;
+        }
+    }
+    // SAFETY: setting a flag on any number is harmless.
+    unsafe {
+        let limit = libc::sysconf(libc::_SC_OPEN_MAX).clamp(0, 65_536);
+        for fd in first..RawFd::try_from(limit).unwrap_or(1024) {
+            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+        }
     }
 }
 

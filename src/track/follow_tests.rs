@@ -12,6 +12,8 @@ use super::Follower;
 use crate::agent::Trail;
 use crate::agent::claude::files::{ClaudeFiles, session_id};
 use crate::agent::claude::trail::ClaudeTrail;
+use crate::agent::gemini::files::GeminiFiles;
+use crate::agent::gemini::trail::GeminiTrail;
 use crate::clock::Timestamp;
 use crate::session::id::{AgentSessionId, SessionId};
 use crate::session::lifecycle::{self, Binding, Conversation};
@@ -22,8 +24,92 @@ use crate::store::Store;
 /// calls, input, cache creation, cache read, output
 type Spent = [i64; 5];
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude")
+/// What an agent wrote, and what it spent.
+struct Recording {
+    agent: &'static str,
+    name: String,
+    /// Where each file stands in the agent's home, and what is in it.
+    files: Vec<(PathBuf, Vec<u8>)>,
+    /// Each conversation with when its own part begins, and whether there is a part that it copied.
+    conversations: Vec<(AgentSessionId, Timestamp, bool)>,
+    truth: BTreeMap<AgentSessionId, Spent>,
+    /// Over an agent's home.
+    trail: fn(&Path) -> Box<dyn Trail>,
+}
+
+fn fixtures(agent: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(agent)
+}
+
+fn truths(agent: &str) -> serde_json::Map<String, Value> {
+    serde_json::from_slice(&fs::read(fixtures(agent).join("truth.json")).unwrap()).unwrap()
+}
+
+fn read_below(folder: &Path, stands_in: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let stands = |file: &PathBuf| Path::new(stands_in).join(file.strip_prefix(folder).unwrap());
+    files_below(folder).iter().map(|file| (stands(file), fs::read(file).unwrap())).collect()
+}
+
+fn claude() -> Vec<Recording> {
+    let recording = |(name, case): (String, Value)| {
+        let projects = fixtures("claude").join(&name).join("projects");
+        Recording {
+            agent: "claude",
+            files: read_below(&projects, "projects"),
+            conversations: conversations(&files_below(&projects)),
+            truth: truth(&case),
+            trail: |root| Box::new(ClaudeTrail::new(ClaudeFiles::at(root), Path::new("/home/dev/project"))),
+            name,
+        }
+    };
+    truths("claude").into_iter().map(recording).collect()
+}
+
+/// The truth is told per case; which calls of the one case with several conversations were made in which stands in its
+/// answers, which name their call.
+fn gemini() -> Vec<Recording> {
+    const CALLS: [(&str, i64); 3] = [("22222222", 2), ("6b32319f", 4), ("47ff49c5", 6)];
+    let recording = |(name, case): (String, Value)| {
+        let chats = fixtures("gemini").join(&name);
+        let mut conversations: Vec<(AgentSessionId, Timestamp, bool)> = Vec::new();
+        for file in files_below(&chats) {
+            let text = fs::read_to_string(&file).unwrap();
+            let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+            let id = AgentSessionId(header["sessionId"].as_str().unwrap().to_owned());
+            let at = Timestamp::parse(header["startTime"].as_str().unwrap()).unwrap();
+            if header["kind"] == "main" && !conversations.iter().any(|(known, ..)| *known == id) {
+                conversations.push((id, at, false));
+            }
+        }
+        let field = |name: &str| case["main"]["usage"][name].as_i64().unwrap();
+        let input = field("input") - field("cached") + field("tool");
+        let output = field("output") + field("thoughts");
+        let all = [case["main"]["calls"].as_i64().unwrap(), input, 0, field("cached"), output];
+        let truth: BTreeMap<AgentSessionId, Spent> = match &conversations[..] {
+            [(only, ..)] => [(only.clone(), all)].into(),
+            several => {
+                let ids = several.iter().map(|(id, ..)| id.clone());
+                let calls = ids.filter_map(|id| {
+                    CALLS.iter().find(|(begin, _)| id.0.starts_with(begin)).map(|(_, n)| (id, n))
+                });
+                calls
+                    .map(|(id, n)| (id, [1, 1000 + 10 * n - 500 - n + 1 + n, 0, 500 + n, 110 + 2 * n]))
+                    .collect()
+            }
+        };
+        let sum =
+            truth.values().fold(Spent::default(), |sum, more| std::array::from_fn(|at| sum[at] + more[at]));
+        assert_eq!(sum, all, "{name}");
+        Recording {
+            agent: "gemini",
+            files: read_below(&chats, "tmp/project/chats"),
+            conversations,
+            truth,
+            trail: |root| Box::new(GeminiTrail::new(GeminiFiles::at(root), Path::new("/home/dev/project"))),
+            name,
+        }
+    };
+    truths("gemini").into_iter().map(recording).collect()
 }
 
 /// What the API billed each conversation for, but for the calls that no transcript holds.
@@ -104,24 +190,23 @@ fn conversations(files: &[PathBuf]) -> Vec<(AgentSessionId, Timestamp, bool)> {
 
 struct Process {
     store: Store,
-    trail: ClaudeTrail,
+    trail: Box<dyn Trail>,
     followers: BTreeMap<SessionId, Follower>,
 }
 
 impl Process {
-    fn start(world: &World, root: &Path) -> Self {
-        let trail = ClaudeTrail::new(ClaudeFiles::at(root), Path::new("/home/dev/project"));
+    fn start(world: &World, trail: Box<dyn Trail>) -> Self {
         Self { store: world.another(), trail, followers: BTreeMap::new() }
     }
 
     fn read(&mut self, at: Timestamp, session: SessionId, conversation: &AgentSessionId) {
         let files = self.trail.files(conversation);
         let follower = self.followers.entry(session).or_default();
-        follower.read(&mut self.store, at, session, &self.trail, &files).unwrap();
+        follower.read(&mut self.store, at, session, &*self.trail, &files).unwrap();
     }
 }
 
-fn play(name: &str, case: &Value, seed: u64) {
+fn play(recording: &Recording, seed: u64) {
     let mut random = seed;
     let mut below = move |limit: u64| {
         random ^= random << 13;
@@ -131,36 +216,35 @@ fn play(name: &str, case: &Value, seed: u64) {
     };
     let mut world = World::new();
     let root = tempfile::tempdir().unwrap();
-    let recorded = fixtures().join(name).join("projects");
-    let files = files_below(&recorded);
-    let sessions: Vec<_> = conversations(&files)
-        .into_iter()
+    let sessions: Vec<_> = recording
+        .conversations
+        .iter()
         .map(|(id, at, copies)| {
-            let begin = world.begin(if copies { Conversation::Unsure } else { Conversation::Fresh });
+            let mut begin = world.begin(if *copies { Conversation::Unsure } else { Conversation::Fresh });
+            recording.agent.clone_into(&mut begin.agent);
             let binding = Binding { agent_session: id.clone(), file: None, evidence: EvidenceKind::Registry };
             let ids = &world.ids;
             let session = world.store.write(|tx| {
-                let started = lifecycle::start(tx, at, ids, &begin)?;
-                lifecycle::bind(tx, at, ids, started.session, &binding)?;
+                let started = lifecycle::start(tx, *at, ids, &begin)?;
+                lifecycle::bind(tx, *at, ids, started.session, &binding)?;
                 Ok::<_, crate::session::Error>(started.session)
             });
-            (id, session.unwrap(), at)
+            (id, session.unwrap(), *at)
         })
         .collect();
-    let mut growing: Vec<Growth> = files
+    let mut growing: Vec<Growth> = recording
+        .files
         .iter()
-        .map(|file| Growth {
-            target: root.path().join("projects").join(file.strip_prefix(&recorded).unwrap()),
-            rest: fs::read(file).unwrap(),
-        })
+        .map(|(file, content)| Growth { target: root.path().join(file), rest: content.clone() })
         .collect();
-    let mut processes = [Process::start(&world, root.path()), Process::start(&world, root.path())];
+    let start = |world: &World| Process::start(world, (recording.trail)(root.path()));
+    let mut processes = [start(&world), start(&world)];
     while growing.iter().any(|file| !file.rest.is_empty()) {
         let file = below(growing.len() as u64);
         growing[file].grow(1 + below(9000));
         let reader = below(2);
         if below(4) == 0 {
-            processes[reader] = Process::start(&world, root.path()); // it was killed
+            processes[reader] = start(&world); // it was killed
         }
         let (id, session, at) = &sessions[below(sessions.len() as u64)];
         processes[reader].read(*at, *session, id);
@@ -170,7 +254,6 @@ fn play(name: &str, case: &Value, seed: u64) {
             process.read(*at, *session, id);
         }
     }
-    let expected = truth(case);
     for (id, session, _) in &sessions {
         let totals = world
             .store
@@ -181,17 +264,17 @@ fn play(name: &str, case: &Value, seed: u64) {
             .unwrap();
         let counted: Spent =
             [totals.api_calls, totals.input, totals.cache_write, totals.cache_read, totals.output];
-        assert_eq!(counted, expected.get(id).copied().unwrap_or_default(), "{name}, {id}, seed {seed}");
+        let Recording { agent, name, truth, .. } = recording;
+        assert_eq!(counted, truth.get(*id).copied().unwrap_or_default(), "{agent} {name}, {id}, seed {seed}");
     }
     world.check();
 }
 
 #[test]
 fn every_recording_is_counted_exactly_whatever_happens() {
-    let truth: Value = serde_json::from_slice(&fs::read(fixtures().join("truth.json")).unwrap()).unwrap();
-    for (name, case) in truth.as_object().unwrap() {
+    for recording in claude().iter().chain(&gemini()) {
         for seed in 1..=5 {
-            play(name, case, seed * 0x9e37_79b9);
+            play(recording, seed * 0x9e37_79b9);
         }
     }
 }

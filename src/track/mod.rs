@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use crate::agent::Trail;
 use crate::clock::Timestamp;
+use crate::forward::{Sender, Sinks};
 use crate::home::Home;
 use crate::process::Pid;
 use crate::session::id::{AgentSessionId, RunId, SessionId};
@@ -29,6 +30,8 @@ use crate::terminal::{self, Ended};
 
 pub use follow::Follower;
 pub use recover::recover;
+#[cfg(test)]
+pub(crate) use watch::Watch;
 
 /// Wake-ups that wait for a tracker that is busy. More would tell it nothing new: each means "look".
 const QUEUE: usize = 64;
@@ -62,6 +65,8 @@ pub struct Plan {
     pub summary: bool,
     /// `CODEMIE_LOG` or the configured level.
     pub log_level: Option<String>,
+    /// Where events are sent; `None`: nowhere.
+    pub sinks: Option<Sinks>,
 }
 
 /// Why the tracker wakes up.
@@ -86,6 +91,8 @@ pub struct Summary {
     pub session: Option<SessionRecord>,
     /// What of codemie's own is broken.
     pub problem: Option<String>,
+    /// Everything is committed; not everything may have been sent.
+    pub sender: Option<Sender>,
 }
 
 /// The wrapper's end of the tracker.
@@ -153,6 +160,6 @@ impl Tracker {
                 "this session was not recorded: its tracker broke; see the log"
             }
         };
-        Summary { problem: Some(problem.to_owned()), session: None }
+        Summary { problem: Some(problem.to_owned()), ..Summary::default() }
     }
 }

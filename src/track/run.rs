@@ -12,6 +12,7 @@ use super::follow::Follower;
 use super::watch::Watch;
 use super::{Begun, End, Plan, Summary, Wake, recover, version};
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::forward::{self, Sender, Sinks, Word};
 use crate::log;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::project::Project;
@@ -129,6 +130,8 @@ struct Run {
     lingering: Vec<Lingering>,
     looks: Vec<Instant>,
     tidied: bool,
+    /// Beside us, once there is something to send and somewhere to send it.
+    sender: Option<Sender>,
 }
 
 impl Run {
@@ -157,6 +160,7 @@ impl Run {
             lingering: Vec::new(),
             looks: Vec::new(),
             tidied: false,
+            sender: None,
         }
     }
 
@@ -168,6 +172,8 @@ impl Run {
             Ok(store) => {
                 self.store = Some(store);
                 self.problem = None;
+                self.sender = self.plan.sinks.clone().and_then(Sender::start);
+                self.say(Word::Now);
                 if let Some(id) = self.plan.assigned.take().or_else(|| self.named()) {
                     self.consider(Signal::Assigned(id));
                 }
@@ -207,7 +213,9 @@ impl Run {
             parent: self.plan.parent,
         };
         let ids = FirstOurs::new(self.plan.session);
+        let targets = self.plan.sinks.as_ref().map(Sinks::targets).unwrap_or_default();
         let started = store.write(|tx| {
+            forward::settle(tx, &targets)?;
             let started = lifecycle::start(tx, self.plan.begun_at, &ids, &begin)?;
             if let Some(agent) = self.agent {
                 tx.set_agent_process(self.plan.run, agent)?;
@@ -243,6 +251,13 @@ impl Run {
             }
             Ok(())
         });
+        self.say(Word::Soon);
+    }
+
+    fn say(&self, word: Word) {
+        if let Some(sender) = &self.sender {
+            sender.say(word);
+        }
     }
 
     /// Sees what is new, decides, and reads what was written.
@@ -262,6 +277,7 @@ impl Run {
             if seen.torn {
                 self.looks.push(Instant::now() + TORN);
             }
+            self.looks.extend(seen.again.map(|delay| Instant::now() + delay));
             if let (Some(proper), Some(correlator)) = (seen.adopted, &mut self.correlator) {
                 correlator.adopt(proper);
             }
@@ -355,6 +371,7 @@ impl Run {
         if let Some(conversation) = &self.conversation {
             tracing::info!(session = %self.session, %conversation, "watching");
         }
+        self.say(Word::Now);
         self.publish();
     }
 
@@ -377,11 +394,14 @@ impl Run {
     fn read(&mut self) {
         let now = SystemClock.now();
         let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return };
-        let mut failed = None;
+        let (mut failed, mut metered) = (None, false);
         for old in &mut self.lingering {
             let files = trail.files(&old.conversation);
             match old.follower.read(store, now, old.session, &**trail, &files) {
-                Ok(news) if news.any => old.until = Instant::now() + QUIET,
+                Ok(news) if news.any => {
+                    old.until = Instant::now() + QUIET;
+                    metered = true;
+                }
                 Ok(_) => {}
                 Err(error) => failed = Some(error),
             }
@@ -389,11 +409,16 @@ impl Run {
         self.lingering.retain(|old| Instant::now() < old.until);
         let mut facts = None;
         let mut file = None;
+        let mut vanished = false;
         if let Some(id) = &self.conversation {
             let files = trail.files(id);
+            vanished = files.is_empty() && self.file.is_some();
             file = files.first().filter(|file| self.file.as_ref() != Some(file)).cloned();
             match self.follower.read(store, now, self.session, &**trail, &files) {
-                Ok(news) if news.any => facts = Some(news.facts),
+                Ok(news) if news.any => {
+                    facts = Some(news.facts);
+                    metered = true;
+                }
                 Ok(_) => {}
                 Err(error) => failed = Some(error),
             }
@@ -401,8 +426,14 @@ impl Run {
         if let Some(error) = failed {
             self.broke(&error);
         }
+        if metered {
+            self.say(Word::Soon);
+        }
         if let Some(file) = file {
             self.tell_file(file);
+        }
+        if vanished {
+            self.tell_vanished();
         }
         if let Some(version) = facts.and_then(|facts| facts.version) {
             self.learn_version(version);
@@ -420,6 +451,16 @@ impl Run {
         }
     }
 
+    /// What was never spoken in some agents leave no file of.
+    fn tell_vanished(&mut self) {
+        let session = self.session;
+        self.file = None;
+        self.commit(|store| {
+            store.write(|tx| tx.forget_agent_session_file(session).map_err(session::Error::from))
+        });
+        self.publish();
+    }
+
     /// The agent went to another folder and took the conversation along: there it is to be resumed.
     fn tell_folder(&mut self, folder: &Path) {
         let session = self.session;
@@ -433,6 +474,7 @@ impl Run {
         }
         let session = self.session;
         self.commit(|store| store.write(|tx| lifecycle::learn_version(tx, session, &version)));
+        self.say(Word::Soon);
         if let Some(binary) = &self.plan.binary {
             version::remember(&self.plan.home, &self.plan.agent, binary, &version);
         }
@@ -503,6 +545,7 @@ impl Run {
         let ending = if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) };
         let run = self.plan.run;
         self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
+        self.say(Word::Now);
         if !self.tidied {
             // A run too short to tidy up still ends what vanished, as any command does.
             let home = self.plan.home.clone();
@@ -514,7 +557,7 @@ impl Run {
         // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
         // moment when nobody waits for us.
         std::mem::forget(self.store.take());
-        Summary { session: record, problem: self.problem.take() }
+        Summary { session: record, problem: self.problem.take(), sender: self.sender.take() }
     }
 }
 

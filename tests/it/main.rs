@@ -7,6 +7,7 @@
 
 mod backend;
 mod commands;
+mod delivery;
 mod demo;
 mod doctor;
 mod driver;

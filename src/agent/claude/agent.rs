@@ -1,14 +1,16 @@
 //! Claude Code as the rest of the house sees it.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
 use super::files::{self, ClaudeFiles};
+use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
 use super::{invocation, view};
-use crate::agent::{Agent, Conversation, Injection, Invocation, Trail, Var, transcript};
+use crate::agent::{Agent, Conversation, Injection, Invocation, SessionFile, Trail, Var, transcript};
+use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
 
@@ -18,6 +20,10 @@ pub struct Claude;
 impl Agent for Claude {
     fn name(&self) -> &'static str {
         "claude"
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("anthropic")
     }
 
     fn classify(&self, args: &[OsString]) -> Invocation {
@@ -81,8 +87,21 @@ impl Agent for Claude {
         conversations
     }
 
+    fn session_files(&self, var: Var<'_>) -> std::io::Result<Vec<SessionFile>> {
+        ClaudeFiles::from_env(var).map_or(Ok(Vec::new()), |files| files.session_files())
+    }
+
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        ClaudeFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
+    }
+
+    /// Only a tool call stays open from one line to the next, so there is nothing to remember of calls.
+    fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(ClaudeLines::usage_only()))
+    }
+
     fn transcript(&self) -> Option<transcript::Reader> {
-        Some(view::items)
+        Some(transcript::Reader::Lines(view::items))
     }
 
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

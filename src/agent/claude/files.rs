@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::agent::SessionFile;
 use crate::process::Pid;
 use crate::session::id::AgentSessionId;
 
@@ -106,6 +107,93 @@ impl ClaudeFiles {
         found.sort();
         Ok(found)
     }
+
+    /// Every file that holds calls, with the conversation they count under. Earlier versions kept a sub-agent's file beside
+    /// the sessions', where only its lines say whose it is.
+    pub fn session_files(&self) -> io::Result<Vec<SessionFile>> {
+        let mut found = Vec::new();
+        for (project, kind) in entries_by_kind(&self.projects())? {
+            if kind != EntryKind::Folder {
+                continue;
+            }
+            for (path, kind) in entries_by_kind(&project)? {
+                match kind {
+                    EntryKind::File if path.extension() == Some(OsStr::new("jsonl")) => {
+                        let conversation = session_id(&path);
+                        found.push(SessionFile { path, conversation });
+                    }
+                    EntryKind::Folder => {
+                        let Some(root) = path.file_name().and_then(OsStr::to_str) else { continue };
+                        let root = AgentSessionId(root.to_owned());
+                        subagents_below(&path.join("subagents"), &root, SUBAGENT_FOLDERS, &mut found)?;
+                    }
+                    EntryKind::File | EntryKind::Other => {}
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// How deep folders of sub-agents are looked into: one level was ever seen, and a loop of links must end.
+const SUBAGENT_FOLDERS: usize = 3;
+
+fn subagents_below(
+    folder: &Path,
+    root: &AgentSessionId,
+    depth: usize,
+    found: &mut Vec<SessionFile>,
+) -> io::Result<()> {
+    for (path, kind) in entries_by_kind(folder)? {
+        if kind == EntryKind::File && path.extension() == Some(OsStr::new("jsonl")) {
+            found.push(SessionFile { path, conversation: Some(root.clone()) });
+        } else if kind == EntryKind::Folder && depth > 1 {
+            subagents_below(&path, root, depth - 1, found)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EntryKind {
+    File,
+    Folder,
+    Other,
+}
+
+/// As [`entries`], with what each is: the folder itself tells, so no file is looked at but links.
+fn entries_by_kind(folder: &Path) -> io::Result<Vec<(PathBuf, EntryKind)>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    entries
+        .map(|entry| {
+            let entry = entry?;
+            let path = entry.path();
+            let mut kind = entry.file_type()?;
+            if kind.is_symlink() {
+                match fs::metadata(&path) {
+                    Ok(target) => kind = target.file_type(),
+                    Err(_) => return Ok((path, EntryKind::Other)),
+                }
+            }
+            let kind = if kind.is_file() {
+                EntryKind::File
+            } else if kind.is_dir() {
+                EntryKind::Folder
+            } else {
+                EntryKind::Other
+            };
+            Ok((path, kind))
+        })
+        .collect()
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// The conversation a session file is of, by its name; `None` for any other file, a sub-agent's included.
@@ -146,9 +234,7 @@ fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(Vec::new())
-        }
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
@@ -245,6 +331,51 @@ mod tests {
         assert_eq!(subagent_id(Path::new("/c/projects/-p/agent-a5d0.jsonl")), None);
         assert_eq!(subagent_id(Path::new("/p/01/subagents/agent-a5d0.meta.json")), None);
         assert_eq!(subagent_folder(main), Path::new("/c/projects/-p/01/subagents"));
+    }
+
+    #[test]
+    fn every_file_with_calls_is_found_and_says_whose_they_are() {
+        let root = tempfile::tempdir().unwrap();
+        let project = root.path().join("projects/-p");
+        let put = |name: &str| {
+            let path = project.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+        };
+        for name in [
+            "01.jsonl",
+            "01/subagents/agent-a.jsonl",
+            "01/subagents/agent-a.meta.json",
+            "01/subagents/team/agent-b.jsonl",
+            "01/tool-results/x.jsonl",
+            "agent-old.jsonl",
+            "memory/notes.md",
+            "sessions-index.json",
+        ] {
+            put(name);
+        }
+        fs::create_dir(project.join("02.jsonl")).unwrap();
+        std::os::unix::fs::symlink("nowhere", project.join("03.jsonl")).unwrap();
+        std::os::unix::fs::symlink(".", project.join("01/subagents/loop")).unwrap();
+        let found = ClaudeFiles::at(root.path()).session_files().unwrap();
+        let told: Vec<_> = found
+            .iter()
+            .filter(|file| !file.path.components().any(|part| part.as_os_str() == "loop"))
+            .map(|file| {
+                let path = file.path.strip_prefix(&project).unwrap().to_str().unwrap();
+                (path, file.conversation.as_ref().map(|id| id.0.as_str()))
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("01/subagents/agent-a.jsonl", Some("01")),
+                ("01/subagents/team/agent-b.jsonl", Some("01")),
+                ("01.jsonl", Some("01")),
+                ("agent-old.jsonl", None),
+            ]
+        );
+        assert_eq!(ClaudeFiles::at(root.path().join("nowhere")).session_files().unwrap(), []);
     }
 
     #[test]

@@ -8,7 +8,6 @@ pub mod files;
 mod flags;
 pub mod invocation;
 pub mod lines;
-mod loose;
 mod shape;
 mod tools;
 pub(crate) mod trail;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::loose::Loose;
+use crate::agent::loose::Loose;
 
 /// A text of the line itself, copied only where it holds escapes.
 pub(super) type Text<'a> = Loose<Cow<'a, str>>;

@@ -10,11 +10,8 @@ use serde_json::value::RawValue;
 use super::files;
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
-use crate::agent::transcript::{Forwards, Item, Said};
+use crate::agent::transcript::{Forwards, Item, Said, one_line};
 use crate::clock::Timestamp;
-
-/// Longest one-liner of a tool call, in characters.
-const MAX_SUMMARY: usize = 120;
 
 /// What a line adds to the conversation. Broken lines and lines of no interest add nothing.
 pub fn items(line: &[u8]) -> Vec<Item> {
@@ -129,12 +126,6 @@ fn about(input: &RawValue) -> String {
     .unwrap_or_default()
 }
 
-fn one_line(text: &str) -> String {
-    let mut rest = text.trim().chars().map(|char| if char.is_control() { ' ' } else { char });
-    let line: String = rest.by_ref().take(MAX_SUMMARY).collect();
-    if rest.next().is_some() { line + "…" } else { line }
-}
-
 fn string(raw: &RawValue) -> Option<String> {
     serde_json::from_str::<Cow<str>>(raw.get())
         .ok()
@@ -217,9 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_one_short_line() {
-        assert_eq!(one_line("a\nb\tc\u{1b}[2m "), "a b c [2m");
-        assert_eq!(one_line(&"é".repeat(MAX_SUMMARY + 1)), format!("{}…", "é".repeat(MAX_SUMMARY)));
+    fn broken_lines_say_nothing() {
         for broken in [&b""[..], b"{", b"[]", br#"{"type":"user","message":{"content":[{"type":"text"}]}}"#] {
             assert_eq!(items(broken), []);
         }

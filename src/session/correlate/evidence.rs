@@ -1,5 +1,8 @@
 //! What is seen, and what follows from it: the words between the tracker, which looks, and the correlator, which decides.
 
+use std::collections::BTreeSet;
+
+use super::traces::Trace;
 use crate::clock::Timestamp;
 use crate::process::{Pid, ProcessId, StartTime};
 use crate::session::id::AgentSessionId;
@@ -44,6 +47,19 @@ pub struct HistoryEntry {
     pub may_clear: bool,
 }
 
+/// What a conversation is that a process of ours may write to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thread {
+    /// Nothing of it is written yet.
+    Unwritten,
+    /// The user's own, begun in this run.
+    Fresh,
+    /// The user's own, with a history: resumed, or copied from another.
+    Continued { forked: bool },
+    /// Begun by the agent for a purpose of its own: a sub-agent, a review.
+    Helper,
+}
+
 /// Something seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -70,6 +86,20 @@ pub enum Signal {
         to: AgentSessionId,
         process: ProcessId,
     },
+    /// A process of ours has taken the right to write to this conversation, or has begun to write to it.
+    Held {
+        id: AgentSessionId,
+        thread: Thread,
+    },
+    /// A conversation that bears our own mark, by which only processes of this run can have begun it.
+    Marked {
+        id: AgentSessionId,
+        thread: Thread,
+    },
+    /// Where the model is at work now, of the conversations held.
+    Turns(BTreeSet<AgentSessionId>),
+    /// Left in a folder by some process of the agent.
+    Trace(Trace),
     /// Time passed ([`Correlator::wake_at`]).
     Tick,
 }
@@ -105,7 +135,7 @@ pub enum TransitionKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     pub at: Timestamp,
-    /// `assigned`, `registry`, `history`, `file`, `claim`, `background`.
+    /// `assigned`, `registry`, `history`, `log`, `file`, `prompt`, `claim`, `background`, `lock`, `originator`.
     pub kind: &'static str,
     pub value: String,
     pub accepted: bool,

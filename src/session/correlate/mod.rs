@@ -18,15 +18,26 @@
 //! tell of a clear; it takes [`SETTLE`] longer. Two that clear in one folder at once leave two log lines and two files without
 //! a link between them: the transition stands, the new conversation stays `ambiguous` until all candidates but one are
 //! claimed by other processes.
+//!
+//! **Held conversations.** Where the agent keeps what it writes to open, that is its registry ([`held`]).
+//!
+//! **Agents whose processes sign nothing** are followed by what they leave in a folder: [`folder`].
 
 mod evidence;
+mod folder;
+mod held;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use evidence::{
-    Beginning, Decision, Evidence, Explained, HistoryEntry, RegistryEntry, Signal, TransitionKind, Verdict,
+    Beginning, Decision, Evidence, Explained, HistoryEntry, RegistryEntry, Signal, Thread, TransitionKind,
+    Verdict,
 };
+use held::Locks;
+
+pub use traces::{Maker, Trace, Typed, Words};
 
 use super::id::AgentSessionId;
 use crate::clock::Timestamp;
@@ -64,6 +75,8 @@ pub struct Correlator {
     files: Vec<NewFile>,
     /// After a transition to nobody knows where: the files one of which is ours.
     candidates: Vec<AgentSessionId>,
+    locks: Locks,
+    folder: folder::Folder,
 }
 
 #[derive(Clone, Debug)]
@@ -116,6 +129,8 @@ impl Correlator {
             commands: BTreeMap::new(),
             files: Vec::new(),
             candidates: Vec::new(),
+            locks: Locks::default(),
+            folder: folder::Folder::default(),
         }
     }
 
@@ -137,8 +152,11 @@ impl Correlator {
 
     /// When, after `now`, a [`Signal::Tick`] may change something.
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.current()?;
-        self.files.iter().map(settled_at).filter(|at| *at > now).min()
+        let bound = self.current().into_iter().flat_map(|current| {
+            let by_log = self.files.iter().map(settled_at);
+            by_log.chain(self.locks.wake_at(current)).filter(|at| *at > now)
+        });
+        bound.chain(self.folder.wake_at(now)).min()
     }
 
     pub fn feed(&mut self, now: Timestamp, signal: Signal) -> Verdict {
@@ -152,9 +170,15 @@ impl Correlator {
             Signal::Background { from, to, process } => {
                 self.background(now, &from, to, process, &mut verdict);
             }
+            Signal::Held { id, thread } => self.held(now, id, thread, Evidence::Registry, &mut verdict),
+            Signal::Marked { id, thread } => self.held(now, id, thread, Evidence::Log, &mut verdict),
+            Signal::Turns(open) => self.locks.turns(open),
+            Signal::Trace(trace) => self.trace(now, trace, &mut verdict),
             Signal::Tick => {}
         }
+        self.decide_by_locks(now, &mut verdict);
         self.decide_by_log(now, &mut verdict);
+        self.decide_by_traces(now, &mut verdict);
         verdict
     }
 
@@ -411,6 +435,7 @@ impl Correlator {
         self.candidates.clear();
         self.left.remove(&id);
         self.placeholder = None;
+        self.folder.entered(&id);
         self.current = Some(Current { id, since: now });
     }
 }

@@ -1,21 +1,21 @@
 use super::*;
 
-const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
+pub(super) const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
 const FOLDER: &str = "/home/dev/project";
 
 /// A scenario starts at 0 ms. Ids are single letters.
-struct Run(Correlator);
+pub(super) struct Run(pub(super) Correlator);
 
-fn id(name: &str) -> AgentSessionId {
+pub(super) fn id(name: &str) -> AgentSessionId {
     AgentSessionId(name.to_owned())
 }
 
-fn run() -> Run {
+pub(super) fn run() -> Run {
     Run(Correlator::new(AGENT, Timestamp(0)))
 }
 
 /// A run bound to conversation `a` by assignment.
-fn assigned() -> Run {
+pub(super) fn assigned() -> Run {
     let mut run = run();
     assert_eq!(run.feed(0, Signal::Assigned(id("a"))), ["bind a assigned"]);
     run
@@ -35,7 +35,7 @@ fn entry(pid: i32, session: &str) -> RegistryEntry {
 }
 
 impl Run {
-    fn feed(&mut self, now: i64, signal: Signal) -> Vec<String> {
+    pub(super) fn feed(&mut self, now: i64, signal: Signal) -> Vec<String> {
         self.0.feed(Timestamp(now), signal).decisions.iter().map(shown).collect()
     }
 

@@ -33,7 +33,7 @@ impl World {
         self.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(exit))).unwrap();
     }
 
-    fn feed(&mut self, session: SessionId, inode: u64, records: &[Priced]) {
+    pub(crate) fn feed(&mut self, session: SessionId, inode: u64, records: &[Priced]) {
         let at = self.now;
         let batch = Batch {
             file: FileId { device: 1, inode },

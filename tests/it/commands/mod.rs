@@ -25,22 +25,22 @@ use crate::sandbox::{Said, Sandbox, say};
 const DAY: i64 = 24 * 3_600_000;
 
 /// A home folder with a store, and a clock that begins an hour ago.
-struct World {
-    sandbox: Sandbox,
-    home: Home,
-    store: Store,
-    now: Timestamp,
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) home: Home,
+    pub(crate) store: Store,
+    pub(crate) now: Timestamp,
 }
 
 /// A run and the session it is in.
 #[derive(Clone, Copy)]
-struct Run {
-    id: RunId,
-    session: SessionId,
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    pub(crate) session: SessionId,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let sandbox = Sandbox::new();
         let home = Home::at(sandbox.path(".codemie"));
         let now = Timestamp(SystemClock.now().0 - 3_600_000);
@@ -48,13 +48,13 @@ impl World {
         Self { sandbox, home, store, now }
     }
 
-    fn tick(&mut self, ms: i64) -> Timestamp {
+    pub(crate) fn tick(&mut self, ms: i64) -> Timestamp {
         self.now.0 += ms;
         self.now
     }
 
     /// A run of claude in the project `widgets`, by this very process, so that it lives.
-    fn begin(name: &str) -> Begin {
+    pub(crate) fn begin(name: &str) -> Begin {
         let me = Pid(i32::try_from(std::process::id()).unwrap());
         Begin {
             run: NewRun {
@@ -78,27 +78,27 @@ impl World {
         }
     }
 
-    fn start(&mut self, name: &str) -> Run {
+    pub(crate) fn start(&mut self, name: &str) -> Run {
         self.start_as(&Self::begin(name))
     }
 
-    fn start_as(&mut self, begin: &Begin) -> Run {
+    pub(crate) fn start_as(&mut self, begin: &Begin) -> Run {
         self.start_with(begin, &RandomIds)
     }
 
-    fn start_with(&mut self, begin: &Begin, ids: &dyn Ids) -> Run {
+    pub(crate) fn start_with(&mut self, begin: &Begin, ids: &dyn Ids) -> Run {
         let at = self.tick(1000);
         let started = self.store.write(|tx| lifecycle::start(tx, at, ids, begin)).unwrap();
         Run { id: begin.run.id, session: started.session }
     }
 
-    fn bind(&mut self, run: Run, agent_session: &str, file: Option<&Path>) {
+    pub(crate) fn bind(&mut self, run: Run, agent_session: &str, file: Option<&Path>) {
         let at = self.tick(100);
         let binding = binding(agent_session, file);
         self.store.write(|tx| lifecycle::bind(tx, at, &RandomIds, run.session, &binding)).unwrap();
     }
 
-    fn clear(&mut self, run: Run, agent_session: &str) -> Run {
+    pub(crate) fn clear(&mut self, run: Run, agent_session: &str) -> Run {
         let at = self.tick(1000);
         let passage = Passage { to: To::Clear, binding: Some(binding(agent_session, None)), place: None };
         let passed =
@@ -106,13 +106,13 @@ impl World {
         Run { session: passed.new.session, ..run }
     }
 
-    fn end(&mut self, run: Run, code: i32) {
+    pub(crate) fn end(&mut self, run: Run, code: i32) {
         let at = self.tick(1000);
         self.store.write(|tx| lifecycle::end(tx, at, run.id, Ending::exited(Exit::Code(code)))).unwrap();
     }
 
     /// One call with 10 tokens of input, 20 of output, 1000 and 100 of cache, for 0.002 dollars; `None`: no price.
-    fn call(&mut self, run: Run, key: &str, model: &str, cost: Option<i64>) {
+    pub(crate) fn call(&mut self, run: Run, key: &str, model: &str, cost: Option<i64>) {
         let at = self.tick(10);
         let tokens =
             Tokens { input: 10, output: 20, cache_read: 1000, cache_write_5m: 100, ..Tokens::default() };
@@ -135,43 +135,43 @@ impl World {
         self.store.write(|tx| absorb(tx, at, run.session, &batch)).unwrap();
     }
 
-    fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         publish(&mut self.store, &self.home, self.now).unwrap();
     }
 
-    fn published(&self, session: SessionId) -> PathBuf {
+    pub(crate) fn published(&self, session: SessionId) -> PathBuf {
         self.home.published_sessions().join(format!("{session}.json"))
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.sandbox.codemie(args)
     }
 
-    fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
         say(&mut self.command(args))
     }
 
     /// What a command that must succeed prints.
-    fn out(&self, args: &[&str]) -> String {
+    pub(crate) fn out(&self, args: &[&str]) -> String {
         let said = self.run(args);
         assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "codemie {args:?}: {}", said.out);
         said.out
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
         let out = self.out(args);
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("codemie {args:?}: {error}: {out}"))
     }
 
     /// The names of `list` with these options, in its order.
-    fn listed(&self, args: &[&str]) -> Vec<String> {
+    pub(crate) fn listed(&self, args: &[&str]) -> Vec<String> {
         let args: Vec<&str> = ["list", "--json"].iter().chain(args).copied().collect();
         let list = self.json(&args);
         list.as_array().unwrap().iter().map(|record| record["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// A command that must fail, with an exit code and a word of what it says.
-    fn fails(&self, args: &[&str], code: i32, word: &str) {
+    pub(crate) fn fails(&self, args: &[&str], code: i32, word: &str) {
         let said = self.run(args);
         assert_eq!(said.code, Some(code), "codemie {args:?}: {said:?}");
         assert!(said.err.contains(word) && said.out.is_empty(), "codemie {args:?}: {said:?}");

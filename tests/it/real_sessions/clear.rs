@@ -1,12 +1,13 @@
 //! A new, empty conversation, by whatever keys; and keys that only look like it.
 
 use super::scene::Scene;
+use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 
 #[test]
 fn every_way_to_clear() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     claude.prompt("first");
     claude.moves(|run| run.command("/clear"));
     claude.prompt("after typing");
@@ -54,8 +55,8 @@ fn every_way_to_clear() {
 
 #[test]
 fn keys_that_clear_nothing() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     claude.prompt(" /clear");
     claude.prompt("please do /clear now");
     assert_eq!(claude.exit(), Exit::Code(0));
@@ -64,8 +65,8 @@ fn keys_that_clear_nothing() {
 
 #[test]
 fn cleared_without_a_word() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     claude.clear();
     claude.prompt("one");
     claude.clear();
@@ -88,8 +89,8 @@ fn cleared_without_a_word() {
 
 #[test]
 fn a_queued_clear_waits_for_the_answer() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     let before = claude.session();
     let since = claude.ask("take your time [slow 5000]");
     claude.wait_call("the question", since, |call| call.prompt.contains("take your time"));

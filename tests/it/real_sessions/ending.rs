@@ -7,19 +7,20 @@ use codemie::session::state::Status;
 use rustix::process::Signal;
 
 use super::scene::Scene;
+use crate::support::agents::Agent;
 use crate::support::processes;
 use crate::support::pty::Exit;
 
 #[test]
 fn ended_by_signals() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     for (prompt, signal, code) in [("one", Signal::TERM, 143), ("two", Signal::HUP, 129)] {
-        let claude = scene.claude(&[]);
+        let claude = scene.start(&[]);
         claude.prompt(prompt);
         claude.signal(signal);
         assert_eq!(claude.terminal.wait_exit(), Exit::Code(code));
     }
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     claude.prompt("three");
     claude.command("/clear");
     claude.signal(Signal::TERM);
@@ -37,8 +38,8 @@ fn ended_by_signals() {
 
 #[test]
 fn killed_in_the_middle_of_an_answer() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     claude.prompt("one");
     claude.clear();
     claude.prompt("two");
@@ -46,9 +47,7 @@ fn killed_in_the_middle_of_an_answer() {
     claude.wait_call("the question", since, |call| call.prompt.contains("three"));
     claude.signal(Signal::KILL);
     assert_eq!(claude.terminal.wait_exit(), Exit::Signal(9));
-    for pid in scene.stage.home.residents() {
-        assert!(processes::wait_dead(pid, Duration::from_secs(30)), "{pid} outlives the wrapper");
-    }
+    wait_gone(&scene);
 
     // Whatever comes next finds it, and finds it before it says anything.
     let listed = scene.codemie(&["list", "--json"]);
@@ -56,4 +55,11 @@ fn killed_in_the_middle_of_an_answer() {
     let listed: Vec<Status> = listed.iter().map(|session| session.status).collect();
     assert_eq!(listed, [Status::Interrupted, Status::Completed]);
     scene.expect(&["A startup by registry [one] clear -> B", "B clear from A by registry [two] crash"]);
+}
+
+/// Waits until nobody of the scene's home is left.
+pub(super) fn wait_gone(scene: &Scene) {
+    for pid in scene.stage.home.residents() {
+        assert!(processes::wait_dead(pid, Duration::from_secs(30)), "{pid} outlives the wrapper");
+    }
 }

@@ -1,20 +1,19 @@
 //! By what a session is bound: the registry until the agent's version is known, then by the id codemie chose.
 
-use std::fs;
-
-use super::scene::{Claude, Scene};
+use super::scene::{Played, Scene};
+use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 
 #[test]
 fn the_id_is_chosen_once_the_version_is_known() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     claude.prompt("one");
     assert_eq!(session_flags(&claude), [""; 0], "nothing is added for an unknown version");
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
 
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     let asked = claude.prompt("two");
     assert_eq!(session_flags(&claude), [asked.session.unwrap()]);
     claude.clear();
@@ -27,7 +26,7 @@ fn the_id_is_chosen_once_the_version_is_known() {
     drop(claude);
 
     scene.configure("[agent.claude]\ninject = false\n");
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     claude.prompt("four");
     assert_eq!(session_flags(&claude), [""; 0], "nothing is added where that is switched off");
     assert_eq!(claude.exit(), Exit::Code(0));
@@ -40,10 +39,6 @@ fn the_id_is_chosen_once_the_version_is_known() {
 }
 
 /// What follows `--session-id` in the agent's arguments.
-fn session_flags(claude: &Claude<'_>) -> Vec<String> {
-    let pid = claude.session().pid.unwrap();
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
-    let words: Vec<String> =
-        line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-    words.windows(2).filter(|pair| pair[0] == "--session-id").map(|pair| pair[1].clone()).collect()
+fn session_flags(claude: &Played<'_>) -> Vec<String> {
+    claude.words().windows(2).filter(|pair| pair[0] == "--session-id").map(|pair| pair[1].clone()).collect()
 }

@@ -1,4 +1,4 @@
-//! How long after the agent's own switch a transition is committed.
+//! How long after the agent's own switch a transition is committed, here and at a receiver on loopback.
 //!
 //! The agent's switch is when it rewrote its registry entry. The published file of the new session is written right after
 //! the commit. Both times are the kernel's, of files, noted at the first sight of each. Nothing is asserted of the time:
@@ -10,11 +10,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use codemie::clock::{Clock, SystemClock};
 use notify::RecommendedWatcher;
 use serde_json::Value;
 
 use super::scene::{Scene, watch};
+use crate::support::agents::Agent;
+use crate::support::ledger::Ledger;
 use crate::support::pty::Exit;
+use crate::support::receiver::{Received, Receiver};
 
 /// When each conversation was first named in a file of a folder.
 struct Sightings {
@@ -46,11 +50,41 @@ impl Sightings {
     }
 }
 
+/// When a receiver had each session's START and END: after it kept them, before it said so.
+#[derive(Default)]
+struct Arrivals(Mutex<BTreeMap<(String, String), SystemTime>>);
+
+impl Arrivals {
+    fn note(&self, received: &Received) {
+        let now = UNIX_EPOCH + Duration::from_millis(u64::try_from(SystemClock.now().0).unwrap());
+        let events: Vec<Value> = serde_json::from_slice(&received.body).unwrap();
+        let word = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
+        for event in events {
+            let key = (word(&event, "sessionId"), word(&event, "type"));
+            self.0.lock().unwrap().entry(key).or_insert(now);
+        }
+    }
+
+    fn at(&self, session: &str, kind: &str) -> SystemTime {
+        let arrivals = self.0.lock().unwrap();
+        let at = arrivals.get(&(session.to_owned(), kind.to_owned()));
+        *at.unwrap_or_else(|| panic!("the {kind} of {session} never arrived"))
+    }
+}
+
 #[test]
 fn from_switch_to_transition() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let (ledger, arrivals) = (Ledger::default(), Arc::<Arrivals>::default());
+    let noted = Arc::clone(&arrivals);
+    let receiver = Receiver::start(move |received| {
+        let kept = ledger.take(received);
+        noted.note(received);
+        kept
+    });
+    scene.configure(&format!("backend.url = '{}'\nsync.exitTimeout = '30s'\n", receiver.url()));
     let transitions = if std::env::var_os("CODEMIE_TEST_FULL").is_some() { 30 } else { 8 };
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     claude.prompt("one");
     let registry = Sightings::of(&scene.stage.home.path().join(".claude/sessions"), "/sessionId");
     let published = Sightings::of(&scene.published_sessions(), "/correlation/agentSessionId");
@@ -61,17 +95,22 @@ fn from_switch_to_transition() {
 
     let recorded = scene.recorded();
     assert_eq!(recorded.len(), transitions + 1);
-    let (mut begun, mut told) = (Vec::new(), Vec::new());
+    let (mut begun, mut told, mut arrived) = (Vec::new(), Vec::new(), Vec::new());
     for session in &recorded[1..] {
         let id = &session.record.correlation.agent_session_id.as_ref().unwrap().0;
         let switched = registry.at(id);
         let start = Duration::from_millis(u64::try_from(session.record.start_time.0).unwrap());
         begun.push((UNIX_EPOCH + start).duration_since(switched).unwrap_or_default());
         told.push(published.at(id).duration_since(switched).unwrap_or_default());
+        let left = session.record.transitioned_from.as_ref().unwrap();
+        let both =
+            arrivals.at(&session.record.session_id, "session.start").max(arrivals.at(left, "session.end"));
+        arrived.push(both.duration_since(switched).unwrap_or_default());
     }
     println!("{transitions} times from the agent's switch");
     report("to the transition's own time", begun);
     report("to the published file", told);
+    report("to END and START at a receiver on loopback", arrived);
 }
 
 fn report(what: &str, mut times: Vec<Duration>) {

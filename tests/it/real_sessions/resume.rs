@@ -1,31 +1,43 @@
 //! Going on with a conversation of an earlier run.
 
 use super::scene::Scene;
+use crate::support::agents::Agent;
 use crate::support::pty::Exit;
+use crate::support::run::AgentRun;
 
 #[test]
 fn resumed_continued_forked() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     let first = claude.prompt("one").session.unwrap();
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
 
-    let claude = scene.claude(&["--resume", &first]);
+    let claude = scene.start(&["--resume", &first]);
     claude.prompt("two");
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
     scene.expect(&["A startup+resume by registry [one | two] exit 0"]);
 
-    let claude = scene.claude(&["--continue"]);
+    let claude = scene.start(&["--continue"]);
     claude.prompt("three");
+    claude.clear();
+    // Claude Code itself, bare too, holds back the answer that brings the new conversation to as many messages as the old
+    // one had, here this one, until something else happens in it.
+    let held_back = AgentRun::prompt(&claude, "four");
+    claude.prompt("five");
+    assert!(scene.is_written(&held_back));
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
-    scene.expect(&["A startup+resume+resume by registry [one | two | three] exit 0"]);
+    scene.expect(&[
+        "A startup+resume+resume by registry [one | two | three] clear -> B",
+        "B clear from A by registry [four | five] exit 0",
+    ]);
 
-    assert!(scene.print(&["-p", "--continue", "five"], "").status.success());
-    let claude = scene.claude(&["--resume", &first, "--fork-session"]);
-    claude.prompt("six");
+    // The conversation after the clear is the latest.
+    assert!(scene.print(&["-p", "--continue", "six"], "").status.success());
+    let claude = scene.start(&["--resume", &first, "--fork-session"]);
+    claude.prompt("seven");
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
 
@@ -34,10 +46,11 @@ fn resumed_continued_forked() {
     claude.wait_for("the picker", |_, view| view.text().contains("❯ one"));
     claude.enter();
     claude.wait_ready();
-    claude.prompt("seven");
+    claude.prompt("eight");
     assert_eq!(claude.exit(), Exit::Code(0));
     scene.expect(&[
-        "A startup+resume+resume+resume by registry [one | two | three | five] exit 0",
-        "B startup+resume by registry [six | seven] exit 0",
+        "A startup+resume+resume by registry [one | two | three] clear -> B",
+        "B clear+resume by registry [four | five | six] exit 0",
+        "C startup+resume by registry [seven | eight] exit 0",
     ]);
 }

@@ -1,4 +1,4 @@
-//! Where a scenario plays: a home, an API, Claude Code through codemie, and codemie's records to look at.
+//! Where a scenario plays: a home, an API, one of the agents through codemie, and codemie's records to look at.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,20 +16,22 @@ use codemie::session::state::Status;
 use codemie::store::{Evidence, Filter, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use super::attribute;
 use super::story::{Recorded, spent, story};
 use crate::support::agents::Agent;
-use crate::support::fake_api::Call;
+use crate::support::fake_api::{Call, CallLog};
 use crate::support::run::AgentRun;
 use crate::support::stage::{Form, PATIENCE, Stage};
 
 pub(super) struct Scene {
     pub(super) stage: Stage,
+    agent: Agent,
 }
 
 impl Scene {
     /// `None` where real agents cannot run; the reason has been printed.
-    pub(super) fn set() -> Option<Self> {
-        let scene = Self { stage: Stage::set()? };
+    pub(super) fn set(agent: Agent) -> Option<Self> {
+        let scene = Self { stage: Stage::set()?, agent };
         // So that it can be watched from the beginning.
         create_private(&scene.home().published_sessions()).unwrap();
         Some(scene)
@@ -47,19 +49,28 @@ impl Scene {
         fs::write(self.home().config_file(), config).unwrap();
     }
 
-    /// Starts Claude Code and waits for its prompt.
-    pub(super) fn claude(&self, arguments: &[&str]) -> Claude<'_> {
-        Claude { run: AgentRun::start(&self.stage, Agent::Claude, arguments), scene: self }
+    /// Starts the agent and waits for its prompt.
+    pub(super) fn start(&self, arguments: &[&str]) -> Played<'_> {
+        Played { run: AgentRun::start(&self.stage, self.agent, arguments), scene: self }
     }
 
     /// The same without waiting.
-    pub(super) fn launch(&self, arguments: &[&str]) -> Claude<'_> {
-        Claude { run: AgentRun::launch(&self.stage, Agent::Claude, arguments), scene: self }
+    pub(super) fn launch(&self, arguments: &[&str]) -> Played<'_> {
+        Played { run: AgentRun::launch(&self.stage, self.agent, arguments), scene: self }
     }
 
-    /// Runs Claude Code to its end in pipes.
+    /// Runs the agent to its end in pipes.
     pub(super) fn print(&self, arguments: &[&str], input: &str) -> Output {
-        self.stage.pipe(Agent::Claude, Form::Wrapped, arguments, input)
+        self.stage.pipe(self.agent, Form::Wrapped, arguments, input)
+    }
+
+    /// The API's log, each call with the conversation it was made in.
+    pub(super) fn log(&self) -> CallLog {
+        let mut log = self.stage.api.log();
+        if self.agent == Agent::Gemini {
+            attribute::by_files(&mut log, &self.stage.home.path().join(".gemini/tmp"));
+        }
+        log
     }
 
     /// Runs one of codemie's own commands.
@@ -74,10 +85,26 @@ impl Scene {
         store.read(work).unwrap()
     }
 
-    /// The sessions of Claude Code in the store, in the order in which they began.
+    /// Below which folder the agent writes a call's answer down, and what names the answer there.
+    fn written_to(&self, call: &Call) -> (PathBuf, String) {
+        let home = self.stage.home.path();
+        match self.agent {
+            Agent::Claude => (home.join(".claude/projects"), call.id.clone()),
+            Agent::Codex => (home.join(".codex/sessions"), call.id.clone()),
+            // Gemini writes no id of the answer down; its text goes on with a quotation mark there.
+            Agent::Gemini => (home.join(".gemini/tmp"), format!("{}\"", call.text.as_ref().unwrap())),
+        }
+    }
+
+    pub(super) fn is_written(&self, call: &Call) -> bool {
+        let (folder, mark) = self.written_to(call);
+        holds(&folder, mark.as_bytes())
+    }
+
+    /// The sessions of the agent in the store, in the order in which they began.
     pub(super) fn recorded(&self) -> Vec<Recorded> {
         self.read(|view| {
-            let filter = Filter { agent: Some("claude".to_owned()), ..Filter::default() };
+            let filter = Filter { agent: Some(self.agent.name().to_owned()), ..Filter::default() };
             let rows = view.list(&filter)?;
             let recorded = rows.iter().rev().map(|row| {
                 let openings = view.openings(row.n)?.iter().map(|opening| opening.reason).collect();
@@ -96,13 +123,13 @@ impl Scene {
         })
     }
 
-    /// The published records of Claude Code, in no order.
+    /// The published records of the agent, in no order.
     pub(super) fn published(&self) -> Vec<SessionRecord> {
         let files = fs::read_dir(self.published_sessions()).unwrap().map(|entry| entry.unwrap().path());
         // One may be taken back while we look.
         let texts = files.filter(|file| file.extension().is_some_and(|end| end == "json")).map(fs::read);
         let records = texts.filter_map(Result::ok).map(|text| serde_json::from_slice(&text).unwrap());
-        records.filter(|record: &SessionRecord| record.agent == "claude").collect()
+        records.filter(|record: &SessionRecord| record.agent == self.agent.name()).collect()
     }
 
     /// Waits until the published records show it.
@@ -113,7 +140,7 @@ impl Scene {
 
     /// Everything a failure needs.
     fn picture(&self) -> String {
-        let (recorded, log) = (self.recorded(), self.stage.api.log());
+        let (recorded, log) = (self.recorded(), self.log());
         let own_log = fs::read_to_string(self.home().logs().join("codemie.log")).unwrap_or_default();
         let mut text = format!("recorded:\n  {}\nAPI:\n{log}", story(&recorded, &log).join("\n  "));
         for session in &recorded {
@@ -127,7 +154,7 @@ impl Scene {
 
     /// Compares all that was recorded with the story ([`super::story`]) and its tokens with the API's log.
     pub(super) fn expect(&self, expected: &[&str]) {
-        let (recorded, log) = (self.recorded(), self.stage.api.log());
+        let (recorded, log) = (self.recorded(), self.log());
         assert_eq!(story(&recorded, &log), expected, "{}", self.picture());
 
         let records: Vec<&SessionRecord> = recorded.iter().map(|session| &session.record).collect();
@@ -192,6 +219,18 @@ fn await_change<T>(folder: &Path, mut find: impl FnMut() -> Option<T>) -> Option
     }
 }
 
+/// Whether a session file below the folder holds these bytes.
+fn holds(folder: &Path, mark: &[u8]) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| {
+        if path.is_dir() {
+            return holds(&path, mark);
+        }
+        let session = path.extension().is_some_and(|end| end == "jsonl");
+        session && fs::read(path).is_ok_and(|text| memchr::memmem::find(&text, mark).is_some())
+    })
+}
+
 /// Calls out with what may have changed below a folder, until it is dropped.
 pub(super) fn watch(
     folder: &Path,
@@ -210,13 +249,13 @@ pub(super) fn watch(
     watcher
 }
 
-/// Claude Code at work.
-pub(super) struct Claude<'a> {
+/// The agent at work.
+pub(super) struct Played<'a> {
     run: AgentRun<'a>,
     scene: &'a Scene,
 }
 
-impl<'a> Deref for Claude<'a> {
+impl<'a> Deref for Played<'a> {
     type Target = AgentRun<'a>;
 
     fn deref(&self) -> &AgentRun<'a> {
@@ -224,10 +263,17 @@ impl<'a> Deref for Claude<'a> {
     }
 }
 
-impl Claude<'_> {
+impl Played<'_> {
     /// The session that this run is in, as published.
     pub(super) fn session(&self) -> SessionRecord {
         self.scene.wait("the session of this run", |records| self.current(records).cloned())
+    }
+
+    /// The words of the agent's command line.
+    pub(super) fn words(&self) -> Vec<String> {
+        let pid = self.session().pid.unwrap();
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
     fn current<'r>(&self, records: &'r [SessionRecord]) -> Option<&'r SessionRecord> {
@@ -261,13 +307,8 @@ impl Claude<'_> {
     }
 
     fn wait_written(&self, call: &Call) {
-        let projects = self.scene.stage.home.path().join(".claude/projects");
-        let name = format!("{}.jsonl", call.session.as_ref().unwrap());
-        let written = await_change(&projects, || {
-            let folders = fs::read_dir(&projects).ok()?.flatten();
-            let mut texts = folders.filter_map(|folder| fs::read(folder.path().join(&name)).ok());
-            texts.find(|text| memchr::memmem::find(text, call.id.as_bytes()).is_some())
-        });
+        let folder = self.scene.written_to(call).0;
+        let written = await_change(&folder, || self.scene.is_written(call).then_some(()));
         assert!(written.is_some(), "{} was never written down", call.id);
     }
 

@@ -3,15 +3,16 @@
 use std::fs;
 
 use super::scene::Scene;
+use crate::support::agents::Agent;
 use crate::support::fake_api::Kind;
 use crate::support::pty::Exit;
 
 #[test]
 fn sub_agents_compaction_and_another_folder() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     let elsewhere = scene.stage.home.project().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    let claude = scene.claude(&[]);
+    let claude = scene.start(&[]);
     claude.prompt("one [subagent look around]");
     claude.prompt("two");
     let since = scene.stage.api.log().calls.len();

@@ -1,12 +1,13 @@
 //! From one conversation into an existing or copied one, inside a run.
 
 use super::scene::Scene;
+use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 
 #[test]
 fn branch_and_the_picker() {
-    let Some(scene) = Scene::set() else { return };
-    let claude = scene.claude(&[]);
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    let claude = scene.start(&[]);
     claude.prompt("one");
     claude.moves(|run| run.command("/branch"));
     claude.prompt("two");

@@ -10,29 +10,34 @@ use crate::support::stage::Form;
 
 #[test]
 fn two_that_clear_at_once() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    two_clear_at_once(&scene, "registry");
+}
+
+/// Two runs of the scene's agent, each bound by `evidence` before and after.
+pub(super) fn two_clear_at_once(scene: &Scene, evidence: &str) {
     let pair = [scene.launch(&[]), scene.launch(&[])];
-    for claude in &pair {
-        claude.wait_ready();
+    for run in &pair {
+        run.wait_ready();
     }
-    for (claude, name) in pair.iter().zip(["left", "right"]) {
-        claude.prompt(name);
+    for (run, name) in pair.iter().zip(["left", "right"]) {
+        run.prompt(name);
     }
-    let before = pair.each_ref().map(|claude| claude.session());
-    for claude in &pair {
-        claude.type_text("/clear");
+    let before = pair.each_ref().map(|run| run.session());
+    for run in &pair {
+        run.type_text("/clear");
     }
-    for claude in &pair {
-        claude.enter();
+    for run in &pair {
+        run.enter();
     }
-    for (claude, before) in pair.iter().zip(&before) {
-        claude.moves_from(before, |_| {});
+    for (run, before) in pair.iter().zip(&before) {
+        run.moves_from(before, |_| {});
     }
-    for (claude, name) in pair.iter().zip(["left again", "right again"]) {
-        claude.prompt(name);
+    for (run, name) in pair.iter().zip(["left again", "right again"]) {
+        run.prompt(name);
     }
-    for claude in &pair {
-        assert_eq!(claude.exit(), Exit::Code(0));
+    for run in &pair {
+        assert_eq!(run.exit(), Exit::Code(0));
     }
     // Which of two began first is their affair.
     let first = scene.recorded()[0].record.session_id == before[0].session_id;
@@ -42,16 +47,16 @@ fn two_that_clear_at_once() {
     let (c, d) = (letter(first == third, "C", "D"), letter(first == third, "D", "C"));
     let (a, b) = (letter(first == third, "A", "B"), letter(first == third, "B", "A"));
     scene.expect(&[
-        &format!("A startup by registry [{}] clear -> {c}", side(first)),
-        &format!("B startup by registry [{}] clear -> {d}", side(!first)),
-        &format!("C clear from {a} by registry [{} again] exit 0", side(third)),
-        &format!("D clear from {b} by registry [{} again] exit 0", side(!third)),
+        &format!("A startup by {evidence} [{}] clear -> {c}", side(first)),
+        &format!("B startup by {evidence} [{}] clear -> {d}", side(!first)),
+        &format!("C clear from {a} by {evidence} [{} again] exit 0", side(third)),
+        &format!("D clear from {b} by {evidence} [{} again] exit 0", side(!third)),
     ]);
 }
 
 #[test]
 fn piped_as_if_bare() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     let bare = scene.stage.another();
     let expected = bare.pipe(Agent::Claude, Form::Bare, &["-p"], "say something");
     let got = scene.print(&["-p"], "say something");
@@ -63,7 +68,7 @@ fn piped_as_if_bare() {
 
 #[test]
 fn twenty_runs() {
-    let Some(scene) = Scene::set() else { return };
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
     let print = |n: usize| {
         let out = scene.print(&["-p", &format!("number {n}")], "");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));

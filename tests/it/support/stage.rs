@@ -58,8 +58,9 @@ impl Stage {
             Form::Wrapped => vec![env!("CARGO_BIN_EXE_codemie").into(), agent.name().into()],
             Form::Bare => vec![agent.program().into()],
         };
-        if agent == Agent::Codex {
+        if agent == Agent::Codex && form == Form::Bare {
             // Any override keeps Codex in its own process; without one it becomes a client of a daemon that outlives it.
+            // codemie adds one itself.
             argv.extend(["-c".into(), "check_for_update_on_startup=false".into()]);
         }
         argv.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::dialect::{Answer, Dialect, Question};
-use super::http::Request;
 use super::log::{Kind, Spent, Vendor};
 use super::script::Tool;
+use crate::support::http::Request;
 
 pub(super) fn question(request: &Request) -> Question {
     let body = &request.body;

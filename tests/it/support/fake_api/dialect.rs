@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::http::Request;
 use super::log::{Kind, Spent, Vendor};
 use super::script::Tool;
 use super::{anthropic, google, openai};
+use crate::support::http::Request;
 
 /// A model call as the agent asked it.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@
 mod anthropic;
 mod dialect;
 mod google;
-mod http;
 mod log;
 mod openai;
 mod script;
@@ -21,9 +20,9 @@ use std::{io, mem};
 use serde_json::{Value, json};
 
 use self::dialect::{Answer, Dialect, Question, dialect, fill, refusal};
-use self::http::{Events, Request, respond};
 pub(crate) use self::log::{Call, CallLog, Kind, Spent, Status, Vendor};
 use self::script::{Script, Tool};
+use crate::support::http::{Events, Request, respond};
 
 /// How often a stream that is held back looks whether the agent has hung up.
 const LOOK: Duration = Duration::from_millis(50);

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::dialect::{Answer, Dialect, Question};
-use super::http::Request;
 use super::log::{Kind, Spent, Vendor};
 use super::script::Tool;
+use crate::support::http::Request;
 
 pub(super) fn question(request: &Request) -> Question {
     let body = &request.body;
@@ -14,6 +14,9 @@ pub(super) fn question(request: &Request) -> Question {
     let thread = request.header("thread-id").map(str::to_owned);
     let kind = if prompt.contains("CONTEXT CHECKPOINT COMPACTION") {
         Kind::Compact
+    } else if thread != session && body["input"].to_string().contains("side conversation") {
+        // An aside that no file keeps.
+        Kind::Side
     } else if thread != session {
         Kind::Subagent
     } else if body["text"]["format"]["type"] == "json_schema" {

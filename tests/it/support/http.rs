@@ -1,4 +1,4 @@
-//! As much HTTP/1.1 as the agents speak to a model API: one request per connection, answered as JSON or as a stream
+//! As much HTTP/1.1 as the agents speak to a model API and codemie to a receiver: one request per connection, answered as JSON or as a stream
 //! of server-sent events in chunks, so that the agent can tell a finished stream from a broken one.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,16 +11,18 @@ use serde_json::Value;
 const STALLED: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) method: String,
-    pub(super) target: String,
-    headers: Vec<(String, String)>,
-    pub(super) body: Value,
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body as it came.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) body: Value,
 }
 
 impl Request {
     /// Reads one request; `None` when the peer closed without sending one.
-    pub(super) fn read(stream: &TcpStream) -> io::Result<Option<Self>> {
+    pub(crate) fn read(stream: &TcpStream) -> io::Result<Option<Self>> {
         stream.set_read_timeout(Some(STALLED))?;
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
@@ -38,8 +40,8 @@ impl Request {
             let Some((name, value)) = line.trim_end().split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let mut request = Self { method, target, headers, body: Value::Null };
-        let bytes = match (request.header("content-length"), request.header("transfer-encoding")) {
+        let mut request = Self { method, target, headers, bytes: Vec::new(), body: Value::Null };
+        request.bytes = match (request.header("content-length"), request.header("transfer-encoding")) {
             (Some(length), _) => {
                 let mut body = vec![0; length.parse().map_err(io::Error::other)?];
                 reader.read_exact(&mut body)?;
@@ -48,15 +50,15 @@ impl Request {
             (None, Some("chunked")) => read_chunks(&mut reader)?,
             _ => Vec::new(),
         };
-        request.body = serde_json::from_slice(&bytes).unwrap_or_default();
+        request.body = serde_json::from_slice(&request.bytes).unwrap_or_default();
         Ok(Some(request))
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
 }
@@ -77,7 +79,7 @@ fn read_chunks(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
     }
 }
 
-pub(super) fn respond(stream: &mut TcpStream, status: u16, body: &Value) -> io::Result<()> {
+pub(crate) fn respond(stream: &mut TcpStream, status: u16, body: &Value) -> io::Result<()> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     // The reason phrase means nothing to a client; retry-after keeps the agents' own back-off short.
     write!(
@@ -90,14 +92,14 @@ pub(super) fn respond(stream: &mut TcpStream, status: u16, body: &Value) -> io::
 
 /// A stream of server-sent events under way.
 #[derive(Debug)]
-pub(super) struct Events<'a> {
+pub(crate) struct Events<'a> {
     stream: &'a mut TcpStream,
     named: bool,
 }
 
 impl<'a> Events<'a> {
     /// `named`: each event carries its `type` in an `event:` line, as Anthropic's and OpenAI's do and Google's do not.
-    pub(super) fn begin(stream: &'a mut TcpStream, named: bool) -> io::Result<Self> {
+    pub(crate) fn begin(stream: &'a mut TcpStream, named: bool) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.write_all(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
@@ -105,19 +107,19 @@ impl<'a> Events<'a> {
         Ok(Self { stream, named })
     }
 
-    pub(super) fn send(&mut self, event: &Value) -> io::Result<()> {
+    pub(crate) fn send(&mut self, event: &Value) -> io::Result<()> {
         let name = event["type"].as_str().filter(|_| self.named);
         let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
         let text = format!("{name}data: {event}\n\n");
         write!(self.stream, "{:x}\r\n{text}\r\n", text.len())
     }
 
-    pub(super) fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(self) -> io::Result<()> {
         self.stream.write_all(b"0\r\n\r\n")
     }
 
     /// Whether the agent hung up: it sends nothing while it reads a stream, so end of file is the only news there is.
-    pub(super) fn hung_up(&self) -> bool {
+    pub(crate) fn hung_up(&self) -> bool {
         let patience = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
         patience.is_err() || matches!(self.stream.peek(&mut [0]), Ok(0))
     }

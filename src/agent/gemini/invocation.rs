@@ -1,13 +1,10 @@
-//! Gemini CLI. Flags and subcommands as `gemini --help` of 0.61.0 lists them.
+//! What arguments mean. Flags and subcommands as `gemini --help` of 0.61.0 lists them.
 
 use std::ffi::OsString;
 
-use super::args::{self, Arity, Flag, Item, flag};
-use super::{Agent, Conversation, Invocation, Kind};
+use crate::agent::args::{self, Arity, Flag, Item, flag};
+use crate::agent::{Conversation, Invocation, Kind};
 use crate::session::id::AgentSessionId;
-
-#[derive(Debug)]
-pub(super) struct Gemini;
 
 static FLAGS: [Flag; 29] = [
     flag(&["--debug", "-d"], Arity::None),
@@ -47,50 +44,47 @@ const MANAGEMENT: [&str; 8] = ["mcp", "extensions", "extension", "skills", "skil
 const LEAVING: [&str; 5] =
     ["--version", "--help", "--list-extensions", "--list-sessions", "--delete-session"];
 
-impl Agent for Gemini {
-    fn name(&self) -> &'static str {
-        "gemini"
-    }
+/// Sessions that are made later and by another program, over a protocol: an id in the arguments is not theirs.
+const PROTOCOLS: [&str; 2] = ["--acp", "--experimental-acp"];
 
-    fn classify(&self, args: &[OsString]) -> Invocation {
-        let items = args::read(args, &FLAGS);
-        let value = |name: &str| {
-            items.iter().find_map(|item| match item {
-                Item::Flag(known, value) if *known == name => Some(*value),
-                _ => None,
-            })
-        };
-        let given = |name: &str| value(name).is_some();
-        let first = items.iter().find_map(|item| match item {
-            Item::Operand(word) => std::str::from_utf8(word).ok(),
+pub(super) fn classify(args: &[OsString]) -> Invocation {
+    let items = args::read(args, &FLAGS);
+    let value = |name: &str| {
+        items.iter().find_map(|item| match item {
+            Item::Flag(known, value) if *known == name => Some(*value),
             _ => None,
-        });
-        if LEAVING.into_iter().any(given) || first.is_some_and(|word| MANAGEMENT.contains(&word)) {
-            return Invocation::not_a_conversation();
-        }
-        let id = |text: &[u8]| AgentSessionId(String::from_utf8_lossy(text).into_owned());
-        let session = match (value("--resume"), value("--session-id")) {
-            (None, None) if given("--session-file") => Conversation::Unknown,
-            (None, None) => Conversation::Fresh,
-            (None, Some(Some(chosen))) => Conversation::Chosen(id(chosen)),
-            // A number is a place in a list, not an id.
-            (Some(Some(named)), None) if named.len() >= 8 => Conversation::Named(id(named)),
-            (Some(_), None) => Conversation::Continue,
-            _ => Conversation::Unknown,
-        };
-        let print = ["--prompt", "--acp", "--experimental-acp"].into_iter().any(given);
-        Invocation {
-            kind: if print { Kind::Print } else { Kind::Interactive },
-            injectable: session == Conversation::Fresh && !items.contains(&Item::Unknown),
-            session,
-            persistent: true,
-        }
+        })
+    };
+    let given = |name: &str| value(name).is_some();
+    let first = items.iter().find_map(|item| match item {
+        Item::Operand(word) => std::str::from_utf8(word).ok(),
+        _ => None,
+    });
+    if LEAVING.into_iter().any(given) || first.is_some_and(|word| MANAGEMENT.contains(&word)) {
+        return Invocation::not_a_conversation();
     }
+    let id = |text: &[u8]| AgentSessionId(String::from_utf8_lossy(text).into_owned());
+    let session = match (value("--resume"), value("--session-id")) {
+        (None, None) if given("--session-file") => Conversation::Unknown,
+        (None, None) => Conversation::Fresh,
+        (None, Some(Some(chosen))) => Conversation::Chosen(id(chosen)),
+        (Some(Some(named)), None) if is_uuid(named) => Conversation::Named(id(named)),
+        // A number is a place in a list, `latest` the end of it.
+        (Some(_), None) => Conversation::Continue,
+        _ => Conversation::Unknown,
+    };
+    let protocol = PROTOCOLS.into_iter().any(given);
+    Invocation {
+        kind: if protocol || given("--prompt") { Kind::Print } else { Kind::Interactive },
+        injectable: session == Conversation::Fresh && !protocol && !items.contains(&Item::Unknown),
+        session,
+        persistent: true,
+    }
+}
 
-    fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
-        // It has no copies.
-        (!fork).then(|| vec!["--resume".into(), OsString::from(&conversation.0)])
-    }
+/// The agent compares a whole id; whatever else stands there it takes for a number or refuses.
+fn is_uuid(text: &[u8]) -> bool {
+    text.len() == 36 && uuid::Uuid::try_parse_ascii(text).is_ok()
 }
 
 #[cfg(test)]
@@ -98,7 +92,7 @@ mod tests {
     use super::*;
 
     fn classify(line: &str) -> Invocation {
-        Gemini.classify(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+        super::classify(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
@@ -135,6 +129,9 @@ mod tests {
             ("--session-id 11111111-2222-4333-8444-555555555555", Conversation::Chosen(id), false),
             ("--session-file x.json", Conversation::Unknown, false),
             ("--resume latest --session-id x", Conversation::Unknown, false),
+            ("--resume 11111111", Conversation::Continue, false),
+            ("--acp", Conversation::Fresh, false),
+            ("-m x -e a b -p hi", Conversation::Fresh, true),
             ("--brand-new", Conversation::Fresh, false),
         ] {
             let invocation = classify(line);

@@ -1,0 +1,229 @@
+//! Codex as the rest of the house sees it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::files::{self, CodexFiles};
+use super::head::Head;
+use super::lines::CodexLines;
+use super::trail::CodexTrail;
+use super::{invocation, view};
+use crate::agent::{Agent, Injection, Invocation, Kind, Remark, SessionFile, Trail, Var, transcript};
+use crate::meter::line::Lines;
+use crate::process::{Pid, Processes, SystemProcesses};
+use crate::session::id::AgentSessionId;
+use crate::session::lookup::Foreign;
+
+#[derive(Debug)]
+pub struct Codex;
+
+/// A setting that changes nothing: it says that the user knows what became of a model called `codemie`. Any `-c` keeps the
+/// interactive program in its own process. Why this one: its table is a map of names, so that no version finds it unknown
+/// (`--strict-config` neither), and an entry in a map replaces nothing that the user has set.
+const HARMLESS: [&str; 2] = ["-c", "notice.model_migrations.codemie=codemie"];
+
+/// What the agent calls itself in its files and, which is why it is left alone unless asked for, to the vendor.
+const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
+
+/// How our own originators begin.
+const MARK: &str = "codemie-";
+
+impl Agent for Codex {
+    fn name(&self) -> &'static str {
+        "codex"
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("openai")
+    }
+
+    fn classify(&self, args: &[OsString]) -> Invocation {
+        invocation::classify(args)
+    }
+
+    /// Without it, the interactive program is only a client of a background server that all share: that one writes the files,
+    /// goes on with the environment of whoever started it, and no process of this run holds anything. `exec` never is.
+    ///
+    /// An unknown version takes it, too: `-c` is as old as the program, but for the first weeks before it was rewritten.
+    fn inject(
+        &self,
+        invocation: &Invocation,
+        args: &[OsString],
+        version: Option<&str>,
+        _fresh: Uuid,
+        _var: Var<'_>,
+    ) -> Option<Injection> {
+        let wanted = invocation.injectable && invocation.kind == Kind::Interactive;
+        let takes_it =
+            !version.is_some_and(|version| version.starts_with("0.0.") || version.starts_with("0.1."));
+        (wanted && takes_it && !invocation::decides_where(args))
+            .then(|| Injection { args: HARMLESS.map(OsString::from).to_vec(), assigned: None })
+    }
+
+    fn mark(&self, run: Uuid) -> Option<(&'static str, String)> {
+        Some((ORIGINATOR, format!("{MARK}{}", run.simple())))
+    }
+
+    fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
+        let verb = if fork { "fork" } else { "resume" };
+        Some(vec![verb.into(), OsString::from(&conversation.0)])
+    }
+
+    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
+        let found = CodexFiles::from_env(var).and_then(|files| files.all().ok()).unwrap_or_default();
+        let named = found.into_iter().filter_map(|file| Some((files::thread_of(&file)?, file)));
+        named
+            .filter(|(thread, _)| thread.0.starts_with(wanted))
+            .filter_map(|(agent_session, file)| {
+                let head = Head::read(&file).filter(|head| !head.helper)?;
+                Some(Foreign { agent: self.name().to_owned(), agent_session, cwd: head.cwd, file })
+            })
+            .collect()
+    }
+
+    /// Whose a file is stands in its first line alone.
+    fn session_files(&self, var: Var<'_>) -> std::io::Result<Vec<SessionFile>> {
+        let Some(files) = CodexFiles::from_env(var) else { return Ok(Vec::new()) };
+        Ok(files.all()?.into_iter().map(|path| SessionFile { path, conversation: None }).collect())
+    }
+
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        let files = CodexFiles::from_env(var);
+        files.into_iter().flat_map(|files| [files.sessions(), files.archived()]).collect()
+    }
+
+    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(CodexLines::usage_only(state)))
+    }
+
+    fn transcript(&self) -> Option<transcript::Reader> {
+        Some(transcript::Reader::Lines(view::items))
+    }
+
+    fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
+        let mark = var(ORIGINATOR).and_then(|mark| mark.into_string().ok());
+        let mark = mark.filter(|mark| mark.starts_with(MARK));
+        Some(Box::new(CodexTrail::new(CodexFiles::from_env(var)?, mark)))
+    }
+
+    fn remarks(&self, var: Var<'_>, inject: bool, marks: bool) -> Vec<Remark> {
+        let mut remarks = vec![if inject {
+            Remark::fine(format!("runs in its own process, by {}", HARMLESS.join(" ")))
+        } else {
+            Remark::advice(
+                "becomes a client of its shared background server, where its sessions cannot be told apart",
+                "run: codemie config set agent.codex.inject true, or give codex --no-daemon yourself",
+            )
+        }];
+        if let Some(pid) = CodexFiles::from_env(var).and_then(|files| daemon(&files, &SystemProcesses)) {
+            remarks.push(Remark::advice(
+                format!("its shared background server runs as pid {pid}, with the environment of whoever started it"),
+                "nothing to do: codemie keeps out of it. To end it, run: codex app-server daemon stop",
+            ));
+        }
+        if marks {
+            remarks.push(Remark::advice(
+                format!("tells the vendor an originator of codemie's, by {ORIGINATOR}"),
+                "to stop that, run: codemie config set agent.codex.originator false",
+            ));
+        }
+        remarks
+    }
+}
+
+/// The shared background server, if it runs: its note outlives it when it is killed.
+fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
+    #[derive(Deserialize)]
+    struct Note {
+        pid: i32,
+        #[serde(rename = "processIdentity")]
+        identity: Option<Identity>,
+    }
+    #[derive(Deserialize)]
+    struct Identity {
+        #[serde(rename = "startTicks")]
+        start_ticks: Option<u64>,
+    }
+    let note: Note = serde_json::from_slice(&std::fs::read(files.daemon_note()).ok()?).ok()?;
+    let start = processes.start_time(Pid(note.pid))?;
+    let noted = note.identity.and_then(|identity| identity.start_ticks);
+    // Where its start is not noted in the unit we look at, a process of its pid is all there is to go by.
+    (noted.is_none() || noted == Some(start.0)).then_some(Pid(note.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::StartTime;
+
+    fn injected(line: &str, version: Option<&str>) -> bool {
+        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let injection = Codex.inject(&Codex.classify(&args), &args, version, Uuid::nil(), &|_| None);
+        injection.is_some_and(|injection| {
+            assert_eq!((injection.args.len(), injection.assigned), (2, None));
+            true
+        })
+    }
+
+    #[test]
+    fn one_setting_is_added_where_it_makes_a_difference() {
+        for line in ["", "hello", "resume --last", "fork", "-m gpt-6 hello", "--strict-config"] {
+            assert!(injected(line, None), "codex {line}");
+            assert!(injected(line, Some("0.166.0")), "codex {line}");
+            assert!(!injected(line, Some("0.1.2504301751")), "codex {line} before it was rewritten");
+        }
+        for line in [
+            "exec hello",
+            "e hello",
+            "review",
+            "--brand-new hello",
+            "-c a=b",
+            "--no-daemon",
+            "--remote ws://x resume",
+        ] {
+            assert!(!injected(line, Some("0.166.0")), "codex {line}");
+        }
+    }
+
+    #[test]
+    fn the_shared_server_is_known_by_more_than_its_pid() {
+        struct One;
+        impl Processes for One {
+            fn start_time(&self, pid: Pid) -> Option<StartTime> {
+                (pid == Pid(42)).then_some(StartTime(7))
+            }
+            fn parent(&self, _: Pid) -> Option<Pid> {
+                None
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let files = CodexFiles::at(folder.path());
+        assert_eq!(daemon(&files, &One), None);
+        std::fs::create_dir_all(files.daemon_note().parent().unwrap()).unwrap();
+        for (note, expected) in [
+            (r#"{"pid":42,"processIdentity":{"bootId":"x","startTicks":7}}"#, Some(Pid(42))),
+            (r#"{"pid":42,"processIdentity":{"startTicks":8}}"#, None),
+            (r#"{"pid":42}"#, Some(Pid(42))),
+            (r#"{"pid":43}"#, None),
+            ("", None),
+        ] {
+            std::fs::write(files.daemon_note(), note).unwrap();
+            assert_eq!(daemon(&files, &One), expected, "{note}");
+        }
+    }
+
+    #[test]
+    fn foreign_conversations_are_found_and_sub_agents_are_none() {
+        let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/codex/subagent");
+        let var = |name: &str| (name == "CODEX_HOME").then(|| home.clone().into_os_string());
+        let found = Codex.conversations(&var, "01a1e192");
+        let found: Vec<_> =
+            found.iter().map(|foreign| (foreign.agent_session.0.as_str(), foreign.cwd.as_deref())).collect();
+        assert_eq!(found, [("01a1e192-0e13-7430-b5f7-b22ee1e9c164", Some(Path::new("/home/dev/project")))]);
+        assert_eq!(Codex.session_files(&var).unwrap().len(), 2);
+        assert!(Codex.conversations(&var, "7").is_empty());
+    }
+}

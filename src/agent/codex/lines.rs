@@ -1,0 +1,335 @@
+//! What the lines of a rollout mean.
+//!
+//! - An answered call is a `token_usage_record`, keyed by `response_id`; its model stands in the `turn_context` before it.
+//!   Versions without such lines are counted by what their `token_count` events add up to ([`super::fallback`]).
+//! - A tool call is a call line, perhaps an item, and an output line ([`super::tools`]), keyed by `call_id`.
+//! - A prompt is a completed `UserMessage` of this very thread, keyed by the item's id. A review writes the sub-agent's into
+//!   its own file as well; what a sub-agent is told comes from the model.
+//! - An API error is a turn that ended with one, keyed by the turn. Retries that helped leave no line.
+//!
+//! Nothing is copied into another conversation's file: a fork points at its parent's lines.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::fallback::Sums;
+use super::shape::{
+    Counts, Event, Failure, Git, Item, Line, Meta, ResponseItem, TokenInfo, TurnContext, UsageRecord, peek,
+    text,
+};
+use super::tools::{self, Stamp, Waiting};
+use crate::clock::Timestamp;
+use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
+use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
+use crate::session::id::AgentSessionId;
+
+/// Reads one rollout.
+#[derive(Debug, Default)]
+pub struct CodexLines {
+    memory: Memory,
+    /// Only lines that can tell of an answered call are parsed.
+    usage_only: bool,
+}
+
+/// What must be known of the lines before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Memory {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<String>,
+    /// The user never speaks in this thread.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    helper: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    model: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    fast: bool,
+    /// Prompts of versions that give them no id.
+    prompts: u64,
+    sums: Sums,
+    #[serde(skip_serializing_if = "Waiting::is_empty")]
+    waiting: Waiting,
+}
+
+impl CodexLines {
+    /// Everything a line tells. `state` is what [`Lines::state`] gave at the position where reading goes on; one that cannot
+    /// be read loses the model and the open tool calls there, and nothing else.
+    pub fn new(state: Option<&str>) -> Self {
+        let memory = state.and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default();
+        Self { memory, usage_only: false }
+    }
+
+    /// Answered calls alone, for scanning many files fast.
+    pub fn usage_only(state: Option<&str>) -> Self {
+        Self { usage_only: true, ..Self::new(state) }
+    }
+}
+
+impl Lines for CodexLines {
+    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+        let bytes = line.trim_ascii();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.usage_only {
+            if !(bytes.starts_with(b"{") && bytes.ends_with(b"}")) {
+                return Err(Unreadable::Shape("not a JSON object"));
+            }
+            if peek(bytes).is_some_and(|kind| self.passes_over(kind, bytes)) {
+                return Ok(());
+            }
+        }
+        let line: Line = serde_json::from_slice(bytes)?;
+        let at = line.at();
+        if at != Timestamp::default() {
+            into.facts.saw(at);
+        }
+        match line.kind.0.as_deref() {
+            Some("session_meta") => self.meta(&line, &mut into.facts),
+            Some("turn_context") => {
+                let context: TurnContext = line.payload()?;
+                if let Some(model) = context.model.0 {
+                    self.memory.model = model.into_owned();
+                }
+                if let Some(cwd) = context.cwd.0 {
+                    into.facts.cwd = Some(cwd.into_owned());
+                }
+                Ok(())
+            }
+            Some("token_usage_record") => self.usage(&line, at, into),
+            Some("event_msg") => self.event(&line, at, into),
+            Some("response_item") => self.response(&line, at, into),
+            _ => Ok(()),
+        }
+    }
+
+    fn state(&self) -> Option<String> {
+        if self.memory == Memory::default() { None } else { serde_json::to_string(&self.memory).ok() }
+    }
+
+    fn forget(&mut self) {
+        self.memory = Memory::default();
+    }
+}
+
+impl CodexLines {
+    /// Whether a line tells nothing of answered calls.
+    fn passes_over(&self, kind: &[u8], line: &[u8]) -> bool {
+        let early =
+            |word: &str| memchr::memmem::find(&line[..line.len().min(512)], word.as_bytes()).is_some();
+        match kind {
+            b"session_meta" | b"turn_context" | b"token_usage_record" => false,
+            b"event_msg" => !early("\"token_count\"") && !early("\"thread_settings_applied\""),
+            b"response_item" => self.memory.sums.are_idle(),
+            _ => true,
+        }
+    }
+
+    fn meta(&mut self, line: &Line, facts: &mut LineFacts) -> Result<(), Unreadable> {
+        let meta: Meta = line.payload()?;
+        // Older versions copied the lines of a fork's parent, its first included, behind the fork's own first.
+        if self.memory.thread.is_some() {
+            return Ok(());
+        }
+        let forked = meta.forked_from_id.0.is_some();
+        self.memory = Memory {
+            thread: meta.id.0.as_deref().map(str::to_owned),
+            helper: meta.is_helper(),
+            sums: Sums::of_thread(forked),
+            ..Memory::default()
+        };
+        facts.session = meta.root().map(|root| AgentSessionId(root.to_owned()));
+        facts.cwd = meta.cwd.0.map(|cwd| cwd.into_owned());
+        let git = meta.git.and_then(|git| serde_json::from_str::<Git>(git.get()).ok());
+        facts.branch = git.and_then(|git| git.branch.0).map(|branch| branch.into_owned());
+        Ok(())
+    }
+
+    fn usage(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
+        let record: UsageRecord = line.payload()?;
+        let Some(counts) = record.usage else { return Ok(()) };
+        let Some(key) = record.response_id.0 else {
+            return Err(Unreadable::Shape("usage without a response id"));
+        };
+        self.memory.sums.recorded();
+        // It names both, so nothing depends on the file's first line.
+        let root = record.session_id.0.as_deref();
+        let subagent =
+            record.thread_id.0.as_deref().filter(|thread| root.is_some_and(|root| root != *thread));
+        into.records.push(Record {
+            key: key.into_owned(),
+            at,
+            copied: false,
+            subagent: subagent.map(str::to_owned),
+            fact: self.answered(counts),
+        });
+        if let Some(root) = root {
+            into.facts.session = Some(AgentSessionId(root.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn answered(&self, counts: Counts) -> Fact {
+        Fact::Usage(Usage {
+            model: self.memory.model.clone(),
+            tokens: tokens(counts),
+            fast: self.memory.fast,
+            request_id: None,
+        })
+    }
+
+    fn event(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
+        let event: Event = line.payload()?;
+        match event.kind.0.as_deref() {
+            Some("token_count") => self.token_count(event.info, at, into),
+            Some("thread_settings_applied") => {
+                self.memory.fast = event.service_tier() == Some("priority".into());
+                Ok(())
+            }
+            _ if self.usage_only => Ok(()),
+            Some("item_completed") => {
+                if let Some(Ok(item)) = event.item.map(|raw| serde_json::from_str::<Item>(raw.get())) {
+                    self.item(&item, event.thread_id.0.as_deref(), at, into);
+                }
+                Ok(())
+            }
+            Some("task_complete") => {
+                if let (Some(turn), Some(Ok(failure))) = (
+                    event.turn_id.0.as_deref(),
+                    event.error.map(|raw| serde_json::from_str::<Failure>(raw.get())),
+                ) {
+                    into.records.push(self.record(
+                        turn,
+                        at,
+                        Fact::Error(api_error(failure.codex_error_info)),
+                    ));
+                }
+                Ok(())
+            }
+            // Older versions.
+            Some("user_message") if !self.memory.helper => {
+                self.memory.prompts += 1;
+                let thread = self.memory.thread.as_deref().unwrap_or_default();
+                let key = format!("{thread}:{}", self.memory.prompts);
+                into.records.push(self.record(&key, at, Fact::Prompt));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn token_count(
+        &mut self,
+        info: Option<&RawValue>,
+        at: Timestamp,
+        into: &mut Harvest,
+    ) -> Result<(), Unreadable> {
+        let Some(info) = info.filter(|info| info.get() != "null") else { return Ok(()) };
+        let info: TokenInfo = serde_json::from_str(info.get())?;
+        if let Some(counts) = self.memory.sums.told(&info) {
+            let thread = self.memory.thread.as_deref().unwrap_or_default();
+            let key = format!("{thread}:{}", self.memory.sums.counted);
+            into.records.push(self.record(&key, at, self.answered(counts)));
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, item: &Item, thread: Option<&str>, at: Timestamp, into: &mut Harvest) {
+        if item.kind.0.as_deref() == Some("UserMessage") {
+            let own = thread.is_none_or(|thread| self.memory.thread.as_deref() == Some(thread));
+            if own
+                && !self.memory.helper
+                && let Some(id) = item.id.0.as_deref()
+            {
+                into.records.push(self.record(id, at, Fact::Prompt));
+            }
+            return;
+        }
+        let stamp = self.stamp(at);
+        into.records.extend(self.memory.waiting.told(item, stamp));
+    }
+
+    fn response(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
+        let item: ResponseItem = line.payload()?;
+        let kind = item.kind.0.as_deref().unwrap_or_default();
+        if kind == "message" {
+            if item.role.0.as_deref() == Some("assistant") {
+                self.memory.sums.answered();
+            }
+            return Ok(());
+        }
+        let id = item.call_id.0.as_deref().or(item.id.0.as_deref());
+        let is_output = kind.ends_with("_output");
+        if kind.ends_with("_call") || kind == "reasoning" {
+            self.memory.sums.answered();
+        }
+        let Some(id) = id.filter(|_| !self.usage_only) else { return Ok(()) };
+        let stamp = self.stamp(at);
+        match kind {
+            // The vendor's own tools: the line is written when they are done.
+            "web_search_call" | "image_generation_call" => {
+                let name = kind.trim_end_matches("_call");
+                into.records.push(tools::at_once(id, name, stamp));
+            }
+            "local_shell_call" => self.memory.waiting.called(id, "local_shell"),
+            "tool_search_call" => self.memory.waiting.called(id, "tool_search"),
+            _ if is_output => {
+                let output = text(item.output).unwrap_or_default();
+                into.records.extend(self.memory.waiting.answered(id, &output, stamp));
+            }
+            "function_call" | "custom_tool_call" => {
+                self.memory.waiting.called(id, item.name.0.as_deref().unwrap_or_default());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn record(&self, key: &str, at: Timestamp, fact: Fact) -> Record {
+        Record { key: key.to_owned(), at, copied: false, subagent: self.subagent(), fact }
+    }
+
+    fn stamp(&self, at: Timestamp) -> Stamp {
+        Stamp { at, subagent: self.subagent() }
+    }
+
+    fn subagent(&self) -> Option<String> {
+        self.memory.thread.clone().filter(|_| self.memory.helper)
+    }
+}
+
+/// The vendor's input includes what was cached, read or written; its output includes the reasoning.
+fn tokens(counts: Counts) -> Tokens {
+    let cached = counts.cached_input_tokens.saturating_add(counts.cache_write_input_tokens);
+    Tokens {
+        input: counts.input_tokens.saturating_sub(cached),
+        output: counts.output_tokens,
+        cache_read: counts.cached_input_tokens,
+        cache_write_5m: counts.cache_write_input_tokens,
+        cache_write_1h: 0,
+        reasoning: counts.reasoning_output_tokens,
+    }
+}
+
+/// A word, or an object whose one field is the word and may hold the HTTP status.
+fn api_error(info: Option<&RawValue>) -> ApiError {
+    #[derive(Deserialize)]
+    struct Details {
+        http_status_code: Option<u16>,
+    }
+    let raw = info.map_or("null", RawValue::get);
+    if let Ok(word) = serde_json::from_str::<String>(raw) {
+        return ApiError { status: None, kind: word };
+    }
+    let named = serde_json::from_str::<std::collections::BTreeMap<String, Option<Details>>>(raw);
+    match named.ok().and_then(|mut named| named.pop_first()) {
+        Some((kind, details)) => {
+            ApiError { status: details.and_then(|details| details.http_status_code), kind }
+        }
+        None => ApiError { status: None, kind: "unknown".to_owned() },
+    }
+}
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;

@@ -1,0 +1,223 @@
+use super::*;
+use crate::meter::record::{Tool, ToolKind};
+
+fn meta(extra: &str) -> String {
+    format!(
+        r#"{{"timestamp":"2026-11-16T10:00:00.000Z","ordinal":0,"type":"session_meta","payload":{{"id":"t","session_id":"t","cwd":"/p","source":"cli","thread_source":"user","git":{{"branch":"main"}}{extra}}}}}"#
+    )
+}
+
+fn line(kind: &str, payload: &str) -> String {
+    format!(r#"{{"timestamp":"2026-11-16T10:00:01.000Z","ordinal":1,"type":"{kind}","payload":{payload}}}"#)
+}
+
+fn read(lines: &mut CodexLines, texts: &[String]) -> Harvest {
+    let mut harvest = Harvest::default();
+    for text in texts {
+        lines.read(text.as_bytes(), &mut harvest).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    harvest
+}
+
+fn facts(texts: &[String]) -> Vec<(String, Fact)> {
+    let harvest = read(&mut CodexLines::new(None), texts);
+    harvest.records.into_iter().map(|record| (record.key, record.fact)).collect()
+}
+
+fn usage(response: &str) -> String {
+    line(
+        "token_usage_record",
+        &format!(
+            r#"{{"thread_id":"t","session_id":"t","response_id":"{response}","usage":{{"input_tokens":1030,"cached_input_tokens":503,"cache_write_input_tokens":27,"output_tokens":103,"reasoning_output_tokens":13,"total_tokens":1133}}}}"#
+        ),
+    )
+}
+
+#[test]
+fn a_call_in_disjoint_numbers_under_the_model_of_its_turn() {
+    let texts = [
+        meta(""),
+        line("turn_context", r#"{"model":"gpt-5.5","cwd":"/q"}"#),
+        usage("r1"),
+        line(
+            "event_msg",
+            r#"{"type":"thread_settings_applied","thread_settings":{"service_tier":"priority"}}"#,
+        ),
+        line("turn_context", r#"{"model":"gpt-6-sol"}"#),
+        usage("r2"),
+    ];
+    for mut lines in [CodexLines::new(None), CodexLines::usage_only(None)] {
+        let harvest = read(&mut lines, &texts);
+        let tokens = Tokens {
+            input: 500,
+            output: 103,
+            cache_read: 503,
+            cache_write_5m: 27,
+            cache_write_1h: 0,
+            reasoning: 13,
+        };
+        let call = |model: &str, fast| Usage { model: model.into(), tokens, fast, request_id: None };
+        let expected = [("r1", call("gpt-5.5", false)), ("r2", call("gpt-6-sol", true))];
+        for (record, (key, call)) in harvest.records.iter().zip(expected) {
+            assert_eq!((record.key.as_str(), &record.fact), (key, &Fact::Usage(call)));
+            assert_eq!((record.copied, record.subagent.as_deref()), (false, None));
+        }
+        assert_eq!(harvest.records.len(), 2);
+        let facts = harvest.facts;
+        assert_eq!(facts.session, Some(AgentSessionId("t".into())));
+        assert_eq!((facts.cwd.as_deref(), facts.branch.as_deref()), (Some("/q"), Some("main")));
+        assert_eq!(facts.first_at, Timestamp::parse("2026-11-16T10:00:00.000Z"));
+    }
+}
+
+#[test]
+fn a_sub_agent_counts_for_its_root_and_is_prompted_by_nobody() {
+    let prompt = line(
+        "event_msg",
+        r#"{"type":"item_completed","thread_id":"s","item":{"type":"UserMessage","id":"u1","content":[]}}"#,
+    );
+    let call = line(
+        "token_usage_record",
+        r#"{"thread_id":"s","session_id":"t","response_id":"r9","usage":{"input_tokens":1}}"#,
+    );
+    let own = meta("").replace("\"id\":\"t\"", "\"id\":\"s\"").replace("\"user\"", "\"subagent\"");
+    let harvest = read(&mut CodexLines::new(None), &[own, prompt.clone(), call]);
+    assert_eq!(harvest.facts.session, Some(AgentSessionId("t".into())));
+    let [only] = &harvest.records[..] else { panic!("{:?}", harvest.records) };
+    assert_eq!((only.key.as_str(), only.subagent.as_deref()), ("r9", Some("s")));
+    // A review writes its sub-agent's first words into its own file as well.
+    assert_eq!(facts(&[meta(""), prompt.clone()]), []);
+    let ours = prompt.replace("\"thread_id\":\"s\"", "\"thread_id\":\"t\"");
+    assert_eq!(facts(&[meta(""), ours]), [("u1".to_owned(), Fact::Prompt)]);
+}
+
+#[test]
+fn turns_that_failed() {
+    let turn = |error: &str| {
+        line("event_msg", &format!(r#"{{"type":"task_complete","turn_id":"n1","error":{error}}}"#))
+    };
+    for (error, status, kind) in [
+        (r#"{"codex_error_info":"other","message":"secret"}"#, None, "other"),
+        (
+            r#"{"codex_error_info":{"http_connection_failed":{"http_status_code":401}}}"#,
+            Some(401),
+            "http_connection_failed",
+        ),
+        (
+            r#"{"codex_error_info":{"response_too_many_failed_attempts":{"http_status_code":429}}}"#,
+            Some(429),
+            "response_too_many_failed_attempts",
+        ),
+        (r#"{"codex_error_info":{"new_kind":null}}"#, None, "new_kind"),
+        (r#"{"message":"x"}"#, None, "unknown"),
+        (r#"{"codex_error_info":7}"#, None, "unknown"),
+    ] {
+        let expected = Fact::Error(ApiError { status, kind: kind.to_owned() });
+        assert_eq!(facts(&[meta(""), turn(error)]), [("n1".to_owned(), expected)], "{error}");
+    }
+    let fine = line("event_msg", r#"{"type":"task_complete","turn_id":"n1","error":null}"#);
+    assert_eq!(facts(&[meta(""), fine]), []);
+}
+
+#[test]
+fn the_vendors_own_tools_are_one_line() {
+    let search = line("response_item", r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#);
+    let tool = Tool {
+        name: "web_search".into(),
+        ok: true,
+        kind: ToolKind::Other,
+        file: None,
+        lines_added: 0,
+        lines_removed: 0,
+    };
+    assert_eq!(facts(&[meta(""), search]), [("ws_1".to_owned(), Fact::Tool(tool))]);
+}
+
+#[test]
+fn older_versions_are_counted_by_their_sums() {
+    let count = |total: u64, last: u64| {
+        line(
+            "event_msg",
+            &format!(
+                r#"{{"type":"token_count","info":{{"total_token_usage":{{"input_tokens":{total}}},"last_token_usage":{{"input_tokens":{last}}}}}}}"#
+            ),
+        )
+    };
+    let answer = line("response_item", r#"{"type":"message","role":"assistant","content":[]}"#);
+    let texts = [
+        meta(""),
+        line("event_msg", r#"{"type":"user_message","message":"hi"}"#),
+        line("event_msg", r#"{"type":"token_count","info":null}"#),
+        answer.clone(),
+        count(10, 10),
+        count(10, 10),
+        answer.clone(),
+        count(35, 25),
+        // A newer version goes on with the file.
+        answer,
+        usage("r1"),
+        count(1065, 1030),
+    ];
+    let counted = |mut lines: CodexLines| -> Vec<(String, u64)> {
+        let records = read(&mut lines, &texts).records.into_iter();
+        let calls = records.filter_map(|record| match record.fact {
+            Fact::Usage(usage) => Some((record.key, usage.tokens.input)),
+            _ => None,
+        });
+        calls.collect()
+    };
+    let expected = [("t:1".to_owned(), 10), ("t:2".to_owned(), 25), ("r1".to_owned(), 500)];
+    assert_eq!(counted(CodexLines::new(None)), expected);
+    assert_eq!(counted(CodexLines::usage_only(None)), expected);
+    assert_eq!(facts(&texts)[0], ("t:1".to_owned(), Fact::Prompt));
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_what_is_new_is_not() {
+    let mut lines = CodexLines::new(None);
+    let mut scan = CodexLines::usage_only(None);
+    let mut harvest = Harvest::default();
+    for broken in [
+        "{".to_owned(),
+        "7".to_owned(),
+        line("token_usage_record", r#"{"response_id":"r","usage":{"input_tokens":"7"}}"#),
+        line("token_usage_record", r#"{"response_id":"r","usage":{"input_tokens":-7}}"#),
+        line("token_usage_record", r#"{"usage":{"input_tokens":7}}"#),
+        line("session_meta", "7"),
+    ] {
+        assert!(lines.read(broken.as_bytes(), &mut harvest).is_err(), "{broken}");
+        assert!(scan.read(broken.as_bytes(), &mut harvest).is_err(), "{broken}");
+    }
+    for fine in [
+        "",
+        "  ",
+        r#"{"type":"from_the_future","payload":7}"#,
+        r#"{"type":7}"#,
+        &line("event_msg", r#"{"type":"from_the_future"}"#),
+        &line("event_msg", r#"{"type":"item_completed","item":7}"#),
+        &line("response_item", r#"{"type":"function_call_output","call_id":"never","output":{"a":1}}"#),
+        &line("token_usage_record", r#"{"response_id":"r"}"#),
+    ] {
+        assert!(lines.read(fine.as_bytes(), &mut harvest).is_ok(), "{fine}");
+        assert!(scan.read(fine.as_bytes(), &mut harvest).is_ok(), "{fine}");
+    }
+    assert_eq!(harvest.records, []);
+}
+
+#[test]
+fn what_is_remembered_survives_and_another_file_begins_anew() {
+    let call = line("response_item", r#"{"type":"function_call","name":"exec_command","call_id":"c1"}"#);
+    let output =
+        line("response_item", r#"{"type":"function_call_output","call_id":"c1","output":"Exit code: 0"}"#);
+    let mut lines = CodexLines::new(None);
+    assert_eq!(lines.state(), None);
+    read(&mut lines, &[meta(""), line("turn_context", r#"{"model":"gpt-5.5"}"#), call]);
+    let mut lines = CodexLines::new(lines.state().as_deref());
+    let harvest = read(&mut lines, &[output.clone(), usage("r1")]);
+    assert!(matches!(&harvest.records[0].fact, Fact::Tool(tool) if tool.ok && tool.name == "exec_command"));
+    assert!(matches!(&harvest.records[1].fact, Fact::Usage(usage) if usage.model == "gpt-5.5"));
+    assert!(lines.state().is_some_and(|state| state.len() < 300), "{:?}", lines.state());
+    lines.forget();
+    assert_eq!(lines.state(), None);
+    assert_eq!(CodexLines::new(Some("broken")).state(), None);
+}

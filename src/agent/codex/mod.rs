@@ -1,0 +1,18 @@
+//! OpenAI Codex: what its arguments mean, where its files are, what its lines say, what evidence it gives.
+//!
+//! Facts were measured on 0.166.0. Everything here reads; nothing writes.
+
+mod agent;
+mod catalog;
+mod fallback;
+pub mod files;
+mod head;
+mod invocation;
+pub mod lines;
+mod shape;
+mod tools;
+pub(crate) mod trail;
+mod turns;
+pub mod view;
+
+pub use agent::Codex;

@@ -1,0 +1,282 @@
+//! Following one run of Codex by what its process keeps open: the locks and rollouts of its threads.
+//!
+//! The program is a small launcher around a native process; the first of that family that holds a lock is the agent, and
+//! stays it: an agent started inside holds locks of its own. All threads of a run stay held until it ends, so what matters is
+//! which one was taken last. `exec` gives its lock up with the last answer, seconds before it exits: so the folders are
+//! watched, and looked at now and then until the first lock has been seen.
+//!
+//! A lock taken again is a new file under the old name. Versions without locks are told by the rollouts they may write to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::catalog::{Catalog, Folders};
+use super::files::{self, CodexFiles};
+use super::head::Head;
+use super::lines::CodexLines;
+use super::turns::Turn;
+use crate::agent::trail::{Seen, Trail};
+use crate::meter::line::Lines;
+use crate::process::{ProcessId, Processes};
+use crate::session::correlate::{Signal, Thread};
+use crate::session::id::AgentSessionId;
+
+/// How often, and for how long after the start, it is looked for the first lock. `exec` answered at once holds it for 60 ms.
+const EARLY: Duration = Duration::from_millis(20);
+const EARLY_FOR: Duration = Duration::from_secs(10);
+
+/// A lock file, told apart from an earlier one of its name: the file system gives an inode to the next file at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LockId {
+    made: (i64, i64),
+    inode: u64,
+}
+
+/// A thread that the agent's process holds.
+#[derive(Debug)]
+struct Held {
+    lock: Option<LockId>,
+    rollout: Option<PathBuf>,
+    /// Its rollout was there when it was taken.
+    existed: bool,
+    /// What was said of it last.
+    told: Option<Thread>,
+    turn: Turn,
+}
+
+#[derive(Debug)]
+pub struct CodexTrail {
+    files: CodexFiles,
+    catalog: Catalog,
+    folders: Folders,
+    /// The originator that this run's threads bear, if that was asked for.
+    mark: Option<String>,
+    /// Before the agent was started.
+    prepared: jiff::Timestamp,
+    since: Option<Instant>,
+    agent: Option<ProcessId>,
+    held: BTreeMap<AgentSessionId, Held>,
+    turns: BTreeSet<AgentSessionId>,
+    /// Rollouts that were looked at for our mark.
+    examined: BTreeSet<PathBuf>,
+}
+
+impl CodexTrail {
+    pub fn new(files: CodexFiles, mark: Option<String>) -> Self {
+        Self {
+            catalog: Catalog::new(files.clone()),
+            files,
+            folders: Folders::default(),
+            mark,
+            prepared: now(),
+            since: None,
+            agent: None,
+            held: BTreeMap::new(),
+            turns: BTreeSet::new(),
+            examined: BTreeSet::new(),
+        }
+    }
+
+    /// The threads that the agent's process may write to, each with its lock and its rollout as far as they are open; those
+    /// taken first come first.
+    fn open_threads(
+        &mut self,
+        started: ProcessId,
+        processes: &dyn Processes,
+        seen: &mut Seen,
+    ) -> Vec<(AgentSessionId, Option<LockId>, Option<PathBuf>)> {
+        if let Some(agent) = self.agent.filter(|agent| processes.alive(*agent)) {
+            return self.threads_of(agent, processes);
+        }
+        for pid in processes.family(started.pid) {
+            let Some(process) = processes.identify(pid) else { continue };
+            let threads = self.threads_of(process, processes);
+            if !threads.is_empty() {
+                self.agent = Some(process);
+                seen.adopted = self.agent.filter(|agent| *agent != started);
+                return threads;
+            }
+        }
+        Vec::new()
+    }
+
+    fn threads_of(
+        &self,
+        process: ProcessId,
+        processes: &dyn Processes,
+    ) -> Vec<(AgentSessionId, Option<LockId>, Option<PathBuf>)> {
+        let mut threads: BTreeMap<AgentSessionId, (Option<LockId>, Option<PathBuf>)> = BTreeMap::new();
+        for open in processes.open_files(process.pid) {
+            if let Some(thread) = files::locked_thread(&open.path) {
+                if let Some(lock) = lock_id(&open.path) {
+                    threads.entry(thread).or_default().0 = Some(lock);
+                }
+            } else if open.writes
+                && let Some(thread) = files::thread_of(&open.path)
+            {
+                threads.entry(thread).or_default().1 = Some(open.path);
+            }
+        }
+        let mut threads: Vec<_> =
+            threads.into_iter().map(|(id, (lock, rollout))| (id, lock, rollout)).collect();
+        threads.sort_by_key(|(_, lock, _)| *lock);
+        threads
+    }
+
+    fn look_at_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
+        let open = self.open_threads(started, processes, seen);
+        // What is given up and taken again is news; `exec` gives up what we still want to read, so it is kept in mind.
+        let mut order = Vec::new();
+        for (thread, lock, rollout) in open {
+            let known = self.held.get_mut(&thread).filter(|held| held.lock == lock);
+            if let Some(held) = known {
+                held.rollout = rollout.or(held.rollout.take());
+            } else {
+                let rollout = rollout.or_else(|| self.catalog.rollout(&thread));
+                let retaken = self.held.contains_key(&thread);
+                let existed = retaken || rollout.as_deref().is_some_and(|path| !self.is_new(&thread, path));
+                let turn = match &rollout {
+                    Some(path) if existed => Turn::from_here_on(path),
+                    _ => Turn::default(),
+                };
+                self.held.insert(thread.clone(), Held { lock, rollout, existed, told: None, turn });
+            }
+            order.push(thread);
+        }
+        for thread in order {
+            self.tell(&thread, seen);
+        }
+    }
+
+    /// Whether a thread was begun in this run, or by somebody else since. Ids bear their time; where they do not, the file does.
+    fn is_new(&self, thread: &AgentSessionId, rollout: &Path) -> bool {
+        let by_file = || {
+            let meta = fs::metadata(rollout).ok()?;
+            meta.created().or_else(|_| meta.modified()).ok().and_then(|born| born.try_into().ok())
+        };
+        files::begun(thread).or_else(by_file).is_some_and(|begun: jiff::Timestamp| begun >= self.prepared)
+    }
+
+    /// Says what a held thread is, as soon as it is known and whenever that changes.
+    fn tell(&mut self, thread: &AgentSessionId, seen: &mut Seen) {
+        let Some(held) = self.held.get_mut(thread) else { return };
+        if held.rollout.is_none() {
+            held.rollout = self.catalog.rollout(thread);
+        }
+        let head = held.rollout.as_deref().and_then(|rollout| self.catalog.head(rollout));
+        let now = match head {
+            None if held.rollout.is_some() && held.existed => Thread::Continued { forked: false },
+            None => Thread::Unwritten,
+            Some(head) if head.helper => Thread::Helper,
+            Some(_) if held.existed => Thread::Continued { forked: false },
+            Some(Head { forked_from: Some(_), .. }) => Thread::Continued { forked: true },
+            Some(_) => Thread::Fresh,
+        };
+        if held.told.as_ref() == Some(&now) {
+            return;
+        }
+        if let Some(head) = head.filter(|head| !head.helper && !held.existed) {
+            seen.version = head.version.clone().or(seen.version.take());
+            seen.folder = head.cwd.clone().or(seen.folder.take());
+        }
+        held.told = Some(now.clone());
+        seen.signals.push(Signal::Held { id: thread.clone(), thread: now });
+    }
+
+    fn look_at_turns(&mut self, seen: &mut Seen) {
+        let open = self.held.iter_mut().filter_map(|(thread, held)| {
+            let rollout = held.rollout.as_deref()?;
+            held.turn.follow(rollout).then(|| thread.clone())
+        });
+        let open: BTreeSet<AgentSessionId> = open.collect();
+        if open != self.turns {
+            self.turns.clone_from(&open);
+            seen.signals.push(Signal::Turns(open));
+        }
+    }
+
+    /// Rollouts with our own originator, for where the process cannot be looked into or was too fast. What it can be looked
+    /// into for is more certain: agents started inside inherit the mark.
+    fn look_for_mark(&mut self, days: &[PathBuf], seen: &mut Seen) {
+        let Some(mark) = self.mark.clone().filter(|_| self.agent.is_none()) else { return };
+        let Some(day) = days.last() else { return };
+        for path in files::rollouts_in(day).unwrap_or_default() {
+            let begun = files::thread_of(&path).filter(|thread| self.is_new(thread, &path));
+            if self.examined.contains(&path) || begun.is_none() {
+                continue;
+            }
+            let Some(head) = self.catalog.head(&path) else { continue };
+            if head.originator.as_ref() == Some(&mark) {
+                let thread = match head {
+                    Head { helper: true, .. } => Thread::Helper,
+                    Head { forked_from: Some(_), .. } => Thread::Continued { forked: true },
+                    _ => Thread::Fresh,
+                };
+                let id = head.thread.clone();
+                seen.signals.push(Signal::Marked { id: id.clone(), thread: thread.clone() });
+                let turn = Turn::default();
+                let rollout = Some(path.clone());
+                self.held.insert(id, Held { lock: None, rollout, existed: false, told: Some(thread), turn });
+            }
+            self.examined.insert(path);
+        }
+    }
+}
+
+impl Trail for CodexTrail {
+    fn watched(&self) -> Vec<PathBuf> {
+        let mut watched = self.files.newest_days();
+        watched.push(self.files.locks());
+        // A resumed conversation lies in the folder of the day it began.
+        let rollouts = self.held.values().filter_map(|held| held.rollout.as_deref());
+        watched.extend(rollouts.filter_map(Path::parent).map(Path::to_owned));
+        watched
+    }
+
+    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
+        let mut seen = Seen::default();
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let days = self.files.newest_days();
+        let mut changed = self.folders.changed(&self.files.locks());
+        for day in &days {
+            changed |= self.folders.changed(day);
+        }
+        if changed || self.agent.is_none() {
+            self.look_at_threads(agent, processes, &mut seen);
+            self.look_for_mark(&days, &mut seen);
+        }
+        self.look_at_turns(&mut seen);
+        if self.agent.is_none() && since.elapsed() < EARLY_FOR {
+            seen.again = Some(EARLY);
+        }
+        seen
+    }
+
+    fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
+        let Some(rollout) = self.catalog.rollout(id) else { return Vec::new() };
+        let helpers = self.catalog.helpers(id, &rollout);
+        std::iter::once(rollout).chain(helpers).collect()
+    }
+
+    fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {
+        Box::new(CodexLines::new(state))
+    }
+}
+
+/// To the millisecond, as ids tell it.
+fn now() -> jiff::Timestamp {
+    let now = jiff::Timestamp::now();
+    jiff::Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+}
+
+fn lock_id(path: &Path) -> Option<LockId> {
+    let meta = fs::metadata(path).ok()?;
+    Some(LockId { made: (meta.ctime(), meta.ctime_nsec()), inode: meta.ino() })
+}
+
+#[cfg(test)]
+#[path = "trail_tests.rs"]
+mod tests;

@@ -1,0 +1,226 @@
+//! A run of Codex as its files and its process show it, step by step.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::*;
+use crate::process::{OpenFile, Pid, StartTime};
+
+const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
+const NATIVE: ProcessId = ProcessId { pid: Pid(11), start: StartTime(1) };
+const INSIDE: Pid = Pid(12);
+
+/// A launcher, the program it started, and an agent that the model started in turn.
+struct Family(std::sync::Mutex<BTreeMap<Pid, Vec<OpenFile>>>);
+
+impl Processes for Family {
+    fn start_time(&self, pid: Pid) -> Option<StartTime> {
+        [LAUNCHER.pid, NATIVE.pid, INSIDE].contains(&pid).then_some(StartTime(1))
+    }
+
+    fn parent(&self, pid: Pid) -> Option<Pid> {
+        (pid.0 > 10).then_some(Pid(pid.0 - 1))
+    }
+
+    fn children(&self, pid: Pid) -> Vec<Pid> {
+        if pid.0 < 12 { vec![Pid(pid.0 + 1)] } else { Vec::new() }
+    }
+
+    fn open_files(&self, pid: Pid) -> Vec<OpenFile> {
+        self.0.lock().unwrap().get(&pid).cloned().unwrap_or_default()
+    }
+}
+
+struct Stage {
+    _folder: tempfile::TempDir,
+    files: CodexFiles,
+    family: Family,
+    trail: Rc<RefCell<CodexTrail>>,
+}
+
+/// Ids that bear the time of this test, as those of threads begun in it do.
+fn id(n: u8) -> AgentSessionId {
+    static BEGUN: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
+    let begun = BEGUN.get_or_init(|| jiff::Timestamp::now().as_millisecond() + 60_000);
+    let time = format!("{begun:012x}");
+    AgentSessionId(format!("{}-{}-7352-92dc-1e28b60230{n:02x}", &time[..8], &time[8..]))
+}
+
+impl Stage {
+    fn set(mark: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let files = CodexFiles::at(folder.path());
+        fs::create_dir_all(files.locks()).unwrap();
+        let trail = CodexTrail::new(files.clone(), mark.map(str::to_owned));
+        let family = Family(std::sync::Mutex::default());
+        let stage = Self { _folder: folder, files, family, trail: Rc::new(RefCell::new(trail)) };
+        fs::create_dir_all(stage.today()).unwrap();
+        stage
+    }
+
+    fn open(&self, pid: Pid, path: &Path, writes: bool) {
+        let open = OpenFile { path: path.to_owned(), writes };
+        self.family.0.lock().unwrap().entry(pid).or_default().push(open);
+    }
+
+    fn lock(&self, pid: Pid, thread: u8) {
+        let path = self.files.lock(&id(thread));
+        fs::write(&path, "").unwrap();
+        self.open(pid, &path, true);
+    }
+
+    /// Closes and removes a lock, as a run that gives its thread up does.
+    fn unlock(&self, pid: Pid, thread: u8) {
+        let path = self.files.lock(&id(thread));
+        fs::remove_file(&path).unwrap();
+        self.family.0.lock().unwrap().get_mut(&pid).unwrap().retain(|open| open.path != path);
+    }
+
+    fn today(&self) -> PathBuf {
+        self.files.sessions().join(jiff::Timestamp::now().strftime("%Y/%m/%d").to_string())
+    }
+
+    fn rollout(&self, thread: u8) -> PathBuf {
+        self.today().join(format!("rollout-2026-11-15T23-31-34-{}.jsonl", id(thread)))
+    }
+
+    fn write(&self, thread: u8, extra: &str) -> PathBuf {
+        let (path, own) = (self.rollout(thread), id(thread));
+        let meta = format!(
+            r#"{{"type":"session_meta","payload":{{"id":"{own}","session_id":"{own}","source":"cli","cwd":"/p","cli_version":"0.166.0"{extra}}}}}"#
+        );
+        fs::write(&path, meta + "\n").unwrap();
+        path
+    }
+
+    fn look(&self) -> Seen {
+        self.trail.borrow_mut().look(LAUNCHER, &self.family)
+    }
+
+    fn signals(&self) -> Vec<Signal> {
+        self.look().signals
+    }
+}
+
+fn held(n: u8, thread: Thread) -> Signal {
+    Signal::Held { id: id(n), thread }
+}
+
+fn turns(ns: &[u8]) -> Signal {
+    Signal::Turns(ns.iter().map(|n| id(*n)).collect())
+}
+
+#[test]
+fn a_run_from_its_first_lock_on() {
+    let stage = Stage::set(None);
+    let seen = stage.look();
+    assert_eq!((seen.signals.len(), seen.again), (0, Some(EARLY)), "it is looked for until it is there");
+
+    stage.lock(NATIVE.pid, 1);
+    stage.open(NATIVE.pid, &stage.files.locks().join(".coordination.lock"), true);
+    let seen = stage.look();
+    assert_eq!(seen.signals, [held(1, Thread::Unwritten)]);
+    assert_eq!((seen.adopted, seen.again), (Some(NATIVE), None));
+    assert_eq!(stage.signals(), [], "no news");
+
+    let rollout = stage.write(1, "");
+    stage.open(NATIVE.pid, &rollout, true);
+    let seen = stage.look();
+    assert_eq!(seen.signals, [held(1, Thread::Fresh)]);
+    assert_eq!((seen.version.as_deref(), seen.folder.as_deref()), (Some("0.166.0"), Some(Path::new("/p"))));
+
+    // An agent that the model starts holds its own.
+    stage.lock(INSIDE, 9);
+    assert_eq!(stage.signals(), []);
+
+    stage.lock(NATIVE.pid, 2);
+    assert_eq!(stage.signals(), [held(2, Thread::Unwritten)]);
+    let sub = stage.write(3, r#","thread_source":"subagent""#);
+    stage.lock(NATIVE.pid, 3);
+    stage.open(NATIVE.pid, &sub, true);
+    assert_eq!(stage.signals(), [held(3, Thread::Helper)]);
+    stage.write(4, r#","forked_from_id":"x""#);
+    stage.lock(NATIVE.pid, 4);
+    assert_eq!(stage.signals(), [held(4, Thread::Continued { forked: true })]);
+
+    // Back to the first: given up and taken anew.
+    stage.unlock(NATIVE.pid, 1);
+    stage.lock(NATIVE.pid, 1);
+    assert_eq!(stage.signals(), [held(1, Thread::Continued { forked: false })]);
+    assert!(stage.trail.borrow().watched().contains(&rollout.parent().unwrap().to_owned()));
+}
+
+#[test]
+fn what_was_there_before_is_continued() {
+    let stage = Stage::set(None);
+    let rollout = stage.write(1, "");
+    let open = r#"{"type":"event_msg","payload":{"type":"task_started"}}"#.to_owned() + "\n";
+    fs::write(&rollout, fs::read_to_string(&rollout).unwrap() + &open).unwrap();
+    // Ids of this test are of a minute from now; this run begins later.
+    stage.trail.borrow_mut().prepared = jiff::Timestamp::MAX;
+    stage.look();
+    stage.lock(NATIVE.pid, 1);
+    let seen = stage.look();
+    assert_eq!(seen.signals, [held(1, Thread::Continued { forked: false })], "and no turn is open in it");
+    assert_eq!((seen.version, seen.folder), (None, None), "those of whoever began it");
+    fs::write(&rollout, fs::read_to_string(&rollout).unwrap() + &open).unwrap();
+    assert_eq!(stage.signals(), [turns(&[1])]);
+    let done = r#"{"type":"event_msg","payload":{"type":"task_complete"}}"#.to_owned() + "\n";
+    fs::write(&rollout, fs::read_to_string(&rollout).unwrap() + &done).unwrap();
+    assert_eq!(stage.signals(), [turns(&[])]);
+}
+
+#[test]
+fn a_version_without_locks_is_told_by_what_it_writes_to() {
+    let stage = Stage::set(None);
+    stage.look();
+    let (own, read) = (stage.write(1, ""), stage.write(2, ""));
+    stage.open(NATIVE.pid, &own, true);
+    stage.open(NATIVE.pid, &read, false);
+    assert_eq!(stage.signals(), [held(1, Thread::Fresh)], "a fork reads its parent's");
+}
+
+#[test]
+fn what_was_given_up_before_its_file_was_seen_is_still_told() {
+    let stage = Stage::set(None);
+    stage.look();
+    stage.lock(NATIVE.pid, 1);
+    assert_eq!(stage.signals(), [held(1, Thread::Unwritten)]);
+    stage.unlock(NATIVE.pid, 1);
+    stage.write(1, "");
+    let trail = &stage.trail;
+    stage.look();
+    assert_eq!(trail.borrow_mut().files(&id(1)), [stage.rollout(1)]);
+}
+
+#[test]
+fn a_mark_tells_where_the_process_does_not() {
+    let stage = Stage::set(Some("codemie-x"));
+    stage.look();
+    stage.write(1, r#","originator":"codex-tui""#);
+    stage.write(2, r#","originator":"codemie-x""#);
+    stage.write(3, r#","originator":"codemie-x","thread_source":"subagent""#);
+    let marked = |n, thread| Signal::Marked { id: id(n), thread };
+    assert_eq!(stage.signals(), [marked(2, Thread::Fresh), marked(3, Thread::Helper)]);
+    assert_eq!(stage.signals(), []);
+    stage.lock(NATIVE.pid, 2);
+    assert_eq!(
+        stage.signals(),
+        [held(2, Thread::Continued { forked: false })],
+        "the process itself is better"
+    );
+    stage.write(4, r#","originator":"codemie-x""#);
+    assert_eq!(stage.signals(), [], "and from then on it alone speaks");
+}
+
+#[test]
+fn a_conversations_files_are_its_own_and_its_sub_agents() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/codex/subagent");
+    let mut trail = CodexTrail::new(CodexFiles::at(root), None);
+    let id = |id: &str| AgentSessionId(id.to_owned());
+    let files = trail.files(&id("01a1e192-0e13-7430-b5f7-b22ee1e9c164"));
+    let threads: Vec<_> = files.iter().filter_map(|file| files::thread_of(file)).collect();
+    let sub = id("01a1e192-16db-7803-8175-097b8643701d");
+    assert_eq!(threads, [id("01a1e192-0e13-7430-b5f7-b22ee1e9c164"), sub]);
+    assert!(trail.files(&id("01a1e192-0000-7000-8000-000000000000")).is_empty());
+}

@@ -1,0 +1,105 @@
+//! Gemini CLI as the rest of the house sees it.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use super::files::{self, GeminiFiles};
+use super::lines::GeminiLines;
+use super::trail::GeminiTrail;
+use super::{invocation, version, view};
+use crate::agent::{Agent, Injection, Invocation, SessionFile, Trail, Var, transcript};
+use crate::meter::line::Lines;
+use crate::session::id::AgentSessionId;
+use crate::session::lookup::Foreign;
+
+#[derive(Debug)]
+pub struct Gemini;
+
+impl Agent for Gemini {
+    fn name(&self) -> &'static str {
+        "gemini"
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("gcp.gemini")
+    }
+
+    fn classify(&self, args: &[OsString]) -> Invocation {
+        invocation::classify(args)
+    }
+
+    /// Its files hold no version, but its package does.
+    fn installed_version(&self, program: &Path) -> Option<String> {
+        version::installed(program)
+    }
+
+    fn inject(
+        &self,
+        invocation: &Invocation,
+        _args: &[OsString],
+        version: Option<&str>,
+        fresh: Uuid,
+        _var: Var<'_>,
+    ) -> Option<Injection> {
+        if !invocation.injectable || !version.is_some_and(version::takes_session_id) {
+            return None;
+        }
+        let id = fresh.to_string();
+        Some(Injection {
+            args: vec!["--session-id".into(), id.clone().into()],
+            assigned: Some(AgentSessionId(id)),
+        })
+    }
+
+    fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
+        // It has no copies.
+        (!fork).then(|| vec!["--resume".into(), OsString::from(&conversation.0)])
+    }
+
+    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
+        let Some(files) = GeminiFiles::from_env(var) else { return Vec::new() };
+        let mut conversations: Vec<Foreign> = files
+            .all_main()
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|path| files::may_be_of(path, wanted))
+            .filter_map(|file| {
+                let header = files::header(&file)?;
+                header.session.0.starts_with(wanted).then(|| Foreign {
+                    agent: self.name().to_owned(),
+                    agent_session: header.session,
+                    cwd: files.folder_of(&file),
+                    file,
+                })
+            })
+            .collect();
+        // A resumed conversation has stubs beside its file; the file is the oldest, and names begin with the time.
+        conversations.sort_by(|a, b| (&a.agent_session, &a.file).cmp(&(&b.agent_session, &b.file)));
+        conversations.dedup_by(|a, b| a.agent_session == b.agent_session);
+        conversations
+    }
+
+    /// Records that older versions kept as one JSON document (`.json`) are not among them: they are no lines.
+    fn session_files(&self, var: Var<'_>) -> io::Result<Vec<SessionFile>> {
+        GeminiFiles::from_env(var).map_or(Ok(Vec::new()), |files| files.all())
+    }
+
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        GeminiFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
+    }
+
+    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(GeminiLines::usage_only(state)))
+    }
+
+    fn transcript(&self) -> Option<transcript::Reader> {
+        Some(transcript::Reader::Journal(view::entry))
+    }
+
+    fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
+        Some(Box::new(GeminiTrail::new(GeminiFiles::from_env(var)?, folder)))
+    }
+}

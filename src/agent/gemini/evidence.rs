@@ -1,0 +1,193 @@
+//! What the agent's log and the lines of its files tell of who is in which conversation. Bytes in, traces out.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::shape::{self, Line};
+use crate::clock::Timestamp;
+use crate::session::correlate::{Typed, Words};
+use crate::session::id::AgentSessionId;
+
+/// The file is being rewritten, or is none of the agent's.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Torn;
+
+/// One line of the log of what was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) under: AgentSessionId,
+    pub(super) at: Timestamp,
+    pub(super) what: Typed,
+}
+
+/// How far a log has been read: per process, because processes overwrite each other's log and lines may come back.
+#[derive(Debug, Default)]
+pub(super) struct LogReader {
+    last: BTreeMap<String, Timestamp>,
+}
+
+impl LogReader {
+    /// What is new in the log, which is one JSON document, in the order of time.
+    pub(super) fn read(&mut self, log: &[u8]) -> Result<Vec<Entry>, Torn> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Logged<'a> {
+            #[serde(borrow)]
+            session_id: Cow<'a, str>,
+            #[serde(borrow)]
+            message: Cow<'a, str>,
+            #[serde(borrow)]
+            timestamp: Cow<'a, str>,
+        }
+        let logged: Vec<Logged> = serde_json::from_slice(log).map_err(|_| Torn)?;
+        let mut new = Vec::new();
+        for Logged { session_id, message, timestamp } in logged {
+            let Some(at) = Timestamp::parse(&timestamp) else { continue };
+            if self.last.get(session_id.as_ref()).is_some_and(|last| *last >= at) {
+                continue;
+            }
+            new.push(Entry {
+                under: AgentSessionId(session_id.clone().into_owned()),
+                at,
+                what: typed(&message),
+            });
+            self.last.insert(session_id.into_owned(), at);
+        }
+        new.sort_by_key(|entry| entry.at);
+        Ok(new)
+    }
+}
+
+/// The agent writes down what it was given to run, completed and without spaces around it.
+fn typed(message: &str) -> Typed {
+    match message.split_whitespace().next() {
+        Some("/clear" | "/new") => Typed::Clear,
+        Some(word) if word.starts_with('/') => Typed::Command,
+        _ => Typed::Prompt(Words::of(message)),
+    }
+}
+
+/// What one line of a session file tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The conversation begins, or some process says that it will go on with it.
+    Header { id: AgentSessionId, at: Timestamp },
+    /// Some process goes on with it.
+    Entered(AgentSessionId),
+    /// A prompt, in each form in which the log may hold it.
+    Said { at: Timestamp, words: Vec<Words> },
+}
+
+/// `None`: nothing of interest. Most lines are not even parsed.
+pub(super) fn told(line: &[u8]) -> Option<Told> {
+    const TELLING: [&[u8]; 2] = [b"{\"sessionId\"", b"{\"$set\":{\"sessionId\""];
+    let telling = TELLING.iter().any(|mark| line.starts_with(mark));
+    if !telling
+        && (line.starts_with(b"{\"$set\"") || memchr::memmem::find(line, b"\"type\":\"user\"").is_none())
+    {
+        return None;
+    }
+    let line: Line = serde_json::from_slice(line).ok()?;
+    if let Some(id) = line.session_id.0 {
+        let at = line.start_time.0.as_deref().and_then(Timestamp::parse)?;
+        let main = line.kind.0.as_deref() != Some("subagent");
+        return main.then(|| Told::Header { id: AgentSessionId(id.into_owned()), at });
+    }
+    if let Some(id) = line.set.as_ref().and_then(|set| set.session_id.0.as_deref()) {
+        return Some(Told::Entered(AgentSessionId(id.to_owned())));
+    }
+    let at = line.timestamp.0.as_deref().and_then(Timestamp::parse)?;
+    let whole = line.prompt()?;
+    let first = line.content.map(shape::texts).and_then(|texts| texts.into_iter().next());
+    let shown = line.display_content.map(|content| shape::texts(content).concat());
+    let mut words: Vec<Words> = Vec::new();
+    for text in [Some(whole), first, shown].into_iter().flatten() {
+        let text = Words::of(&text);
+        if !words.contains(&text) {
+            words.push(text);
+        }
+    }
+    Some(Told::Said { at, words })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gemini");
+
+    fn at(text: &str) -> Timestamp {
+        Timestamp::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_recorded_log_is_read_once_and_in_order() {
+        let log = std::fs::read(format!("{FIXTURES}/clear/logs.json")).unwrap();
+        let mut reader = LogReader::default();
+        let entries = reader.read(&log).unwrap();
+        let prompt = |text| Typed::Prompt(Words::of(text));
+        let what: Vec<Typed> = entries.iter().map(|entry| entry.what).collect();
+        let (clear, quit) = (Typed::Clear, Typed::Command);
+        assert_eq!(
+            what,
+            [prompt("alpha one"), clear, prompt("beta one"), clear, clear, prompt("gamma one"), clear, quit]
+        );
+        assert!(entries.iter().all(|entry| entry.under.0 == "22222222-2222-4333-8444-555555555555"));
+        assert_eq!(entries[1].at, at("2026-11-15T23:45:44.931Z"));
+        assert_eq!(reader.read(&log), Ok(Vec::new()));
+        assert_eq!(reader.read(&log[..log.len() / 2]), Err(Torn));
+        assert_eq!(reader.read(b"{}"), Err(Torn));
+    }
+
+    #[test]
+    fn a_line_that_another_process_overwrote_is_not_waited_for() {
+        let line = |session: &str, number: u32, text: &str, time: &str| {
+            format!(
+                r#"{{"sessionId":"{session}","messageId":{number},"type":"user","message":"{text}","timestamp":"2026-11-16T00:00:{time}Z"}}"#
+            )
+        };
+        let mut reader = LogReader::default();
+        let first = format!("[{}]", line("a", 0, "one", "01.000"));
+        assert_eq!(reader.read(first.as_bytes()).unwrap().len(), 1);
+        // The same number again: the second line of `a` was lost to `b`, who knew nothing of it.
+        let lost = format!("[{},{}]", line("a", 0, "one", "01.000"), line("a", 1, "two", "02.000"));
+        assert_eq!(reader.read(lost.as_bytes()).unwrap().len(), 1);
+        let again = format!(
+            "[{},{},{}]",
+            line("a", 0, "one", "01.000"),
+            line("b", 0, "/new", "02.500"),
+            line("a", 1, "/clear now", "03.000")
+        );
+        let new = reader.read(again.as_bytes()).unwrap();
+        let who: Vec<&str> = new.iter().map(|entry| entry.under.0.as_str()).collect();
+        assert_eq!(who, ["b", "a"]);
+        assert!(new.iter().all(|entry| entry.what == Typed::Clear));
+    }
+
+    #[test]
+    fn what_lines_tell_of_the_process_behind_them() {
+        let id = AgentSessionId("i".into());
+        let header =
+            br#"{"sessionId":"i","projectHash":"h","startTime":"2026-11-16T00:00:01.000Z","kind":"main"}"#;
+        let then = at("2026-11-16T00:00:01.000Z");
+        assert_eq!(told(header), Some(Told::Header { id: id.clone(), at: then }));
+        assert_eq!(told(br#"{"$set":{"sessionId":"i"}}"#), Some(Told::Entered(id)));
+        let said = br#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"user","content":[{"text":"see @a"},{"text":" more"}],"displayContent":[{"text":"see it"}]}"#;
+        let words = ["see @a more", "see @a", "see it"].map(Words::of).to_vec();
+        assert_eq!(told(said), Some(Told::Said { at: then, words }));
+        for nothing in [
+            &br#"{"sessionId":"s","startTime":"2026-11-16T00:00:01.000Z","kind":"subagent"}"#[..],
+            br#"{"$set":{"summary":"x"}}"#,
+            br#"{"$set":{"lastUpdated":"2026-11-16T00:00:01.000Z"}}"#,
+            br#"{"$set":{"messages":[{"id":"m","type":"user","content":"old"}]}}"#,
+            br#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"gemini","content":"\"type\":\"user\""}"#,
+            br#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"user","content":[{"functionResponse":{}}]}"#,
+            b"{\"sessionId\"",
+            b"",
+        ] {
+            assert_eq!(told(nothing), None, "{}", String::from_utf8_lossy(nothing));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Where Gemini CLI keeps its files. Reading only.
+//!
+//! `tmp/SLUG/` under its root belongs to one folder: `.project_root` names the folder, `logs.json` holds what was typed
+//! there, `chats/` the conversations: `session-MINUTE-FIRST8.jsonl`, and those of sub-agents in `chats/PARENT/ID.jsonl`. The
+//! whole id of a conversation stands in its first line.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::agent::SessionFile;
+use crate::clock::Timestamp;
+use crate::session::id::AgentSessionId;
+
+/// Longest first line that is read. One is some 300 bytes; with the folders of a workspace in it, some more.
+const MAX_HEADER: u64 = 64 * 1024;
+
+/// The map of folders grows with every folder ever worked in.
+const MAX_PROJECTS: u64 = 4 * 1024 * 1024;
+
+/// `$GEMINI_CLI_HOME/.gemini`, else `~/.gemini`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GeminiFiles {
+    root: PathBuf,
+}
+
+/// What the first line of a conversation's file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) session: AgentSessionId,
+    pub(super) at: Timestamp,
+}
+
+impl GeminiFiles {
+    /// `None` when the environment does not say where.
+    pub(crate) fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
+        let set = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        set("GEMINI_CLI_HOME").or_else(|| set("HOME")).map(|home| Self::at(home.join(".gemini")))
+    }
+
+    pub(crate) fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn projects(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
+    /// What belongs to a folder; `None` until the agent has been there. `folder` is the real path.
+    pub(super) fn project(&self, folder: &Path) -> Option<PathBuf> {
+        #[derive(Deserialize)]
+        struct Map {
+            projects: std::collections::HashMap<PathBuf, String>,
+        }
+        let mut text = Vec::new();
+        File::open(self.root.join("projects.json")).ok()?.take(MAX_PROJECTS).read_to_end(&mut text).ok()?;
+        let mut map: Map = serde_json::from_slice(&text).ok()?;
+        // A name of the agent's own making; anything else would lead out of its folder.
+        let slug =
+            map.projects.remove(folder).filter(|slug| !slug.is_empty() && !slug.contains(['/', '.']))?;
+        Some(self.projects().join(slug))
+    }
+
+    /// The folder that a conversation's file belongs to.
+    pub(super) fn folder_of(&self, file: &Path) -> Option<PathBuf> {
+        let project = file.ancestors().find(|path| path.parent() == Some(&self.projects()))?;
+        let folder = fs::read_to_string(project.join(".project_root")).ok()?;
+        Some(PathBuf::from(folder.trim())).filter(|folder| folder.is_absolute())
+    }
+
+    /// The files of a conversation, whichever folder it belongs to: its own first, then stubs that resuming left, by age.
+    pub(super) fn find(&self, id: &AgentSessionId) -> Vec<PathBuf> {
+        let files = self.all_main().unwrap_or_default();
+        of_conversation(files, id)
+    }
+
+    /// Every file of a conversation proper.
+    pub(super) fn all_main(&self) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for project in entries(&self.projects())? {
+            found.extend(main_files(&project.join("chats")).unwrap_or_default());
+        }
+        Ok(found)
+    }
+
+    /// Every file there is. Which conversation a file proper belongs to, only its lines say.
+    pub(super) fn all(&self) -> io::Result<Vec<SessionFile>> {
+        let mut found = Vec::new();
+        for project in entries(&self.projects())? {
+            for path in entries(&project.join("chats"))? {
+                if is_main(&path) {
+                    found.push(SessionFile { path, conversation: None });
+                } else if path.is_dir() {
+                    let root =
+                        path.file_name().map(|name| AgentSessionId(name.to_string_lossy().into_owned()));
+                    let files = subagent_files(&path)?.into_iter();
+                    found.extend(files.map(|path| SessionFile { path, conversation: root.clone() }));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// The main files in a `chats` folder, oldest first: names begin with the minute.
+pub(super) fn main_files(chats: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> = entries(chats)?.into_iter().filter(|path| is_main(path)).collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Of these files, those of a conversation.
+pub(super) fn of_conversation(files: Vec<PathBuf>, id: &AgentSessionId) -> Vec<PathBuf> {
+    let ours = |path: &PathBuf| header(path).is_some_and(|header| header.session == *id);
+    let mut found: Vec<PathBuf> =
+        files.into_iter().filter(|path| may_be_of(path, &id.0)).filter(ours).collect();
+    found.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
+    found
+}
+
+/// The sub-agents' files of a conversation whose own file stands in `chats`.
+pub(super) fn subagents(chats: &Path, id: &AgentSessionId) -> Vec<PathBuf> {
+    if id.0.is_empty() {
+        return Vec::new();
+    }
+    let mut found = subagent_files(&subagent_folder(chats, id)).unwrap_or_default();
+    found.sort();
+    found
+}
+
+/// Where they are, which need not exist.
+pub(super) fn subagent_folder(chats: &Path, id: &AgentSessionId) -> PathBuf {
+    chats.join(file_name_part(&id.0))
+}
+
+fn subagent_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_lines = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "jsonl");
+    Ok(entries(folder)?.into_iter().filter(is_lines).collect())
+}
+
+fn is_main(path: &Path) -> bool {
+    name(path).is_some()
+}
+
+fn name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str().filter(|name| name.starts_with("session-") && name.ends_with(".jsonl"))
+}
+
+/// Whether, by its name, a file may be of a conversation whose id begins so. Only its header tells for certain.
+pub(super) fn may_be_of(path: &Path, wanted: &str) -> bool {
+    let wanted = file_name_part(wanted);
+    name(path).is_some_and(|name| name.contains(wanted.get(..8).unwrap_or(&wanted)))
+}
+
+/// As the agent makes a file name of an id.
+fn file_name_part(id: &str) -> String {
+    id.chars()
+        .map(|char| if char.is_ascii_alphanumeric() || "-_".contains(char) { char } else { '_' })
+        .collect()
+}
+
+pub(super) fn header(path: &Path) -> Option<Header> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct First {
+        session_id: String,
+        #[serde(default)]
+        start_time: String,
+    }
+    let mut line = Vec::new();
+    BufReader::with_capacity(1024, File::open(path).ok()?.take(MAX_HEADER))
+        .read_until(b'\n', &mut line)
+        .ok()?;
+    let first: First = serde_json::from_slice(line.strip_suffix(b"\n")?).ok()?;
+    let at = Timestamp::parse(&first.start_time).unwrap_or_default();
+    Some(Header { session: AgentSessionId(first.session_id), at })
+}
+
+/// What is in a folder; nothing in one that does not exist.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gemini");
+
+    fn files(vars: &[(&str, &str)]) -> Option<GeminiFiles> {
+        GeminiFiles::from_env(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn the_root_is_what_the_environment_says() {
+        let root = |vars| files(vars).map(|files| files.root().to_owned());
+        assert_eq!(
+            root(&[("HOME", "/home/dev"), ("GEMINI_CLI_HOME", "")]).unwrap(),
+            Path::new("/home/dev/.gemini")
+        );
+        assert_eq!(
+            root(&[("HOME", "/home/dev"), ("GEMINI_CLI_HOME", "/x")]).unwrap(),
+            Path::new("/x/.gemini")
+        );
+        assert_eq!(root(&[]), None);
+    }
+
+    /// A home with one project, whose conversations are those of a recording.
+    fn home(case: &str) -> (tempfile::TempDir, GeminiFiles) {
+        let home = tempfile::tempdir().unwrap();
+        let files = GeminiFiles::at(home.path());
+        let project = home.path().join("tmp/widgets");
+        copy(&Path::new(FIXTURES).join(case), &project.join("chats"));
+        fs::write(project.join(".project_root"), "/home/dev/project\n").unwrap();
+        let map = r#"{"projects":{"/home/dev/project":"widgets","/evil":"../../etc"}}"#;
+        fs::write(home.path().join("projects.json"), map).unwrap();
+        (home, files)
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let target = to.join(entry.file_name());
+            if entry.path().is_dir() {
+                copy(&entry.path(), &target);
+            } else {
+                fs::copy(entry.path(), target).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn folders_and_what_belongs_to_them() {
+        let (home, files) = home("plain");
+        let project = home.path().join("tmp/widgets");
+        assert_eq!(files.project(Path::new("/home/dev/project")), Some(project.clone()));
+        assert_eq!(files.project(Path::new("/home/dev")), None);
+        assert_eq!(files.project(Path::new("/evil")), None);
+        let main = &main_files(&project.join("chats")).unwrap()[0];
+        assert_eq!(files.folder_of(main).as_deref(), Some(Path::new("/home/dev/project")));
+        for broken in ["", "{", "[]", r#"{"projects":7}"#] {
+            fs::write(home.path().join("projects.json"), broken).unwrap();
+            assert_eq!(files.project(Path::new("/home/dev/project")), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_resumed_conversation_has_its_file_first_and_stubs_after_it() {
+        let (_home, files) = home("resume");
+        let id = AgentSessionId("a8867c7a-a311-40f7-a844-2c3506526b7b".into());
+        let names: Vec<String> = files
+            .find(&id)
+            .iter()
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(
+            names,
+            ["session-2026-11-15T23-46-a8867c7a.jsonl", "session-2026-11-15T23-47-a8867c7a.jsonl"]
+        );
+        for no_file in ["", "../x", "nope", "a8867c7a", "."] {
+            assert!(files.find(&AgentSessionId(no_file.into())).is_empty(), "{no_file:?}");
+        }
+    }
+
+    #[test]
+    fn sub_agents_belong_to_the_conversation_their_folder_is_named_for() {
+        let (home, files) = home("subagent");
+        let root = AgentSessionId("c0b5c74f-3441-4acf-aa98-9355abd0ec11".into());
+        let chats = home.path().join("tmp/widgets/chats");
+        assert_eq!(subagents(&chats, &root).len(), 1);
+        assert!(subagents(&chats, &AgentSessionId(String::new())).is_empty());
+        let all = files.all().unwrap();
+        let conversations: Vec<_> = all.iter().map(|file| file.conversation.clone()).collect();
+        assert_eq!(conversations, [Some(root), None], "a main file says by its lines what it is of");
+        assert!(GeminiFiles::at(home.path().join("nowhere")).all().unwrap().is_empty());
+    }
+}

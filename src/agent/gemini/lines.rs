@@ -1,0 +1,226 @@
+//! What the lines of a session file mean.
+//!
+//! - An answered call is a `gemini` message with tokens, keyed by its id. The message is written again when its tools have
+//!   ended, and with all others whenever the history changes (`$set.messages`), so a key comes many times. What was rewound
+//!   or compressed away was spent all the same.
+//! - A tool call stands in the message that asked for it ([`super::tools`]).
+//! - A prompt is a `user` message of its own line, keyed by its id. `/chat resume` writes old messages again under new ids:
+//!   such a stretch begins with the program's own context on a line of its own and ends with the next `$set.messages`.
+//! - An API error is an `error` message that says so; the agent writes its other errors there, too.
+//! - Only the first line names the conversation, and whether it is a sub-agent's; so both are remembered.
+
+use memchr::memmem::Finder;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::shape::{self, Line, Text};
+use super::tools::Call;
+use crate::clock::Timestamp;
+use crate::meter::line::{Harvest, Lines, Unreadable};
+use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
+use crate::session::id::AgentSessionId;
+
+/// Reads one session file, or one sub-agent's file.
+#[derive(Debug, Default)]
+pub struct GeminiLines {
+    memory: Memory,
+    /// Only lines that can hold usage are parsed.
+    usage_only: Option<Box<Finder<'static>>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Memory {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    subagent: bool,
+    /// Old messages are being written again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
+}
+
+impl Memory {
+    fn recall(state: Option<&str>) -> Self {
+        state.and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default()
+    }
+}
+
+impl GeminiLines {
+    /// Everything a line tells. `state` is what [`Lines::state`] gave at the position where reading goes on.
+    pub fn new(state: Option<&str>) -> Self {
+        Self { memory: Memory::recall(state), usage_only: None }
+    }
+
+    /// Answered calls alone, for scanning many files fast. Other lines are passed over unparsed, so they are unreadable
+    /// only if they do not look like JSON objects.
+    pub fn usage_only(state: Option<&str>) -> Self {
+        Self { memory: Memory::recall(state), usage_only: Some(Box::new(Finder::new("\"tokens\""))) }
+    }
+}
+
+impl Lines for GeminiLines {
+    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+        let bytes = line.trim_ascii();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if !(bytes.starts_with(b"{") && bytes.ends_with(b"}")) {
+            return Err(Unreadable::Shape("not a JSON object"));
+        }
+        if let Some(tokens) = &self.usage_only
+            && tokens.find(bytes).is_none()
+            && !bytes.starts_with(b"{\"sessionId\"")
+        {
+            return Ok(());
+        }
+        let line: Line = serde_json::from_slice(bytes)?;
+        self.note_facts(&line, into);
+        let replayed = line.messages.as_deref().or(line.set.as_ref().and_then(|set| set.messages.as_deref()));
+        if let Some(messages) = replayed {
+            self.memory.again = false;
+            return self.replay(messages, into);
+        }
+        if line.id.0.is_some() {
+            self.message(&line, Place::Line, into);
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Option<String> {
+        if self.memory == Memory::default() { None } else { serde_json::to_string(&self.memory).ok() }
+    }
+
+    fn forget(&mut self) {
+        self.memory = Memory::default();
+    }
+}
+
+/// Where a message stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Line,
+    /// Among all messages, written again.
+    Replay,
+}
+
+impl GeminiLines {
+    /// One message that cannot be read makes the line unreadable, but not the others.
+    fn replay(&mut self, messages: &[&RawValue], into: &mut Harvest) -> Result<(), Unreadable> {
+        let mut broken = Ok(());
+        for raw in messages {
+            match serde_json::from_str::<Line>(raw.get()) {
+                Ok(message) => self.message(&message, Place::Replay, into),
+                Err(error) => broken = Err(error.into()),
+            }
+        }
+        broken
+    }
+
+    fn message(&mut self, message: &Line, place: Place, into: &mut Harvest) {
+        let Some(id) = message.id.0.as_deref() else { return };
+        let at = time(&message.timestamp);
+        let subagent = self.memory.session.as_deref().filter(|_| self.memory.subagent);
+        let record = |fact: Fact| Record {
+            key: id.to_owned(),
+            at,
+            copied: false,
+            subagent: subagent.map(str::to_owned),
+            fact,
+        };
+        match message.speaker.0.as_deref() {
+            Some("gemini") => {
+                if let Some(tokens) = &message.tokens {
+                    into.records.push(record(Fact::Usage(Usage {
+                        model: message.model.0.as_deref().unwrap_or_default().to_owned(),
+                        tokens: disjoint(tokens),
+                        fast: false,
+                        request_id: None,
+                    })));
+                }
+                if self.usage_only.is_none() {
+                    let calls = message.tool_calls.iter().flatten().filter_map(|raw| Call::of(raw));
+                    into.records.extend(calls.filter_map(|call| call.record(id, subagent, at)));
+                }
+            }
+            _ if self.usage_only.is_some() || place == Place::Replay => {}
+            Some("user") => {
+                let texts = message.content.map(shape::texts).unwrap_or_default();
+                let context = texts.first().is_some_and(|text| shape::is_context(text));
+                if !context && !self.memory.again && !self.memory.subagent && message.prompt().is_some() {
+                    into.records.push(record(Fact::Prompt));
+                }
+                self.memory.again |= context;
+            }
+            Some("error") => {
+                let error = message.content.map(shape::texts).and_then(|texts| api_error(&texts.concat()));
+                into.records.extend(error.map(|error| record(Fact::Error(error))));
+            }
+            _ => {}
+        }
+    }
+
+    fn note_facts(&mut self, line: &Line, into: &mut Harvest) {
+        if let Some(session) = line.session_id.0.as_deref() {
+            self.memory.session = Some(session.to_owned());
+            self.memory.subagent = line.kind.0.as_deref() == Some("subagent");
+        }
+        if into.facts.session.as_ref().map(|known| known.0.as_str()) != self.memory.session.as_deref() {
+            into.facts.session = self.memory.session.clone().map(AgentSessionId);
+        }
+        for text in [&line.timestamp, &line.start_time] {
+            if let Some(at) = text.0.as_deref().and_then(Timestamp::parse) {
+                into.facts.saw(at);
+            }
+        }
+    }
+}
+
+/// Zero where the message names none (none was ever seen without).
+fn time(text: &Text) -> Timestamp {
+    text.0.as_deref().and_then(Timestamp::parse).unwrap_or_default()
+}
+
+/// Its input includes what was cached, but not what tools put into the prompt; its output does not include thoughts.
+fn disjoint(tokens: &shape::Tokens) -> Tokens {
+    let count = |count: Option<u64>| count.unwrap_or(0);
+    let cached = count(tokens.cached);
+    Tokens {
+        input: count(tokens.input).saturating_sub(cached).saturating_add(count(tokens.tool)),
+        output: count(tokens.output).saturating_add(count(tokens.thoughts)),
+        cache_read: cached,
+        cache_write_5m: 0,
+        cache_write_1h: 0,
+        reasoning: count(tokens.thoughts),
+    }
+}
+
+/// An error of the API, by the agent's own words for it; `None`: something else went wrong. Only the API's name for the
+/// error is taken over, never its text.
+fn api_error(text: &str) -> Option<ApiError> {
+    const WITHOUT_ANSWER: [(&str, &str); 2] =
+        [("Model stream ended", "stream_ended"), ("The model returned an empty response", "empty_response")];
+    if let Some((_, kind)) = WITHOUT_ANSWER.iter().find(|(mark, _)| text.starts_with(mark)) {
+        return Some(ApiError { status: None, kind: (*kind).to_owned() });
+    }
+    if !text.contains("[API Error:") {
+        return None;
+    }
+    let after = |mark: &str| text.split_once(mark).map(|(_, rest)| rest.trim_start_matches([':', ' ', '"']));
+    let digits = |rest: &str| {
+        rest.split(|char: char| !char.is_ascii_digit()).next().and_then(|code| code.parse().ok())
+    };
+    let name = |rest: &str| {
+        let name: String =
+            rest.chars().take_while(|char| char.is_ascii_uppercase() || *char == '_').collect();
+        (!name.is_empty() && name.len() <= 64).then_some(name)
+    };
+    Some(ApiError {
+        status: after("\"code\"").and_then(digits),
+        kind: after("\"status\"").and_then(name).unwrap_or_else(|| "unknown".to_owned()),
+    })
+}
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;

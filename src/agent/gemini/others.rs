@@ -1,0 +1,116 @@
+//! Which other processes of the agent run in a folder: its files bear no name of their maker, so that one of them is ours is
+//! certain only if nobody else can have made it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::process::{Pid, Processes, Running};
+use crate::session::correlate::Maker;
+
+/// A process this old has its first file. Why so long: it may have asked the user something first.
+const STARTED: Duration = Duration::from_secs(120);
+
+/// Who can have made what has just appeared in `folder`. `agent` is the process that codemie started.
+pub(super) fn maker(agent: Pid, folder: &Path, processes: &dyn Processes) -> Maker {
+    match processes.running(&is_gemini) {
+        Some(running) => judge(agent, folder, &running),
+        None => Maker::Anybody,
+    }
+}
+
+fn judge(agent: Pid, folder: &Path, running: &[Running]) -> Maker {
+    let ours = family(agent, running);
+    let others = running.iter().filter(|process| !ours.contains(&process.pid));
+    // Where a process works may not be ours to see.
+    let here = others.filter(|process| process.folder.as_deref().is_none_or(|at| at == folder));
+    here.map(|process| if process.age < STARTED { Maker::Anybody } else { Maker::Settled })
+        .max()
+        .unwrap_or(Maker::Ours)
+}
+
+/// The agent, and the process it starts itself in: a chain without a shell in between. What its tools start is not of it.
+fn family(agent: Pid, running: &[Running]) -> BTreeSet<Pid> {
+    let mut family = BTreeSet::from([agent]);
+    let child = |family: &BTreeSet<Pid>| {
+        running.iter().find(|process| family.contains(&process.parent) && !family.contains(&process.pid))
+    };
+    while let Some(process) = child(&family) {
+        family.insert(process.pid);
+    }
+    family
+}
+
+/// `node …/gemini`, `node … /gemini.js …`, or a program of that name.
+fn is_gemini(command: &[OsString]) -> bool {
+    let name = |word: &OsString| {
+        let word = word.as_bytes();
+        let name = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);
+        name.strip_suffix(b".js").unwrap_or(name).to_vec()
+    };
+    let Some(program) = command.first().map(name) else { return false };
+    let runtime = [&b"node"[..], b"bun", b"deno", b"nodejs"].contains(&program.as_slice());
+    // The script stands behind the options of the runtime.
+    let script = command[1..].iter().find(|word| !word.as_bytes().starts_with(b"-"));
+    program == b"gemini"
+        || runtime
+            && script.is_some_and(|script| {
+                name(script) == b"gemini"
+                    || memchr::memmem::find(script.as_bytes(), b"/gemini-cli/").is_some()
+            })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, parent: i32, folder: Option<&str>, age: u64) -> Running {
+        Running {
+            pid: Pid(pid),
+            parent: Pid(parent),
+            command: Vec::new(),
+            folder: folder.map(Into::into),
+            age: Duration::from_secs(age),
+        }
+    }
+
+    #[test]
+    fn who_else_is_about() {
+        let here = Some("/p");
+        let ours = [process(10, 1, here, 5), process(11, 10, here, 5)];
+        let with = |other: Running| {
+            let running: Vec<Running> = ours.iter().cloned().chain([other]).collect();
+            judge(Pid(10), Path::new("/p"), &running)
+        };
+        assert_eq!(judge(Pid(10), Path::new("/p"), &ours), Maker::Ours);
+        assert_eq!(with(process(20, 1, Some("/elsewhere"), 5)), Maker::Ours);
+        assert_eq!(with(process(20, 1, here, 5)), Maker::Anybody);
+        assert_eq!(with(process(20, 1, here, 900)), Maker::Settled);
+        assert_eq!(with(process(20, 1, None, 900)), Maker::Settled, "it may be here");
+        assert_eq!(
+            with(process(20, 12, here, 900)),
+            Maker::Settled,
+            "12 is a shell of ours; what it runs is another"
+        );
+    }
+
+    #[test]
+    fn which_commands_are_the_agent() {
+        for (line, is) in [
+            ("node /x/bin/gemini -p hi", true),
+            ("node --max-old-space-size=4096 /x/@google/gemini-cli/bundle/gemini.js", true),
+            ("/usr/bin/node /x/node_modules/@google/gemini-cli/dist/index.js", true),
+            ("/opt/gemini", true),
+            ("codemie gemini", false),
+            ("sh -c gemini", false),
+            ("vim gemini.js", false),
+            ("node /x/server.js gemini", false),
+            ("", false),
+        ] {
+            let command: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            assert_eq!(is_gemini(&command), is, "{line}");
+        }
+    }
+}

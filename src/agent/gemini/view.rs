@@ -1,0 +1,99 @@
+//! A session file as a conversation to read: what was said, and which tools ran, one line each. What was rewound, replaced
+//! or failed before it was answered is not in it, just as the agent itself would load it.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::shape::{self, Line, Text};
+use super::tools::Call;
+use crate::agent::transcript::{Entry, Item, Message, Said, one_line};
+use crate::clock::Timestamp;
+
+/// What a line does to the conversation. Broken lines and lines of no interest do nothing.
+pub(super) fn entry(line: &[u8]) -> Option<Entry> {
+    let line: Line = serde_json::from_slice(line.trim_ascii()).ok()?;
+    if let Some(id) = line.rewind_to.0 {
+        return Some(Entry::Rewind(id.into_owned()));
+    }
+    let all = line.set.as_ref().and_then(|set| set.messages.as_deref()).or(line.messages.as_deref());
+    if let Some(all) = all {
+        let messages = all.iter().filter_map(|raw| message(&serde_json::from_str(raw.get()).ok()?));
+        return Some(Entry::Replace(messages.collect()));
+    }
+    message(&line).map(Entry::Message)
+}
+
+fn message(line: &Line) -> Option<Message> {
+    let id = line.id.0.as_deref()?.to_owned();
+    let at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
+    let items = said(line).into_iter().map(|said| Item { at, said }).collect();
+    Some(Message { id, items })
+}
+
+fn said(line: &Line) -> Vec<Said> {
+    let texts = line.content.map(shape::texts).unwrap_or_default();
+    match line.speaker.0.as_deref() {
+        Some("user") => user(line, texts),
+        Some("gemini") => {
+            let text = texts.concat();
+            let calls =
+                line.tool_calls.iter().flatten().filter_map(|raw| Call::of(raw)).flat_map(|call| tool(&call));
+            let text = (!text.trim().is_empty()).then(|| Said::Assistant(text.trim_end().to_owned()));
+            text.into_iter().chain(calls).collect()
+        }
+        Some("error") => vec![Said::Assistant(texts.concat())],
+        Some("info") if texts.concat() == "Request cancelled." => vec![Said::Note("interrupted by the user")],
+        _ => Vec::new(),
+    }
+}
+
+fn user(line: &Line, texts: Vec<String>) -> Vec<Said> {
+    // What the user saw in place of what was sent.
+    let shown = line.display_content.map(shape::texts).filter(|shown| !shown.is_empty());
+    let texts: Vec<String> =
+        shown.unwrap_or(texts).into_iter().filter(|text| !shape::is_context(text.trim_start())).collect();
+    let text = texts.concat();
+    if text.trim_start().starts_with("<state_snapshot>") {
+        return vec![Said::Note("conversation compacted")];
+    }
+    if text.trim().is_empty() { Vec::new() } else { vec![Said::User(text.trim().to_owned())] }
+}
+
+/// The call, and how it failed if it did.
+fn tool(call: &Call) -> Vec<Said> {
+    let Some(name) = call.name.0.as_deref() else { return Vec::new() };
+    let mut said =
+        vec![Said::Tool { name: name.to_owned(), about: call.args.map(about).unwrap_or_default() }];
+    if call.ok() == Some(false) {
+        let text = call.result_display.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+        said.push(Said::ToolFailed(text.map(|text| one_line(&text)).unwrap_or_default()));
+    }
+    said
+}
+
+/// The argument that says most, in this order.
+fn about(args: &RawValue) -> String {
+    #[derive(Deserialize)]
+    struct Args<'a> {
+        #[serde(borrow, default)]
+        command: Text<'a>,
+        #[serde(borrow, default)]
+        file_path: Text<'a>,
+        #[serde(borrow, default)]
+        absolute_path: Text<'a>,
+        #[serde(borrow, default)]
+        dir_path: Text<'a>,
+        #[serde(borrow, default)]
+        path: Text<'a>,
+        #[serde(borrow, default)]
+        pattern: Text<'a>,
+        #[serde(borrow, default)]
+        query: Text<'a>,
+        #[serde(borrow, default)]
+        prompt: Text<'a>,
+    }
+    let Ok(args) = serde_json::from_str::<Args>(args.get()) else { return String::new() };
+    let fields = [args.command, args.file_path, args.absolute_path, args.pattern, args.dir_path, args.path];
+    let told = fields.into_iter().chain([args.query, args.prompt]).find_map(|text| text.0);
+    told.map(|text| one_line(&text)).unwrap_or_default()
+}

@@ -1,0 +1,214 @@
+//! `codemie sync`: deliver now, tell how far delivery has got, or show what would be sent.
+
+mod status;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures_util::future::join_all;
+use tokio::sync::mpsc;
+
+use super::Failure;
+use super::open::recover;
+use crate::agent::{self, Agent};
+use crate::cli::{Sync, SyncAction};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::forward::{self, Drain, Mode, Sinks, Step};
+use crate::home::Home;
+use crate::output::human::counted;
+use crate::store::{self, Store};
+use crate::{log, terminal};
+
+/// Drawn no more often than anybody can read.
+const DRAW: Duration = Duration::from_millis(200);
+
+pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let config = configured(home);
+    for problem in &config.problems {
+        writeln!(err, "codemie: {problem}")?;
+    }
+    let sinks = Sinks::of(home, &config.delivery);
+    if args.status {
+        return status::run(home, &config.delivery, sinks.as_ref(), args.json, out);
+    }
+    if let Some(SyncAction::Preview { limit }) = &args.action {
+        return preview(home, &config, sinks.as_ref(), *limit, out, err);
+    }
+    let sinks = sinks.ok_or_else(|| Failure {
+        code: 1,
+        message: "nothing is sent: no backend is set up; run: codemie config set backend.url ADDRESS".into(),
+    })?;
+    if args.scan {
+        return Err(Failure {
+            code: 1,
+            message: "this version cannot scan yet; `codemie sync --backfill` sends what ran through codemie"
+                .into(),
+        }
+        .into());
+    }
+    prepare(args, home, &sinks)?;
+    deliver_now(args.timeout, &sinks, err)
+}
+
+/// `codemie deliver`: the process apart.
+pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
+    let config = configured(home);
+    // A home that has gone meanwhile is not made again for this.
+    if let Some(sinks) = Sinks::of(home, &config.delivery).filter(|_| home.database().exists()) {
+        forward::finish_rest(&sinks)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn configured(home: &Home) -> Config {
+    let config =
+        Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
+    // A log that cannot be written is done without.
+    let _ = log::start(home, Some(&config.log_level));
+    config
+}
+
+/// Ends what vanished, and puts back whatever keeps events from being sent.
+fn prepare(args: &Sync, home: &Home, sinks: &Sinks) -> anyhow::Result<()> {
+    let mut store = Store::open(home, SystemClock.now())?;
+    recover(&mut store, home);
+    store.write(|tx| {
+        forward::settle(tx, &sinks.targets())?;
+        for target in sinks.targets() {
+            tx.pause(target.name, None)?;
+            if args.backfill {
+                tx.backfill(target.name)?;
+            }
+            if args.retry_dead {
+                tx.revive_letters(target.name)?;
+            }
+        }
+        Ok::<_, store::Error>(())
+    })?;
+    Ok(())
+}
+
+/// How one receiver fared.
+struct Fared {
+    name: &'static str,
+    moved: usize,
+    /// Why something is left; `None`: nothing is.
+    left: Option<String>,
+}
+
+fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let deadline = Instant::now() + timeout;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
+    let drains = sinks.drains(Mode::Pressing)?;
+    let (tell, mut progress) = mpsc::unbounded_channel();
+    let show = terminal::is_terminal(&std::io::stderr());
+    let fared = runtime.block_on(async {
+        let sending = join_all(drains.into_iter().map(|drain| send(drain, deadline, tell.clone())));
+        drop(tell);
+        let drawing = async {
+            let mut drawn = Instant::now();
+            while let Some((name, left)) = progress.recv().await {
+                if show && drawn.elapsed() >= DRAW {
+                    drawn = Instant::now();
+                    let _ = write!(err, "\r{name}: {left} waiting\x1b[K");
+                    let _ = err.flush();
+                }
+            }
+        };
+        tokio::join!(sending, drawing).0
+    });
+    if show {
+        write!(err, "\r\x1b[K")?;
+    }
+    let mut code = ExitCode::SUCCESS;
+    for Fared { name, moved, left } in fared {
+        let moved = counted(moved, "event");
+        match left {
+            None => writeln!(err, "codemie: {name}: {moved} delivered, nothing is left")?,
+            Some(why) => {
+                writeln!(err, "codemie: {name}: {moved} delivered, but {why}")?;
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Sends until nothing is left or the time is up.
+async fn send(
+    mut drain: Drain,
+    deadline: Instant,
+    tell: mpsc::UnboundedSender<(&'static str, i64)>,
+) -> Fared {
+    let name = drain.name();
+    let mut moved = 0;
+    let fared = |left: Option<String>, moved| Fared { name, moved, left };
+    loop {
+        let step = tokio::time::timeout_at(deadline.into(), drain.step(&SystemClock)).await;
+        let (until, why) = match step {
+            Err(_) => return fared(Some(waiting(&mut drain, "no answer came in time")), moved),
+            Ok(Err(error)) => return fared(Some(error.to_string()), moved),
+            Ok(Ok(Step::Moved(events))) => {
+                moved += events;
+                if let Ok(count) = drain.count() {
+                    let _ = tell.send((name, count.pending));
+                }
+                continue;
+            }
+            Ok(Ok(Step::Empty { due: None })) => return fared(None, moved),
+            Ok(Ok(Step::Empty { due: Some(until) })) => (until, "some of it is not due yet".to_owned()),
+            Ok(Ok(Step::Paused(why))) => {
+                return fared(Some(format!("it {why}; put that right, then run: codemie sync")), moved);
+            }
+            Ok(Ok(Step::Waits { until, why })) => (until, why),
+            Ok(Ok(Step::Held { until })) => (until, "another process is sending".to_owned()),
+        };
+        let wake = Instant::now() + until.since(SystemClock.now());
+        if wake >= deadline {
+            return fared(Some(waiting(&mut drain, &why)), moved);
+        }
+        tokio::time::sleep_until(wake.into()).await;
+    }
+}
+
+fn waiting(drain: &mut Drain, why: &str) -> String {
+    let left = drain.count().map_or(0, |count| usize::try_from(count.pending).unwrap_or(0));
+    format!("{} still wait: {why}", counted(left, "event"))
+}
+
+fn preview(
+    home: &Home,
+    config: &Config,
+    sinks: Option<&Sinks>,
+    limit: usize,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let mut store = Store::open(home, SystemClock.now())?;
+    recover(&mut store, home);
+    let Some(sinks) = sinks else {
+        writeln!(
+            err,
+            "codemie: no backend is set up, so nothing is sent; this is what one would get by --backfill"
+        )?;
+        let identity = forward::Identity::of(&mut store, &config.delivery.user)?;
+        let address = "http://backend.invalid".parse().context("no address")?;
+        let sink = forward::Native::new(&address, None, identity);
+        let (text, _) = store.read(|view| forward::show(view, &sink, view.history(limit)?))?;
+        out.write_all(text.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    store.write(|tx| forward::settle(tx, &sinks.targets()))?;
+    for sink in sinks.open(&mut store)? {
+        let (text, events) = store.read(|view| forward::preview(view, &*sink, limit))?;
+        if events == 0 {
+            writeln!(err, "codemie: {}: nothing waits", sink.name())?;
+        }
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

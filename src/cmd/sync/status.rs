@@ -1,0 +1,113 @@
+//! `codemie sync --status`: how far each receiver has got, and what keeps it.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use jiff::tz::TimeZone;
+use serde_json::json;
+
+use crate::clock::{Clock, SystemClock};
+use crate::cmd::words::{Sheet, date};
+use crate::config::Delivery;
+use crate::forward::{Sinks, settle};
+use crate::home::Home;
+use crate::output::{Colour, Style};
+use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
+
+/// Dead letters that are named; the rest are counted.
+const NAMED: usize = 20;
+
+struct State {
+    row: SinkRow,
+    count: SinkCount,
+    address: Option<String>,
+    dead: Vec<(String, String)>,
+}
+
+pub(super) fn run(
+    home: &Home,
+    delivery: &Delivery,
+    sinks: Option<&Sinks>,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let mut store = Store::open(home, SystemClock.now())?;
+    if let Some(sinks) = sinks {
+        store.write(|tx| settle(tx, &sinks.targets()))?;
+    }
+    let addresses: Vec<(&str, String)> = match sinks {
+        Some(sinks) => {
+            sinks.open(&mut store)?.iter().map(|sink| (sink.name(), sink.url().to_string())).collect()
+        }
+        None => Vec::new(),
+    };
+    let (states, backlog) = store.read(|view| {
+        let mut states = Vec::new();
+        for row in view.sinks()? {
+            let dead = view.letters(&row.name, Fate::Dead, NAMED)?;
+            states.push(State {
+                count: view.sink_count(&row)?,
+                address: addresses.iter().find(|(name, _)| *name == row.name).map(|(_, url)| url.clone()),
+                dead: dead.into_iter().map(|letter| (letter.event.id.to_string(), letter.reason)).collect(),
+                row,
+            });
+        }
+        Ok::<_, Error>((states, view.backlog()?))
+    })?;
+    let text = if as_json { json_of(&states, backlog, delivery)? } else { told(&states, Style::of_stdout()) };
+    out.write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json_of(states: &[State], (events, bytes): (i64, i64), delivery: &Delivery) -> anyhow::Result<String> {
+    let sink = |state: &State| {
+        let State { row, count, address, dead } = state;
+        json!({
+            "name": row.name,
+            "url": address,
+            "configured": address.is_some(),
+            "pending": count.pending,
+            "deferred": count.deferred,
+            "dead": count.dead,
+            "deadLetters": dead.iter().map(|(id, why)| json!({"id": id, "reason": why})).collect::<Vec<_>>(),
+            "paused": row.paused,
+            "failures": row.failures,
+            "lastError": row.trouble,
+            "retryAt": row.retry_at,
+            "lastDeliveredAt": row.last_delivered_at,
+        })
+    };
+    let all = json!({
+        "sinks": states.iter().map(sink).collect::<Vec<_>>(),
+        "backlog": {"events": events, "bytes": bytes, "maxMegabytes": delivery.max_megabytes},
+    });
+    Ok(serde_json::to_string_pretty(&all)? + "\n")
+}
+
+fn told(states: &[State], style: Style) -> String {
+    if states.is_empty() {
+        return "Nothing is sent: no backend is set up. `codemie config set backend.url ADDRESS` does that.\n".into();
+    }
+    let zone = TimeZone::system();
+    let mut text = String::new();
+    for State { row, count, address, dead } in states {
+        let title = style.paint(&row.name, Colour::Heading);
+        let address = address.as_deref().unwrap_or("not configured here; what waits is kept for it");
+        text += &format!("{title}  {address}\n");
+        let mut sheet = Sheet::default();
+        sheet.line("waiting", count.pending.to_string());
+        sheet.line("refused", count.dead.to_string());
+        sheet.maybe("last delivered", row.last_delivered_at.map(|at| date(at, &zone)));
+        sheet.maybe("paused", row.paused.as_ref().map(|why| format!("{why}; then run: codemie sync")));
+        if row.failures > 0 {
+            let again = row.retry_at.map_or(String::new(), |at| format!(", again {}", date(at, &zone)));
+            sheet.line("failed", format!("{} in a row{again}", row.failures));
+        }
+        sheet.maybe("last error", row.trouble.as_ref());
+        for (id, why) in dead {
+            sheet.line("refused event", format!("{id}: {why}"));
+        }
+        text += &sheet.render(style);
+    }
+    text
+}

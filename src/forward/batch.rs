@@ -1,0 +1,80 @@
+//! How much is sent at once. Pure.
+
+/// Events in one request; the receiver's transaction stays short.
+pub const MOST: usize = 500;
+/// Bytes in one request before compression, well below what a proxy on the way lets through.
+pub const MOST_BYTES: usize = 512 * 1024;
+
+/// How many events the receiver takes at once, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    now: usize,
+    most: usize,
+}
+
+impl Size {
+    pub fn new(most: usize) -> Self {
+        Self { now: most.max(1), most: most.max(1) }
+    }
+
+    pub fn events(self) -> usize {
+        self.now
+    }
+
+    /// So many were too many. False: it was one, and smaller there is not.
+    pub fn halve(&mut self, sent: usize) -> bool {
+        self.now = (sent / 2).max(1);
+        sent > 1
+    }
+
+    /// That went well; dare more.
+    pub fn grow(&mut self) {
+        self.now = self.now.saturating_mul(2).min(self.most);
+    }
+}
+
+/// How many of the events, given by their lengths, go into one request: at least one.
+pub fn cut(lengths: impl IntoIterator<Item = usize>) -> usize {
+    let mut bytes = 0_usize;
+    let fits = lengths.into_iter().take_while(|length| {
+        bytes = bytes.saturating_add(*length);
+        bytes <= MOST_BYTES
+    });
+    fits.count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_down_to_one_and_grows_back() {
+        let mut size = Size::new(500);
+        let mut seen = Vec::new();
+        let mut sent = 500;
+        while size.halve(sent) {
+            sent = size.events();
+            seen.push(sent);
+        }
+        assert_eq!(seen, [250, 125, 62, 31, 15, 7, 3, 1]);
+        assert_eq!(size.events(), 1);
+        for expected in [2, 4, 8, 16, 32, 64, 128, 256, 500, 500] {
+            size.grow();
+            assert_eq!(size.events(), expected);
+        }
+    }
+
+    #[test]
+    fn a_request_is_bounded_by_bytes_but_never_empty() {
+        for (lengths, expected) in [
+            (vec![], 1),
+            (vec![10, 10], 2),
+            (vec![MOST_BYTES, 1], 1),
+            (vec![MOST_BYTES + 1, 1], 1),
+            (vec![MOST_BYTES / 2, MOST_BYTES / 2, 1], 2),
+            (vec![usize::MAX, usize::MAX], 1),
+        ] {
+            assert_eq!(cut(lengths.clone()), expected, "{lengths:?}");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The loop that empties the outbox into one sink: lease, durable, send, note what was said.
+//!
+//! A step does one thing and says what came of it; whoever drives it ([`super::sender`], [`super::rest`], `codemie sync`)
+//! decides how long to go on. Everything that must survive is in the store before and after each request, so a process
+//! may be killed anywhere in here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::backoff;
+use super::batch::{self, Size};
+use super::decide::Verdict;
+use super::http::{Http, Request};
+use super::lease::{self, later};
+use super::sink::{Due, Sink, Sorted};
+use crate::clock::{Clock, Timestamp};
+use crate::home::Home;
+use crate::session::publish::publish;
+use crate::store::{Error, Fate, Outgoing, SinkCount, SinkRow, Store, View};
+
+/// How often a held lease is asked for again; its holder sends what is ours as well, so only one who waits is in a hurry.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+const ASK_AGAIN_PRESSING: Duration = Duration::from_millis(100);
+/// How often something that somebody is waiting for is tried again.
+const PRESSING: Duration = Duration::from_millis(500);
+
+/// How much of what was agreed with a receiver counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Usual,
+    /// Somebody waits: our own backoff is passed over, the receiver's own wish is not.
+    Pressing,
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// So many events are done with: go on.
+    Moved(usize),
+    /// Nothing is left to be sent now. Something may be due later by itself.
+    Empty {
+        due: Option<Timestamp>,
+    },
+    Paused(String),
+    /// Nothing until then.
+    Waits {
+        until: Timestamp,
+        why: String,
+    },
+    /// Another process is at it.
+    Held {
+        until: Timestamp,
+    },
+}
+
+/// One sink, its connection, and what is known of what it takes.
+#[expect(missing_debug_implementations, reason = "a sink has nothing to show")]
+pub struct Drain {
+    home: Home,
+    store: Store,
+    sink: Box<dyn Sink>,
+    ca_file: Option<PathBuf>,
+    http: Option<Http>,
+    holder: String,
+    holding: bool,
+    size: Size,
+    /// The receiver takes nothing compressed.
+    plain: bool,
+    mode: Mode,
+}
+
+/// What a step has to do.
+enum Work {
+    Nothing {
+        due: Option<Timestamp>,
+    },
+    /// Nothing to send, but the cursor can move.
+    Pass {
+        to: i64,
+        deferred: Vec<(Outgoing, &'static str)>,
+    },
+    Send(Sending),
+}
+
+struct Sending {
+    events: Vec<Outgoing>,
+    /// How far the cursor comes with them; `None` for those it has passed long ago.
+    pass_to: Option<i64>,
+    requests: Vec<Request>,
+}
+
+impl Drain {
+    pub fn new(
+        home: &Home,
+        store: Store,
+        sink: Box<dyn Sink>,
+        ca_file: Option<&PathBuf>,
+        mode: Mode,
+    ) -> Self {
+        Self {
+            home: home.clone(),
+            store,
+            size: Size::new(sink.most()),
+            sink,
+            ca_file: ca_file.cloned(),
+            http: None,
+            holder: lease::holder(),
+            holding: false,
+            plain: false,
+            mode,
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.sink.name()
+    }
+
+    /// Steps until there is nothing more to do now; why it ended.
+    pub async fn run(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
+        loop {
+            match self.step(clock).await? {
+                Step::Moved(_) => {}
+                end => return Ok(end),
+            }
+        }
+    }
+
+    pub fn count(&mut self) -> Result<SinkCount, Error> {
+        let name = self.sink.name();
+        self.store.read(|view| match view.sink(name)? {
+            Some(row) => view.sink_count(&row),
+            None => Ok(SinkCount::default()),
+        })
+    }
+
+    /// The published records of ended sessions say that they were delivered. Nothing depends on it. After every batch,
+    /// because it happens under the write lock, which nobody is to have for long.
+    fn publish(&mut self, now: Timestamp) {
+        if let Err(error) = publish(&mut self.store, &self.home, now) {
+            tracing::warn!("not published: {error}");
+        }
+    }
+
+    /// One request at most.
+    pub async fn step(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
+        let step = self.attempt(clock).await;
+        if self.holding && !matches!(step, Ok(Step::Moved(_))) {
+            self.holding = false;
+            let (name, holder) = (self.sink.name(), self.holder.clone());
+            self.store.write(|tx| tx.release(name, &holder))?;
+        }
+        step
+    }
+
+    async fn attempt(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
+        let (name, now) = (self.sink.name(), clock.now());
+        let found = self.store.read(|view| match view.sink(name)? {
+            Some(row) => view.something_waits(&row).map(|waits| Some((row, waits))),
+            None => Ok(None),
+        })?;
+        let Some((row, true)) = found else { return Ok(Step::Empty { due: None }) };
+        if let Some(why) = &row.paused {
+            return Ok(Step::Paused(why.clone()));
+        }
+        if let Some(wait) = keep_still(&row, now, self.mode) {
+            let why = row.trouble.clone().unwrap_or_default();
+            return Ok(Step::Waits { until: later(now, wait), why });
+        }
+        let holder = self.holder.clone();
+        self.holding = self.store.write(|tx| match tx.sink(name)? {
+            Some(row) => lease::take(tx, &row, &holder, now),
+            None => Ok(false),
+        })?;
+        if !self.holding {
+            let again = if self.mode == Mode::Pressing { ASK_AGAIN_PRESSING } else { ASK_AGAIN };
+            return Ok(Step::Held { until: later(now, again) });
+        }
+        let durable = self.store.make_durable()?;
+        let (sink, size) = (&*self.sink, self.size);
+        match self.store.read(|view| plan(view, sink, size, durable, now))? {
+            Work::Nothing { due } => Ok(Step::Empty { due }),
+            Work::Pass { to, deferred } => {
+                self.store.write(|tx| {
+                    for (event, why) in &deferred {
+                        tx.put_letter(name, event, Fate::Deferred, why, now)?;
+                    }
+                    tx.pass(name, to)
+                })?;
+                Ok(Step::Moved(deferred.len()))
+            }
+            Work::Send(sending) => {
+                let verdict = self.send(&sending, clock).await;
+                self.note(&sending, verdict, row.failures, clock.now())
+            }
+        }
+    }
+
+    /// Posts what tells the events; the first that is not accepted decides.
+    async fn send(&mut self, sending: &Sending, clock: &dyn Clock) -> Verdict {
+        let not_sent = |error: super::http::Error| Verdict::Later { why: error.to_string(), asked: None };
+        let http =
+            match self.http.take().map_or_else(|| Http::new(self.sink.url(), self.ca_file.as_ref()), Ok) {
+                Ok(http) => self.http.insert(http),
+                Err(error) => return not_sent(error),
+            };
+        let mut rejected = Vec::new();
+        for request in &sending.requests {
+            let verdict = match http.post(request, self.plain, clock.now()).await {
+                Ok(answer) => self.sink.judge(&sending.events, request, &answer),
+                Err(error) => not_sent(error),
+            };
+            match verdict {
+                Verdict::Accepted { rejected: more } => rejected.extend(more),
+                other => return other,
+            }
+        }
+        Verdict::Accepted { rejected }
+    }
+
+    /// Puts down what became of it.
+    fn note(
+        &mut self,
+        sending: &Sending,
+        verdict: Verdict,
+        failures: i64,
+        now: Timestamp,
+    ) -> Result<Step, Error> {
+        let name = self.sink.name();
+        let count = sending.events.len();
+        match verdict {
+            Verdict::Accepted { rejected } => {
+                self.size.grow();
+                self.settle(sending, &rejected, true, now)?;
+                self.publish(now);
+                tracing::debug!(sink = name, events = count, rejected = rejected.len(), "delivered");
+                Ok(Step::Moved(count))
+            }
+            Verdict::Halve(_) | Verdict::Isolate(_) if self.size.halve(count) => Ok(Step::Moved(0)),
+            Verdict::Identity(why) if self.plain => self.bury(sending, &why, now),
+            Verdict::Identity(_) => {
+                self.plain = true;
+                Ok(Step::Moved(0))
+            }
+            Verdict::Halve(why) | Verdict::Isolate(why) | Verdict::Refuse(why) => {
+                self.bury(sending, &why, now)
+            }
+            Verdict::Pause(why) => {
+                tracing::warn!(sink = name, "delivery pauses: {why}");
+                self.store.write(|tx| tx.pause(name, Some(&why)))?;
+                Ok(Step::Paused(why))
+            }
+            Verdict::Later { why, asked } => {
+                let failures = failures.saturating_add(1);
+                let wait = backoff::delay(failures, chance()).max(asked.unwrap_or_default());
+                let until = later(now, wait);
+                let asked = asked.map(|asked| later(now, asked));
+                tracing::info!(sink = name, failures, "not delivered, again in {wait:.0?}: {why}");
+                self.store.write(|tx| tx.set_backoff(name, failures, until, asked, &why))?;
+                // A connection that failed is not tried again.
+                self.http = None;
+                let until =
+                    if self.mode == Mode::Pressing { asked.unwrap_or(later(now, PRESSING)) } else { until };
+                Ok(Step::Waits { until, why })
+            }
+        }
+    }
+
+    /// Refused for good: kept where it can be seen and sent again, and the rest goes on.
+    fn bury(&mut self, sending: &Sending, why: &str, now: Timestamp) -> Result<Step, Error> {
+        tracing::warn!(sink = self.sink.name(), events = sending.events.len(), "dead letters: {why}");
+        let all: Vec<_> = sending.events.iter().map(|event| (event.id, why.to_owned())).collect();
+        self.settle(sending, &all, false, now)?;
+        Ok(Step::Moved(sending.events.len()))
+    }
+
+    fn settle(
+        &mut self,
+        sending: &Sending,
+        rejected: &[(Uuid, String)],
+        arrived: bool,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let (name, once) = (self.sink.name(), self.sink.once());
+        self.store.write(|tx| {
+            for event in &sending.events {
+                match rejected.iter().find(|(id, _)| *id == event.id) {
+                    Some((_, why)) => tx.put_letter(name, event, Fate::Dead, why, now)?,
+                    None if once => tx.put_letter(name, event, Fate::Done, "", now)?,
+                    None => tx.drop_letter(name, event)?,
+                }
+            }
+            if let Some(to) = sending.pass_to {
+                tx.pass(name, to)?;
+            }
+            if arrived { tx.delivered(name, &sending.events, now) } else { Ok(()) }
+        })
+    }
+}
+
+/// How long nothing may be sent yet.
+fn keep_still(row: &SinkRow, now: Timestamp, mode: Mode) -> Option<Duration> {
+    let asked = backoff::left(row.asked_until, now, backoff::LONGEST_ASKED);
+    let wait = match mode {
+        Mode::Pressing => asked,
+        Mode::Usual => backoff::left(row.retry_at, now, backoff::LONGEST).max(asked),
+    };
+    (!wait.is_zero()).then_some(wait)
+}
+
+/// What comes next: letters that are due, then what the cursor has not passed.
+fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timestamp) -> Result<Work, Error> {
+    let name = sink.name();
+    let Some(row) = view.sink(name)? else { return Ok(Work::Nothing { due: None }) };
+    let mut due = None;
+    let mut letters = Vec::new();
+    for letter in view.letters(name, Fate::Deferred, batch::MOST)? {
+        if letters.len() == size.events() {
+            break;
+        }
+        match sink.due(view, &letter, now)? {
+            Due::Now => letters.push(letter.event),
+            Due::Unknown => {}
+            Due::At(at) => due = Some(due.map_or(at, |due: Timestamp| due.min(at))),
+        }
+    }
+    if !letters.is_empty() {
+        let events = fitting(letters);
+        let requests = sink.requests(view, &events)?;
+        return Ok(Work::Send(Sending { events, pass_to: None, requests }));
+    }
+    // What is only sorted costs no request, so it is taken in one go however little the receiver takes at once.
+    let window = if sink.once() { batch::MOST } else { size.events() };
+    let events = view.outgoing(row.cursor, durable, window)?;
+    let mut to = events.last().and_then(|event| event.change).unwrap_or(durable);
+    if events.len() < window {
+        to = to.max(durable);
+    }
+    if to <= row.cursor {
+        return Ok(Work::Nothing { due });
+    }
+    let (mut sends, mut deferred) = (Vec::new(), Vec::new());
+    for event in events {
+        match sink.sort(view, &event)? {
+            Sorted::Send => sends.push(event),
+            Sorted::Defer(why) => deferred.push((event, why)),
+            Sorted::Skip => {}
+        }
+    }
+    if sends.is_empty() {
+        return Ok(Work::Pass { to, deferred });
+    }
+    let all = sends.len();
+    let events = fitting(sends);
+    if events.len() < all {
+        to = events.last().and_then(|event| event.change).unwrap_or(row.cursor);
+    }
+    let requests = sink.requests(view, &events)?;
+    Ok(Work::Send(Sending { events, pass_to: Some(to), requests }))
+}
+
+fn fitting(mut events: Vec<Outgoing>) -> Vec<Outgoing> {
+    events.truncate(fits(&events));
+    events
+}
+
+/// How many of them one request may hold. What stands around an event's attributes takes some 300 bytes.
+pub(super) fn fits(events: &[Outgoing]) -> usize {
+    batch::cut(events.iter().map(|event| event.attributes.to_string().len() + 300)).min(events.len())
+}
+
+/// A number in 0..1 for jitter.
+fn chance() -> f64 {
+    let bits = Uuid::new_v4().as_u128() & u128::from(u32::MAX);
+    f64::from(u32::try_from(bits).unwrap_or(0)) / f64::from(u32::MAX)
+}

@@ -1,0 +1,199 @@
+//! One request, one answer, both bounded.
+//!
+//! Redirections are not followed (a token would go with them), no more than [`MOST_READ`] of a body is read, and a
+//! receiver that drips is given up after [`PATIENCE`] like one that is silent.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Certificate, Client, Url};
+
+use super::backoff;
+use super::decide::Answer;
+use crate::clock::Timestamp;
+use crate::config::delivery::Secret;
+
+/// For the whole of a request, its answer included.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+const TO_CONNECT: Duration = Duration::from_secs(5);
+/// An answer names rejected events at worst: 500 of them with a sentence each.
+const MOST_READ: usize = 256 * 1024;
+/// Compressing harder takes longer than it saves on bodies of this size.
+const ZSTD_LEVEL: i32 = 3;
+
+/// How the body is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    Zstd,
+    Gzip,
+}
+
+/// Something to be posted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    pub url: Url,
+    /// What says who we are; shown to nobody.
+    pub credentials: Vec<(String, Secret)>,
+    pub headers: Vec<(&'static str, String)>,
+    pub content_type: &'static str,
+    /// As `sync preview` shows it, and as it is sent but for the encoding.
+    pub body: Vec<u8>,
+    /// `None`: this receiver takes none.
+    pub encoding: Option<Encoding>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    NotSent(String),
+    #[error("cannot read the certificates in {}: {why}; see tls.caFile", file.display())]
+    Certificates { file: PathBuf, why: String },
+}
+
+/// A connection to one receiver.
+#[derive(Debug)]
+pub struct Http {
+    client: Client,
+}
+
+impl Http {
+    /// For requests to `url`. Costs no certificates where no TLS is spoken.
+    pub fn new(url: &Url, ca_file: Option<&PathBuf>) -> Result<Self, Error> {
+        // Fails only if there is one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = Client::builder()
+            .user_agent(concat!("codemie/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(PATIENCE)
+            .connect_timeout(TO_CONNECT)
+            .pool_max_idle_per_host(1)
+            .http1_only();
+        if is_loopback(url) {
+            // No proxy leads to this machine itself.
+            builder = builder.no_proxy();
+        }
+        if url.scheme() == "http" {
+            builder = builder.tls_certs_only([]);
+        } else if let Some(file) = ca_file {
+            builder = builder.tls_certs_merge(certificates(file)?);
+        }
+        let client = builder.build().map_err(|error| Error::NotSent(told(error)))?;
+        Ok(Self { client })
+    }
+
+    pub async fn post(&self, request: &Request, plain: bool, now: Timestamp) -> Result<Answer, Error> {
+        let mut posting = self.client.post(request.url.clone()).header(CONTENT_TYPE, request.content_type);
+        let encoding = request.encoding.filter(|_| !plain);
+        let packed = encoding.and_then(|encoding| Some((pack(encoding, &request.body)?, encoding)));
+        posting = match packed {
+            Some((body, Encoding::Zstd)) => posting.header(CONTENT_ENCODING, "zstd").body(body),
+            Some((body, Encoding::Gzip)) => posting.header(CONTENT_ENCODING, "gzip").body(body),
+            None => posting.body(request.body.clone()),
+        };
+        let open = request.headers.iter().map(|(name, value)| (*name, value.as_str(), false));
+        let hidden = request.credentials.iter().map(|(name, value)| (name.as_str(), value.reveal(), true));
+        for (name, value, sensitive) in open.chain(hidden) {
+            // A branch may be called something that no header can hold: then it is left out.
+            let name = HeaderName::from_bytes(name.as_bytes());
+            if let (Ok(name), Ok(mut value)) = (name, HeaderValue::from_str(value)) {
+                value.set_sensitive(sensitive);
+                posting = posting.header(name, value);
+            }
+        }
+        let mut response = posting.send().await.map_err(|error| Error::NotSent(told(error)))?;
+        let header = |name: HeaderName| {
+            response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+        };
+        let mut answer = Answer {
+            status: response.status().as_u16(),
+            retry_after: backoff::asked(&header(RETRY_AFTER), now),
+            content_type: header(CONTENT_TYPE),
+            ..Answer::default()
+        };
+        while let Some(chunk) = response.chunk().await.map_err(|error| Error::NotSent(told(error)))? {
+            if answer.body.len() + chunk.len() > MOST_READ {
+                answer.overlong = true;
+                break;
+            }
+            answer.body.extend_from_slice(&chunk);
+        }
+        Ok(answer)
+    }
+}
+
+/// Whether an address means this machine, whatever a name server says.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
+        Some("localhost") => true,
+        Some(host) => host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()),
+        None => false,
+    }
+}
+
+fn certificates(file: &PathBuf) -> Result<Vec<Certificate>, Error> {
+    let problem = |why: String| Error::Certificates { file: file.clone(), why };
+    let pem = std::fs::read(file).map_err(|error| problem(error.to_string()))?;
+    let found = Certificate::from_pem_bundle(&pem).map_err(|error| problem(error.to_string()))?;
+    if found.is_empty() { Err(problem("there is none in it".to_owned())) } else { Ok(found) }
+}
+
+fn pack(encoding: Encoding, body: &[u8]) -> Option<Vec<u8>> {
+    match encoding {
+        Encoding::Zstd => zstd::bulk::compress(body, ZSTD_LEVEL).ok(),
+        Encoding::Gzip => {
+            use std::io::Write;
+            let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            writer.write_all(body).and_then(|()| writer.finish()).ok()
+        }
+    }
+}
+
+/// What went wrong, down to its cause, without the address.
+fn told(error: reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(deeper) = cause {
+        let words = deeper.to_string();
+        if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = deeper.source();
+    }
+    text.chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_this_machine() {
+        for (url, expected) in [
+            ("http://127.0.0.1:1", true),
+            ("http://[::1]:1", true),
+            ("http://localhost/x", true),
+            ("http://localhost.example", false),
+            ("http://10.0.0.1", false),
+            ("https://b.example", false),
+        ] {
+            assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn certificates_that_cannot_be_read_are_said() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let url = Url::parse("https://b.example").unwrap();
+        for content in ["", "no certificate"] {
+            std::fs::write(file.path(), content).unwrap();
+            let error = Http::new(&url, Some(&file.path().to_owned())).unwrap_err().to_string();
+            assert!(error.contains("tls.caFile"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What events say of the machine and the person they come from.
+
+use std::fs;
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::config::delivery::User;
+use crate::store::{Error, Store};
+
+/// The salt's place in the store. With another, this machine would be another to its receivers.
+const SALT: &str = "machine.salt";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Tells machines apart and names none.
+    pub machine: String,
+    pub user: Option<String>,
+}
+
+impl Identity {
+    pub fn of(store: &mut Store, user: &User) -> Result<Self, Error> {
+        let salt = match store.read(|view| view.setting(SALT))? {
+            Some(salt) => salt,
+            None => store.write(|tx| match tx.setting(SALT)? {
+                Some(salt) => Ok::<_, Error>(salt),
+                None => {
+                    let salt = Uuid::new_v4().simple().to_string();
+                    tx.set_setting(SALT, &salt)?;
+                    Ok(salt)
+                }
+            })?,
+        };
+        let user = match user {
+            User::Login => login_name(),
+            User::Named(name) => Some(name.clone()),
+            User::Nobody => None,
+        };
+        Ok(Self { machine: hash(&salt, &machine_id()), user })
+    }
+}
+
+/// Enough of the hash to tell machines apart.
+fn hash(salt: &str, id: &str) -> String {
+    let digest = Sha256::digest(format!("{salt}\0{id}").as_bytes());
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The system's own id; without one the salt alone tells this machine from others.
+fn machine_id() -> String {
+    let files = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
+    let id =
+        files.into_iter().filter_map(|file| fs::read_to_string(file).ok()).find(|id| !id.trim().is_empty());
+    id.unwrap_or_default().trim().to_owned()
+}
+
+/// The name of the user whose process this is.
+pub fn login_name() -> Option<String> {
+    let uid = rustix::process::getuid().as_raw();
+    let named = fs::read_to_string("/etc/passwd").ok().and_then(|text| name_of(&text, uid));
+    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    named.or_else(|| var("LOGNAME")).or_else(|| var("USER"))
+}
+
+fn name_of(passwd: &str, uid: u32) -> Option<String> {
+    let mut entries = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let entry = entries.find(|entry| entry.get(2).and_then(|id| id.parse().ok()) == Some(uid))?;
+    entry.first().filter(|name| !name.is_empty()).map(|name| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::tests::World;
+
+    #[test]
+    fn the_same_machine_is_the_same_and_its_id_is_not_told() {
+        let mut world = World::new();
+        let first = Identity::of(&mut world.store, &User::Nobody).unwrap();
+        let mut another = world.another();
+        assert_eq!(Identity::of(&mut another, &User::Nobody).unwrap(), first);
+        assert_eq!((first.machine.len(), &first.user), (32, &None));
+        assert_ne!(hash("salt", "id"), hash("other", "id"));
+        assert_ne!(hash("salt", "id"), hash("salt", "other"));
+        let named = Identity::of(&mut world.store, &User::Named("team-a".into())).unwrap();
+        assert_eq!(named.user.as_deref(), Some("team-a"));
+    }
+
+    #[test]
+    fn a_login_name_by_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\ndev:x:1000:1000::/home/dev:/bin/bash\n";
+        assert_eq!(name_of(passwd, 1000).as_deref(), Some("dev"));
+        assert_eq!(name_of(passwd, 7), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! The receiver of our own: `POST {backend}/v1/events`, a JSON array of events, answered after commit.
+
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::decide::{self, Answer, Verdict};
+use super::http::{Encoding, Request, is_loopback};
+use super::identity::Identity;
+use super::sink::{NATIVE, Sink, below};
+use crate::config::delivery::Secret;
+use crate::home::Home;
+use crate::session::state::EventType;
+use crate::store::{Error, Outgoing, View};
+
+/// An event as it crosses the wire.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    id: Uuid,
+    rev: i64,
+    r#type: EventType,
+    session_id: &'a str,
+    seq: i64,
+    time: String,
+    agent: &'a str,
+    machine: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    attributes: &'a Value,
+}
+
+/// What the receiver says it did.
+#[derive(Debug, Deserialize)]
+struct Receipt {
+    accepted: usize,
+    duplicates: usize,
+    #[serde(default)]
+    rejected: Vec<Rejected>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rejected {
+    id: String,
+    #[serde(default)]
+    error: String,
+}
+
+#[derive(Debug)]
+pub struct Native {
+    base: Url,
+    token: Option<Secret>,
+    identity: Identity,
+}
+
+impl Native {
+    pub fn new(base: &Url, token: Option<Secret>, identity: Identity) -> Self {
+        Self { base: base.clone(), token, identity }
+    }
+
+    /// One event per line, so that what is shown to a person is what is sent, byte for byte.
+    fn body(&self, events: &[Outgoing]) -> Vec<u8> {
+        let mut body = b"[".to_vec();
+        for (at, event) in events.iter().enumerate() {
+            body.extend_from_slice(if at == 0 { b"\n" } else { b",\n" });
+            let event = Event {
+                id: event.id,
+                rev: event.rev,
+                r#type: event.kind,
+                session_id: &event.session,
+                seq: event.seq,
+                time: event.time.to_string(),
+                agent: &event.agent,
+                machine: &self.identity.machine,
+                user: self.identity.user.as_deref(),
+                attributes: &event.attributes,
+            };
+            // Strings, numbers and JSON values always have a JSON form.
+            body.extend_from_slice(&serde_json::to_vec(&event).unwrap_or_default());
+        }
+        body.extend_from_slice(b"\n]\n");
+        body
+    }
+}
+
+impl Sink for Native {
+    fn name(&self) -> &'static str {
+        NATIVE
+    }
+
+    fn url(&self) -> &Url {
+        &self.base
+    }
+
+    fn requests(&self, _: &View<'_>, events: &[Outgoing]) -> Result<Vec<Request>, Error> {
+        let bearer =
+            |token: &Secret| ("authorization".to_owned(), Secret::new(format!("Bearer {}", token.reveal())));
+        Ok(vec![Request {
+            url: below(&self.base, "/v1/events"),
+            credentials: self.token.iter().map(bearer).collect(),
+            headers: Vec::new(),
+            content_type: "application/json",
+            body: self.body(events),
+            encoding: Some(Encoding::Zstd),
+        }])
+    }
+
+    fn judge(&self, events: &[Outgoing], _: &Request, answer: &Answer) -> Verdict {
+        decide::by_status(answer).unwrap_or_else(|| receipt(events, answer))
+    }
+}
+
+/// A 200 counts only if it speaks of exactly the events that were sent: anything else may be a captive portal, a proxy's
+/// page or a receiver gone mad, and everything is sent again later.
+fn receipt(events: &[Outgoing], answer: &Answer) -> Verdict {
+    if answer.overlong {
+        return decide::rubbish("more than anybody reads");
+    }
+    let Ok(receipt) = serde_json::from_slice::<Receipt>(&answer.body) else {
+        return decide::rubbish("something that is no receipt");
+    };
+    let told = receipt
+        .accepted
+        .checked_add(receipt.duplicates)
+        .and_then(|sum| sum.checked_add(receipt.rejected.len()));
+    if told != Some(events.len()) {
+        return decide::rubbish("a receipt for another number of events");
+    }
+    let mut rejected = Vec::new();
+    for one in receipt.rejected {
+        match one.id.parse::<Uuid>().ok().filter(|id| events.iter().any(|event| event.id == *id)) {
+            Some(id) => {
+                let words = one.error.chars().map(|c| if c.is_control() { ' ' } else { c });
+                rejected.push((id, format!("rejected: {}", words.take(200).collect::<String>())));
+            }
+            None => return decide::rubbish("a receipt for other events"),
+        }
+    }
+    Verdict::Accepted { rejected }
+}
+
+/// The token that `backend serve` left for this user, for an address on this machine.
+pub fn local_token(home: &Home, url: &Url) -> Option<Secret> {
+    if !is_loopback(url) {
+        return None;
+    }
+    let text = std::fs::read_to_string(home.backend_tokens()).ok()?;
+    let tokens: Value = serde_json::from_str(&text).ok()?;
+    tokens["ingest"].as_str().map(Secret::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use serde_json::json;
+
+    fn event(n: u128) -> Outgoing {
+        Outgoing {
+            n: 1,
+            id: Uuid::from_u128(n),
+            rev: 2,
+            kind: EventType::Usage,
+            session: "s".into(),
+            seq: 3,
+            time: Timestamp(0),
+            agent: "claude".into(),
+            attributes: json!({"key": "k"}),
+            change: Some(1),
+        }
+    }
+
+    fn native(user: Option<&str>) -> Native {
+        let identity = Identity { machine: "m".into(), user: user.map(str::to_owned) };
+        Native::new(&Url::parse("http://h").unwrap(), Some(Secret::new("t")), identity)
+    }
+
+    #[test]
+    fn an_event_as_the_contract_spells_it() {
+        let body = native(Some("dev")).body(&[event(1), event(2)]);
+        let parsed: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(parsed.as_array().unwrap().len(), 2);
+        assert_eq!(
+            parsed[0],
+            json!({"id": "00000000-0000-0000-0000-000000000001", "rev": 2, "type": "usage", "sessionId": "s", "seq": 3,
+                "time": "1970-01-01T00:00:00.000Z", "agent": "claude", "machine": "m", "user": "dev",
+                "attributes": {"key": "k"}})
+        );
+        let nobody: Value = serde_json::from_slice(&native(None).body(&[event(1)])).unwrap();
+        assert!(nobody[0].get("user").is_none());
+    }
+
+    #[test]
+    fn only_a_receipt_for_what_was_sent_is_one() {
+        let events = [event(1), event(2)];
+        let second = "00000000-0000-0000-0000-000000000002";
+        let say = |body: &str| {
+            let answer = Answer { status: 200, body: body.as_bytes().to_vec(), ..Answer::default() };
+            receipt(&events, &answer)
+        };
+        let accepted = Verdict::Accepted { rejected: vec![] };
+        assert_eq!(say(r#"{"accepted":2,"duplicates":0,"rejected":[]}"#), accepted);
+        assert_eq!(say(r#"{"accepted":1,"duplicates":1}"#), accepted);
+        assert_eq!(
+            say(&format!(
+                r#"{{"accepted":1,"duplicates":0,"rejected":[{{"id":"{second}","error":"no\u0007"}}]}}"#
+            )),
+            Verdict::Accepted { rejected: vec![(Uuid::from_u128(2), "rejected: no ".into())] }
+        );
+        for lie in [
+            "",
+            "{}",
+            "<html>please log in</html>",
+            "[]",
+            "null",
+            r#"{"accepted":2}"#,
+            r#"{"accepted":0,"duplicates":0,"rejected":[]}"#,
+            r#"{"accepted":3,"duplicates":0,"rejected":[]}"#,
+            r#"{"accepted":-2,"duplicates":4,"rejected":[]}"#,
+            r#"{"accepted":18446744073709551615,"duplicates":3,"rejected":[]}"#,
+            r#"{"accepted":1,"duplicates":0,"rejected":[{"id":"00000000-0000-0000-0000-000000000009"}]}"#,
+            r#"{"accepted":1,"duplicates":0,"rejected":[{"id":"x"}]}"#,
+        ] {
+            assert!(matches!(say(lie), Verdict::Later { asked: None, .. }), "{lie}");
+        }
+        let endless = Answer { status: 200, overlong: true, ..Answer::default() };
+        assert!(matches!(receipt(&events, &endless), Verdict::Later { .. }));
+    }
+}

@@ -1,0 +1,96 @@
+//! Cumulative sums per session and model, in the words of the GenAI semantic conventions where they have any. There, input
+//! includes what was read from and written to the cache.
+
+use std::collections::BTreeMap;
+
+use super::message::{
+    Any, CUMULATIVE, ExportMetrics, KeyValue, Metric, Number, Point, Resource, ResourceMetrics, ScopeMetrics,
+    Sum, pair, text,
+};
+use super::{nanos, scope};
+use crate::agent;
+use crate::clock::Timestamp;
+use crate::store::{Error, Outgoing, SessionRow, View};
+
+/// Name, unit, description. `gen_ai.client.token.usage` is the conventions' own name; the rest they have no sum for.
+const TOKENS: [&str; 3] = ["gen_ai.client.token.usage", "{token}", "Tokens used, input including cache"];
+const CACHE_READ: [&str; 3] = ["codemie.token.cache_read", "{token}", "Input tokens read from the cache"];
+const CACHE_WRITE: [&str; 3] = ["codemie.token.cache_write", "{token}", "Input tokens written to the cache"];
+const REASONING: [&str; 3] = ["codemie.token.reasoning", "{token}", "Output tokens spent on reasoning"];
+const CALLS: [&str; 3] = ["codemie.api.calls", "{call}", "Calls of the model's API"];
+const COST: [&str; 3] = ["codemie.cost", "USD", "Cost by list price"];
+const SESSIONS: [&str; 3] = ["codemie.sessions", "{session}", "Sessions"];
+const TOOLS: [&str; 3] = ["codemie.tool.calls", "{call}", "Tool calls that ended"];
+
+/// The sums of every session that one of the events is about.
+pub(super) fn of(view: &View<'_>, events: &[Outgoing], resource: Resource) -> Result<ExportMetrics, Error> {
+    let mut sums = Sums::default();
+    let mut seen = Vec::new();
+    for event in events {
+        if seen.contains(&event.session.as_str()) {
+            continue;
+        }
+        seen.push(event.session.as_str());
+        let row = view.event(event.n)?.map(|row| view.session_number(row.session)).transpose()?.flatten();
+        if let Some(session) = row {
+            sums.tell(view, &session, &event.session)?;
+        }
+    }
+    let scope_metrics = vec![ScopeMetrics { scope: Some(scope()), metrics: sums.metrics() }];
+    Ok(ExportMetrics { resource_metrics: vec![ResourceMetrics { resource: Some(resource), scope_metrics }] })
+}
+
+#[derive(Default)]
+struct Sums(BTreeMap<[&'static str; 3], Vec<Point>>);
+
+impl Sums {
+    fn tell(&mut self, view: &View<'_>, session: &SessionRow, id: &str) -> Result<(), Error> {
+        let start = session.started_at;
+        let mut about = vec![
+            text("session.id", id),
+            text("gen_ai.agent.name", &session.agent),
+            text("gen_ai.operation.name", "chat"),
+        ];
+        let provider = agent::by_name(&session.agent).and_then(|agent| agent.provider());
+        about.extend(provider.map(|provider| text("gen_ai.provider.name", provider)));
+        let mut add = |metric, at: Timestamp, value, more: Vec<KeyValue>| {
+            // A cumulative value spans some time; and a clock set back must not end it before it began.
+            let at = at.max(Timestamp(start.0.saturating_add(1)));
+            let attributes = about.iter().cloned().chain(more).collect();
+            self.0.entry(metric).or_default().push(Point {
+                start_time_unix_nano: nanos(start),
+                time_unix_nano: nanos(at),
+                value: Some(value),
+                attributes,
+            });
+        };
+        add(SESSIONS, start, Number::Int(1), Vec::new());
+        for sum in view.model_sums(session.n)? {
+            let model = || text("gen_ai.request.model", &sum.model);
+            let token = |kind: &str| vec![model(), text("gen_ai.token.type", kind)];
+            let input = sum.input + sum.cache_read + sum.cache_write;
+            add(TOKENS, sum.last, Number::Int(input), token("input"));
+            add(TOKENS, sum.last, Number::Int(sum.output), token("output"));
+            add(CACHE_READ, sum.last, Number::Int(sum.cache_read), vec![model()]);
+            add(CACHE_WRITE, sum.last, Number::Int(sum.cache_write), vec![model()]);
+            add(REASONING, sum.last, Number::Int(sum.reasoning), vec![model()]);
+            add(CALLS, sum.last, Number::Int(sum.calls), vec![model()]);
+            add(COST, sum.last, Number::Double(sum.cost.dollars()), vec![model()]);
+        }
+        for sum in view.tool_sums(session.n)? {
+            let which = vec![text("gen_ai.tool.name", &sum.tool), pair("codemie.tool.ok", Any::Bool(sum.ok))];
+            add(TOOLS, sum.last, Number::Int(sum.calls), which);
+        }
+        Ok(())
+    }
+
+    fn metrics(self) -> Vec<Metric> {
+        let metric = |([name, unit, description], data_points): ([&str; 3], Vec<Point>)| Metric {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            unit: unit.to_owned(),
+            sum: Some(Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic: true }),
+        };
+        self.0.into_iter().map(metric).collect()
+    }
+}

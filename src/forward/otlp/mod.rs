@@ -1,0 +1,126 @@
+//! OpenTelemetry over HTTP, in protobuf: for each batch the sums of the sessions it speaks of, then one log record per
+//! event.
+//!
+//! The sums are cumulative with the session's start as theirs, told as they are now; the record that made them last dates
+//! them. So a batch sent twice says the same twice, and a collector that missed one catches up with the next. Logs have
+//! no such key: a receiver that wants each once goes by `codemie.event.id` and `codemie.event.rev`.
+
+mod logs;
+mod message;
+mod metrics;
+
+use prost::Message;
+use reqwest::Url;
+
+use self::message::{ExportAnswer, ExportLogs, ExportMetrics, Resource, Scope, text};
+use super::decide::{self, Answer, Verdict};
+use super::http::{Encoding, Request};
+use super::identity::Identity;
+use super::sink::{OTLP, Sink, below};
+use crate::clock::Timestamp;
+use crate::config::delivery::{self, Secret};
+use crate::store::{Error, Outgoing, View};
+
+const PROTOBUF: &str = "application/x-protobuf";
+
+#[derive(Debug)]
+pub struct Otlp {
+    endpoint: Url,
+    headers: Vec<(String, Secret)>,
+    identity: Identity,
+}
+
+impl Otlp {
+    pub fn new(settings: &delivery::Otlp, identity: Identity) -> Self {
+        Self { endpoint: settings.endpoint.clone(), headers: settings.headers.clone(), identity }
+    }
+
+    fn resource(&self) -> Resource {
+        let mut attributes = vec![
+            text("service.name", "codemie"),
+            text("service.version", env!("CARGO_PKG_VERSION")),
+            text("host.id", &self.identity.machine),
+        ];
+        attributes.extend(self.identity.user.as_ref().map(|user| text("user.name", user)));
+        Resource { attributes }
+    }
+
+    fn request(&self, path: &str, message: &impl Message) -> Request {
+        Request {
+            url: below(&self.endpoint, path),
+            credentials: self.headers.clone(),
+            headers: Vec::new(),
+            content_type: PROTOBUF,
+            body: message.encode_to_vec(),
+            // What every collector must understand.
+            encoding: Some(Encoding::Gzip),
+        }
+    }
+}
+
+fn scope() -> Scope {
+    Scope { name: "codemie".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+}
+
+fn nanos(at: Timestamp) -> u64 {
+    u64::try_from(at.0).unwrap_or(0).saturating_mul(1_000_000)
+}
+
+impl Sink for Otlp {
+    fn name(&self) -> &'static str {
+        OTLP
+    }
+
+    fn url(&self) -> &Url {
+        &self.endpoint
+    }
+
+    fn requests(&self, view: &View<'_>, events: &[Outgoing]) -> Result<Vec<Request>, Error> {
+        let metrics = metrics::of(view, events, self.resource())?;
+        let logs = logs::of(events, self.resource());
+        Ok(vec![self.request("/v1/metrics", &metrics), self.request("/v1/logs", &logs)])
+    }
+
+    fn judge(&self, _: &[Outgoing], request: &Request, answer: &Answer) -> Verdict {
+        // Some collectors take a batch into a queue and say 202.
+        match decide::by_status(answer) {
+            Some(verdict) if !(200..300).contains(&answer.status) => verdict,
+            _ => receipt(request, answer),
+        }
+    }
+
+    fn shown(&self, request: &Request) -> String {
+        if request.url.path().ends_with("/v1/metrics") {
+            ExportMetrics::decode(request.body.as_slice())
+                .map_or_else(|e| e.to_string(), |m| format!("{m:#?}"))
+        } else {
+            ExportLogs::decode(request.body.as_slice()).map_or_else(|e| e.to_string(), |m| format!("{m:#?}"))
+        }
+    }
+}
+
+/// What a collector accepted. It cannot say which parts it refused, and asks not to be sent them again.
+fn receipt(request: &Request, answer: &Answer) -> Verdict {
+    if answer.overlong || answer.content_type.starts_with("text/html") {
+        return decide::rubbish("a page for people");
+    }
+    let Ok(told) = ExportAnswer::decode(answer.body.as_slice()) else {
+        // JSON from a collector that did not look at what it was asked in.
+        return match serde_json::from_slice::<serde_json::Value>(&answer.body) {
+            Ok(value) if value.is_object() => Verdict::Accepted { rejected: Vec::new() },
+            _ => decide::rubbish("something that is no receipt"),
+        };
+    };
+    if let Some(partial) = told.partial_success.filter(|partial| partial.rejected > 0) {
+        tracing::warn!(
+            path = request.url.path(),
+            rejected = partial.rejected,
+            "the collector refused a part: {}",
+            partial.error_message.chars().take(200).collect::<String>()
+        );
+    }
+    Verdict::Accepted { rejected: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests;

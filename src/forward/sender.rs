@@ -1,0 +1,161 @@
+//! The sender of a run: a thread beside the tracker that sends at once what matters at once, and the rest now and then.
+//!
+//! It sleeps until it is told something: with nothing to send it does not wake. Each receiver has a loop of its own, so
+//! that one that hangs does not keep the others waiting.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::sync::watch;
+
+use super::drain::{Drain, Mode, Step};
+use super::sink::Sinks;
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::terminal;
+
+/// How soon a store that was busy or full is tried again.
+const STORE_AGAIN: Duration = Duration::from_secs(2);
+
+/// What the tracker says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A session began, is known, or ended.
+    Now,
+    /// Something was metered.
+    Soon,
+}
+
+/// How often each was said; a counter, because a loop may be busy when it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    now: u64,
+    soon: u64,
+    ending: bool,
+}
+
+/// The tracker's end of it.
+#[derive(Debug)]
+pub struct Sender {
+    told: watch::Sender<Told>,
+    /// Whether something is left, once per receiver, when it was told of the end.
+    left: Receiver<bool>,
+    receivers: usize,
+    exit_timeout: Duration,
+}
+
+impl Sender {
+    /// Starts the thread. `None`: there is none to be had, and what waits is sent by a later command.
+    pub fn start(sinks: Sinks) -> Option<Self> {
+        let (told, hear) = watch::channel(Told::default());
+        let (tell, left) = channel();
+        let (receivers, exit_timeout) = (sinks.targets().len(), sinks.delivery.exit_timeout);
+        let thread = terminal::without_signals(|| {
+            std::thread::Builder::new().name("sender".into()).spawn(move || {
+                let interval = sinks.delivery.interval;
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                match (runtime, sinks.drains(Mode::Usual)) {
+                    (Ok(runtime), Ok(drains)) => {
+                        let loops = drains.into_iter().map(|drain| {
+                            let tell = tell.clone();
+                            let hear = hear.clone();
+                            async move {
+                                let left = serve(drain, hear, interval).await;
+                                let _ = tell.send(left);
+                            }
+                        });
+                        runtime.block_on(join_all(loops));
+                    }
+                    (Err(error), _) => tracing::error!("no sender: {error}"),
+                    (_, Err(error)) => tracing::error!("no sender: {error}"),
+                }
+            })
+        });
+        match thread {
+            Ok(_) => Some(Self { told, left, receivers, exit_timeout }),
+            Err(error) => {
+                tracing::error!("no thread for the sender: {error}");
+                None
+            }
+        }
+    }
+
+    /// Never waits.
+    pub fn say(&self, word: Word) {
+        self.told.send_modify(|told| match word {
+            Word::Now => told.now += 1,
+            Word::Soon => told.soon += 1,
+        });
+    }
+
+    /// All has been committed. Waits for it to be sent, at most as long as is configured, and not for a receiver that is
+    /// not to be asked now; true if something is left.
+    pub fn finish(self) -> bool {
+        self.told.send_modify(|told| told.ending = true);
+        let deadline = Instant::now() + self.exit_timeout;
+        let mut rest = false;
+        for _ in 0..self.receivers {
+            match self.left.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(left) => rest |= left,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+        rest
+    }
+}
+
+/// One receiver's loop; whether something is left for it in the end.
+async fn serve(mut drain: Drain, mut hear: watch::Receiver<Told>, interval: Duration) -> bool {
+    let mut known = Told::default();
+    loop {
+        known = Told { ending: hear.borrow_and_update().ending, ..known };
+        let step = drain.run(&SystemClock).await.unwrap_or_else(|error| {
+            tracing::warn!(sink = drain.name(), "nothing is sent: {error}");
+            Step::Waits { until: after(STORE_AGAIN), why: error.to_string() }
+        });
+        if known.ending {
+            return step != Step::Empty { due: None };
+        }
+        let (mut wake, silent) = match &step {
+            Step::Moved(_) => (Some(Instant::now()), false),
+            Step::Empty { due } => (due.map(instant), false),
+            Step::Paused(_) => (None, false),
+            // Until then nothing that is said changes anything.
+            Step::Waits { until, .. } => (Some(instant(*until)), true),
+            Step::Held { until } => (Some(instant(*until)), false),
+        };
+        loop {
+            let told = *hear.borrow_and_update();
+            if told.ending && silent {
+                return true;
+            }
+            if told.ending || (told.now != known.now && !silent) {
+                known = told;
+                break;
+            }
+            if told.soon != known.soon && !silent {
+                let soon = Instant::now() + interval;
+                wake = Some(wake.map_or(soon, |wake| wake.min(soon)));
+            }
+            known = told;
+            let changed = match wake {
+                Some(wake) => match tokio::time::timeout_at(wake.into(), hear.changed()).await {
+                    Ok(changed) => changed,
+                    Err(_) => break,
+                },
+                None => hear.changed().await,
+            };
+            if changed.is_err() {
+                return true;
+            }
+        }
+    }
+}
+
+fn after(time: Duration) -> Timestamp {
+    super::lease::later(SystemClock.now(), time)
+}
+
+fn instant(at: Timestamp) -> Instant {
+    Instant::now() + at.since(SystemClock.now())
+}

@@ -1,0 +1,207 @@
+//! What receivers differ in, and which are configured.
+
+use sha2::{Digest, Sha256};
+
+use super::batch;
+use super::codemie_v1::CodemieV1;
+use super::decide::{Answer, Verdict};
+use super::drain::{Drain, Mode};
+use super::http::Request;
+use super::identity::Identity;
+use super::native::{Native, local_token};
+use super::otlp::Otlp;
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::config::delivery::{Delivery, Secret};
+use crate::home::Home;
+use crate::store::{Error, Letter, Outgoing, Store, Tx, View};
+use reqwest::Url;
+
+/// What becomes of an event when the cursor comes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sorted {
+    Send,
+    /// It waits in a letter until it is due.
+    Defer(&'static str),
+    /// This receiver has no use for it.
+    Skip,
+}
+
+/// When a deferred event is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    Now,
+    At(Timestamp),
+    /// When something has happened that will be told.
+    Unknown,
+}
+
+/// A receiver: how events are told to it and what its answers mean.
+pub trait Sink: Send {
+    fn name(&self) -> &'static str;
+
+    /// Where it is, for connections and for people.
+    fn url(&self) -> &Url;
+
+    /// The most events in one request.
+    fn most(&self) -> usize {
+        batch::MOST
+    }
+
+    fn sort(&self, _view: &View<'_>, _event: &Outgoing) -> Result<Sorted, Error> {
+        Ok(Sorted::Send)
+    }
+
+    fn due(&self, _view: &View<'_>, _letter: &Letter, _now: Timestamp) -> Result<Due, Error> {
+        Ok(Due::Now)
+    }
+
+    /// Whether it counts what it gets twice, so that what has arrived must never be sent again.
+    fn once(&self) -> bool {
+        false
+    }
+
+    /// The requests that tell these events; all of them must be accepted.
+    fn requests(&self, view: &View<'_>, events: &[Outgoing]) -> Result<Vec<Request>, Error>;
+
+    fn judge(&self, events: &[Outgoing], request: &Request, answer: &Answer) -> Verdict;
+
+    /// A body as a person can read it.
+    fn shown(&self, request: &Request) -> String {
+        String::from_utf8_lossy(&request.body).into_owned()
+    }
+}
+
+pub const NATIVE: &str = "backend";
+pub const OTLP: &str = "otlp";
+pub const CODEMIE_V1: &str = "codemie-v1";
+
+/// A configured receiver as the store is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub name: &'static str,
+    /// Changes with address and credentials and tells neither.
+    pub fingerprint: String,
+}
+
+/// The configured receivers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sinks {
+    pub home: Home,
+    pub delivery: Delivery,
+}
+
+impl Sinks {
+    /// `None` where nothing is to be sent anywhere.
+    pub fn of(home: &Home, delivery: &Delivery) -> Option<Self> {
+        delivery.any().then(|| Self { home: home.clone(), delivery: delivery.clone() })
+    }
+
+    /// What the store is to know of them.
+    pub fn targets(&self) -> Vec<Target> {
+        let mut targets = Vec::new();
+        let mut add = |name, parts: &[&str]| targets.push(Target { name, fingerprint: fingerprint(parts) });
+        let Delivery { backend, otlp, codemie_v1, .. } = &self.delivery;
+        if let Some(backend) = backend {
+            let token = backend.token.clone().or_else(|| local_token(&self.home, &backend.url));
+            add(NATIVE, &[backend.url.as_str(), token.as_ref().map_or("", Secret::reveal)]);
+        }
+        if let Some(otlp) = otlp {
+            let mut parts = vec![otlp.endpoint.as_str()];
+            parts.extend(otlp.headers.iter().flat_map(|(name, value)| [name.as_str(), value.reveal()]));
+            add(OTLP, &parts);
+        }
+        if let Some(v1) = codemie_v1 {
+            let auth = v1.auth.as_ref().map_or(("", ""), |(name, value)| (name.as_str(), value.reveal()));
+            add(CODEMIE_V1, &[v1.url.as_str(), auth.0, auth.1]);
+        }
+        targets
+    }
+
+    /// A loop for each.
+    pub fn drains(&self, mode: Mode) -> Result<Vec<Drain>, Error> {
+        let now = SystemClock.now();
+        let mut store = Store::open(&self.home, now)?;
+        let drain = |sink| {
+            let store = Store::open(&self.home, now)?;
+            Ok(Drain::new(&self.home, store, sink, self.delivery.ca_file.as_ref(), mode))
+        };
+        self.open(&mut store)?.into_iter().map(drain).collect()
+    }
+
+    /// Ready to be told events.
+    pub fn open(&self, store: &mut Store) -> Result<Vec<Box<dyn Sink>>, Error> {
+        let identity = Identity::of(store, &self.delivery.user)?;
+        let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+        if let Some(backend) = &self.delivery.backend {
+            let token = backend.token.clone().or_else(|| local_token(&self.home, &backend.url));
+            sinks.push(Box::new(Native::new(&backend.url, token, identity.clone())));
+        }
+        if let Some(otlp) = &self.delivery.otlp {
+            sinks.push(Box::new(Otlp::new(otlp, identity.clone())));
+        }
+        if let Some(v1) = &self.delivery.codemie_v1 {
+            sinks.push(Box::new(CodemieV1::new(v1, identity)));
+        }
+        Ok(sinks)
+    }
+}
+
+/// Makes the configured receivers known to the store. One that is new gets the sessions open now and what comes after,
+/// so this is done in the transaction of a START; it costs a look each when nothing changed.
+pub fn settle(tx: &Tx<'_>, targets: &[Target]) -> Result<(), Error> {
+    for target in targets {
+        tx.add_sink(target.name)?;
+        if tx.sink(target.name)?.is_some_and(|row| row.target.as_ref() != Some(&target.fingerprint)) {
+            tx.set_target(target.name, &target.fingerprint)?;
+        }
+    }
+    Ok(())
+}
+
+fn fingerprint(parts: &[&str]) -> String {
+    let digest = Sha256::digest(parts.join("\0").as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The address below a base that may or may not end in a slash.
+pub(super) fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    let joined = format!("{}{path}", base.path().trim_end_matches('/'));
+    url.set_path(&joined);
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::tests::World;
+
+    #[test]
+    fn a_path_below_a_base() {
+        for (base, expected) in [
+            ("http://h:1", "http://h:1/v1/events"),
+            ("http://h:1/", "http://h:1/v1/events"),
+            ("https://h/codemie/", "https://h/codemie/v1/events"),
+        ] {
+            assert_eq!(below(&Url::parse(base).unwrap(), "/v1/events").as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn other_credentials_end_a_pause_and_the_same_do_not() {
+        let mut world = World::new();
+        let target = |token: &str| Target { name: NATIVE, fingerprint: fingerprint(&["http://h", token]) };
+        let mut settled = |token: &str| {
+            world.store.write(|tx| settle(tx, &[target(token)])).unwrap();
+            world.store.read(|view| view.sink(NATIVE)).unwrap().unwrap().paused
+        };
+        assert_eq!(settled("a"), None);
+        world.store.write(|tx| tx.pause(NATIVE, Some("refused"))).unwrap();
+        let mut settled = |token: &str| {
+            world.store.write(|tx| settle(tx, &[target(token)])).unwrap();
+            world.store.read(|view| view.sink(NATIVE)).unwrap().unwrap().paused
+        };
+        assert_eq!(settled("a").as_deref(), Some("refused"));
+        assert_eq!(settled("b"), None);
+    }
+}

@@ -1,0 +1,225 @@
+use super::*;
+use crate::process::{Pid, ProcessId, StartTime};
+use crate::session::correlate::{Decision, Signal};
+
+fn id(name: &str) -> AgentSessionId {
+    AgentSessionId(name.to_owned())
+}
+
+fn correlator() -> Correlator {
+    Correlator::new(ProcessId { pid: Pid(7), start: StartTime(1) }, Timestamp(0))
+}
+
+fn held(name: &str, thread: Thread) -> Signal {
+    Signal::Held { id: id(name), thread }
+}
+
+fn marked(name: &str, thread: Thread) -> Signal {
+    Signal::Marked { id: id(name), thread }
+}
+
+fn turns(names: &[&str]) -> Signal {
+    Signal::Turns(names.iter().map(|name| id(name)).collect())
+}
+
+/// Decisions in words: `1000 bind a registry`, `1075 clear b registry`.
+fn play(mut correlator: Correlator, signals: Vec<(i64, Signal)>) -> Vec<String> {
+    let mut told = Vec::new();
+    for (at, signal) in signals {
+        for decision in correlator.feed(Timestamp(at), signal).decisions {
+            told.push(match decision {
+                Decision::Bind { id, evidence } => format!("{at} bind {id} {evidence}"),
+                Decision::Transition { kind, to, evidence } => {
+                    let kind = if kind == TransitionKind::Clear { "clear" } else { "switch" };
+                    format!("{at} {kind} {} {evidence}", to.unwrap())
+                }
+                Decision::Ambiguous { .. } => format!("{at} ambiguous"),
+            });
+        }
+    }
+    told
+}
+
+const FORK: Thread = Thread::Continued { forked: true };
+const RESUMED: Thread = Thread::Continued { forked: false };
+
+#[test]
+fn what_a_conversation_newly_held_means() {
+    use Signal::Tick;
+    use Thread::{Fresh, Helper, Unwritten};
+    let cases: Vec<(&str, Vec<(i64, Signal)>, &[&str])> = vec![
+        (
+            "no file until the first prompt",
+            vec![(10, held("a", Unwritten)), (99, Tick)],
+            &["10 bind a registry"],
+        ),
+        (
+            "cleared before a word",
+            vec![(10, held("a", Unwritten)), (200, held("b", Unwritten)), (274, Tick), (275, Tick)],
+            &["10 bind a registry", "275 clear b registry"],
+        ),
+        (
+            "the first prompt after a clear comes before the next look",
+            vec![(10, held("a", Fresh)), (200, held("b", Fresh))],
+            &["10 bind a registry", "200 clear b registry"],
+        ),
+        (
+            "a fork's file comes a moment after its lock",
+            vec![(10, held("a", Fresh)), (200, held("b", Unwritten)), (215, held("b", FORK)), (275, Tick)],
+            &["10 bind a registry", "215 switch b registry"],
+        ),
+        (
+            "a sub-agent, in a turn",
+            vec![
+                (10, held("a", Unwritten)),
+                (20, turns(&["a"])),
+                (200, held("s", Unwritten)),
+                (900, Tick),
+                (901, held("s", Helper)),
+                (950, turns(&["a", "s"])),
+                (960, turns(&[])),
+                (2000, Tick),
+            ],
+            &["10 bind a registry"],
+        ),
+        (
+            "a review, whose turn is not told in time",
+            vec![(10, held("a", Fresh)), (200, held("s", Unwritten)), (212, held("s", Helper)), (2000, Tick)],
+            &["10 bind a registry"],
+        ),
+        (
+            "a clear right behind a turn whose end is told late",
+            vec![
+                (10, held("a", Fresh)),
+                (20, turns(&["a"])),
+                (200, held("b", Unwritten)),
+                (300, Tick),
+                (310, turns(&[])),
+            ],
+            &["10 bind a registry", "310 clear b registry"],
+        ),
+        (
+            "a clear while a sub-agent works on",
+            vec![
+                (10, held("a", Fresh)),
+                (20, turns(&["s"])),
+                (200, held("b", Unwritten)),
+                (1199, Tick),
+                (1200, Tick),
+            ],
+            &["10 bind a registry", "1200 clear b registry"],
+        ),
+        (
+            "a sub-agent's sub-agent, outside of our own turns",
+            vec![
+                (10, held("a", Fresh)),
+                (20, turns(&["s"])),
+                (200, held("t", Unwritten)),
+                (290, held("t", Helper)),
+                (1500, Tick),
+            ],
+            &["10 bind a registry"],
+        ),
+        (
+            "back to a conversation of this run, and on",
+            vec![
+                (10, held("a", Fresh)),
+                (200, held("b", Fresh)),
+                (400, held("a", RESUMED)),
+                (500, held("c", FORK)),
+            ],
+            &["10 bind a registry", "200 clear b registry", "400 switch a registry", "500 switch c registry"],
+        ),
+        (
+            "two clears before anybody looks",
+            vec![
+                (10, held("a", Fresh)),
+                (200, held("b", Unwritten)),
+                (200, held("c", Unwritten)),
+                (275, Tick),
+            ],
+            &["10 bind a registry", "275 clear b registry", "275 clear c registry"],
+        ),
+        (
+            "resumed by its id",
+            vec![
+                (5, Signal::Assigned(id("a"))),
+                (10, held("a", RESUMED)),
+                (300, held("b", Unwritten)),
+                (400, Tick),
+            ],
+            &["5 bind a assigned", "400 clear b registry"],
+        ),
+        (
+            "told by the mark alone",
+            vec![
+                (10, marked("a", Fresh)),
+                (20, marked("s", Helper)),
+                (200, marked("b", Fresh)),
+                (300, marked("a", Fresh)),
+                (400, marked("c", FORK)),
+            ],
+            &["10 bind a log", "200 clear b log", "400 switch c log"],
+        ),
+        (
+            "an agent started inside bears the same mark",
+            vec![
+                (10, marked("a", Fresh)),
+                (20, turns(&["a"])),
+                (30, marked("x", Fresh)),
+                (40, turns(&[])),
+                (2000, Tick),
+            ],
+            &["10 bind a log"],
+        ),
+        (
+            "told by both",
+            vec![(10, held("a", Unwritten)), (20, marked("a", Fresh)), (30, held("a", Fresh)), (200, Tick)],
+            &["10 bind a registry"],
+        ),
+    ];
+    for (what, signals, expected) in cases {
+        assert_eq!(play(correlator(), signals), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_run_that_continues_something_is_in_what_it_holds() {
+    for thread in [RESUMED, Thread::Unwritten] {
+        let told = play(correlator().continuing(), vec![(10, held("a", thread))]);
+        assert_eq!(told, ["10 bind a registry"], "also where the user chose to begin anew");
+    }
+}
+
+#[test]
+fn waiting_ends_when_something_can_be_decided() {
+    let mut correlator = correlator();
+    let mut feed = |at, signal| {
+        correlator.feed(Timestamp(at), signal);
+        correlator.wake_at(Timestamp(at))
+    };
+    assert_eq!(feed(10, held("a", Thread::Fresh)), None);
+    assert_eq!(feed(200, held("b", Thread::Unwritten)), Some(Timestamp(275)));
+    assert_eq!(feed(210, turns(&["a"])), None, "only its file can tell");
+    assert_eq!(feed(220, turns(&["s"])), Some(Timestamp(1200)));
+    assert_eq!(feed(230, turns(&[])), Some(Timestamp(275)));
+    assert_eq!(feed(275, Signal::Tick), None);
+}
+
+#[test]
+fn every_word_is_explained() {
+    let mut correlator = correlator();
+    let mut why = |at, signal| -> Vec<(bool, &'static str)> {
+        let explained = correlator.feed(Timestamp(at), signal).explained;
+        explained.into_iter().map(|one| (one.accepted, one.why)).collect()
+    };
+    assert_eq!(why(10, held("a", Thread::Unwritten)), [(true, "held by this very process")]);
+    assert_eq!(why(20, held("a", Thread::Fresh)), [], "no news");
+    assert_eq!(
+        why(30, held("s", Thread::Helper)),
+        [(false, "held by this very process, but it is a sub-agent's")]
+    );
+    assert_eq!(why(40, held("b", Thread::Unwritten)), []);
+    let cleared = "held by this very process since, and nothing is written in it";
+    assert_eq!(why(200, Signal::Tick), [(true, cleared)]);
+}

@@ -1,0 +1,51 @@
+//! What an agent leaves in a folder when several of its processes write there and none of them signs: lines of what was
+//! typed, files that begin, prompts that stand in a file.
+
+use crate::clock::Timestamp;
+use crate::session::id::AgentSessionId;
+
+/// Something seen in the folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// A line of the log. `under` is the first conversation of the process it was typed in, whichever it is in now.
+    Typed { under: AgentSessionId, at: Timestamp, what: Typed },
+    /// The file of a conversation began. `known`: the conversation is an older one, and this is only a sign that some
+    /// process goes on with it.
+    Begun { id: AgentSessionId, at: Timestamp, known: bool, maker: Maker },
+    /// Some process went on with an existing conversation.
+    Entered { id: AgentSessionId, maker: Maker },
+    /// A prompt was written into a conversation's file.
+    Said { id: AgentSessionId, at: Timestamp, words: Words },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typed {
+    /// A command that begins a new conversation, unless it was typed where commands are only text.
+    Clear,
+    Prompt(Words),
+    Command,
+}
+
+/// A text by its fingerprint: it is only ever compared, and nobody else should read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words(u64);
+
+impl Words {
+    pub fn of(text: &str) -> Self {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        text.trim().hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// Who can have made something just now, by the processes that run in the folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Maker {
+    /// Nobody but ours.
+    Ours,
+    /// Others run here, but none has only just started: a file of theirs can only be after a command.
+    Settled,
+    /// Anybody: others may be starting, or nobody can tell which processes there are.
+    Anybody,
+}

@@ -1,0 +1,127 @@
+//! `codemie sync` and its kin, and what other commands say of delivery.
+
+use serde_json::{Value, json};
+
+use super::{backend, first, honest, sinks};
+use crate::commands::World;
+use crate::support::receiver::Reply;
+
+#[test]
+fn sync_delivers_and_says_so() {
+    let (receiver, ledger) = first(vec![Reply::Status(500, String::new()), Reply::Cut]);
+    let mut world = World::new();
+    sinks(&world, &backend(&receiver));
+    world.spoken("a", 2);
+    let said = world.run(&["sync"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
+    assert_eq!(said.err, "codemie: backend: 5 events delivered, nothing is left\n");
+    assert_eq!(ledger.events().len(), 5);
+    let again = world.run(&["sync"]);
+    assert_eq!(
+        (again.code, again.err.as_str()),
+        (Some(0), "codemie: backend: 0 events delivered, nothing is left\n")
+    );
+}
+
+#[test]
+fn sync_gives_up_when_its_time_is_up() {
+    let receiver = crate::support::receiver::Receiver::start(|_| Reply::Status(503, String::new()));
+    let mut world = World::new();
+    sinks(&world, &backend(&receiver));
+    world.spoken("a", 1);
+    let said = world.run(&["sync", "--timeout", "700ms"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("4 events still wait: answered 503"), "{said:?}");
+    assert!(receiver.received().len() >= 2, "it was tried again");
+    let status = world.json(&["sync", "--status", "--json"]);
+    let sink = &status["sinks"][0];
+    assert_eq!(sink["name"], "backend");
+    assert_eq!(
+        (&sink["pending"], &sink["dead"], &sink["lastError"]),
+        (&json!(4), &json!(0), &json!("answered 503"))
+    );
+    assert_eq!(status["backlog"]["events"], 4);
+    let told = world.out(&["sync", "--status"]);
+    assert!(told.contains("answered 503") && !told.contains("canary"), "{told}");
+}
+
+#[test]
+fn without_a_backend_there_is_nothing_to_do_and_it_says_what() {
+    let world = World::new();
+    let said = world.run(&["sync"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("codemie config set backend.url"), "{said:?}");
+    assert!(world.out(&["sync", "--status"]).contains("no backend is set up"));
+    assert_eq!(world.json(&["sync", "--status", "--json"])["sinks"], json!([]));
+}
+
+#[test]
+fn preview_is_what_is_sent_byte_for_byte() {
+    let (receiver, _) = honest();
+    let mut world = World::new();
+    sinks(&world, &backend(&receiver));
+    world.spoken("a", 3);
+    let previewed = world.out(&["sync", "preview"]);
+    assert_eq!(receiver.received().len(), 0, "nothing was sent");
+    assert!(previewed.contains("authorization: (hidden)") && !previewed.contains("canary"), "{previewed}");
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    let sent = receiver.received();
+    let body = String::from_utf8(sent[0].body.clone()).unwrap();
+    assert!(sent.len() == 1 && previewed.contains(&body), "{previewed}\n{body}");
+    let nothing = world.run(&["sync", "preview"]);
+    assert_eq!((nothing.out.as_str(), nothing.err.as_str()), ("", "codemie: backend: nothing waits\n"));
+}
+
+#[test]
+fn history_is_sent_by_a_backfill_only() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    world.spoken("before", 2);
+    let previewed = world.run(&["sync", "preview"]);
+    assert!(previewed.err.contains("no backend") && previewed.out.contains("before-1"), "{previewed:?}");
+    sinks(&world, &backend(&receiver));
+    world.spoken("after", 1);
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    assert_eq!(ledger.events().len(), 4);
+    assert_eq!(world.json(&["show", "before", "--json"])["sync"]["delivered"], 0);
+    let said = world.run(&["sync", "--backfill"]);
+    assert_eq!((said.code, ledger.events().len()), (Some(0), 9), "{said:?}");
+    assert_eq!(world.json(&["show", "before", "--json"])["sync"]["delivered"], 5);
+}
+
+#[test]
+fn the_demos_sessions_are_sent_nowhere() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    sinks(&world, &backend(&receiver));
+    let begin = codemie::session::lifecycle::Begin { agent: "demo".into(), ..World::begin("play") };
+    let run = world.start_as(&begin);
+    world.bind(run, "demo-1", None);
+    world.call(run, "demo-call", "claude-sonnet-4-5", Some(1));
+    world.end(run, 0);
+    for args in [&["sync"][..], &["sync", "--backfill"]] {
+        assert_eq!(world.run(args).code, Some(0));
+    }
+    assert_eq!(ledger.events(), [Value::Null; 0]);
+    assert_eq!(world.json(&["show", "play", "--json"])["sync"]["pending"], 0);
+    world.spoken("work", 1);
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    assert_eq!(ledger.sessions().len(), 1, "what comes after is sent");
+}
+
+#[test]
+fn secrets_are_hidden_where_settings_are_listed() {
+    let world = World::new();
+    for (key, value) in [
+        ("backend.token", "canary-a"),
+        ("otlp.headers", "x=canary-b"),
+        ("codemieV1.auth", "Cookie: canary-c"),
+    ] {
+        world.out(&["config", "set", key, value]);
+        assert_eq!(world.out(&["config", "get", key]), format!("{value}\n"));
+    }
+    for args in [&["config", "show"][..], &["config", "show", "--json"]] {
+        let shown = world.out(args);
+        assert!(shown.contains("(hidden)") && !shown.contains("canary"), "{shown}");
+    }
+}

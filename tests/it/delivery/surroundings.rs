@@ -1,0 +1,103 @@
+//! A full disk, a home that cannot be written, a clock that is set back: agents run, and what was recorded is delivered
+//! when it can be.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use codemie::clock::{Clock, SystemClock, Timestamp};
+use codemie::forward::{Mode, Step};
+
+use super::{backend, first, honest, sinks};
+use crate::commands::World;
+use crate::sandbox::{CODEMIE, Said, say};
+use crate::support::agents::left_out;
+use crate::support::receiver::Reply;
+
+/// Runs a script as root of a mount namespace of its own; `None`, said why, where that is not permitted.
+fn with_mounts(world: &World, script: &str) -> Option<Said> {
+    let way = ["-m", "-Urm"].into_iter().find(|way| {
+        let tried =
+            Command::new("unshare").args([way, "--", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
+        tried.is_ok_and(|output| output.status.success())
+    });
+    let Some(way) = way else {
+        left_out("mounting is not permitted here");
+        return None;
+    };
+    let mut command = world.sandbox.command("unshare");
+    command.args([way, "--", "sh", "-euc", script]).env("codemie", CODEMIE).env("CODEMIE_QUIET", "1");
+    Some(say(&mut command))
+}
+
+#[test]
+fn a_full_disk_keeps_no_agent_from_running_and_loses_nothing() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    sinks(&world, &backend(&receiver));
+    world.spoken("a", 20);
+    // The database moves to a small disk, which is then filled to its last byte.
+    let script = r#"
+        cp -r .codemie before; mount -t tmpfs -o size=4m none .codemie; cp -r before/. .codemie
+        dd if=/dev/zero of=.codemie/ballast bs=4096 2>/dev/null || :
+        code=0; "$codemie" run -- sh -c 'echo it runs; exit 5' || code=$?; echo "code $code"
+        code=0; "$codemie" sync --timeout 2s || code=$?; echo "full $code"
+        rm .codemie/ballast
+        "$codemie" run -- true
+        "$codemie" sync --timeout 20s; echo "free $?"
+        "$codemie" list --json | grep -c '"sessionId"'
+    "#;
+    let Some(said) = with_mounts(&world, script) else { return };
+    assert_eq!(said.out, "it runs\ncode 5\nfull 1\nfree 0\n2\n", "{said:?}");
+    let sessions = ledger.sessions();
+    assert!(sessions.len() == 2 && sessions.values().all(|told| told.complete), "{sessions:?}");
+    assert!(sessions.values().any(|told| told.usage[0] == 20));
+}
+
+#[test]
+fn a_home_that_cannot_be_written_keeps_no_agent_from_running() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    sinks(&world, &backend(&receiver));
+    world.spoken("a", 1);
+    let script = r#"
+        mount --bind .codemie .codemie; mount -o remount,ro,bind .codemie
+        code=0; "$codemie" run -- sh -c 'echo it runs; exit 5' || code=$?; echo "code $code"
+        code=0; "$codemie" sync --timeout 2s || code=$?; echo "sync $code"
+        mount -o remount,rw,bind .codemie
+        "$codemie" sync --timeout 20s; echo "sync $?"
+    "#;
+    let Some(said) = with_mounts(&world, script) else { return };
+    assert_eq!(said.out, "it runs\ncode 5\nsync 1\nsync 0\n", "{said:?}");
+    assert_eq!(ledger.events().len(), 4);
+}
+
+struct Shifted(AtomicI64);
+
+impl Clock for Shifted {
+    fn now(&self) -> Timestamp {
+        Timestamp(SystemClock.now().0 + self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn a_clock_set_back_by_a_year_delays_by_minutes_at_most() {
+    const YEAR: i64 = 365 * 24 * 3_600_000;
+    let wish = Reply::Headed(503, "retry-after: 30\r\n", String::new());
+    let (receiver, ledger) = first(vec![wish, Reply::Status(500, String::new())]);
+    let mut world = World::new();
+    let sinks = sinks(&world, &backend(&receiver));
+    world.spoken("a", 1);
+    let clock = Shifted(AtomicI64::new(YEAR));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut drain = sinks.drains(Mode::Usual).unwrap().remove(0);
+    let mut run = || runtime.block_on(drain.run(&clock)).unwrap();
+    assert!(matches!(run(), Step::Waits { .. }));
+    assert!(matches!(run(), Step::Waits { .. }), "a wish is a wish");
+    assert_eq!(receiver.received().len(), 1);
+    clock.0.store(0, Ordering::Relaxed);
+    assert!(matches!(run(), Step::Waits { .. }), "tried at once, and failed once more");
+    assert_eq!(receiver.received().len(), 2);
+    clock.0.store(300_000, Ordering::Relaxed);
+    assert_eq!(run(), Step::Empty { due: None });
+    assert!(ledger.sessions().values().all(|told| told.complete));
+}

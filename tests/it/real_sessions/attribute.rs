@@ -1,0 +1,65 @@
+//! Gemini sends no id of its conversation along. Which conversation a call was made in stands in the agent's own files, by
+//! the answer's text or the ids of its tool calls, which no other answer has.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::fake_api::{Call, CallLog, Kind};
+
+/// Gives every call that a session file below the folder holds its conversation.
+pub(super) fn by_files(log: &mut CallLog, folder: &Path) {
+    let answers = answers(folder);
+    for call in log.calls.iter_mut().filter(|call| matches!(call.kind, Kind::Main | Kind::Subagent)) {
+        call.session = answers.iter().find(|answer| answer.is_of(call)).map(|answer| answer.session.clone());
+    }
+}
+
+struct Answer {
+    /// The root's, for a sub-agent.
+    session: String,
+    text: String,
+    tools: Vec<String>,
+}
+
+impl Answer {
+    fn is_of(&self, call: &Call) -> bool {
+        match &call.text {
+            Some(text) => self.text == *text || self.text.ends_with(&format!(" {text}")),
+            None => self.tools.iter().any(|tool| tool.contains(&call.id)),
+        }
+    }
+}
+
+/// The answers with tokens, as they were first written: what is written again for another conversation has none.
+fn answers(folder: &Path) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            answers.extend(self::answers(&path));
+        } else if path.extension().is_some_and(|end| end == "jsonl") {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            let Some(header) = lines.first() else { continue };
+            let root = path.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
+            let session =
+                if header["kind"] == "subagent" { root } else { header["sessionId"].as_str().unwrap() };
+            let spoken = lines.iter().filter(|line| line["type"] == "gemini" && line["tokens"].is_object());
+            answers.extend(spoken.map(|line| {
+                Answer {
+                    session: session.to_owned(),
+                    text: line["content"].as_str().unwrap_or_default().to_owned(),
+                    tools: line["toolCalls"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .map(|tool| tool["id"].to_string())
+                        .collect(),
+                }
+            }));
+        }
+    }
+    answers
+}
