@@ -35,9 +35,19 @@ impl Home {
         self.0.join("codemie.db")
     }
 
+    /// The copy of the database that the dashboard reads.
+    pub fn dashboard_database(&self) -> PathBuf {
+        self.0.join("dashboard.db")
+    }
+
     /// The published records, one file per session.
     pub fn published_sessions(&self) -> PathBuf {
         self.0.join("metrics").join("sessions")
+    }
+
+    /// What scans of the agents' files remember.
+    pub fn scans(&self) -> PathBuf {
+        self.0.join("scan")
     }
 
     pub fn logs(&self) -> PathBuf {

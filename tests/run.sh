@@ -14,6 +14,8 @@ cd "$(dirname "$0")/.."
 claude=@anthropic-ai/claude-code@2.1.197
 codex=@openai/codex@0.166.0
 gemini=@google/gemini-cli@0.61.0
+# Drives the browser that looks at the dashboard.
+playwright="playwright-core@1.65.0"
 rotel=0.0.1a15
 schemathesis=4.32.5
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
@@ -46,11 +48,14 @@ screen|screen|terminals in terminals
 shellcheck|shellcheck|lint the scripts
 nodejs|node|run the agents; where Debian's is older than $node_least, npm:$node_package@$node_fetched comes in its place
 npm|npm|install the agents
+chromium|chromium|look at the dashboard
+fonts-dejavu-core|/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf|letters for it
 rustup:rustfmt|cargo-fmt|formatting
 rustup:clippy|cargo-clippy|lints
 npm:$claude|claude|the real agent
 npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
+npm:$playwright|playwright-core|drive the browser; into target/browser
 python3-venv|python3|install what comes from PyPI
 postgresql|/usr/lib/postgresql|the backend's second database, a server per test
 pip:schemathesis==$schemathesis|schemathesis|requests out of the backend's own description (into target/schemathesis)
@@ -75,6 +80,7 @@ done
 
 target=${CARGO_TARGET_DIR:-target}
 agents=${CODEMIE_TEST_AGENTS:-$PWD/target/agents}
+browser=${CODEMIE_TEST_BROWSER:-$PWD/target/browser}
 results=$target/test-results
 # Homes of agents in tests that were killed before they could tidy up.
 rm -rf "$results" "$target"/tmp/home-*
@@ -128,11 +134,13 @@ install_components() {
 
 node_major() { node --version 2>/dev/null | sed -n 's/^v\([0-9]*\).*/\1/p'; }
 
-# Whether the agent of this package is there in this version.
-installed() {
-    local package=${1%@*} version=${1##*@}
-    grep -q "\"version\": \"$version\"" "$agents/node_modules/$package/package.json" 2>/dev/null
+# Whether a folder of npm's holds this package in this version.
+installed_in() {
+    local package=${2%@*} version=${2##*@}
+    grep -q "\"version\": \"$version\"" "$1/node_modules/$package/package.json" 2>/dev/null
 }
+
+installed() { installed_in "$agents" "$1"; }
 
 install_agents() {
     local wanted=() package
@@ -158,6 +166,21 @@ install_agents() {
     fi
     if [ "$(node_major)" -lt "$node_least" ]; then
         PATH=$agents/node_modules/$node_package/bin:$PATH
+    fi
+}
+
+install_browser_driver() {
+    installed_in "$browser" "$playwright" && return 0
+    if ! has npm; then
+        missing+=("npm, and so $playwright")
+        return 0
+    fi
+    say "installing $playwright"
+    mkdir -p "$browser"
+    [ -e "$browser/package.json" ] || echo '{"private":true}' >"$browser/package.json"
+    if ! npm install --prefix "$browser" --no-audit --no-fund --save-exact "$playwright" >"$results/npm-browser.log" 2>&1; then
+        tail -5 "$results/npm-browser.log"
+        missing+=("npm packages (npm failed, see $results/npm-browser.log): $playwright")
     fi
 }
 
@@ -223,7 +246,7 @@ build_tests() {
 # Runs the tests of each program; fills in the counts.
 run_tests() {
     local program
-    export CARGO_MANIFEST_DIR=$PWD CODEMIE_TEST_AGENTS=$agents
+    export CARGO_MANIFEST_DIR=$PWD CODEMIE_TEST_AGENTS=$agents CODEMIE_TEST_BROWSER=$browser
     export CODEMIE_TEST_RESULTS=$results/tests
     [ -z "$full" ] || export CODEMIE_TEST_FULL=1
     for program in "$@"; do
@@ -236,6 +259,7 @@ count() { awk -v status="$1" '$1 == status' "$results/tests" | wc -l; }
 install_packages
 install_components
 install_agents
+install_browser_driver
 install_from_pypi rotel "$rotel" "${CODEMIE_TEST_ROTEL:-$PWD/target/rotel}"
 install_from_pypi schemathesis "$schemathesis" "${CODEMIE_TEST_SCHEMATHESIS:-$PWD/target/schemathesis}"
 find_isolation

@@ -229,7 +229,7 @@ fn contribution(attributes: &Attributes) -> (&str, Numbers) {
     }
 }
 
-/// One row of the sums over all sessions.
+/// One row of the sums over all sessions: of a day, or of a whole month ([`Month::row`](super::model::Month::row)).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DailyKey {
     pub day: Day,
@@ -246,12 +246,16 @@ impl Daily {
     pub fn add(&mut self, change: &Change, before: &[(Day, String, Numbers)]) {
         let now = change.session.dimensions();
         for ((day, model), numbers) in &change.days {
-            self.entry(*day, model, &now).add(numbers);
+            for row in day.rows() {
+                self.entry(row, model, &now).add(numbers);
+            }
         }
         let Some(was) = change.was.as_ref().filter(|_| change.moves()) else { return };
         for (day, model, numbers) in before {
-            self.entry(*day, model, was).subtract(numbers);
-            self.entry(*day, model, &now).add(numbers);
+            for row in day.rows() {
+                self.entry(row, model, was).subtract(numbers);
+                self.entry(row, model, &now).add(numbers);
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 //! intake               one batch on its way into a storage
 //! api                  routes, tokens, limits, the description; unpack, limits, metrics
 //! server               connections; first, database, log: what a process around it needs
+//! dashboard            the same read model as pages
 //! ```
 //!
 //! What decides is in `fold` and the same for every storage: a storage only says which events it had not seen and writes
@@ -16,6 +17,7 @@
 
 pub mod api;
 pub mod attributes;
+pub mod dashboard;
 pub mod database;
 pub mod event;
 pub mod first;

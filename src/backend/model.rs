@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-pub use query::{By, Cursor, Page, SessionFilter, SessionPage, UsageFilter};
+pub use query::{By, Cursor, Order, Page, SessionFilter, SessionPage, UsageFilter};
 pub use record::Record;
 pub use session::{Life, Session, Told};
 
@@ -39,6 +39,43 @@ impl Day {
     }
 }
 
+impl Day {
+    /// The rows of the sums over all sessions that something on this day belongs to.
+    pub(super) fn rows(self) -> [Self; 2] {
+        [self, Month::of(self).row()]
+    }
+
+    fn date(self) -> jiff::civil::Date {
+        let start = jiff::Timestamp::from_millisecond(self.start().0).unwrap_or_default();
+        start.to_zoned(jiff::tz::TimeZone::UTC).date()
+    }
+}
+
+/// A month of the calendar, counted from January 1970. Sums over a long time are made of whole months, and of days at
+/// the ends only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Month(pub i32);
+
+impl Month {
+    pub fn of(day: Day) -> Self {
+        let date = day.date();
+        Self((i32::from(date.year()) - 1970) * 12 + i32::from(date.month()) - 1)
+    }
+
+    pub fn first_day(self) -> Day {
+        let year = i16::try_from(1970 + self.0.div_euclid(12)).unwrap_or(i16::MAX);
+        let month = i8::try_from(self.0.rem_euclid(12) + 1).unwrap_or(1);
+        let first = jiff::civil::Date::new(year, month, 1).unwrap_or(jiff::civil::Date::MAX);
+        let start = first.to_zoned(jiff::tz::TimeZone::UTC).map(|start| start.timestamp().as_millisecond());
+        Day::of(Timestamp(start.unwrap_or(i64::MAX)))
+    }
+
+    /// Where its sums stand among those of days: below zero, where no day is, later months further down.
+    pub(super) fn row(self) -> Day {
+        Day(-1 - self.0)
+    }
+}
+
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = self.start().to_string();
@@ -64,10 +101,7 @@ pub struct Sums {
 impl Sums {
     /// Everything billed.
     pub fn tokens(&self) -> i64 {
-        let counts = &self.counts;
-        [counts.input, counts.output, counts.cache_read, counts.cache_write]
-            .into_iter()
-            .fold(0, i64::saturating_add)
+        self.counts.tokens()
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -225,4 +259,25 @@ pub struct Touched {
 
 pub(super) fn owned(text: Option<&Text>) -> Option<String> {
     text.map(|text| text.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_day_is_in_its_month() {
+        for (day, month, first) in [
+            ("1970-01-01", 0, "1970-01-01"),
+            ("1970-01-31", 0, "1970-01-01"),
+            ("1970-02-01", 1, "1970-02-01"),
+            ("2024-02-29", 649, "2024-02-01"),
+            ("2026-12-31", 683, "2026-12-01"),
+            ("2198-12-31", 2747, "2198-12-01"),
+        ] {
+            let day = Day::parse(day).unwrap();
+            assert_eq!((Month::of(day).0, Month::of(day).first_day().to_string()), (month, first.to_owned()));
+            assert_eq!(day.rows(), [day, Day(-1 - month)]);
+        }
+    }
 }

@@ -58,6 +58,11 @@ numbers!(
 );
 
 impl Numbers {
+    /// Everything billed.
+    pub fn tokens(&self) -> i64 {
+        [self.input, self.output, self.cache_read, self.cache_write].into_iter().fold(0, i64::saturating_add)
+    }
+
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }

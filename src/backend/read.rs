@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 
 use super::attributes::Attributes;
 use super::model::{
-    By, Cursor, Day, Facets, Health, ModelRow, Origin, Page, SeriesRow, Session, SessionDetail,
+    By, Cursor, Day, Facets, Health, ModelRow, Month, Order, Origin, Page, SeriesRow, Session, SessionDetail,
     SessionFilter, SessionPage, Sums, TimelineEvent, ToolNumbers, ToolRow, Touched, UsageFilter, UsageRow,
 };
 use super::numbers::Numbers;
@@ -37,11 +37,11 @@ pub trait Database: Send + Sync {
 impl<D: Database> Reader for D {
     fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage> {
         Box::pin(async move {
-            let limit = page.limit.clamp(1, Page::MOST);
+            let (limit, order) = (page.limit.clamp(1, Page::MOST), filter.order);
             let mut sessions = self.fetch(list::<D>(filter, page.after, limit + 1), sql::session).await?;
             let more = sessions.len() > limit;
             sessions.truncate(limit);
-            let next = sessions.last().filter(|_| more).map(Cursor::after);
+            let next = sessions.last().filter(|_| more).map(|last| Cursor::after(last, order));
             Ok(SessionPage { sessions, next })
         })
     }
@@ -142,6 +142,7 @@ impl<D: Database> Reader for D {
             numbers_summed(D::DIALECT, "d."),
             D::DIALECT.float_sum("d.cost")
         ));
+        each_day(&mut query, filter.since, filter.until);
         restrict(&mut query, filter, by == By::Model);
         query.push(" GROUP BY 1, 2 ORDER BY 1, 2");
         Box::pin(async move {
@@ -179,12 +180,10 @@ impl<D: Database> Reader for D {
     fn facets(&self) -> Answer<'_, Facets> {
         Box::pin(async move {
             let mut lists: [Vec<String>; 4] = Default::default();
-            for (list, column) in lists.iter_mut().zip(["agent", "model", "project", "user_name"]) {
-                let sql = format!(
-                    "SELECT DISTINCT {column} FROM daily WHERE {column} <> '' AND (sessions > 0 OR api_calls > 0)
-                     ORDER BY 1 LIMIT 1000"
-                );
-                *list = self.fetch(Query::new(sql), |row| text(row, 0)).await?;
+            let places =
+                [("session", "agent"), ("daily", "model"), ("session", "project"), ("session", "user_name")];
+            for (list, (table, column)) in lists.iter_mut().zip(places) {
+                *list = self.fetch(Query::new(different(table, column)), |row| text(row, 0)).await?;
             }
             let [agents, models, projects, users] = lists;
             Ok(Facets { agents, models, projects, users })
@@ -194,6 +193,18 @@ impl<D: Database> Reader for D {
     fn live(&self) -> broadcast::Receiver<Arc<[Touched]>> {
         self.listen()
     }
+}
+
+/// The different values of a column that has an index: from one to the next, a look each, instead of all rows.
+fn different(table: &str, column: &str) -> String {
+    format!(
+        "WITH RECURSIVE seen(value) AS (
+           SELECT min({column}) FROM {table} WHERE {column} > ''
+           UNION ALL
+           SELECT (SELECT min(t.{column}) FROM {table} t WHERE t.{column} > seen.value) FROM seen
+           WHERE seen.value IS NOT NULL)
+         SELECT value FROM seen WHERE value IS NOT NULL LIMIT 1000"
+    )
 }
 
 async fn by_id<D: Database>(database: &D, id: &str) -> Result<Option<Session>, Error> {
@@ -263,11 +274,15 @@ fn list<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usize)
         let words = query.bind(words.to_lowercase());
         query.push(&format!(" AND {}", D::DIALECT.contains("s.search", &words)));
     }
-    if let Some(Cursor { started_at, id }) = after {
-        let (started_at, id) = (query.bind(started_at), query.bind(id));
-        query.push(&format!(" AND (s.started_at, s.id) < ({started_at}, {id})"));
+    let rank_by = match filter.order {
+        Order::Newest => "s.started_at",
+        Order::Dearest => "s.cost",
+    };
+    if let Some(Cursor { rank, id }) = after {
+        let (rank, id) = (query.bind(rank), query.bind(id));
+        query.push(&format!(" AND ({rank_by}, s.id) < ({rank}, {id})"));
     }
-    query.push(" ORDER BY s.started_at DESC, s.id DESC");
+    query.push(&format!(" ORDER BY {rank_by} DESC, s.id DESC"));
     limit_to(&mut query, limit);
     query
 }
@@ -305,11 +320,48 @@ fn restrict(query: &mut Query, filter: UsageFilter, only_models: bool) {
     query.and_equal("d.project", filter.project);
     query.and_equal("d.branch", filter.branch);
     query.and_equal("d.user_name", filter.user);
-    query.and("d.day >=", filter.since);
-    query.and("d.day <=", filter.until);
     if only_models {
         query.push(" AND d.model <> ''");
     }
+}
+
+/// Only these days, each by itself.
+fn each_day(query: &mut Query, since: Option<Day>, until: Option<Day>) {
+    query.and("d.day >=", Some(since.unwrap_or(Day(0))));
+    query.and("d.day <=", until);
+}
+
+/// These days taken together: whole months where the span has them, and the days before and after them.
+fn together(query: &mut Query, since: Option<Day>, until: Option<Day>) {
+    let first = since.map(|day| {
+        let month = Month::of(day);
+        if month.first_day() == day { month } else { Month(month.0 + 1) }
+    });
+    // The day after the last one begins the first month that is not whole.
+    let after = until.map(|Day(day)| Month::of(Day(day.saturating_add(1))));
+    if let (Some(first), Some(after)) = (first, after)
+        && first >= after
+    {
+        return each_day(query, since, until);
+    }
+    let mut parts = vec!["d.day < 0".to_owned()];
+    if let Some(first) = first {
+        let row = query.bind(first.row());
+        parts[0].push_str(&format!(" AND d.day <= {row}"));
+    }
+    if let Some(after) = after {
+        let row = query.bind(after.row());
+        parts[0].push_str(&format!(" AND d.day > {row}"));
+    }
+    if let (Some(since), Some(first)) = (since, first) {
+        let (since, first) = (query.bind(since), query.bind(first.first_day()));
+        parts.push(format!("d.day >= {since} AND d.day < {first}"));
+    }
+    if let (Some(until), Some(after)) = (until, after) {
+        let (after, until) = (query.bind(after.first_day()), query.bind(until));
+        parts.push(format!("d.day >= {after} AND d.day <= {until}"));
+    }
+    query.push(&format!(" AND (({}))", parts.join(") OR (")));
 }
 
 fn numbers_summed(dialect: Dialect, table: &str) -> String {
@@ -330,6 +382,11 @@ fn usage<D: Database>(by: By, filter: UsageFilter, limit: usize) -> Query {
         D::DIALECT.distinct("d.model", "d.unpriced_calls > 0"),
         D::DIALECT.float_sum("d.cost"),
     ));
+    if by_session || by == By::Day {
+        each_day(&mut query, filter.since, filter.until);
+    } else {
+        together(&mut query, filter.since, filter.until);
+    }
     restrict(&mut query, filter, by == By::Model);
     query.push(match by {
         By::Day => " GROUP BY d.day ORDER BY d.day",
@@ -402,4 +459,59 @@ fn origin_row(row: &dyn Columns) -> Result<Origin, Error> {
 /// `{}` per column of the numbers, for the writers.
 pub(super) fn number_assignments(table: &str) -> String {
     number_columns(&format!("{{}} = {table}.{{}} + excluded.{{}}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_time_is_whole_months_and_the_days_around_them() {
+        let day =
+            |text: &str| Some(text).filter(|text| !text.is_empty()).map(|text| Day::parse(text).unwrap());
+        for (since, until, rows) in [
+            ("", "", &["month 2026-09", "month 2026-10", "month 2026-11"][..]),
+            ("2026-10-01", "", &["month 2026-10", "month 2026-11"]),
+            ("2026-09-29", "", &["2026-09-29", "2026-09-30", "month 2026-10", "month 2026-11"]),
+            ("", "2026-10-31", &["month 2026-09", "month 2026-10"]),
+            ("2026-09-30", "2026-11-01", &["2026-09-30", "month 2026-10", "2026-11-01"]),
+            ("2026-10-02", "2026-10-03", &["2026-10-02", "2026-10-03"]),
+            ("2026-10-01", "2026-10-31", &["month 2026-10"]),
+            ("2026-10-30", "2026-11-01", &["2026-10-30", "2026-10-31", "2026-11-01"]),
+        ] {
+            let mut query = Query::new("SELECT d.day FROM d WHERE true");
+            together(&mut query, day(since), day(until));
+            assert_eq!(chosen(&query), rows, "{since} to {until}: {}", query.sql);
+        }
+    }
+
+    /// What a query chooses among the rows of three months, each day and month there, in the order of time.
+    fn chosen(query: &Query) -> Vec<String> {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE d (day INTEGER)").unwrap();
+        let (first, last) = (Day::parse("2026-09-01").unwrap(), Day::parse("2026-11-16").unwrap());
+        for day in first.0..=last.0 {
+            for Day(row) in Day(day).rows() {
+                conn.execute(
+                    "INSERT INTO d SELECT ?1 WHERE NOT EXISTS (SELECT 1 FROM d WHERE day = ?1)",
+                    [row],
+                )
+                .unwrap();
+            }
+        }
+        let mut statement = conn.prepare(&query.sql.replace('$', "?")).unwrap();
+        let found =
+            statement.query_map(rusqlite::params_from_iter(query.values.clone()), |row| row.get(0)).unwrap();
+        let mut found: Vec<(i32, String)> = found
+            .map(|row| match row.unwrap() {
+                day @ 0.. => (day, Day(day).to_string()),
+                row => {
+                    let first = Month(-1 - row).first_day();
+                    (first.0, format!("month {}", &first.to_string()[..7]))
+                }
+            })
+            .collect();
+        found.sort();
+        found.into_iter().map(|(_, text)| text).collect()
+    }
 }

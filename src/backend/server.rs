@@ -13,8 +13,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use super::api::{Backend, Options};
+use super::dashboard::{self, Dashboard, Gate};
 use super::limits;
 use super::storage::Storage;
+use crate::clock::SystemClock;
 
 /// Out of descriptors or memory: others must end first.
 const BREATH: Duration = Duration::from_millis(50);
@@ -27,7 +29,9 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let (close, closing) = watch::channel(false);
-    let router = Backend::new(storage, options, closing).router();
+    let gate = Gate::Tokens(storage.clone());
+    let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone());
+    let router = Backend::new(storage, options, closing).router().merge(dashboard::router(pages));
     serve(listener, router, close, shutdown).await;
 }
 

@@ -46,7 +46,7 @@ pub struct Ingested {
 
 /// The read model.
 pub trait Reader: Send + Sync {
-    /// Sessions, newest start first.
+    /// Sessions, in the order the filter asks for.
     fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage>;
 
     /// One session and what is around it.

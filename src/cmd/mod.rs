@@ -4,6 +4,7 @@ mod backend;
 mod completions;
 mod config;
 mod current;
+mod dashboard;
 mod demo;
 mod doctor;
 mod exchange;
@@ -101,9 +102,11 @@ fn carry_out(
         Command::Deliver => sync::deliver(&home),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
+        Command::Dashboard(args) => dashboard::run(args, &home, out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
-        Command::Demo(args) => demo::run(args, &home, out),
+        Command::Demo(args) => demo::run(args, &home, out, err),
+        Command::DemoBackend(args) => demo::serve(args, &home),
         Command::DemoAgent(args) => demo::act(args, &home),
         Command::Doctor(_)
         | Command::Claude(_)

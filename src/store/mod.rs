@@ -57,7 +57,7 @@ pub use session::{NewSession, OpeningRow, Place, SessionRow};
 pub use sink::{Fate, Letter, Outgoing, SinkCount, SinkRow};
 pub use told::{ModelSum, ToolSum};
 pub use total::Totals;
-pub use usage::{By, UsageRow};
+pub use usage::{By, UsageRow, joined};
 
 /// An open database. One per thread.
 #[derive(Debug)]
@@ -134,6 +134,11 @@ impl Store {
     pub fn checkpoint(&mut self) -> Result<(), Error> {
         self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         self.write(|tx| tx.run("UPDATE outbox SET logs = logs + 1", []).map(drop))
+    }
+
+    /// Another number than last time if somebody has written since. A look at shared memory.
+    pub fn version(&self) -> Result<i64, Error> {
+        Ok(self.conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
     }
 
     #[cfg(test)]

@@ -155,9 +155,15 @@ fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
             "linesAdded": number(23)?,
             "linesRemoved": number(24)?,
         }),
-        EventType::Error => json!({"key": key, "status": number(25)?, "kind": text(26)?}),
+        EventType::Error => json!({"key": key, "status": number(25)?, "kind": text(26)?.map(category)}),
         _ => json!({"key": key}),
     })
+}
+
+/// The name of a category, as the agents write it beside their own words; whatever does not look like one is `other`.
+fn category(kind: String) -> String {
+    let plain = (1..=40).contains(&kind.len()) && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if plain { kind } else { "other".to_owned() }
 }
 
 /// What kind of file it was. Something long or odd after the last dot is part of a name.
@@ -199,6 +205,29 @@ impl View<'_> {
             [session],
             read_outgoing,
         )
+    }
+
+    /// The events that are kept back, in the order they were written, after one of them.
+    pub fn kept_back(&self, after: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.all(
+            &format!(
+                "SELECT {OUTGOING} FROM {FROM} WHERE e.n > ?1 AND e.change IS NULL ORDER BY e.n LIMIT ?2"
+            ),
+            [after, limit],
+            read_outgoing,
+        )
+    }
+
+    /// Those of them that were revised: a revision of one gives it no new place.
+    pub fn kept_back_revised(&self) -> Result<Vec<Outgoing>, Error> {
+        let imported = "s.imported_from IS NOT NULL AND e.change IS NULL AND e.rev > 0";
+        self.all(&format!("SELECT {OUTGOING} FROM {FROM} WHERE {imported}"), [], read_outgoing)
+    }
+
+    /// How many sessions have told something.
+    pub fn told_sessions(&self) -> Result<i64, Error> {
+        self.one("SELECT count(*) FROM session WHERE last_seq > 0", [], |row| row.get(0))
     }
 
     /// The oldest of them first.
@@ -574,6 +603,7 @@ mod tests {
             ok: true,
             kind: ToolKind::Edit,
             file: Some("/home/dev/secret-plan/canary.RS".into()),
+            further: Vec::new(),
             lines_added: 3,
             lines_removed: 1,
         });
@@ -603,6 +633,19 @@ mod tests {
                     "linesAdded": 3, "linesRemoved": 1}),
             ]
         );
+    }
+
+    #[test]
+    fn of_an_error_only_its_category() {
+        for (kind, told) in [
+            ("authentication_failed", "authentication_failed"),
+            ("unknown", "unknown"),
+            ("", "other"),
+            ("cannot read /home/dev/plan", "other"),
+            ("my-secret", "other"),
+        ] {
+            assert_eq!(category(kind.to_owned()), told);
+        }
     }
 
     #[test]

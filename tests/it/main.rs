@@ -5,8 +5,10 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod anew;
 mod backend;
 mod commands;
+mod dashboard;
 mod delivery;
 mod demo;
 mod doctor;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Backend;
 use super::answer::Refusal;
 use crate::backend::model::{
-    By, Cursor, Day, Page, Record, SessionFilter, Sums, TimelineEvent, UsageFilter, UsageRow,
+    By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, UsageFilter, UsageRow,
 };
 use crate::clock::Timestamp;
 use crate::session::state::Status;
@@ -120,6 +120,7 @@ pub(super) async fn sessions(
         since: at(query.since),
         until: at(query.until),
         gaps: query.gaps,
+        order: Order::Newest,
         search: query.search,
     };
     let page = backend.storage.sessions(filter, page).await?;

@@ -20,6 +20,16 @@ spelled!(
     }
 );
 
+/// In which order sessions are listed; within one time or cost, by id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The newest start first.
+    #[default]
+    Newest,
+    /// The dearest first.
+    Dearest,
+}
+
 /// Which sessions; everything given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
@@ -36,6 +46,8 @@ pub struct SessionFilter {
     pub until: Option<Timestamp>,
     /// Of which some `seq` is missing.
     pub gaps: bool,
+    /// Which come first.
+    pub order: Order,
     /// Contained in its name, project, repository, branch, group, tags, user, or ids; letters' case does not matter.
     pub search: Option<String>,
 }
@@ -55,22 +67,27 @@ impl Page {
     }
 }
 
-/// A place in the list of sessions, which goes from the newest start to the oldest, then by id.
+/// A place in a list of sessions: what it is ordered by, then the id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    pub started_at: Timestamp,
+    /// The time of the start, or the cost.
+    pub rank: i64,
     pub id: String,
 }
 
 impl Cursor {
-    pub fn after(session: &Session) -> Self {
-        Self { started_at: session.started_at(), id: session.id.clone() }
+    pub fn after(session: &Session, order: Order) -> Self {
+        let rank = match order {
+            Order::Newest => session.started_at().0,
+            Order::Dearest => session.numbers.cost,
+        };
+        Self { rank, id: session.id.clone() }
     }
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.started_at.0, self.id)
+        write!(f, "{}.{}", self.rank, self.id)
     }
 }
 
@@ -78,9 +95,9 @@ impl FromStr for Cursor {
     type Err = NoCursor;
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
-        let (time, id) = text.split_once('.').ok_or(NoCursor)?;
-        let started_at = Timestamp(time.parse().map_err(|_| NoCursor)?);
-        if id.contains('\0') { Err(NoCursor) } else { Ok(Self { started_at, id: id.to_owned() }) }
+        let (rank, id) = text.split_once('.').ok_or(NoCursor)?;
+        let rank = rank.parse().map_err(|_| NoCursor)?;
+        if id.contains('\0') { Err(NoCursor) } else { Ok(Self { rank, id: id.to_owned() }) }
     }
 }
 
@@ -90,7 +107,7 @@ pub struct NoCursor;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionPage {
-    /// Newest first.
+    /// In the order asked for.
     pub sessions: Vec<Session>,
     /// Where the next page begins, if there is more.
     pub next: Option<Cursor>,

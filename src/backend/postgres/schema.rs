@@ -84,6 +84,7 @@ CREATE TABLE session_tool (
   lines_removed bigint NOT NULL,
   PRIMARY KEY (session, tool, kind)
 ) WITH (fillfactor = 80);
+-- Of each day, and of each month under a number below zero.
 CREATE TABLE daily (
   day       bigint NOT NULL,
   agent     {text} NOT NULL,
@@ -93,6 +94,7 @@ CREATE TABLE daily (
   {numbers},
   PRIMARY KEY (day, agent, model, project, user_name)
 ) WITH (fillfactor = 50); -- updated by every batch of its day
+CREATE INDEX daily_by_model ON daily (model);
 
 CREATE TABLE origin (
   machine           {text} NOT NULL,

@@ -60,6 +60,9 @@ impl std::fmt::Debug for Job {
 }
 
 impl Sqlite {
+    /// For whoever can bring all events again: statements that take them out.
+    pub const FORGET_EVENTS: &str = schema::FORGET_EVENTS;
+
     /// Opens the file, made if it is not there, and brings it to the schema of this version.
     pub fn open(path: &Path) -> Result<Self, Error> {
         // Made beforehand, because SQLite would make it readable for others; its log and index take over the mode.

@@ -42,6 +42,7 @@ CREATE TABLE session (
 ) STRICT;
 -- The list, and a search through it without reading the rows.
 CREATE INDEX session_by_start ON session (started_at, id, search);
+CREATE INDEX session_by_cost ON session (cost, id);
 CREATE INDEX session_by_agent ON session (agent, started_at, id);
 CREATE INDEX session_by_project ON session (project, started_at, id) WHERE project IS NOT NULL;
 CREATE INDEX session_by_branch ON session (branch, started_at, id) WHERE branch IS NOT NULL;
@@ -83,6 +84,7 @@ CREATE TABLE session_tool (
   lines_removed INTEGER NOT NULL,
   PRIMARY KEY (session, tool, kind)
 ) STRICT, WITHOUT ROWID;
+-- Of each day, and of each month under a number below zero.
 CREATE TABLE daily (
   day       INTEGER NOT NULL,
   agent     TEXT NOT NULL,
@@ -92,6 +94,7 @@ CREATE TABLE daily (
   {numbers},
   PRIMARY KEY (day, agent, model, project, user_name)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX daily_by_model ON daily (model);
 
 CREATE TABLE origin (
   machine           TEXT NOT NULL,
@@ -112,6 +115,9 @@ CREATE TABLE token (
 "
     )
 }
+
+/// Takes out everything that came of events.
+pub(super) const FORGET_EVENTS: &str = "DELETE FROM session; DELETE FROM event; DELETE FROM session_day; DELETE FROM session_tool; DELETE FROM daily; DELETE FROM origin;";
 
 /// Brings a database to the version this binary knows. Whoever comes second finds nothing left to do.
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {

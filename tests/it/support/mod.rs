@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod answers;
 pub(crate) mod fake_api;
 pub(crate) mod http;
+pub(crate) mod invented;
 pub(crate) mod ledger;
 pub(crate) mod mailbox;
 pub(crate) mod postgres;

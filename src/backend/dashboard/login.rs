@@ -1,0 +1,186 @@
+//! The door: who shows a token gets a cookie, and shows that from then on.
+//!
+//! The cookie says until when it is good and is signed with the hash of the token it was given for, so that any node that
+//! can look the token up can check it, none has to remember it, and a revoked token takes its cookies with it.
+
+use hmac::{Hmac, KeyInit, Mac};
+use maud::{DOCTYPE, Markup, html};
+use sha2::Sha256;
+
+use super::frame::door;
+use crate::clock::Timestamp;
+
+/// How long a cookie is good: a working week, so that nobody looks for the token every morning.
+pub const GOOD_FOR_MS: i64 = 7 * 86_400_000;
+
+/// A cookie's value: which token, until when, and the signature of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    pub token: String,
+    pub until: Timestamp,
+    signature: [u8; 32],
+}
+
+type Signer = Hmac<Sha256>;
+
+fn signer(key: &[u8; 32], token: &str, until: Timestamp) -> Signer {
+    // A key shorter than a block is filled up with zeros; done here, it cannot fail.
+    let mut block = [0; 64];
+    block[..key.len()].copy_from_slice(key);
+    let mut signer = Signer::new(&block.into());
+    signer.update(b"codemie dashboard cookie\0");
+    signer.update(&until.0.to_be_bytes());
+    signer.update(token.as_bytes());
+    signer
+}
+
+impl Pass {
+    pub fn sign(key: &[u8; 32], token: &str, until: Timestamp) -> Self {
+        let signature = signer(key, token, until).finalize().into_bytes().into();
+        Self { token: token.to_owned(), until, signature }
+    }
+
+    /// Whether it was signed with this key and is still good. In constant time.
+    pub fn holds(&self, key: &[u8; 32], now: Timestamp) -> bool {
+        let right = signer(key, &self.token, self.until).verify((&self.signature).into()).is_ok();
+        right && now < self.until
+    }
+
+    /// Of letters and digits alone, as a cookie may hold it: `until.signature.token`, all in hexadecimal.
+    pub fn to_cookie(&self) -> String {
+        format!("{:x}.{}.{}", self.until.0, hex(&self.signature), hex(self.token.as_bytes()))
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let until = Timestamp(i64::from_str_radix(parts.next()?, 16).ok()?);
+        let signature = unhex(parts.next()?)?.try_into().ok()?;
+        let token = String::from_utf8(unhex(parts.next()?)?).ok()?;
+        parts.next().is_none().then_some(Self { token, until, signature })
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> =
+        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+/// The value of a cookie of this name in a `Cookie` header.
+pub fn cookie<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+    header
+        .split(';')
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| value)
+}
+
+/// Where to go after the login: a page of ours, never another server.
+pub fn safe_target(next: &str) -> &str {
+    let ours = next.starts_with('/')
+        && !next[1..].starts_with(['/', '\\'])
+        && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if ours { next } else { "/" }
+}
+
+pub fn page(next: &str, refused: bool) -> Markup {
+    let content = html! {
+        div.panel.door {
+            h1 { "Log in" }
+            p.lead { "With a token of role read. " code { "codemie backend serve" } " wrote one to a file at its first start; " code { "codemie backend token create --role read" } " makes another." }
+            @if refused { p.note.bad role="alert" { "This is no token that may read. Check that it is whole, and not revoked." } }
+            form method="post" action="/login" {
+                input type="hidden" name="next" value=(next);
+                label { "Token" input type="password" name="token" required autofocus autocomplete="current-password" spellcheck="false"; }
+                button.primary type="submit" { "Log in" }
+            }
+        }
+    };
+    door("Log in", &content)
+}
+
+/// Leads on to a page of ours as one of ours, so that the browser brings the cookie along.
+pub fn onward(target: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { meta charset="utf-8"; meta http-equiv="refresh" content={ "0;url=" (target) }; title { "codemie" } }
+            body { a href=(target) { "Go on to the dashboard" } }
+        }
+    }
+}
+
+/// For a local dashboard, whose only key is the address that the command printed.
+pub fn closed() -> Markup {
+    let content = html! {
+        div.panel.door {
+            h1 { "This address is used up" }
+            p.lead { "It lets one browser in, once. Start " code { "codemie dashboard" } " again for a new one." }
+        }
+    };
+    door("Closed", &content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    #[test]
+    fn a_pass_holds_with_its_key_until_its_time() {
+        let pass = Pass::sign(&KEY, "read-1", Timestamp(1000));
+        assert!(pass.holds(&KEY, Timestamp(999)));
+        assert!(!pass.holds(&KEY, Timestamp(1000)));
+        assert!(!pass.holds(&[8; 32], Timestamp(0)));
+        let again = Pass::parse(&pass.to_cookie()).unwrap();
+        assert_eq!(again, pass);
+        for forged in [
+            Pass { until: Timestamp(2000), ..pass.clone() },
+            Pass { token: "read-2".into(), ..pass.clone() },
+            Pass { signature: [0; 32], ..pass },
+        ] {
+            assert!(!forged.holds(&KEY, Timestamp(0)), "{forged:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pass_is_none() {
+        let whole = Pass::sign(&KEY, "ä", Timestamp(1)).to_cookie();
+        assert!(Pass::parse(&whole).is_some());
+        for text in
+            ["", "..", "1.00.61", &whole[..whole.len() - 1], &format!("{whole}.00"), &format!("x{whole}")]
+        {
+            assert_eq!(Pass::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn cookies_are_found_by_their_whole_name() {
+        assert_eq!(cookie("a=1; codemie=x.y; b=2", "codemie"), Some("x.y"));
+        assert_eq!(cookie("xcodemie=1", "codemie"), None);
+        assert_eq!(cookie("", "codemie"), None);
+    }
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        for (next, target) in [
+            ("/", "/"),
+            ("/sessions?q=a%20b", "/sessions?q=a%20b"),
+            ("", "/"),
+            ("sessions", "/"),
+            ("//evil.example", "/"),
+            ("/\\evil.example", "/"),
+            ("/\t/evil.example", "/"),
+            ("https://evil.example/", "/"),
+            ("/a\r\nSet-Cookie: x=y", "/"),
+        ] {
+            assert_eq!(safe_target(next), target, "{next:?}");
+        }
+    }
+}

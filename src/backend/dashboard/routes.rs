@@ -1,0 +1,322 @@
+//! The pages at their addresses: who asks is looked at, the read model asked, the page made.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Form, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::filter::{Parameters, Range, encoded};
+use super::frame::{Frame, Place, empty};
+use super::gate::Gate;
+use super::login::{self, GOOD_FOR_MS, safe_target};
+use super::model::{Overview, Story};
+use super::text::Now;
+use super::{Dashboard, assets, health, live, overview, session, sessions, stream};
+use crate::backend::model::{By, Page, SessionFilter};
+use crate::backend::storage::Error;
+use crate::session::state::Status;
+
+/// Rows of the table of sessions.
+const ROWS: usize = 50;
+/// Events of one session on its page. Beyond them it says that there are more.
+const EVENTS: usize = 5000;
+/// Sessions on the live page: running, and recent.
+const RUNNING: usize = 200;
+const RECENT: usize = 30;
+/// People named on the overview; more are only counted up to this.
+const PEOPLE: usize = 200;
+
+/// Nothing but what this server itself serves, nothing inline, in nobody's frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+type Shared = State<Arc<Dashboard>>;
+
+/// All pages. Every answer has the headers that keep a browser from doing more than showing it.
+pub fn router(dashboard: Dashboard) -> Router {
+    let dashboard = Arc::new(dashboard);
+    let inside = Router::new()
+        .route("/", get(overview_page))
+        .route("/sessions", get(sessions_page))
+        .route("/sessions/{id}", get(session_page))
+        .route("/live", get(live_page))
+        .route("/live/events", get(stream::events))
+        .route("/health", get(health_page))
+        .route_layer(middleware::from_fn_with_state(dashboard.clone(), guard));
+    Router::new()
+        .merge(inside)
+        .route("/login", get(login_page).post(log_in))
+        .route("/logout", post(log_out))
+        .route("/enter", get(enter))
+        .route("/static/{file}", get(|uri: Uri| async move { assets::serve(uri.path()) }))
+        .layer(middleware::map_response(harden))
+        .with_state(dashboard)
+}
+
+async fn harden(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // What shows numbers of people's work stays in no cache.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Lets in who has a pass; shows everybody else the door.
+async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result<Response, Failure> {
+    if dashboard.gate.admits(cookies(request.headers()), dashboard.now().at).await? {
+        return Ok(next.run(request).await);
+    }
+    let wants_page = request.method() == Method::GET && request.uri().path() != "/live/events";
+    if !wants_page {
+        return Ok((StatusCode::UNAUTHORIZED, "log in first\n").into_response());
+    }
+    let asked = request.uri().path_and_query().map_or("/", |asked| asked.as_str());
+    // Who followed a link from elsewhere may be in: their browser keeps the cookie back until a page of ours asks.
+    if request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+        return Ok(page(&login::onward(safe_target(asked))).into_response());
+    }
+    let door = if asked == "/" { "/login".to_owned() } else { format!("/login?next={}", encoded(asked)) };
+    Ok(Redirect::to(&door).into_response())
+}
+
+fn cookies(headers: &HeaderMap) -> &str {
+    headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+async fn overview_page(
+    State(dashboard): Shared,
+    Query(given): Query<Parameters>,
+) -> Result<Html<String>, Failure> {
+    let (frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
+    let (reader, usage) = (&dashboard.reader, filter.usage(frame.now.today()));
+    let of = |by, limit| reader.usage(by, usage.clone(), limit);
+    // Side by side: with many sessions each of them is work for a core.
+    let (facets, days, models, projects, users) = tokio::try_join!(
+        reader.facets(),
+        reader.series(By::Agent, usage.clone()),
+        of(By::Model, overview::BARS + 1),
+        of(By::Project, overview::BARS + 1),
+        of(By::User, PEOPLE),
+    )?;
+    let view = Overview { facets, days, models, projects, users };
+    Ok(page(&overview::page(&frame, &filter, &view)))
+}
+
+async fn sessions_page(
+    State(dashboard): Shared,
+    Query(given): Query<Parameters>,
+) -> Result<Html<String>, Failure> {
+    let (frame, filter) = (dashboard.frame(), given.filter(Range::All)?);
+    let after = filter
+        .after
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|error| Failure::Misread(format!("{error}")))?;
+    let listing =
+        dashboard.reader.sessions(filter.sessions(frame.now.today()), Page { after, limit: ROWS }).await?;
+    let facets = dashboard.reader.facets().await?;
+    Ok(page(&sessions::page(&frame, &filter, &facets, &listing)))
+}
+
+async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Result<Response, Failure> {
+    let frame = dashboard.frame();
+    // No database is asked for an id with NUL; not every one could be.
+    let found = if id.contains('\0') { None } else { dashboard.reader.session(&id).await? };
+    let Some(detail) = found else {
+        return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
+    };
+    let mut events = dashboard.reader.timeline(&id, 0, EVENTS + 1).await?;
+    let more = events.len() > EVENTS;
+    events.truncate(EVENTS);
+    // Lines that were written late have a late `seq`; they happened when they happened.
+    events.sort_by_key(|event| (event.time, event.seq));
+    Ok(page(&session::page(&frame, &Story { detail, events, more })).into_response())
+}
+
+async fn live_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
+    let running = dashboard.running().await?;
+    let recent = dashboard.reader.sessions(SessionFilter::default(), Page::first(RECENT)).await?;
+    Ok(page(&live::page(&dashboard.frame(), &running, &recent.sessions)))
+}
+
+async fn health_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
+    let health = dashboard.reader.health(health::GAPS).await?;
+    let outbox = dashboard.outbox.as_ref().map(|outbox| outbox());
+    Ok(page(&health::page(&dashboard.frame(), &health, outbox.as_deref())))
+}
+
+#[derive(Deserialize)]
+struct Target {
+    #[serde(default)]
+    next: String,
+}
+
+async fn login_page(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    Query(target): Query<Target>,
+) -> Result<Response, Failure> {
+    let next = safe_target(&target.next);
+    if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
+        return Ok(Redirect::to(next).into_response());
+    }
+    Ok(match dashboard.gate {
+        Gate::Tokens(_) => page(&login::page(next, false)).into_response(),
+        Gate::Once(_) => (StatusCode::UNAUTHORIZED, page(&login::closed())).into_response(),
+    })
+}
+
+#[derive(Deserialize)]
+struct Login {
+    token: String,
+    #[serde(default)]
+    next: String,
+}
+
+async fn log_in(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    Form(form): Form<Login>,
+) -> Result<Response, Failure> {
+    own_form(&headers)?;
+    let next = safe_target(&form.next);
+    if matches!(dashboard.gate, Gate::Tokens(_))
+        && let Some(cookie) = dashboard.pass(&headers, &form.token).await?
+    {
+        return Ok(([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response());
+    }
+    tracing::warn!("a login with a token that may not read");
+    Ok((StatusCode::UNAUTHORIZED, page(&login::page(next, true))).into_response())
+}
+
+#[derive(Deserialize)]
+struct Secret {
+    token: String,
+}
+
+/// The address that `codemie dashboard` prints. The secret is gone from the address bar before a page is shown.
+async fn enter(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    Query(given): Query<Secret>,
+) -> Result<Response, Failure> {
+    if matches!(dashboard.gate, Gate::Once(_))
+        && let Some(cookie) = dashboard.pass(&headers, &given.token).await?
+    {
+        return Ok(([(header::SET_COOKIE, cookie)], page(&login::onward("/"))).into_response());
+    }
+    // Somebody who is in already and comes back by the old address.
+    Ok(Redirect::to(if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
+        "/"
+    } else {
+        "/login"
+    })
+    .into_response())
+}
+
+async fn log_out(State(dashboard): Shared, headers: HeaderMap) -> Result<Response, Failure> {
+    own_form(&headers)?;
+    let cookie = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", dashboard.gate.cookie_name());
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
+}
+
+/// A form of another site may make a browser send something here; browsers say so.
+fn own_form(headers: &HeaderMap) -> Result<(), Failure> {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let foreign = match (text(&HeaderName::from_static("sec-fetch-site")), text(&header::ORIGIN)) {
+        (Some(site), _) => !matches!(site, "same-origin" | "none"),
+        (None, Some(origin)) => origin.split_once("://").map(|(_, host)| host) != text(&header::HOST),
+        (None, None) => false,
+    };
+    if foreign { Err(Failure::Foreign) } else { Ok(()) }
+}
+
+impl Dashboard {
+    pub(super) fn now(&self) -> Now {
+        Now { at: self.clock.now(), zone: self.zone.clone() }
+    }
+
+    pub(super) fn frame(&self) -> Frame {
+        let place = if matches!(self.gate, Gate::Once(_)) { Place::Local } else { Place::Backend };
+        Frame { now: self.now(), place }
+    }
+
+    pub(super) async fn running(&self) -> Result<Vec<crate::backend::model::Session>, Error> {
+        let filter = SessionFilter { status: Some(Status::Active), ..SessionFilter::default() };
+        Ok(self.reader.sessions(filter, Page::first(RUNNING)).await?.sessions)
+    }
+
+    /// The cookie for a secret that may read.
+    async fn pass(&self, headers: &HeaderMap, secret: &str) -> Result<Option<String>, Error> {
+        let Some(pass) = self.gate.open(secret, self.now().at).await? else { return Ok(None) };
+        // Behind a proxy that speaks TLS the cookie must never travel without it.
+        let proxied = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+        let (name, secure) = (self.gate.cookie_name(), if proxied { "; Secure" } else { "" });
+        let seconds = GOOD_FOR_MS / 1000;
+        Ok(Some(format!(
+            "{name}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
+            pass.to_cookie()
+        )))
+    }
+}
+
+fn page(markup: &Markup) -> Html<String> {
+    Html(markup.0.clone())
+}
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Misread(String),
+    Foreign,
+    Storage(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<super::filter::Misread> for Failure {
+    fn from(misread: super::filter::Misread) -> Self {
+        Self::Misread(misread.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (status, what, next) = match self {
+            Self::Misread(said) => (StatusCode::BAD_REQUEST, "This address makes no sense", said),
+            Self::Foreign => (
+                StatusCode::FORBIDDEN,
+                "This came from another site",
+                "Open the page itself and try again.".to_owned(),
+            ),
+            Self::Storage(error) => {
+                tracing::error!(%error, "a page could not be made");
+                let next = "Load the page again in a moment; the server's log tells more.".to_owned();
+                (StatusCode::SERVICE_UNAVAILABLE, "The database does not answer", next)
+            }
+        };
+        let content = html! { div.panel { (empty(what, &html! { (next) " " a href="/" { "Overview" } })) } };
+        (status, page(&super::frame::door(what, &content))).into_response()
+    }
+}

@@ -1,0 +1,394 @@
+//! One session: what it was, what happened in it, what it cost, what came before and after.
+
+use maud::{Markup, html};
+
+use super::chart::{self, Lane, Point};
+use super::controls;
+use super::frame::{Frame, Room, empty};
+use super::model::Story;
+use super::sessions::{address, link, marks};
+use super::text::{cents, count, duration, float, grouped, money, share, short, short_count};
+use super::turns::{self, Step, Turn};
+use crate::backend::attributes::Attributes;
+use crate::backend::model::{ModelRow, Session, ToolRow};
+use crate::clock::Timestamp;
+use crate::money::PicoDollars;
+use crate::output::human;
+use crate::session::state::{EndReason, StartReason, Status};
+
+/// Links of a chain that are shown around the session; a longer one is cut on both sides.
+const AROUND: usize = 5;
+/// Steps of the story shown at first; the rest is one click away.
+const STEPS: usize = 60;
+
+pub fn page(frame: &Frame, view: &Story) -> Markup {
+    let (session, detail) = (&view.detail.session, &view.detail);
+    let time = Axis { first: session.started_at(), last: last_moment(view, frame.now.at) };
+    let missing = session.missing_seq();
+    let content = html! {
+        h1 { (session.name()) " " (controls::status(session)) (marks(session)) }
+        p.lead {
+            (controls::agent(&session.life.agent))
+            @if let Some(start) = &session.life.start && let Some(version) = &start.said.agent_version { " " (&**version) }
+            @if let Some(project) = session.project() { " · " (project) }
+            @if let Some(branch) = session.branch() { " · " span.mono { (branch) } }
+            " · started " (frame.now.ago(session.started_at()))
+            @for tag in session.tags() { " " span.pill.tag { (&**tag) } }
+        }
+        @if !missing.is_empty() {
+            p.note { "Not all of this session has arrived: " (holes(&missing)) " missing. The numbers are what is there; the sender brings the rest when it can." }
+        }
+        @if detail.chain.len() > 1 {
+            section.panel {
+                h2 { "Chain" span.aside { (detail.chain.len()) " sessions, " (cents(detail.chain.iter().map(dollars).sum())) " in all" } }
+                (chain(frame, &detail.chain, &session.id))
+            }
+        }
+        (totals(frame, session))
+        section.panel { h2 { "Cost over time" } (cost_curve(frame, view, &time)) }
+        section.panel { h2 { "Timeline" } (timeline(frame, view, &time)) }
+        div.grid {
+            section.panel { h2 { "Models" } (models(&detail.models)) }
+            section.panel { h2 { "Tools" } (tools(&detail.tools)) }
+        }
+        div.grid {
+            section.panel { h2 { "Turns" } (story(frame, view)) }
+            section.panel { h2 { "Record" } (record(frame, view, &missing)) }
+        }
+    };
+    frame.page(Some(Room::Sessions), session.name(), &content)
+}
+
+fn dollars(session: &Session) -> f64 {
+    PicoDollars(session.numbers.cost).dollars()
+}
+
+/// Until when there is something to show.
+fn last_moment(view: &Story, now: Timestamp) -> Timestamp {
+    let session = &view.detail.session;
+    if session.status() == Status::Active { now.max(session.last_at) } else { session.last_at }
+}
+
+/// `event 5, 7 to 9`.
+pub fn holes(missing: &[(i64, i64)]) -> String {
+    const SHOWN: usize = 6;
+    let number: i64 = missing.iter().map(|(from, to)| to - from + 1).sum();
+    let range =
+        |(from, to): &(i64, i64)| if from == to { from.to_string() } else { format!("{from} to {to}") };
+    let shown: Vec<String> = missing.iter().take(SHOWN).map(range).collect();
+    let rest = if missing.len() > SHOWN { ", …" } else { "" };
+    format!("{} ({}{rest})", human::counted(usize::try_from(number).unwrap_or(0), "event"), shown.join(", "))
+}
+
+/// The sessions of a chain, linked by what ended each of them.
+fn chain(frame: &Frame, chain: &[Session], here: &str) -> Markup {
+    let at = chain.iter().position(|session| session.id == here).unwrap_or(0);
+    let (from, to) = (at.saturating_sub(AROUND), chain.len().min(at + AROUND + 1));
+    html! {
+        ol.chain {
+            @if from > 0 {
+                li { a.node href=(address(&chain[0].id)) { b { (from) " before" } span.muted.small { "to the first" } } (joint(&chain[from - 1])) }
+            }
+            @for (n, session) in chain.iter().enumerate().take(to).skip(from) {
+                li {
+                    (node(frame, session, session.id == here))
+                    @if n + 1 < chain.len() { (joint(session)) }
+                }
+            }
+            @if to < chain.len() {
+                li { a.node href=(address(&chain[chain.len() - 1].id)) { b { (chain.len() - to) " after" } span.muted.small { "to the last" } } }
+            }
+        }
+    }
+}
+
+fn node(frame: &Frame, session: &Session, here: bool) -> Markup {
+    let inside = html! {
+        b { (session.name()) }
+        span.muted.small {
+            (cents(dollars(session))) " · " (duration(session.duration_ms(frame.now.at)))
+            @if session.status() == Status::Active { " · running" }
+        }
+    };
+    html! {
+        @if here {
+            span.node.here aria-current="true" { (inside) }
+        } @else {
+            a.node href=(address(&session.id)) { (inside) }
+        }
+    }
+}
+
+/// What led from one session to the next.
+fn joint(session: &Session) -> Markup {
+    let word = match session.ending().and_then(|end| end.said.end_reason) {
+        Some(EndReason::Clear) => "/clear",
+        Some(reason) => reason.as_str(),
+        None => "",
+    };
+    html! {
+        span.link {
+            i { (word) } span.stem {}
+            svg.arrow width="9" height="10" aria-hidden="true" { path d="M2 1L7 5L2 9" {} }
+        }
+    }
+}
+
+fn totals(frame: &Frame, session: &Session) -> Markup {
+    let numbers = &session.numbers;
+    let files = session
+        .life
+        .end
+        .as_ref()
+        .and_then(|end| end.said.totals.as_ref())
+        .map_or(0, |totals| totals.files_changed);
+    html! {
+        dl.totals {
+            div {
+                dt { "Cost" }
+                dd { span title={ "$" (PicoDollars(numbers.cost)) } { (human::dollars(numbers.cost)) } }
+                dd.hint {
+                    @if numbers.unpriced_calls > 0 { (grouped(numbers.unpriced_calls)) " calls have no price" }
+                    @else { (human::dollars(numbers.cost / numbers.prompts.max(1))) " per prompt" }
+                }
+            }
+            div { dt { "Tokens" } dd { (count(numbers.tokens())) } dd.hint { (short_count(numbers.output)) " of output" } }
+            div { dt { "API calls" } dd { (grouped(numbers.api_calls)) } dd.hint { (grouped(numbers.api_errors)) " failed" } }
+            div { dt { "Prompts" } dd { (grouped(numbers.prompts)) } dd.hint { (duration(session.duration_ms(frame.now.at))) " open" } }
+            div { dt { "Tool calls" } dd { (grouped(numbers.tool_calls)) } dd.hint { (grouped(numbers.tool_errors)) " failed" } }
+            div { dt { "Lines" } dd { "+" (grouped(numbers.lines_added)) } dd.hint { "−" (grouped(numbers.lines_removed)) @if files > 0 { " in " (human::counted(usize::try_from(files).unwrap_or(0), "file")) } } }
+        }
+    }
+}
+
+/// The time a session took, as the length of its charts.
+struct Axis {
+    first: Timestamp,
+    last: Timestamp,
+}
+
+impl Axis {
+    fn at(&self, time: Timestamp) -> f64 {
+        (float(time.0 - self.first.0) / float((self.last.0 - self.first.0).max(1))).clamp(0.0, 1.0)
+    }
+
+    /// Five times along it.
+    fn labels(&self, frame: &Frame) -> Vec<(f64, String)> {
+        let (length, whole) = (self.last.0 - self.first.0, self.last.since(self.first));
+        let label = |n: i64| frame.now.label(Timestamp(self.first.0 + length / 4 * n), whole);
+        (0..=4).map(|n| (float(n) / 4.0, label(n))).collect()
+    }
+}
+
+fn cost_curve(frame: &Frame, view: &Story, time: &Axis) -> Markup {
+    let mut sum = PicoDollars(0);
+    let points: Vec<Point> = view
+        .events
+        .iter()
+        .filter_map(|event| match &event.attributes {
+            Attributes::Usage(usage) => {
+                sum.0 += usage.cost.unwrap_or_default().0;
+                let cost = usage.cost.map_or("no price".to_owned(), |cost| human::dollars(cost.0));
+                Some(Point {
+                    x: time.at(event.time),
+                    y: sum.dollars(),
+                    title: format!(
+                        "{}\n{}, {cost}\nso far {}",
+                        frame.now.exact(event.time),
+                        &*usage.model,
+                        human::dollars(sum.0)
+                    ),
+                })
+            }
+            _ => None,
+        })
+        .collect();
+    html! {
+        @if points.is_empty() {
+            p.muted { "The agent has not called its model yet." }
+        } @else {
+            (chart::curve(&chart::Curve { label: "Cost so far, US dollars", points: &points, labels: &time.labels(frame), tick: chart::dollars }))
+        }
+    }
+}
+
+fn timeline(frame: &Frame, view: &Story, time: &Axis) -> Markup {
+    let mut lanes = [("prompts", "c3"), ("calls", "c0"), ("tools", "c1"), ("errors", "error")]
+        .map(|(name, class)| Lane { name, class, marks: Vec::new() });
+    for event in &view.events {
+        let (lane, said) = match &event.attributes {
+            Attributes::Prompt => (0, "prompt".to_owned()),
+            Attributes::Usage(usage) => {
+                (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens)))
+            }
+            Attributes::Tool(tool) if tool.ok == Some(false) => (3, format!("{} failed", &*tool.name)),
+            Attributes::Tool(tool) => (2, tool.name.to_string()),
+            Attributes::Error(error) => (3, error.kind.as_deref().unwrap_or("API error").to_owned()),
+            _ => continue,
+        };
+        lanes[lane].marks.push(Point {
+            x: time.at(event.time),
+            y: 0.0,
+            title: format!("{}\n{said}", frame.now.exact(event.time)),
+        });
+    }
+    chart::lanes("What happened when", &lanes, &time.labels(frame))
+}
+
+fn models(rows: &[ModelRow]) -> Markup {
+    if rows.is_empty() {
+        return html! { p.muted { "The agent has not called its model yet." } };
+    }
+    html! {
+        div.scroll { table.plain {
+            thead { tr { th { "Model" } th.n { "Calls" } th.n.wide { "Input" } th.n.wide { "Cached" } th.n { "Output" } th.n { "Cost" } } }
+            tbody {
+                @for ModelRow { model, numbers } in rows {
+                    @let input = numbers.input + numbers.cache_write;
+                    tr {
+                        td.name { (model) }
+                        td.n { (grouped(numbers.api_calls)) }
+                        td.n.wide title={ (grouped(numbers.input)) " input, " (grouped(numbers.cache_write)) " written to the cache" } { (short_count(input)) }
+                        td.n.wide title={ (grouped(numbers.cache_read)) " read from the cache, " (share(float(numbers.cache_read), float(input + numbers.cache_read))) " of the input" } { (short_count(numbers.cache_read)) }
+                        td.n { (count(numbers.output)) }
+                        td.n { @if numbers.unpriced_calls == numbers.api_calls { span.muted { "no price" } } @else { (money(PicoDollars(numbers.cost).dollars())) } }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+fn tools(rows: &[ToolRow]) -> Markup {
+    let largest = rows.iter().map(|row| row.numbers.calls).max().map_or(0.0, float);
+    html! {
+        @if rows.is_empty() { p.muted { "No tool was called." } }
+        table.bars {
+            thead.hidden { tr { th { "Tool" } th { "as a bar" } th { "calls" } th { "failed" } } }
+            tbody {
+                @for ToolRow { name, numbers, .. } in rows {
+                    tr {
+                        td.mono { (name) }
+                        td { (chart::bar(float(numbers.calls), float(numbers.errors), largest, "c1")) }
+                        td.n { (grouped(numbers.calls)) }
+                        td.n.small { @if numbers.errors > 0 { span.bad { (grouped(numbers.errors)) " failed" } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn story(frame: &Frame, view: &Story) -> Markup {
+    let steps = turns::steps(&view.events);
+    let (shown, rest) = steps.split_at(steps.len().min(STEPS));
+    html! {
+        ol.turns { @for (at, what) in shown { (step(frame, *at, what)) } }
+        @if !rest.is_empty() {
+            details {
+                summary { (rest.len()) " more" }
+                ol.turns { @for (at, what) in rest { (step(frame, *at, what)) } }
+            }
+        }
+        @if view.more {
+            p.muted.small { "Only the first " (grouped(i64::try_from(view.events.len()).unwrap_or(i64::MAX))) " events are shown here; the numbers above count all of them." }
+        }
+    }
+}
+
+fn step(frame: &Frame, at: Timestamp, what: &Step<'_>) -> Markup {
+    let time = html! { span.muted.small { (frame.now.time_of_day(at)) } };
+    match what {
+        Step::Start(start) => html! {
+            li.life.begin { div.turn {
+                b { (match start.reason { Some(StartReason::Resume) => "Resumed", Some(StartReason::Clear) => "Began after /clear", Some(StartReason::Switch) => "Switched to", _ => "Started" }) }
+                (time)
+            } }
+        },
+        Step::Bound(evidence) => html! {
+            li.life { div.turn { b { "Conversation known" } (time) @if let Some(evidence) = evidence { span.muted.small { "by " (evidence.as_str()) } } } }
+        },
+        Step::End(end) => html! {
+            li.life.failed[end.status == Status::Failed] { div.turn {
+                b { "Ended" } (time)
+                span.muted.small { (end.end_reason.map_or(end.status.as_str(), EndReason::as_str)) @if let Some(code) = end.exit_code { ", exit code " (code) } }
+            } }
+        },
+        Step::Turn(turn) => turn_item(&time, at, turn),
+    }
+}
+
+fn turn_item(time: &Markup, at: Timestamp, turn: &Turn<'_>) -> Markup {
+    html! {
+        li.failed[!turn.errors.is_empty()] {
+            div.turn {
+                b { @if let Some(number) = turn.number { "Prompt " (number) } @else { "Without a prompt" } }
+                (time)
+                span.muted.small {
+                    (human::counted(usize::try_from(turn.sums.api_calls).unwrap_or(0), "call"))
+                    @if turn.subagent_calls > 0 { ", " (turn.subagent_calls) " by sub-agents" }
+                    " · " (duration(turn.until.0 - at.0))
+                    @if turn.sums.lines_added + turn.sums.lines_removed > 0 { " · +" (grouped(turn.sums.lines_added)) " −" (grouped(turn.sums.lines_removed)) }
+                }
+                span.end { (human::dollars(turn.sums.cost)) }
+            }
+            @if !turn.tools.is_empty() || !turn.errors.is_empty() {
+                ul.tools {
+                    @for (name, tally) in &turn.tools {
+                        li.bad[tally.errors > 0] { (name) @if tally.calls > 1 { " ×" (tally.calls) } @if tally.errors > 0 { " · " (tally.errors) " failed" } }
+                    }
+                    @for error in &turn.errors { li.bad { (error) } }
+                }
+            }
+        }
+    }
+}
+
+fn record(frame: &Frame, view: &Story, missing: &[(i64, i64)]) -> Markup {
+    let (session, detail) = (&view.detail.session, &view.detail);
+    let (start, end) = (session.life.start.as_ref().map(|told| &told.said), session.ending());
+    let mono = |text: &str| html! { span.mono { (text) } };
+    let facts: Vec<(&str, Markup)> = [
+        ("Session", Some(mono(&session.id))),
+        ("Agent's session", session.life.bound.as_ref().map(|bound| html! {
+            (mono(&bound.said.agent_session_id))
+            @if let Some(evidence) = bound.said.evidence { span.muted { ", known by " (evidence.as_str()) } }
+        })),
+        ("Started", Some(html! { (frame.now.exact(session.started_at())) })),
+        ("Ended", end.map(|end| html! {
+            (frame.now.exact(end.time))
+            @if let Some(reason) = end.said.end_reason { span.muted { ", " (reason.as_str()) } }
+            @if let Some(code) = end.said.exit_code { span.muted { ", exit code " (code) } }
+        })),
+        ("Open for", Some(html! { (duration(session.duration_ms(frame.now.at))) @if session.life.starts > 1 { span.muted { ", opened " (session.life.starts) " times" } } })),
+        ("User", session.life.user.as_ref().map(|user| html! { (user) })),
+        ("Machine", session.life.machine.as_ref().map(|machine| html! { span.mono title=(machine) { (short(machine)) } })),
+        ("Repository", session.repository().map(|repository| html! { (repository) })),
+        ("Group", session.group().map(|group| html! { (group) })),
+        ("Started inside", detail.parent.as_ref().map(link)),
+        ("Started from it", (!detail.children.is_empty()).then(|| html! {
+            @for (n, child) in detail.children.iter().enumerate() { @if n > 0 { ", " } (link(child)) }
+        })),
+        ("codemie", start.and_then(|start| start.wrapper_version.as_ref()).map(|version| html! { (&**version) })),
+        ("Last received", Some(frame.now.ago(session.received_at))),
+        ("Completeness", Some(html! {
+            @if session.complete() { "every event has arrived" }
+            @else if missing.is_empty() { "nothing missing so far" }
+            @else { (holes(missing)) " missing" }
+        })),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .collect();
+    html! { dl.facts { @for (name, value) in &facts { dt { (name) } dd { (value) } } } }
+}
+
+/// For a session that is not there.
+pub fn absent(frame: &Frame, id: &str) -> Markup {
+    let next = html! { "Nothing has arrived under the id " code { (id) } ". " a href="/sessions" { "All sessions" } };
+    frame.page(
+        Some(Room::Sessions),
+        "No such session",
+        &html! { div.panel { (empty("No such session", &next)) } },
+    )
+}

@@ -1,0 +1,144 @@
+//! The columns of a chart over time: days, or weeks or months where there would be too many.
+
+use jiff::civil::{Date, Weekday};
+use jiff::{Span, ToSpan};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Day,
+    Week,
+    Month,
+}
+
+/// Columns that can still be told apart and pointed at.
+const COLUMNS: i32 = 93;
+
+impl Unit {
+    fn for_days(days: i32) -> Self {
+        match days {
+            ..=COLUMNS => Self::Day,
+            d if d <= COLUMNS * 7 => Self::Week,
+            _ => Self::Month,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+
+    /// The first day of the unit a day is in.
+    fn start(self, day: Date) -> Date {
+        match self {
+            Self::Day => day,
+            Self::Week => {
+                let back = i64::from(day.weekday().since(Weekday::Monday));
+                day.checked_sub(back.days()).unwrap_or(day)
+            }
+            Self::Month => day.first_of_month(),
+        }
+    }
+
+    fn span(self) -> Span {
+        match self {
+            Self::Day => 1.day(),
+            Self::Week => 1.week(),
+            Self::Month => 1.month(),
+        }
+    }
+}
+
+/// The columns from one day to another, both included, each as its first and last day; those at the ends may be partial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns {
+    pub unit: Unit,
+    pub spans: Vec<(Date, Date)>,
+}
+
+impl Columns {
+    pub fn between(first: Date, last: Date) -> Self {
+        let days = first.until(last).map_or(0, |span| span.get_days());
+        let unit = Unit::for_days(days + 1);
+        let mut spans = Vec::new();
+        let mut start = unit.start(first);
+        while start <= last {
+            let Ok(next) = start.checked_add(unit.span()) else { break };
+            spans.push((start.max(first), next.yesterday().unwrap_or(next).min(last)));
+            start = next;
+        }
+        Self { unit, spans }
+    }
+
+    /// Which column a day belongs to.
+    pub fn of(&self, day: Date) -> Option<usize> {
+        let at = self.spans.partition_point(|(_, last)| *last < day);
+        self.spans.get(at).filter(|(first, _)| *first <= day).map(|_| at)
+    }
+}
+
+/// What stands below a column.
+pub fn label(unit: Unit, first: Date) -> String {
+    let format = if unit == Unit::Month { "%b %Y" } else { "%-d %b" };
+    first.strftime(format).to_string()
+}
+
+/// What a column is, in full.
+pub fn title(first: Date, last: Date) -> String {
+    let format = "%a %-d %b %Y";
+    if first == last {
+        return first.strftime(format).to_string();
+    }
+    format!("{} to {}", first.strftime(format), last.strftime(format))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+
+    #[test]
+    fn few_days_are_days_and_many_are_weeks_or_months() {
+        for (first, last, unit, columns) in [
+            (date(2026, 11, 16), date(2026, 11, 16), Unit::Day, 1),
+            (date(2026, 10, 18), date(2026, 11, 16), Unit::Day, 30),
+            (date(2025, 11, 17), date(2026, 11, 16), Unit::Week, 53),
+            (date(2020, 1, 1), date(2026, 11, 16), Unit::Month, 83),
+            (date(2026, 11, 17), date(2026, 11, 16), Unit::Day, 0),
+        ] {
+            let made = Columns::between(first, last);
+            assert_eq!((made.unit, made.spans.len()), (unit, columns), "{first} to {last}");
+            if columns > 0 {
+                assert_eq!((made.spans[0].0, made.spans[columns - 1].1), (first, last));
+            }
+        }
+    }
+
+    #[test]
+    fn every_day_is_in_exactly_one_column() {
+        let (first, last) = (date(2025, 2, 25), date(2026, 3, 5));
+        let columns = Columns::between(first, last);
+        let mut day = first;
+        while day <= last {
+            let at = columns.of(day).unwrap();
+            let inside = columns.spans.iter().filter(|(first, last)| (*first..=*last).contains(&day)).count();
+            assert_eq!(inside, 1, "{day}");
+            assert!((columns.spans[at].0..=columns.spans[at].1).contains(&day), "{day}");
+            day = day.tomorrow().unwrap();
+        }
+        assert_eq!(columns.of(date(2025, 2, 24)), None);
+        assert_eq!(columns.of(day), None);
+    }
+
+    #[test]
+    fn columns_say_what_they_are() {
+        let (monday, sunday) = (date(2026, 11, 16), date(2026, 11, 22));
+        assert_eq!(label(Unit::Week, monday), "16 Nov");
+        assert_eq!(label(Unit::Month, monday), "Nov 2026");
+        assert_eq!(title(monday, monday), "Mon 16 Nov 2026");
+        assert_eq!(title(monday, sunday), "Mon 16 Nov 2026 to Sun 22 Nov 2026");
+    }
+}

@@ -1,0 +1,184 @@
+//! Numbers and times as the pages show them: grouped, short where there is little room, and exact in the title.
+
+use std::time::Duration;
+
+use jiff::Zoned;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use maud::{Markup, html};
+
+use crate::clock::Timestamp;
+use crate::output::human;
+
+/// The moment and the place a page is made for. Times are shown in the zone; days are those of UTC, as they are added up.
+#[derive(Clone, Debug)]
+pub struct Now {
+    pub at: Timestamp,
+    pub zone: TimeZone,
+}
+
+impl Now {
+    /// A time as people say it, the exact one in its title and for machines.
+    pub fn ago(&self, at: Timestamp) -> Markup {
+        html! { time datetime=(at) title=(self.exact(at)) data-ago { (relative(at, self.at)) } }
+    }
+
+    /// `Mon 16 Nov 2026, 14:05:12 CET`.
+    pub fn exact(&self, at: Timestamp) -> String {
+        self.local(at)
+            .map_or_else(|| at.to_string(), |local| local.strftime("%a %-d %b %Y, %H:%M:%S %Z").to_string())
+    }
+
+    /// `14:05:12`, with the date in its title.
+    pub fn time_of_day(&self, at: Timestamp) -> Markup {
+        let shown =
+            self.local(at).map_or_else(|| at.to_string(), |local| local.strftime("%H:%M:%S").to_string());
+        html! { time datetime=(at) title=(self.exact(at)) { (shown) } }
+    }
+
+    pub fn today(&self) -> Date {
+        let now = jiff::Timestamp::from_millisecond(self.at.0).unwrap_or_default();
+        now.to_zoned(TimeZone::UTC).date()
+    }
+
+    /// A label on an axis that is so long.
+    pub fn label(&self, at: Timestamp, axis: Duration) -> String {
+        let format = match axis.as_secs() {
+            ..600 => "%H:%M:%S",
+            600..86_400 => "%H:%M",
+            86_400..604_800 => "%a %H:%M",
+            _ => "%-d %b",
+        };
+        self.local(at).map_or_else(String::new, |local| local.strftime(format).to_string())
+    }
+
+    fn local(&self, at: Timestamp) -> Option<Zoned> {
+        jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(self.zone.clone()))
+    }
+}
+
+/// `just now`, `3 min ago`, `2 h ago`, `yesterday`, `12 days ago`, `5 months ago`. The clock of another machine may
+/// be ahead of ours: what seems to be in the future is now.
+fn relative(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.since(at).as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        ..45 => "just now".to_owned(),
+        45..3570 => format!("{} min ago", (seconds + 30) / 60),
+        3570..84_600 => format!("{} h ago", (minutes + 30) / 60),
+        84_600..170_000 => "yesterday".to_owned(),
+        170_000..5_184_000 => format!("{} days ago", (hours + 12) / 24),
+        5_184_000..63_072_000 => format!("{} months ago", days / 30),
+        _ => format!("{} years ago", days / 365),
+    }
+}
+
+/// Two decimals, so that a column of them lines up; more of them in the title. A little is not nothing.
+pub fn money(dollars: f64) -> Markup {
+    html! { span title=(format!("${dollars:.6}")) { (cents(dollars)) } }
+}
+
+pub fn cents(dollars: f64) -> String {
+    let sign = if dollars < 0.0 { "-" } else { "" };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for showing; saturates")]
+    let cents = (dollars.abs() * 100.0).round() as u64;
+    if cents == 0 && dollars != 0.0 {
+        return "< $0.01".to_owned();
+    }
+    format!("{sign}${}.{:02}", human::grouped(cents / 100), cents % 100)
+}
+
+/// Three digits and a unit; all of them in the title.
+pub fn count(number: i64) -> Markup {
+    let number = natural(number);
+    html! { span title=(human::grouped(number)) { (human::count(number)) } }
+}
+
+pub fn short_count(number: i64) -> String {
+    human::count(natural(number))
+}
+
+/// For drawing and for shares.
+#[expect(clippy::cast_precision_loss, reason = "nobody sees the sixteenth digit")]
+pub fn float(number: i64) -> f64 {
+    number as f64
+}
+
+pub fn grouped(number: i64) -> String {
+    human::grouped(natural(number))
+}
+
+/// Counts are never negative; one that is would be somebody's mistake, not a reason to fail.
+fn natural(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+pub fn duration(ms: i64) -> String {
+    human::duration(Duration::from_millis(natural(ms)))
+}
+
+/// `12 %`, of a whole that may be nothing.
+pub fn share(part: f64, whole: f64) -> String {
+    if whole <= 0.0 {
+        return String::new();
+    }
+    let percent = part / whole * 100.0;
+    if percent > 0.0 && percent < 1.0 { "< 1 %".to_owned() } else { format!("{percent:.0} %") }
+}
+
+/// The first characters of an id: enough to tell it from others, and to look it up by.
+pub fn short(id: &str) -> &str {
+    id.char_indices().nth(8).map_or(id, |(at, _)| &id[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_as_people_do() {
+        let now = Timestamp(1_800_000_000_000);
+        for (seconds, text) in [
+            (-100, "just now"),
+            (0, "just now"),
+            (50, "1 min ago"),
+            (89, "1 min ago"),
+            (91, "2 min ago"),
+            (3569, "59 min ago"),
+            (3600, "1 h ago"),
+            (84_599, "23 h ago"),
+            (86_400, "yesterday"),
+            (172_800, "2 days ago"),
+            (5_184_000, "2 months ago"),
+            (63_072_000, "2 years ago"),
+        ] {
+            assert_eq!(relative(Timestamp(now.0 - seconds * 1000), now), text, "{seconds} s");
+        }
+        let now = Now { at: now, zone: TimeZone::UTC };
+        assert_eq!(now.exact(Timestamp(0)), "Thu 1 Jan 1970, 00:00:00 UTC");
+    }
+
+    #[test]
+    fn a_little_money_is_not_nothing() {
+        for (dollars, text) in [
+            (0.0, "$0.00"),
+            (1e-12, "< $0.01"),
+            (0.005, "$0.01"),
+            (12.345_1, "$12.35"),
+            (1_234_567.89, "$1,234,567.89"),
+            (-0.02, "-$0.02"),
+        ] {
+            assert_eq!(cents(dollars), text);
+        }
+        assert_eq!(money(0.001).into_string(), r#"<span title="$0.001000">&lt; $0.01</span>"#);
+    }
+
+    #[test]
+    fn shares_and_short_ids() {
+        assert_eq!(share(1.0, 0.0), "");
+        assert_eq!(share(0.001, 1.0), "< 1 %");
+        assert_eq!(share(1.0, 3.0), "33 %");
+        assert_eq!(short("01a1e18d-8b20"), "01a1e18d");
+        assert_eq!(short("ähnlich"), "ähnlich");
+    }
+}

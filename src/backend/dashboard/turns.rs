@@ -1,0 +1,204 @@
+//! A session's events as a story: it begins, the user says something, the agent calls its model and its tools, it ends.
+//! Pure: events in, what to show out.
+
+use crate::backend::attributes::{Attributes, End, Start};
+use crate::backend::model::TimelineEvent;
+use crate::backend::numbers::Numbers;
+use crate::clock::Timestamp;
+use crate::session::state::EvidenceKind;
+
+#[derive(Debug, PartialEq)]
+pub enum Step<'a> {
+    Start(&'a Start),
+    Bound(Option<EvidenceKind>),
+    Turn(Turn<'a>),
+    End(&'a End),
+}
+
+/// What one prompt set off.
+#[derive(Debug, Default, PartialEq)]
+pub struct Turn<'a> {
+    /// `None` for what the agent did before anybody said anything, and for what was written after its end.
+    pub number: Option<usize>,
+    pub until: Timestamp,
+    pub sums: Numbers,
+    /// Tools in the order of their first call: how often, and how often in vain.
+    pub tools: Vec<(&'a str, Tally)>,
+    pub errors: Vec<String>,
+    pub subagent_calls: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub calls: i64,
+    pub errors: i64,
+}
+
+/// The steps, each with the time it began.
+pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, Step<'_>)> {
+    let mut story = Story::default();
+    for event in events {
+        let step = match &event.attributes {
+            Attributes::Start(start) => Step::Start(start),
+            Attributes::Bound(bound) => Step::Bound(bound.evidence),
+            Attributes::End(end) => Step::End(end),
+            Attributes::Prompt => {
+                story.close();
+                story.prompts += 1;
+                let turn = Turn { number: Some(story.prompts), until: event.time, ..Turn::default() };
+                story.open = Some((event.time, turn));
+                continue;
+            }
+            what => {
+                let fresh = || (event.time, Turn { until: event.time, ..Turn::default() });
+                story.open.get_or_insert_with(fresh).1.take(event.time, what);
+                continue;
+            }
+        };
+        // The agent's session is often known only after the first prompt; that ends no turn.
+        if !matches!(step, Step::Bound(_)) {
+            story.close();
+        }
+        story.steps.push((event.time, step));
+    }
+    story.close();
+    // A turn is told when it is over, and stands where it began.
+    story.steps.sort_by_key(|(time, _)| *time);
+    story.steps
+}
+
+#[derive(Default)]
+struct Story<'a> {
+    steps: Vec<(Timestamp, Step<'a>)>,
+    open: Option<(Timestamp, Turn<'a>)>,
+    prompts: usize,
+}
+
+impl Story<'_> {
+    fn close(&mut self) {
+        if let Some((time, turn)) = self.open.take() {
+            self.steps.push((time, Step::Turn(turn)));
+        }
+    }
+}
+
+impl<'a> Turn<'a> {
+    fn take(&mut self, time: Timestamp, what: &'a Attributes) {
+        self.until = self.until.max(time);
+        match what {
+            Attributes::Usage(usage) => {
+                self.sums.add(&Numbers {
+                    api_calls: 1,
+                    input: usage.input_tokens,
+                    output: usage.output_tokens,
+                    cache_read: usage.cache_read_tokens,
+                    cache_write: usage.cache_write_tokens,
+                    reasoning: usage.reasoning_tokens,
+                    cost: usage.cost.unwrap_or_default().0,
+                    ..Numbers::default()
+                });
+                self.subagent_calls += i64::from(usage.subagent);
+            }
+            Attributes::Tool(tool) => {
+                let name: &str = &tool.name;
+                let at = self.tools.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                    self.tools.push((name, Tally::default()));
+                    self.tools.len() - 1
+                });
+                self.tools[at].1.count(tool.ok);
+                self.sums.lines_added += tool.lines_added;
+                self.sums.lines_removed += tool.lines_removed;
+            }
+            Attributes::Error(error) => {
+                let kind = error.kind.as_deref().unwrap_or("API error");
+                self.errors.push(error.status.map_or(kind.to_owned(), |status| format!("{kind} ({status})")));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, ok: Option<bool>) {
+        self.calls += 1;
+        self.errors += i64::from(ok == Some(false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::session::state::EventType;
+
+    fn event(time: i64, kind: EventType, attributes: &Value) -> TimelineEvent {
+        TimelineEvent {
+            seq: time,
+            rev: 0,
+            kind,
+            time: Timestamp(time),
+            attributes: Attributes::parse(kind, &attributes.to_string()).unwrap(),
+        }
+    }
+
+    fn call(time: i64) -> TimelineEvent {
+        event(time, EventType::Usage, &json!({"model": "m", "outputTokens": 5, "costUsd": 0.5}))
+    }
+
+    fn tool(time: i64, name: &str, ok: bool) -> TimelineEvent {
+        event(time, EventType::Tool, &json!({"name": name, "ok": ok, "linesAdded": 2}))
+    }
+
+    #[test]
+    fn events_become_turns() {
+        let events = [
+            event(1, EventType::Start, &json!({"reason": "startup"})),
+            call(2),
+            event(3, EventType::Prompt, &json!({})),
+            event(4, EventType::Bound, &json!({"agentSessionId": "a", "evidence": "log"})),
+            call(5),
+            tool(6, "Edit", true),
+            tool(7, "Bash", false),
+            tool(8, "Edit", false),
+            call(9),
+            event(10, EventType::Prompt, &json!({})),
+            event(11, EventType::Error, &json!({"status": 529, "kind": "overloaded"})),
+            event(12, EventType::End, &json!({"status": "completed", "endReason": "clear", "lastSeq": 12})),
+            call(13),
+        ];
+        let told: Vec<String> = steps(&events)
+            .iter()
+            .map(|(Timestamp(at), step)| match step {
+                Step::Start(_) => format!("{at} start"),
+                Step::Bound(evidence) => format!("{at} bound {evidence:?}"),
+                Step::End(end) => format!("{at} end {}", end.status),
+                Step::Turn(turn) => format!(
+                    "{at}-{} turn {:?}: {} calls, {} pico, {:?}, +{}, {:?}",
+                    turn.until.0,
+                    turn.number,
+                    turn.sums.api_calls,
+                    turn.sums.cost,
+                    turn.tools
+                        .iter()
+                        .map(|(name, tally)| (*name, tally.calls, tally.errors))
+                        .collect::<Vec<_>>(),
+                    turn.sums.lines_added,
+                    turn.errors,
+                ),
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "1 start",
+                "2-2 turn None: 1 calls, 500000000000 pico, [], +0, []",
+                "3-9 turn Some(1): 2 calls, 1000000000000 pico, [(\"Edit\", 2, 1), (\"Bash\", 1, 1)], +6, []",
+                "4 bound Some(Log)",
+                "10-11 turn Some(2): 0 calls, 0 pico, [], +0, [\"overloaded (529)\"]",
+                "12 end completed",
+                "13-13 turn None: 1 calls, 500000000000 pico, [], +0, []",
+            ]
+        );
+    }
+}

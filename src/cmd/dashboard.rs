@@ -1,0 +1,166 @@
+//! `codemie dashboard`: the backend's pages on this user's own store, for as long as the command runs.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::open::{open, recover};
+use crate::backend;
+use crate::backend::dashboard::{Dashboard, Gate, Outbox, router};
+use crate::cli;
+use crate::clock::{Clock, SystemClock};
+use crate::copy::LocalCopy;
+use crate::home::Home;
+use crate::store::{self, Store, View};
+
+/// How soon what happens is to be seen. A look at a counter in shared memory, each time.
+const LOOK: Duration = Duration::from_millis(400);
+/// So often sessions are ended whose wrapper has vanished, as every command does at its start.
+const RECOVER: Duration = Duration::from_secs(30);
+
+pub fn run(args: &cli::Dashboard, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let store = open(home)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let served = runtime.block_on(serve(args, home, store, out));
+    // The thread that looks is in the middle of its pause; nothing of it is worth waiting for.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn Write) -> anyhow::Result<()> {
+    // Before the address is told: whoever reads it may end us at once.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let copy = LocalCopy::open(home).await?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback")?;
+    let address = listener.local_addr()?;
+    let (gate, secret) = Gate::once(address.port())?;
+    let (closing, closed) = watch::channel(false);
+    let asked = Mutex::new(Store::open(home, SystemClock.now())?);
+    let dashboard = Dashboard::new(copy.storage(), gate, Arc::new(SystemClock), closed.clone())
+        .with_outbox(Box::new(move || outbox(&asked)));
+    let url = entrance(address, &secret);
+    write!(out, "{url}\nThis address lets one browser in, once. ^C ends the dashboard.\n")?;
+    out.flush()?;
+    if !args.no_open {
+        show(&url, |name| std::env::var_os(name));
+    }
+    let home = home.clone();
+    let runtime = Handle::current();
+    let follower = std::thread::Builder::new().name("dashboard copy".to_owned());
+    follower.spawn(move || follow(&runtime, copy, store, &home, &closed))?;
+    let asked_to_end = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    backend::serve(listener, router(dashboard), closing, asked_to_end).await;
+    Ok(())
+}
+
+/// Keeps the copy up to date. What goes wrong is logged and tried again: the pages show what is there.
+fn follow(
+    runtime: &Handle,
+    mut copy: LocalCopy,
+    mut store: Store,
+    home: &Home,
+    closing: &watch::Receiver<bool>,
+) {
+    let mut recovered = Instant::now();
+    while !*closing.borrow() {
+        std::thread::sleep(LOOK);
+        if recovered.elapsed() >= RECOVER {
+            recover(&mut store, home);
+            recovered = Instant::now();
+        }
+        if let Err(error) = runtime.block_on(copy.catch_up()) {
+            tracing::warn!(%error, "the dashboard is not up to date");
+        }
+    }
+}
+
+fn entrance(address: SocketAddr, secret: &str) -> String {
+    format!("http://{address}/enter?token={secret}")
+}
+
+/// How each receiver is doing.
+fn outbox(store: &Mutex<Store>) -> Vec<Outbox> {
+    let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    let asked = store.read(|view: &View<'_>| {
+        let told = view.sinks()?.into_iter().map(|sink| {
+            let count = view.sink_count(&sink)?;
+            Ok(Outbox {
+                pending: count.pending,
+                dead: count.dead,
+                deferred: count.deferred,
+                paused: sink.paused,
+                trouble: sink.trouble,
+                failures: sink.failures,
+                retry_at: sink.retry_at,
+                last_delivered: sink.last_delivered_at,
+                sink: sink.name,
+            })
+        });
+        told.collect::<Result<_, store::Error>>()
+    });
+    asked.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the outbox cannot be read");
+        Vec::new()
+    })
+}
+
+/// Opens the browser, where there is one to be opened. If that fails, the address is on the terminal. The address is seen
+/// in the list of processes for a moment; it is good once, and the browser is the first to have it.
+pub(super) fn show(url: &str, var: impl Fn(&str) -> Option<OsString>) {
+    let Some(program) = opener(var) else { return };
+    let mut command = Command::new(program);
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.spawn() {
+        // Waited for, or it would stay a zombie for as long as we run.
+        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
+        Err(error) => tracing::info!(%error, program, "no browser was opened"),
+    }
+}
+
+fn opener(var: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
+    if cfg!(target_os = "macos") {
+        return Some("open");
+    }
+    let display = ["DISPLAY", "WAYLAND_DISPLAY"];
+    display.iter().any(|name| var(name).is_some_and(|value| value != OsStr::new(""))).then_some("xdg-open")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_browser_is_opened_where_there_is_a_display() {
+        for (set, expected) in [
+            (&[][..], None),
+            (&[("DISPLAY", "")], None),
+            (&[("DISPLAY", ":0")], Some("xdg-open")),
+            (&[("WAYLAND_DISPLAY", "wayland-0")], Some("xdg-open")),
+        ] {
+            let var =
+                |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+            assert_eq!(opener(var), expected);
+        }
+    }
+
+    #[test]
+    fn the_address_is_loopback_and_whole() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4000));
+        assert_eq!(entrance(address, "codemie_read_0a"), "http://127.0.0.1:4000/enter?token=codemie_read_0a");
+    }
+}

@@ -1,0 +1,322 @@
+//! A local store's events in a backend of their own, so that one set of queries and pages serves both.
+//!
+//! The copy is a file beside the store and worth nothing by itself: what is missing is taken over when somebody looks, and
+//! whenever it does not fit the store any more (sessions were pruned, the store was begun anew, a newer codemie made the
+//! file, it is damaged) it is made again from the beginning. Taking an event over twice is harmless, as it is for any
+//! receiver; so the mark that says how far it got may lag behind.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+
+use crate::backend::attributes::{Attributes, Text};
+use crate::backend::event::Event;
+use crate::backend::sqlite::Sqlite;
+use crate::backend::storage::{self, Reader, Storage};
+use crate::clock::{Clock, SystemClock};
+use crate::home::Home;
+use crate::store::{self, Outgoing, Store};
+
+/// Events taken over in one transaction.
+const BATCH: usize = 5000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the store: {0}")]
+    Store(#[from] store::Error),
+    #[error("the copy for the dashboard: {0}")]
+    Copy(#[from] storage::Error),
+    #[error("the copy for the dashboard: {0}")]
+    Mark(#[from] rusqlite::Error),
+    #[error("the copy for the dashboard, {}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+/// How far a store has been taken over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    /// Which file the store is: one begun anew is another.
+    database: String,
+    /// The last change taken over.
+    change: i64,
+    /// The last of the events that are kept back.
+    kept_back: i64,
+}
+
+#[derive(Debug)]
+pub struct LocalCopy {
+    home: Home,
+    store: Store,
+    storage: Arc<Sqlite>,
+    /// The same file, for the mark.
+    marks: Connection,
+    mark: Mark,
+    /// The store as it was looked at last.
+    seen: Option<i64>,
+    /// Numbers of sessions, there and here, that did not agree even after everything was taken over anew.
+    differing: Option<(i64, i64)>,
+}
+
+impl LocalCopy {
+    /// Opens the copy and brings it up to date; made again if it cannot be used.
+    pub async fn open(home: &Home) -> Result<Self, Error> {
+        let path = home.dashboard_database();
+        match Self::try_open(home).await {
+            // The store's own trouble is none of the copy's.
+            Err(Error::Store(error)) => Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%error, "the dashboard's copy is made again");
+                remove(&path)?;
+                Self::try_open(home).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn try_open(home: &Home) -> Result<Self, Error> {
+        let store = Store::open(home, SystemClock.now())?;
+        let path = home.dashboard_database();
+        let storage = Arc::new(Sqlite::open(&path)?);
+        let marks = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        marks.busy_timeout(std::time::Duration::from_secs(10))?;
+        marks.execute_batch(
+            "CREATE TABLE IF NOT EXISTS copy (
+               one INTEGER PRIMARY KEY CHECK (one = 1), database TEXT NOT NULL, change INTEGER NOT NULL,
+               kept_back INTEGER NOT NULL) STRICT",
+        )?;
+        let mark = marks
+            .query_row("SELECT database, change, kept_back FROM copy", [], |row| {
+                Ok(Mark { database: row.get(0)?, change: row.get(1)?, kept_back: row.get(2)? })
+            })
+            .optional()?
+            .unwrap_or_default();
+        let home = home.clone();
+        let mut copy = Self { home, store, storage, marks, mark, seen: None, differing: None };
+        copy.catch_up().await?;
+        Ok(copy)
+    }
+
+    pub fn storage(&self) -> Arc<Sqlite> {
+        self.storage.clone()
+    }
+
+    /// Takes over what is new. Costs a look at a counter if nothing is. How many events that were.
+    pub async fn catch_up(&mut self) -> Result<usize, Error> {
+        let version = self.store.version()?;
+        if self.seen == Some(version) {
+            return Ok(0);
+        }
+        let database = identity(&self.home.database());
+        let last = self.store.read(|view| view.last_change())?;
+        if self.mark.database != database || self.mark.change > last {
+            self.begin_anew(database)?;
+        }
+        let mut taken = self.take_over(last).await?;
+        let numbers = (self.store.read(|view| view.told_sessions())?, self.storage.health(0).await?.sessions);
+        if numbers.0 != numbers.1 && self.differing != Some(numbers) {
+            tracing::info!(there = numbers.0, here = numbers.1, "the dashboard's copy is made again");
+            let database = std::mem::take(&mut self.mark.database);
+            self.begin_anew(database)?;
+            taken = self.take_over(last).await?;
+            let now = (numbers.0, self.storage.health(0).await?.sessions);
+            self.differing = (now.0 != now.1).then_some(now);
+        }
+        self.seen = Some(version);
+        Ok(taken)
+    }
+
+    async fn take_over(&mut self, last: i64) -> Result<usize, Error> {
+        let (begun_at, mut taken) = (self.mark.change, 0);
+        loop {
+            let after = self.mark.change;
+            let batch = self.store.read(|view| view.outgoing(after, last, BATCH))?;
+            let Some(change) = batch.iter().filter_map(|event| event.change).max() else { break };
+            taken += batch.len();
+            self.ingest(&batch).await?;
+            self.mark.change = change;
+            self.save()?;
+        }
+        // A revision of an event that is kept back takes a number that no event has.
+        let unseen = i64::try_from(taken).unwrap_or(i64::MAX) < last - begun_at;
+        self.mark.change = last;
+        loop {
+            let after = self.mark.kept_back;
+            let batch = self.store.read(|view| view.kept_back(after, BATCH))?;
+            let Some(n) = batch.iter().map(|event| event.n).max() else { break };
+            taken += batch.len();
+            self.ingest(&batch).await?;
+            self.mark.kept_back = n;
+            self.save()?;
+        }
+        if unseen {
+            let revised = self.store.read(|view| view.kept_back_revised())?;
+            for batch in revised.chunks(BATCH) {
+                self.ingest(batch).await?;
+            }
+        }
+        self.save()?;
+        Ok(taken)
+    }
+
+    async fn ingest(&self, batch: &[Outgoing]) -> Result<(), Error> {
+        let mut events = Vec::with_capacity(batch.len());
+        for outgoing in batch {
+            match event(outgoing) {
+                Ok(event) => events.push(event),
+                Err(reason) => tracing::warn!(id = %outgoing.id, reason, "an event cannot be shown"),
+            }
+        }
+        let outcome = self.storage.ingest(events, SystemClock.now()).await?;
+        for rejected in outcome.rejected {
+            tracing::warn!(id = rejected.id, reason = rejected.error, "an event cannot be shown");
+        }
+        Ok(())
+    }
+
+    fn save(&self) -> Result<(), Error> {
+        let Mark { database, change, kept_back } = &self.mark;
+        let sql = "INSERT OR REPLACE INTO copy (one, database, change, kept_back) VALUES (1, ?1, ?2, ?3)";
+        self.marks.execute(sql, params![database, change, kept_back])?;
+        Ok(())
+    }
+
+    /// Forgets everything that was taken over, under the eyes of whoever is reading.
+    fn begin_anew(&mut self, database: String) -> Result<(), Error> {
+        self.marks.execute_batch(&format!("BEGIN IMMEDIATE; {} COMMIT", Sqlite::FORGET_EVENTS))?;
+        self.mark = Mark { database, ..Mark::default() };
+        self.save()
+    }
+}
+
+/// As it would have been sent; this machine and its user need no name here.
+fn event(outgoing: &Outgoing) -> Result<Event, String> {
+    let text = |text: &str| Text::new(text.to_owned()).map_err(str::to_owned);
+    Ok(Event {
+        id: outgoing.id,
+        rev: outgoing.rev,
+        session: text(&outgoing.session)?,
+        seq: outgoing.seq,
+        time: outgoing.time,
+        agent: text(&outgoing.agent)?,
+        machine: None,
+        user: None,
+        attributes: Attributes::parse(outgoing.kind, &outgoing.attributes.to_string())
+            .map_err(|error| error.to_string())?,
+    })
+}
+
+fn identity(path: &Path) -> String {
+    fs::metadata(path).map_or_else(|_| String::new(), |meta| format!("{}:{}", meta.dev(), meta.ino()))
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        match fs::remove_file(&name) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::File { path: name.into(), source });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::model::{Page, Session, SessionFilter};
+    use crate::session::id::SessionId;
+    use crate::session::lifecycle::{self, Conversation, Passage, To};
+    use crate::session::prune::prune;
+    use crate::session::state::{Ending, Exit, Status};
+    use crate::session::tests::{World, binding};
+
+    async fn shown(copy: &LocalCopy) -> Vec<Session> {
+        copy.storage().sessions(SessionFilter::default(), Page::first(100)).await.unwrap().sessions
+    }
+
+    async fn names(copy: &LocalCopy) -> Vec<String> {
+        shown(copy).await.iter().map(|session| session.name().to_owned()).collect()
+    }
+
+    fn end(world: &mut World, run: crate::session::id::RunId) {
+        let at = world.wait(1000);
+        world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
+    }
+
+    fn name(world: &mut World, id: SessionId) -> String {
+        world.session(id).name
+    }
+
+    #[tokio::test]
+    async fn what_happens_is_taken_over_once_and_revised() {
+        let mut world = World::new();
+        let (run, started) = world.start(Conversation::Fresh);
+        let mut copy = LocalCopy::open(&world.home).await.unwrap();
+        assert_eq!(shown(&copy).await[0].status(), Status::Active);
+        assert_eq!(copy.catch_up().await.unwrap(), 0, "nothing new");
+        let at = world.wait(500);
+        let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+        world.bind(started.session, "a").unwrap();
+        world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &passage)).unwrap();
+        assert!(copy.catch_up().await.unwrap() >= 3);
+        let chain = copy.storage().session(&started.session.to_string()).await.unwrap().unwrap().chain;
+        assert_eq!(chain.len(), 2, "the chain is there");
+        assert!(chain[0].complete() && chain[1].status() == Status::Active);
+        end(&mut world, run);
+        copy.catch_up().await.unwrap();
+        let all = shown(&copy).await;
+        assert!(all.iter().all(Session::complete), "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn what_was_pruned_is_gone_and_a_later_opening_goes_on() {
+        let mut world = World::new();
+        let (old, first) = world.start(Conversation::Fresh);
+        end(&mut world, old);
+        let before = world.wait(1000);
+        let (_, second) = world.start(Conversation::Fresh);
+        let mut copy = LocalCopy::open(&world.home).await.unwrap();
+        assert_eq!(names(&copy).await.len(), 2);
+        assert_eq!(prune(&mut world.store, &world.home, before, false).unwrap().len(), 1);
+        copy.catch_up().await.unwrap();
+        let left = name(&mut world, second.session);
+        assert_eq!(names(&copy).await, [left.clone()], "{} is gone", first.session);
+        drop(copy);
+        let copy = LocalCopy::open(&world.home).await.unwrap();
+        assert_eq!(names(&copy).await, [left]);
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_cannot_be_used_is_made_again() {
+        let mut world = World::new();
+        let (_, started) = world.start(Conversation::Fresh);
+        let path = world.home.dashboard_database();
+        let expected = name(&mut world, started.session);
+        let damage: [&dyn Fn(); 3] = [
+            &|| fs::write(&path, b"this is no database, but long enough to be looked at as one").unwrap(),
+            &|| {
+                let newer = Connection::open(&path).unwrap();
+                newer.pragma_update(None, "user_version", 9999).unwrap();
+            },
+            &|| {
+                let foreign = Connection::open(&path).unwrap();
+                foreign.execute_batch("UPDATE copy SET database = 'another', change = 5000").unwrap();
+            },
+        ];
+        for (n, damage) in damage.iter().enumerate() {
+            drop(LocalCopy::open(&world.home).await.unwrap());
+            damage();
+            let copy = LocalCopy::open(&world.home).await.unwrap();
+            assert_eq!(names(&copy).await, [expected.clone()], "damage {n}");
+        }
+        let mode = fs::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,108 @@
+//! `codemie dashboard`: the pages on this user's own store.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use super::http::{Answer, ask};
+use crate::commands::World;
+use crate::sandbox::Sandbox;
+
+/// What it printed, and the process.
+struct Running {
+    child: Child,
+    /// Kept open: whoever closes it has seen enough.
+    _output: BufReader<ChildStdout>,
+    address: SocketAddr,
+    entrance: String,
+}
+
+fn dashboard(sandbox: &Sandbox) -> Running {
+    let mut command = sandbox.codemie(&["dashboard", "--no-open"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let rest = line.trim().strip_prefix("http://").unwrap_or_else(|| panic!("no address: {line}"));
+    let (address, path) = rest.split_once('/').unwrap();
+    Running { child, _output: output, address: address.parse().unwrap(), entrance: format!("/{path}") }
+}
+
+impl Running {
+    fn enter(&self) -> String {
+        let entered = ask(self.address, "GET", &self.entrance, &[], "");
+        assert_eq!(entered.status, 200, "{entered:?}");
+        assert!(entered.body.contains("0;url=/\""), "{entered:?}");
+        entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    fn page(&self, cookie: &str, path: &str) -> Answer {
+        ask(self.address, "GET", path, &[("cookie", cookie)], "")
+    }
+
+    /// Until the page says so. Fails, with what it does say, after longer than any machine takes.
+    fn page_with(&self, cookie: &str, path: &str, words: &str) -> Answer {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let answer = self.page(cookie, path);
+            if answer.body.contains(words) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "no {words:?} on {path}: {}", answer.body);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_local_store_is_shown_and_followed_until_interrupted() {
+    let mut world = World::new();
+    let run = world.start("first-work");
+    world.bind(run, "a", None);
+    let mut running = dashboard(&world.sandbox);
+    assert!(running.address.ip().is_loopback());
+    assert_eq!(ask(running.address, "GET", "/", &[], "").status, 303, "nobody is let in without");
+    let cookie = running.enter();
+    let sessions = running.page(&cookie, "/sessions");
+    assert!(sessions.status == 200 && sessions.body.contains("first-work"), "{sessions:?}");
+    let again = ask(running.address, "GET", &running.entrance, &[], "");
+    assert_eq!((again.status, again.header("location")), (303, Some("/login")), "the address is used up");
+    assert!(ask(running.address, "GET", "/login", &[], "").body.contains("used up"));
+
+    // What happens now appears: a call, a clear, an end.
+    world.call(run, "k1", "claude-sonnet-4-5", Some(2_000_000_000));
+    let page = format!("/sessions/{}", run.session);
+    running.page_with(&cookie, &page, "claude-sonnet-4-5");
+    let second = world.clear(run, "b");
+    let chained = running.page_with(&cookie, &page, "ol class=\"chain\"");
+    assert!(chained.body.contains(&format!("/sessions/{}", second.session)), "{chained:?}");
+    world.end(second, 0);
+    running.page_with(&cookie, &format!("/sessions/{}", second.session), "every event has arrived");
+    assert!(running.page(&cookie, "/health").body.contains("No receiver is configured"));
+
+    let pid = rustix::process::Pid::from_child(&running.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_outbox_is_shown_as_it_is() {
+    let mut world = World::new();
+    world.store.write(|tx| tx.add_sink("native")).unwrap();
+    world.start("waits");
+    world.store.write(|tx| tx.pause("native", Some("the backend refuses the token"))).unwrap();
+    let running = dashboard(&world.sandbox);
+    let health = running.page(&running.enter(), "/health");
+    assert!(
+        health.body.contains("native") && health.body.contains("the backend refuses the token"),
+        "{health:?}"
+    );
+}
