@@ -54,7 +54,8 @@ fn machine_id() -> String {
     id.unwrap_or_default().trim().to_owned()
 }
 
-fn login_name() -> Option<String> {
+/// The name of the user whose process this is.
+pub fn login_name() -> Option<String> {
     let uid = rustix::process::getuid().as_raw();
     let named = fs::read_to_string("/etc/passwd").ok().and_then(|text| name_of(&text, uid));
     let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());

@@ -14,7 +14,7 @@ mod codemie_v1;
 pub mod decide;
 mod drain;
 pub mod http;
-mod identity;
+pub mod identity;
 mod lease;
 mod native;
 mod otlp;
