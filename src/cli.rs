@@ -94,6 +94,9 @@ pub enum Command {
     /// The scripted agent of the demonstration
     #[command(hide = true)]
     DemoAgent(DemoAgent),
+    /// The backend of the demonstration
+    #[command(hide = true)]
+    DemoBackend(DemoBackend),
 }
 
 /// Only for help and completions: these lines are split before clap sees them ([`split`]).
@@ -207,9 +210,18 @@ pub struct Demo {
     /// Only what was recorded: neither the agent at work nor what to do next
     #[arg(long)]
     pub quiet: bool,
+    /// Open the dashboard in the browser in the end
+    #[arg(long)]
+    pub open: bool,
     /// Take the terminal on standard input and record this session (how the demonstration runs without a terminal)
     #[arg(long, hide = true, value_name = "SESSION")]
     pub in_own_terminal: Option<SessionId>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoBackend {
+    /// What its note is called
+    pub nonce: String,
 }
 
 #[derive(Debug, Args)]

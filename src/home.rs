@@ -45,6 +45,11 @@ impl Home {
         self.0.join("metrics").join("sessions")
     }
 
+    /// What scans of the agents' files remember.
+    pub fn scans(&self) -> PathBuf {
+        self.0.join("scan")
+    }
+
     pub fn logs(&self) -> PathBuf {
         self.0.join("logs")
     }

@@ -18,6 +18,7 @@ pub mod money;
 pub mod output;
 pub mod process;
 pub mod project;
+pub mod scan;
 pub mod session;
 pub mod shim;
 pub mod since;

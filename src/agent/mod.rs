@@ -10,6 +10,7 @@ mod fourth;
 pub mod gemini;
 pub mod invocation;
 mod loose;
+mod package;
 #[cfg(test)]
 mod recordings;
 mod trail;
@@ -105,6 +106,12 @@ pub trait Agent: Debug + Sync {
     /// on, for the vendor sees it. [`Self::trail`] finds it in the environment it is handed.
     fn mark(&self, _run: Uuid) -> Option<(&'static str, String)> {
         None
+    }
+
+    /// Whether it ended because it started itself anew, within the run, with the id it was given, and that conversation was
+    /// there already. Without codemie it would run on.
+    fn refused_its_id(&self, _code: u8, _id: &AgentSessionId, _var: Var<'_>) -> bool {
+        false
     }
 
     /// The arguments that go on with a conversation, or with a copy of it; `None`: codemie does not know them.

@@ -152,6 +152,9 @@ pub struct Usage {
     /// Only calls since then: 30m, 12h, 7d, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
+    /// Read all session files of the agents on this machine, wrapped or not
+    #[arg(long)]
+    pub scan: bool,
     /// For programs
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,

@@ -120,7 +120,7 @@ fn outbox(store: &Mutex<Store>) -> Vec<Outbox> {
 
 /// Opens the browser, where there is one to be opened. If that fails, the address is on the terminal. The address is seen
 /// in the list of processes for a moment; it is good once, and the browser is the first to have it.
-fn show(url: &str, var: impl Fn(&str) -> Option<OsString>) {
+pub(super) fn show(url: &str, var: impl Fn(&str) -> Option<OsString>) {
     let Some(program) = opener(var) else { return };
     let mut command = Command::new(program);
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

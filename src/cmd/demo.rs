@@ -1,10 +1,13 @@
-//! `codemie demo`: the scripted agent, wrapped as any other, and what was recorded of it.
+//! `codemie demo`: the scripted agent, wrapped as any other, what was recorded of it, and a backend that has received it.
+
+mod backend;
 
 use std::io::Write;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::Context;
 
+use super::dashboard;
 use super::open::open;
 use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::agent::Agent;
@@ -27,7 +30,12 @@ The agent was a script; everything else was real. Next:
   codemie list           see all sessions
 ";
 
-pub fn run(args: &cli::Demo, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub fn run(
+    args: &cli::Demo,
+    home: &Home,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     if let Some(session) = args.in_own_terminal {
         demo::take_terminal().context("cannot take the terminal")?;
         return perform(home, session, true).map(ExitCode::from);
@@ -39,10 +47,36 @@ pub fn run(args: &cli::Demo, home: &Home, out: &mut dyn Write) -> anyhow::Result
     let chain = recorded(home, session)?;
     anyhow::ensure!(!chain.is_empty(), "nothing was recorded; `codemie doctor` may tell why");
     write!(out, "{}", report::report(&chain, Style::of_stdout()))?;
+    if code == 0 {
+        match deliver(home, &chain) {
+            Ok((events, entrance)) => {
+                write!(
+                    out,
+                    "\nA backend of the demonstration's own has received all {events} events. Its dashboard, for ten minutes:\n  {entrance}\n"
+                )?;
+                if args.open {
+                    dashboard::show(&entrance, |name| std::env::var_os(name));
+                }
+            }
+            Err(error) => writeln!(err, "codemie: the demonstration's own backend is missing: {error:#}")?,
+        }
+    }
     if !args.quiet && code == 0 {
         write!(out, "{NEXT}")?;
     }
     Ok(ExitCode::from(code))
+}
+
+/// `codemie demo-backend`: the backend of a demonstration, in a process apart.
+pub fn serve(args: &cli::DemoBackend, home: &Home) -> anyhow::Result<ExitCode> {
+    backend::serve(home, &args.nonce).map(|()| ExitCode::SUCCESS)
+}
+
+/// How many events arrived, and the dashboard's address.
+fn deliver(home: &Home, chain: &[SessionRecord]) -> anyhow::Result<(usize, String)> {
+    let embedded = backend::start(home)?;
+    let events = backend::tell(home, &embedded, chain)?;
+    Ok((events, embedded.entrance))
 }
 
 /// `codemie demo-agent`: the scripted agent itself.

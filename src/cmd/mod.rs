@@ -105,7 +105,8 @@ fn carry_out(
         Command::Dashboard(args) => dashboard::run(args, &home, out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
-        Command::Demo(args) => demo::run(args, &home, out),
+        Command::Demo(args) => demo::run(args, &home, out, err),
+        Command::DemoBackend(args) => demo::serve(args, &home),
         Command::DemoAgent(args) => demo::act(args, &home),
         Command::Doctor(_)
         | Command::Claude(_)

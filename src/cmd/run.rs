@@ -31,6 +31,9 @@ pub const RUN_VARIABLE: &str = "CODEMIE_RUN_ID";
 /// The first session of that run.
 pub const SESSION_VARIABLE: &str = "CODEMIE_SESSION_ID";
 
+/// From us to ourselves: no id is to be given.
+const ANEW_VARIABLE: &str = "CODEMIE_STARTED_ANEW";
+
 /// How the run went: the exit code, and what to say on standard error now that the terminal is the user's again.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -64,8 +67,15 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         Target::Command(command) => Prepared::command(command, args),
     };
     let speak = !(options.quiet || config.quiet) && all_terminals();
+    let given = prepared.agent.as_ref().and_then(|run| Some((run.agent, run.assigned.clone()?)));
+    let talks = prepared.interactive && all_terminals();
     let (launch, plan) = prepared.plan(home, target, options, &config, speak);
     let (mut outcome, summary) = wrap(launch, plan);
+    if let Some((agent, id)) = given.filter(|_| talks)
+        && agent.refused_its_id(outcome.code, &id, &|name| std::env::var_os(name))
+    {
+        start_anew();
+    }
     if let Some(session) = summary.session {
         outcome.say(closing_line(&session));
     }
@@ -75,6 +85,20 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         outcome.say(format!("codemie: {}", problems.join("; ")));
     }
     outcome
+}
+
+/// The same command line once more, without an id for the agent's session. Returns only if that fails.
+fn start_anew() {
+    let mut args = std::env::args_os();
+    let (Some(arg0), Ok(program)) = (args.next(), std::env::current_exe()) else { return };
+    let error = terminal::exec(&Launch {
+        program: program.into_os_string(),
+        arg0,
+        args: args.collect(),
+        set: vec![(ANEW_VARIABLE.into(), "1".into())],
+        remove: Vec::new(),
+    });
+    tracing::error!("the agent was not started anew: {error}");
 }
 
 /// Runs what was prepared to its end, followed by a tracker where there is a plan.
@@ -136,6 +160,8 @@ impl Companion for Beside {
 /// Everything decided before the launch.
 struct Prepared {
     launch: Launch,
+    /// By its arguments.
+    interactive: bool,
     conversation: Conversation,
     agent: Option<AgentRun>,
     notes: Vec<Evidence>,
@@ -157,7 +183,8 @@ impl Prepared {
             set: Vec::new(),
             remove: Vec::new(),
         };
-        Self { launch, conversation: Conversation::Fresh, agent: None, notes: Vec::new() }
+        let conversation = Conversation::Fresh;
+        Self { launch, interactive: false, conversation, agent: None, notes: Vec::new() }
     }
 
     fn plan(
@@ -251,9 +278,19 @@ fn prepare_agent(
             notes.push(note(now, "environment", format!("taken away: {}", taken.join(" "))));
         }
         launch.remove = taken.iter().map(OsString::from).collect();
-        if let Some(injection) =
+        let anew = var(ANEW_VARIABLE).is_some();
+        let injection = if anew {
+            notes.push(note(
+                now,
+                "arguments",
+                "none added: the agent was started anew and refused its id".into(),
+            ));
+            launch.remove.push(ANEW_VARIABLE.into());
+            None
+        } else {
             agent.inject(&invocation, &launch.args, version.as_deref(), RandomIds.uuid(), &var)
-        {
+        };
+        if let Some(injection) = injection {
             notes.push(note(now, "arguments", format!("added: {}", shown(&injection.args))));
             launch.args.splice(0..0, injection.args);
             launch.set = vec![counted(&launch.args)];
@@ -266,6 +303,7 @@ fn prepare_agent(
     }
     Ok(Prepared {
         launch,
+        interactive: invocation.kind == Kind::Interactive,
         conversation: conversation(&invocation, assigned.is_some()),
         agent: Some(AgentRun { agent, assigned, version, binary }),
         notes,

@@ -1,5 +1,6 @@
 //! `codemie sync`: deliver now, tell how far delivery has got, or show what would be sent.
 
+mod scan;
 mod status;
 
 use std::io::Write;
@@ -41,16 +42,12 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
         code: 1,
         message: "nothing is sent: no backend is set up; run: codemie config set backend.url ADDRESS".into(),
     })?;
-    if args.scan {
-        return Err(Failure {
-            code: 1,
-            message: "this version cannot scan yet; `codemie sync --backfill` sends what ran through codemie"
-                .into(),
-        }
-        .into());
-    }
     prepare(args, home, &sinks)?;
-    deliver_now(args.timeout, &sinks, err)
+    let code = deliver_now(args.timeout, &sinks, err)?;
+    if args.scan && !scan::run(args.timeout, home, &sinks, err)? {
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(code)
 }
 
 /// `codemie deliver`: the process apart.

@@ -1,7 +1,9 @@
 //! `codemie usage`: tokens and cost, added up by what is asked.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
@@ -9,14 +11,17 @@ use serde::Serialize;
 
 use super::open::open_existing;
 use super::words::{self, cost, number, short};
+use crate::agent;
 use crate::cli::{Usage, UsageBy};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
+use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table, shorten};
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, human};
+use crate::scan::{Days, Scanner, Watch};
 use crate::session::id::AgentSessionId;
-use crate::store::{By, Store, UsageRow};
+use crate::store::{By, Store, UsageRow, View, joined};
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let by = match args.by {
@@ -27,17 +32,35 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
         UsageBy::Agent => By::Agent,
         UsageBy::Branch => By::Branch,
     };
-    let since = args.since.map(|since| since.before(SystemClock.now(), &TimeZone::system()));
+    let zone = TimeZone::system();
+    let since = args.since.map(|since| since.before(SystemClock.now(), &zone));
     let mut store = open_existing(home)?;
-    let mut report = Report { by, ..Report::default() };
-    if let Some(store) = &mut store {
-        store.read(|view| {
-            report.rows = view.usage(by, since)?;
-            report.unreadable_lines = view.unreadable()?.iter().map(|(_, lines)| lines).sum();
-            report.files = view.files_read()?;
-            Ok::<_, anyhow::Error>(())
-        })?;
-    }
+    let report = match &mut store {
+        _ if args.scan => {
+            let bar = Bar::on_terminal("reading session files");
+            let scanner = Scanner {
+                folder: home.scans(),
+                agents: &agent::ALL,
+                var: &|name| std::env::var_os(name),
+                days: Days::of(zone),
+                watch: bar.as_ref().map(|bar| bar as &dyn Watch),
+            };
+            match &mut store {
+                Some(store) => store.read(|view| scanned(&scanner, Some(view), by, since)),
+                None => scanned(&scanner, None, by, since),
+            }?
+        }
+        Some(store) => store.read(|view| {
+            Ok::<_, anyhow::Error>(Report {
+                by,
+                rows: view.usage(by, since)?,
+                unreadable: view.unreadable()?,
+                files: view.files_read()?,
+                scan: false,
+            })
+        })?,
+        None => Report { by, ..Report::default() },
+    };
     let text = if args.json {
         report.json()?
     } else if args.csv {
@@ -48,6 +71,41 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
     };
     out.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Watch for Bar {
+    fn progress(&self, done: u64, of: u64) {
+        self.draw(done, of);
+    }
+}
+
+/// The store's calls and those of all files that are not the store's, in one look at the store.
+fn scanned(
+    scanner: &Scanner<'_>,
+    store: Option<&View<'_>>,
+    by: By,
+    since: Option<Timestamp>,
+) -> anyhow::Result<Report> {
+    let found = scanner.scan(store, since)?;
+    for refused in found.refused.iter().chain(&found.unsaved) {
+        tracing::warn!("scan: {refused}");
+    }
+    let owned = store.map(|view| view.usage(by, since)).transpose()?.unwrap_or_default();
+    // The meter looks closer at the lines of the files it follows.
+    let metered = store.map(View::unreadable).transpose()?.unwrap_or_default();
+    let mut unreadable: BTreeMap<PathBuf, u64> = found.unreadable().into_iter().collect();
+    for (path, lines) in metered {
+        if let Some(known) = unreadable.get_mut(&path) {
+            *known = lines.max(*known);
+        }
+    }
+    Ok(Report {
+        by,
+        rows: joined(by, owned, found.rows(by)),
+        unreadable: unreadable.into_iter().collect(),
+        files: found.files() as u64,
+        scan: true,
+    })
 }
 
 /// What people call the sessions of the rows.
@@ -67,13 +125,15 @@ fn names(store: &mut Store, rows: &[UsageRow]) -> anyhow::Result<Vec<String>> {
 struct Report {
     by: By,
     rows: Vec<UsageRow>,
-    unreadable_lines: u64,
+    /// Files with lines that could not be read, and how many.
+    unreadable: Vec<(PathBuf, u64)>,
     files: u64,
+    scan: bool,
 }
 
 impl Default for Report {
     fn default() -> Self {
-        Self { by: By::Day, rows: Vec::new(), unreadable_lines: 0, files: 0 }
+        Self { by: By::Day, rows: Vec::new(), unreadable: Vec::new(), files: 0, scan: false }
     }
 }
 
@@ -97,6 +157,10 @@ impl Report {
             sum.add(row);
             sum
         })
+    }
+
+    fn unreadable_lines(&self) -> u64 {
+        self.unreadable.iter().map(|(_, lines)| lines).sum()
     }
 
     fn json(&self) -> anyhow::Result<String> {
@@ -123,7 +187,7 @@ impl Report {
                 cost_usd: total.cost.dollars(),
                 unpriced_models: &total.unpriced_models,
             },
-            unreadable_lines: self.unreadable_lines,
+            unreadable_lines: self.unreadable_lines(),
             files: self.files,
         };
         Ok(serde_json::to_string_pretty(&shape)? + "\n")
@@ -149,7 +213,7 @@ impl Report {
     /// `names`: of the sessions, where the rows are sessions.
     fn draw(&self, names: &[String], since: bool, style: Style) -> String {
         let mut text = if self.rows.is_empty() {
-            nothing(since).to_owned() + "\n"
+            nothing(since, self.scan).to_owned() + "\n"
         } else {
             self.table(names).render(style)
         };
@@ -162,13 +226,19 @@ impl Report {
                 style,
             );
         }
-        if self.unreadable_lines > 0 {
-            let lines = human::grouped(self.unreadable_lines);
-            note(
-                &mut text,
-                &format!("{lines} lines could not be read; `codemie doctor` says in which files."),
-                style,
-            );
+        if let [(first, _), ..] = self.unreadable.as_slice() {
+            let lines = human::grouped(self.unreadable_lines());
+            let line = if self.scan {
+                format!("{lines} lines could not be read, the first of them in {}.", first.display())
+            } else {
+                format!("{lines} lines could not be read; `codemie doctor` says in which files.")
+            };
+            note(&mut text, &line, style);
+        }
+        let foreign = self.rows.iter().filter(|row| row.foreign).count();
+        if self.by == By::Session && foreign > 0 {
+            let which = human::counted(foreign, "conversation");
+            note(&mut text, &format!("{which} not run through codemie: foreign."), style);
         }
         text
     }
@@ -215,16 +285,23 @@ impl Report {
             cells
         };
         for (at, row) in self.rows.iter().enumerate() {
-            table.row(cells(row, row.key.as_str().into(), names.get(at)));
+            let first = if by_session && row.foreign {
+                Cell::painted(format!("foreign {}", short(&row.key)), Colour::Faint)
+            } else {
+                row.key.as_str().into()
+            };
+            table.row(cells(row, first, names.get(at)));
         }
         table.total(cells(&UsageRow { agent: None, ..self.total() }, "total".into(), None));
         table
     }
 }
 
-fn nothing(since: bool) -> &'static str {
+fn nothing(since: bool, scan: bool) -> &'static str {
     if since {
         "No usage since then. `codemie usage` shows all there is."
+    } else if scan {
+        "No calls in any session file on this machine. Run your agent, for example `codemie claude`."
     } else {
         "No usage recorded yet. Run your agent through codemie, for example `codemie claude`."
     }
@@ -263,12 +340,13 @@ mod tests {
             reasoning: 0,
             cost: PicoDollars(pico),
             unpriced_models: unpriced.iter().map(|&model| model.to_owned()).collect(),
+            ..UsageRow::default()
         }
     }
 
     fn report(by: By) -> Report {
         let rows = vec![row("2026-11-15", 3, 123_400_000_000, &[]), row("a, \"b\"", 1, 0, &["new-model"])];
-        Report { by, rows, unreadable_lines: 2, files: 4 }
+        Report { by, rows, unreadable: vec![("/p/x.jsonl".into(), 2)], files: 4, scan: false }
     }
 
     #[test]
@@ -284,6 +362,20 @@ total                   4  4.94k     224        480k        8.00k  $0.1234+
 2 lines could not be read; `codemie doctor` says in which files.
 "
         );
+    }
+
+    #[test]
+    fn a_scan_marks_what_it_alone_found() {
+        let mut report = report(By::Session);
+        report.scan = true;
+        report.rows[1].foreign = true;
+        report.rows[1].key = "0123456789abcdef".into();
+        let text = report.draw(&[], false, Style { colour: false, columns: 200 });
+        assert!(text.contains("\nforeign 01234567"), "{text}");
+        assert!(text.contains("\n1 conversation not run through codemie: foreign.\n"), "{text}");
+        assert!(text.contains("2 lines could not be read, the first of them in /p/x.jsonl."), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+        assert_eq!((&value["rows"][0]["foreign"], &value["rows"][1]["foreign"]), (&().into(), &true.into()));
     }
 
     #[test]

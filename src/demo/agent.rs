@@ -17,7 +17,7 @@ impl Demo {
 
     /// Where it keeps its files.
     pub(super) fn files(home: &Home) -> ClaudeFiles {
-        ClaudeFiles::at(super::root(home))
+        ClaudeFiles::at(super::folder(home))
     }
 }
 

@@ -22,14 +22,14 @@ pub use play::play;
 
 use crate::home::{Home, create_private};
 
-/// What the scripted agent is to Claude Code's `~/.claude`.
-fn root(home: &Home) -> PathBuf {
+/// What the scripted agent is to Claude Code's `~/.claude`, and what else the demonstration keeps.
+pub fn folder(home: &Home) -> PathBuf {
     home.path().join("demo")
 }
 
 /// Makes the folder that the scripted agent works in.
 pub fn workshop(home: &Home) -> io::Result<PathBuf> {
-    let folder = root(home).join(script::PROJECT);
+    let folder = folder(home).join(script::PROJECT);
     create_private(&folder)?;
     std::fs::canonicalize(&folder)
 }

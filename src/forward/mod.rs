@@ -13,6 +13,7 @@ pub mod batch;
 mod codemie_v1;
 pub mod decide;
 mod drain;
+pub mod foreign;
 pub mod http;
 pub mod identity;
 mod lease;

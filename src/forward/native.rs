@@ -59,6 +59,18 @@ impl Native {
         Self { base: base.clone(), token, identity }
     }
 
+    pub fn request(&self, events: &[Outgoing]) -> Request {
+        let bearer = |token: &Secret| Secret::new(format!("Bearer {}", token.reveal()));
+        Request {
+            url: below(&self.base, "/v1/events"),
+            credentials: self.token.iter().map(|token| ("authorization".to_owned(), bearer(token))).collect(),
+            headers: Vec::new(),
+            content_type: "application/json",
+            body: self.body(events),
+            encoding: Some(Encoding::Zstd),
+        }
+    }
+
     /// One event per line, so that what is shown to a person is what is sent, byte for byte.
     fn body(&self, events: &[Outgoing]) -> Vec<u8> {
         let mut body = b"[".to_vec();
@@ -94,16 +106,7 @@ impl Sink for Native {
     }
 
     fn requests(&self, _: &View<'_>, events: &[Outgoing]) -> Result<Vec<Request>, Error> {
-        let bearer =
-            |token: &Secret| ("authorization".to_owned(), Secret::new(format!("Bearer {}", token.reveal())));
-        Ok(vec![Request {
-            url: below(&self.base, "/v1/events"),
-            credentials: self.token.iter().map(bearer).collect(),
-            headers: Vec::new(),
-            content_type: "application/json",
-            body: self.body(events),
-            encoding: Some(Encoding::Zstd),
-        }])
+        Ok(vec![self.request(events)])
     }
 
     fn judge(&self, events: &[Outgoing], _: &Request, answer: &Answer) -> Verdict {

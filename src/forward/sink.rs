@@ -128,13 +128,19 @@ impl Sinks {
         self.open(&mut store)?.into_iter().map(drain).collect()
     }
 
+    /// Our own backend, if it is one of them.
+    pub fn native(&self, identity: &Identity) -> Option<Native> {
+        let backend = self.delivery.backend.as_ref()?;
+        let token = backend.token.clone().or_else(|| local_token(&self.home, &backend.url));
+        Some(Native::new(&backend.url, token, identity.clone()))
+    }
+
     /// Ready to be told events.
     pub fn open(&self, store: &mut Store) -> Result<Vec<Box<dyn Sink>>, Error> {
         let identity = Identity::of(store, &self.delivery.user)?;
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-        if let Some(backend) = &self.delivery.backend {
-            let token = backend.token.clone().or_else(|| local_token(&self.home, &backend.url));
-            sinks.push(Box::new(Native::new(&backend.url, token, identity.clone())));
+        if let Some(native) = self.native(&identity) {
+            sinks.push(Box::new(native));
         }
         if let Some(otlp) = &self.delivery.otlp {
             sinks.push(Box::new(Otlp::new(otlp, identity.clone())));

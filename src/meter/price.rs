@@ -20,12 +20,54 @@ static TABLE: &str = include_str!("prices.tsv");
 
 /// What the call cost; `None` when the model, or what was used of it, has no price here. Never a guess, never a silent zero.
 pub fn cost(usage: &Usage) -> Option<PicoDollars> {
-    row(&usage.model)?.rates(&usage.tokens, usage.fast)?.cost(&usage.tokens)
+    Prices::of(&usage.model)?.cost(&usage.tokens, usage.fast)
 }
 
 /// Whether the model has a price at all.
 pub fn is_priced(model: &str) -> bool {
     row(model).is_some()
+}
+
+/// What one model costs, looked up once for many calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prices {
+    standard: Option<Rates>,
+    threshold: Option<u64>,
+    above: Option<Rates>,
+    fast: Option<Rates>,
+    fast_above: Option<Rates>,
+}
+
+impl Prices {
+    /// `None`: the model has no price at all.
+    pub fn of(model: &str) -> Option<Self> {
+        let Row { standard, threshold, above, fast, fast_above } = row(model)?;
+        Some(Self {
+            standard: Rates::parse(standard),
+            threshold,
+            above: Rates::parse(above),
+            fast: Rates::parse(fast),
+            fast_above: Rates::parse(fast_above),
+        })
+    }
+
+    /// What a call cost; `None` when what was used of the model has no price.
+    pub fn cost(&self, tokens: &Tokens, fast: bool) -> Option<PicoDollars> {
+        self.rates(tokens, fast)?.cost(tokens)
+    }
+
+    /// The whole call is billed at the higher rates when its prompt (everything sent, cached or not) exceeds the threshold.
+    fn rates(&self, tokens: &Tokens, fast: bool) -> Option<Rates> {
+        let prompt =
+            [tokens.input, tokens.cache_read, tokens.cache_write()].into_iter().fold(0, u64::saturating_add);
+        let long = self.threshold.is_some_and(|threshold| prompt > threshold);
+        match (long, fast) {
+            (false, false) => self.standard,
+            (true, false) => self.above,
+            (false, true) => self.fast,
+            (true, true) => self.fast_above,
+        }
+    }
 }
 
 /// One line of the table.
@@ -55,19 +97,6 @@ impl Row {
         let standard = next();
         let threshold = next().parse().ok();
         Self { standard, threshold, above: next(), fast: next(), fast_above: next() }
-    }
-
-    /// The whole call is billed at the higher rates when its prompt (everything sent, cached or not) exceeds the threshold.
-    fn rates(&self, tokens: &Tokens, fast: bool) -> Option<Rates> {
-        let prompt =
-            [tokens.input, tokens.cache_read, tokens.cache_write()].into_iter().fold(0, u64::saturating_add);
-        let long = self.threshold.is_some_and(|threshold| prompt > threshold);
-        Rates::parse(match (long, fast) {
-            (false, false) => self.standard,
-            (true, false) => self.above,
-            (false, true) => self.fast,
-            (true, true) => self.fast_above,
-        })
     }
 }
 

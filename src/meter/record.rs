@@ -74,6 +74,8 @@ pub struct Tool {
     pub kind: ToolKind,
     /// The file it worked on, if any. Stays on this machine; only its extension is ever sent.
     pub file: Option<String>,
+    /// Further files changed by the same call. They are counted; only the first is kept with the record.
+    pub further: Vec<String>,
     pub lines_added: u64,
     pub lines_removed: u64,
 }

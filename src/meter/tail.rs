@@ -90,12 +90,24 @@ pub struct Tail<L> {
     position: Option<Position>,
     lines: L,
     buffer: Vec<u8>,
+    /// What the buffer shrinks to when nothing is left to read: nothing, unless it was lent.
+    lent: usize,
 }
 
 impl<L: Lines> Tail<L> {
     /// Goes on at `position`, with `lines` as they were there.
     pub fn new(position: Option<Position>, lines: L) -> Self {
-        Self { position, lines, buffer: Vec::new() }
+        Self::lent(position, lines, Vec::new())
+    }
+
+    /// As [`Tail::new`], with a buffer whose length is what is read at once, for reading many files one after another.
+    pub fn lent(position: Option<Position>, lines: L, buffer: Vec<u8>) -> Self {
+        Self { position, lines, lent: buffer.len(), buffer }
+    }
+
+    /// Reader and buffer, for the next file.
+    pub fn into_parts(self) -> (L, Vec<u8>) {
+        (self.lines, self.buffer)
     }
 
     pub fn position(&self) -> Option<Position> {
@@ -108,7 +120,7 @@ impl<L: Lines> Tail<L> {
         let from = self.position;
         let mut at = from.unwrap_or(Position::start_of(file));
         if at.file == file && at.offset == len {
-            self.buffer = Vec::new();
+            self.shrink(self.lent);
             return Ok(None);
         }
         let anew = departed(&at, file, len, source)?;
@@ -173,10 +185,7 @@ impl<L: Lines> Tail<L> {
         batch.to.offset += dropped as u64;
         batch.to.inside_long_line = end.is_none();
         self.buffer.copy_within(dropped..filled, 0);
-        if self.buffer.len() > CHUNK {
-            self.buffer.truncate(CHUNK.max(filled - dropped));
-            self.buffer.shrink_to_fit();
-        }
+        self.shrink(CHUNK.max(self.lent).max(filled - dropped));
         filled - dropped
     }
 
@@ -194,8 +203,13 @@ impl<L: Lines> Tail<L> {
     }
 
     fn give_back(&mut self) {
-        if self.buffer.len() > CHUNK {
-            self.buffer = Vec::new();
+        self.shrink(CHUNK.max(self.lent));
+    }
+
+    fn shrink(&mut self, to: usize) {
+        if self.buffer.len() > to {
+            self.buffer.truncate(to);
+            self.buffer.shrink_to_fit();
         }
     }
 }

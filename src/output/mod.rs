@@ -1,6 +1,7 @@
 //! What a person sees: tables that fit the terminal, colour only where it is wanted, numbers in words.
 
 pub mod human;
+pub mod progress;
 pub mod table;
 pub mod wrap;
 

@@ -99,13 +99,6 @@ mod tests {
         assert_eq!(parse("Z 1 Mon Nov 16 07:10:22 2026"), None);
         assert_eq!(parse(""), None);
         assert_eq!(parse_children("  10     1\n  12    10\n 13 10\nx y\n", Pid(10)), [Pid(12), Pid(13)]);
-        let now = Duration::from_secs(1_794_813_052);
-        let running = listed(" 4243 S 4242 Mon Nov 16 07:10:22 2026 node /x/gemini -p hi", now).unwrap();
-        assert_eq!(
-            (running.pid, running.parent, running.age),
-            (Pid(4243), Pid(4242), Duration::from_secs(30))
-        );
-        assert_eq!(running.command, ["node", "/x/gemini", "-p", "hi"]);
     }
 
     #[test]
@@ -116,5 +109,16 @@ mod tests {
             [open("/dev/ttys001", true), open("/a b/c", false), open("/l.lock", true), open("/none", false)];
         assert_eq!(parse_open_files(fields), expected);
         assert_eq!(parse_open_files(""), []);
+    }
+
+    #[test]
+    fn reads_a_listing() {
+        let now = Duration::from_secs(1_794_813_052);
+        let running = listed(" 4243 S 4242 Mon Nov 16 07:10:22 2026 node /x/gemini -p hi", now).unwrap();
+        assert_eq!(
+            (running.pid, running.parent, running.age),
+            (Pid(4243), Pid(4242), Duration::from_secs(30))
+        );
+        assert_eq!(running.command, ["node", "/x/gemini", "-p", "hi"]);
     }
 }

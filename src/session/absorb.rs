@@ -113,16 +113,16 @@ impl Taking<'_> {
             attributes: None,
         };
         self.tx.append_event(self.row.n, &draft)?;
-        let first_change = match &record.fact {
-            Fact::Tool(tool) if tool.ok && matches!(tool.kind, ToolKind::Write | ToolKind::Edit) => {
-                match &tool.file {
-                    Some(file) => self.tx.note_changed_file(self.row.n, file)?,
-                    None => false,
-                }
+        let mut first_changes = 0;
+        if let Fact::Tool(tool) = &record.fact
+            && tool.ok
+            && matches!(tool.kind, ToolKind::Write | ToolKind::Edit)
+        {
+            for file in tool.file.iter().chain(&tool.further) {
+                first_changes += i64::from(self.tx.note_changed_file(self.row.n, file)?);
             }
-            _ => false,
-        };
-        add(self.changes.entry(self.row.n).or_default(), priced, first_change);
+        }
+        add(self.changes.entry(self.row.n).or_default(), priced, first_changes);
         self.added += 1;
         Ok(())
     }
@@ -163,7 +163,7 @@ fn permit(row: &SessionRow) -> Result<(), Error> {
     })
 }
 
-fn add(sums: &mut Totals, priced: &Priced, first_change: bool) {
+fn add(sums: &mut Totals, priced: &Priced, first_changes: i64) {
     match &priced.record.fact {
         Fact::Usage(usage) => {
             sums.api_calls += 1;
@@ -172,7 +172,7 @@ fn add(sums: &mut Totals, priced: &Priced, first_change: bool) {
         Fact::Tool(tool) => {
             sums.tool_calls += 1;
             sums.tool_errors += i64::from(!tool.ok);
-            sums.files_changed += i64::from(first_change);
+            sums.files_changed += first_changes;
             sums.lines_added = sums.lines_added.saturating_add(signed(tool.lines_added));
             sums.lines_removed = sums.lines_removed.saturating_add(signed(tool.lines_removed));
         }

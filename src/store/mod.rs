@@ -57,7 +57,7 @@ pub use session::{NewSession, OpeningRow, Place, SessionRow};
 pub use sink::{Fate, Letter, Outgoing, SinkCount, SinkRow};
 pub use told::{ModelSum, ToolSum};
 pub use total::Totals;
-pub use usage::{By, UsageRow};
+pub use usage::{By, UsageRow, joined};
 
 /// An open database. One per thread.
 #[derive(Debug)]

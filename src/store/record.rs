@@ -211,7 +211,7 @@ impl Tx<'_> {
                     priced.prices
                 ],
             )?,
-            Fact::Tool(Tool { name, ok, kind: of_tool, file, lines_added, lines_removed }) => self.run(
+            Fact::Tool(Tool { name, ok, kind: of_tool, file, further: _, lines_added, lines_removed }) => self.run(
                 "INSERT INTO record (agent, kind, key, session, at, subagent, tool, tool_kind, ok, file, lines_added,
                    lines_removed)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
@@ -265,6 +265,7 @@ impl Tx<'_> {
                 ok: tool.ok,
                 kind: tool.kind,
                 file: tool.file.clone(),
+                further: Vec::new(),
                 lines_added: tool.lines_added,
                 lines_removed: tool.lines_removed,
             }),

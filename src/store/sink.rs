@@ -155,9 +155,15 @@ fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
             "linesAdded": number(23)?,
             "linesRemoved": number(24)?,
         }),
-        EventType::Error => json!({"key": key, "status": number(25)?, "kind": text(26)?}),
+        EventType::Error => json!({"key": key, "status": number(25)?, "kind": text(26)?.map(category)}),
         _ => json!({"key": key}),
     })
+}
+
+/// The name of a category, as the agents write it beside their own words; whatever does not look like one is `other`.
+fn category(kind: String) -> String {
+    let plain = (1..=40).contains(&kind.len()) && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if plain { kind } else { "other".to_owned() }
 }
 
 /// What kind of file it was. Something long or odd after the last dot is part of a name.
@@ -612,6 +618,7 @@ mod tests {
             ok: true,
             kind: ToolKind::Edit,
             file: Some("/home/dev/secret-plan/canary.RS".into()),
+            further: Vec::new(),
             lines_added: 3,
             lines_removed: 1,
         });
@@ -641,6 +648,19 @@ mod tests {
                     "linesAdded": 3, "linesRemoved": 1}),
             ]
         );
+    }
+
+    #[test]
+    fn of_an_error_only_its_category() {
+        for (kind, told) in [
+            ("authentication_failed", "authentication_failed"),
+            ("unknown", "unknown"),
+            ("", "other"),
+            ("cannot read /home/dev/plan", "other"),
+            ("my-secret", "other"),
+        ] {
+            assert_eq!(category(kind.to_owned()), told);
+        }
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! Tokens and cost, added up the way a person asks.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use rusqlite::params;
 use serde::Serialize;
 
@@ -34,6 +38,10 @@ pub struct UsageRow {
     pub cost: PicoDollars,
     /// Models without a price: their calls are in the tokens, not in the cost.
     pub unpriced_models: Vec<String>,
+    /// The first call counted.
+    pub first_at: Timestamp,
+    /// None of it was run through codemie: a scan found it.
+    pub foreign: bool,
 }
 
 impl UsageRow {
@@ -54,6 +62,32 @@ impl UsageRow {
     }
 }
 
+/// Rows of two sources as those of one, in the order that [`View::usage`] gives.
+pub fn joined(by: By, rows: Vec<UsageRow>, more: Vec<UsageRow>) -> Vec<UsageRow> {
+    let mut by_key: BTreeMap<(String, Option<String>), UsageRow> = BTreeMap::new();
+    for row in rows.into_iter().chain(more) {
+        // Two agents' conversations are two, even under one id.
+        let agent = row.agent.clone().filter(|_| by == By::Session);
+        match by_key.entry((row.key.clone(), agent)) {
+            Entry::Vacant(entry) => drop(entry.insert(row)),
+            Entry::Occupied(entry) => {
+                let known = entry.into_mut();
+                known.add(&row);
+                known.agent = known.agent.take().filter(|agent| row.agent.as_ref() == Some(agent));
+                known.first_at = known.first_at.min(row.first_at);
+                known.foreign &= row.foreign;
+            }
+        }
+    }
+    let mut rows: Vec<_> = by_key.into_values().collect();
+    match by {
+        By::Day => {}
+        By::Session => rows.sort_by_key(|row| row.first_at),
+        By::Model | By::Project | By::Agent | By::Branch => rows.sort_by_key(|row| Reverse(row.cost)),
+    }
+    rows
+}
+
 impl Serialize for UsageRow {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -69,6 +103,8 @@ impl Serialize for UsageRow {
             api_calls: i64,
             cost_usd: f64,
             unpriced_models: &'a [String],
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            foreign: bool,
         }
         Shape {
             key: &self.key,
@@ -81,6 +117,7 @@ impl Serialize for UsageRow {
             api_calls: self.api_calls,
             cost_usd: self.cost.dollars(),
             unpriced_models: &self.unpriced_models,
+            foreign: self.foreign,
         }
         .serialize(serializer)
     }
@@ -102,7 +139,7 @@ impl View<'_> {
                 "SELECT {key} AS key, CASE WHEN min(s.agent) = max(s.agent) THEN min(s.agent) END, count(*),
                    sum(r.input), sum(r.output), sum(r.cache_read), sum(r.cache_write_5m + r.cache_write_1h),
                    sum(r.reasoning), ifnull(sum(r.cost), 0) AS cost,
-                   json_group_array(DISTINCT r.model) FILTER (WHERE r.cost IS NULL)
+                   json_group_array(DISTINCT r.model) FILTER (WHERE r.cost IS NULL), min(r.at)
                  FROM record r JOIN session s ON s.n = r.session
                  WHERE r.kind = 'usage' AND s.agent <> 'demo' AND (?1 IS NULL OR r.at >= ?1)
                  GROUP BY 1 ORDER BY {order}"
@@ -123,8 +160,36 @@ impl View<'_> {
                     unpriced_models: unpriced
                         .and_then(|json| serde_json::from_str(&json).ok())
                         .unwrap_or_default(),
+                    first_at: row.get(10)?,
+                    foreign: false,
                 })
             },
         )
+    }
+
+    /// Changes whenever a call gets an owner here or loses it: numbers that rise with every record, and what tells that a
+    /// session was deleted, or deleted and another one made in its place.
+    pub fn owned_calls_mark(&self) -> Result<[i64; 5], Error> {
+        self.one(
+            "SELECT count(*), ifnull(sum(n), 0), ifnull(sum(started_at), 0),
+               (SELECT ifnull(max(n), 0) FROM record), (SELECT change FROM outbox)
+             FROM session",
+            [],
+            |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?]),
+        )
+    }
+
+    /// Hands out agent and key of every call that has an owner here.
+    pub fn each_owned_call(&self, mut each: impl FnMut(&str, &str)) -> Result<(), Error> {
+        let mut read = || {
+            let mut statement =
+                self.conn.prepare_cached("SELECT agent, key FROM record WHERE kind = 'usage'")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                each(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+            }
+            Ok(())
+        };
+        self.told(read())
     }
 }

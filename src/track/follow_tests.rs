@@ -12,6 +12,8 @@ use super::Follower;
 use crate::agent::Trail;
 use crate::agent::claude::files::{ClaudeFiles, session_id};
 use crate::agent::claude::trail::ClaudeTrail;
+use crate::agent::codex::files::{CodexFiles, thread_of};
+use crate::agent::codex::trail::CodexTrail;
 use crate::agent::gemini::files::GeminiFiles;
 use crate::agent::gemini::trail::GeminiTrail;
 use crate::clock::Timestamp;
@@ -63,6 +65,48 @@ fn claude() -> Vec<Recording> {
         }
     };
     truths("claude").into_iter().map(recording).collect()
+}
+
+/// The truth is told per thread; a sub-agent's is its root's. A fork has no lines of its parent's.
+fn codex() -> Vec<Recording> {
+    let recording = |(name, case): (String, Value)| {
+        let sessions = fixtures("codex").join(&name).join("sessions");
+        let mut conversations: Vec<(AgentSessionId, Timestamp, bool)> = Vec::new();
+        let mut truth: BTreeMap<AgentSessionId, Spent> = BTreeMap::new();
+        for file in files_below(&sessions) {
+            let text = fs::read_to_string(&file).unwrap();
+            let meta: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+            let root = AgentSessionId(meta["payload"]["session_id"].as_str().unwrap().to_owned());
+            let thread = thread_of(&file).unwrap();
+            if root == thread {
+                let at = Timestamp::parse(meta["timestamp"].as_str().unwrap()).unwrap();
+                conversations.push((root.clone(), at, !meta["payload"]["forked_from_id"].is_null()));
+            }
+            let calls = text.matches("\"type\":\"token_usage_record\"").count();
+            let field = |name: &str| case["per_thread"][&thread.0][name].as_i64().unwrap();
+            let cached = field("cached_input_tokens");
+            let spent = [
+                i64::try_from(calls).unwrap(),
+                field("input_tokens") - cached,
+                0,
+                cached,
+                field("output_tokens"),
+            ];
+            let sum = truth.entry(root).or_default();
+            *sum = std::array::from_fn(|at| sum[at] + spent[at]);
+        }
+        let calls: i64 = truth.values().map(|spent| spent[0]).sum();
+        assert_eq!(Some(calls), case["main"]["calls"].as_i64(), "{name}");
+        Recording {
+            agent: "codex",
+            files: read_below(&sessions, "sessions"),
+            conversations,
+            truth,
+            trail: |root| Box::new(CodexTrail::new(CodexFiles::at(root), None)),
+            name,
+        }
+    };
+    truths("codex").into_iter().map(recording).collect()
 }
 
 /// The truth is told per case; which calls of the one case with several conversations were made in which stands in its
@@ -267,12 +311,25 @@ fn play(recording: &Recording, seed: u64) {
         let Recording { agent, name, truth, .. } = recording;
         assert_eq!(counted, truth.get(*id).copied().unwrap_or_default(), "{agent} {name}, {id}, seed {seed}");
     }
+    if recording.agent == "claude" {
+        scan(recording, root.path(), &mut world);
+    }
     world.check();
+}
+
+/// Whoever reads all files afterwards finds the same: without the store the same numbers, beside it nothing more.
+fn scan(recording: &Recording, root: &Path, world: &mut World) {
+    use crate::scan::tests::spent;
+    let truth = recording.truth.iter().filter(|(_, spent)| spent[0] > 0);
+    let expected: BTreeMap<_, _> = truth.map(|(id, spent)| (id.0.clone(), *spent)).collect();
+    assert_eq!(spent(root, None), expected, "{}", recording.name);
+    let foreign = world.store.read(|view| Ok::<_, crate::store::Error>(spent(root, Some(view))));
+    assert_eq!(foreign.unwrap(), BTreeMap::new(), "{}", recording.name);
 }
 
 #[test]
 fn every_recording_is_counted_exactly_whatever_happens() {
-    for recording in claude().iter().chain(&gemini()) {
+    for recording in claude().iter().chain(&codex()).chain(&gemini()) {
         for seed in 1..=5 {
             play(recording, seed * 0x9e37_79b9);
         }

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::sandbox::{CODEMIE, Sandbox, say};
+use crate::support::http::ask;
 use crate::support::processes;
 use crate::support::pty::{Exit, Start, TIMEOUT, Terminal};
 
@@ -116,6 +117,31 @@ fn without_a_terminal_only_the_result_is_told() {
     assert!(!said.out.contains('\x1b'), "{said:?}");
     assert!(said.out.contains("codemie shim install"), "{said:?}");
     assert_as_scripted(&sandbox, &said.out);
+}
+
+#[test]
+fn its_own_backend_has_received_both_sessions_and_shows_them() {
+    let sandbox = Sandbox::new();
+    // Wherever else events are sent, these are not.
+    sandbox.file(".codemie/config.toml", "[backend]\nurl = 'http://127.0.0.1:1'\n");
+    let said = say(&mut sandbox.codemie(&["demo", "--quiet"]));
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    let entrance = said.out.lines().find_map(|line| line.trim().strip_prefix("http://")).unwrap();
+    let (address, path) = entrance.split_once('/').unwrap();
+    let (status, headers, _) = ask(address, "GET", &format!("/{path}"), &[], &[]).unwrap();
+    assert_eq!(status, 200, "{headers}");
+    let cookie = headers.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    let cookie = ("cookie".to_owned(), cookie.split(';').next().unwrap().to_owned());
+    let (status, _, page) = ask(address, "GET", "/sessions", &[cookie], &[]).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert_eq!(status, 200);
+    for record in records(&sandbox) {
+        let name = record["name"].as_str().unwrap();
+        assert!(page.contains(name), "{name} is not in {page}");
+        assert_eq!(record["sync"]["pending"], 0, "it waits for nobody else");
+    }
+    let (status, headers, _) = ask(address, "GET", &format!("/{path}"), &[], &[]).unwrap();
+    assert!((300..400).contains(&status) && headers.contains("/login"), "let in once: {headers}");
 }
 
 #[test]

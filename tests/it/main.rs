@@ -5,6 +5,7 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod anew;
 mod backend;
 mod commands;
 mod dashboard;

@@ -108,7 +108,7 @@ impl ClaudeFiles {
         Ok(found)
     }
 
-    /// Every file that holds calls, with the conversation they count under. Earlier versions kept a sub-agent's file beside
+    /// Every file that holds calls, with the conversation they count under, in no order. Earlier versions kept a sub-agent's file beside
     /// the sessions', where only its lines say whose it is.
     pub fn session_files(&self) -> io::Result<Vec<SessionFile>> {
         let mut found = Vec::new();
@@ -131,7 +131,6 @@ impl ClaudeFiles {
                 }
             }
         }
-        found.sort();
         Ok(found)
     }
 }
@@ -357,7 +356,8 @@ mod tests {
         fs::create_dir(project.join("02.jsonl")).unwrap();
         std::os::unix::fs::symlink("nowhere", project.join("03.jsonl")).unwrap();
         std::os::unix::fs::symlink(".", project.join("01/subagents/loop")).unwrap();
-        let found = ClaudeFiles::at(root.path()).session_files().unwrap();
+        let mut found = ClaudeFiles::at(root.path()).session_files().unwrap();
+        found.sort();
         let told: Vec<_> = found
             .iter()
             .filter(|file| !file.path.components().any(|part| part.as_os_str() == "loop"))

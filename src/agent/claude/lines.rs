@@ -8,6 +8,7 @@
 //! - `forkedFrom` marks a copy out of another conversation. A copy made by `--fork-session` is not marked.
 
 use memchr::memmem::Finder;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::shape::{self, Block, Content, Line, Message, Origin, Text};
@@ -33,9 +34,41 @@ struct UsageWords {
 }
 
 impl UsageWords {
-    fn both_in(&self, line: &[u8]) -> bool {
-        self.usage.find(line).is_some() && self.assistant.find(line).is_some()
+    /// Most bytes are in lines that say what they are before they say anything else: those are not looked through.
+    fn may_be_in(&self, line: &[u8]) -> bool {
+        leading_kind(line).is_none_or(|kind| kind == b"assistant")
+            && self.usage.find(line).is_some()
+            && self.assistant.find(line).is_some()
     }
+}
+
+/// The `type` of a line, where it stands before everything that is not plain; `None`: look closer.
+fn leading_kind(line: &[u8]) -> Option<&[u8]> {
+    let mut rest = line.strip_prefix(b"{")?;
+    loop {
+        let (key, after) = plain_text(rest)?;
+        let value = after.strip_prefix(b":")?;
+        let value_end;
+        if value.first() == Some(&b'"') {
+            let (text, after) = plain_text(value)?;
+            if key == b"type" {
+                return Some(text);
+            }
+            value_end = after;
+        } else {
+            // true, false, null or a number
+            let length = value.iter().take(24).position(|byte| !byte.is_ascii_alphanumeric())?;
+            value_end = &value[length..];
+        }
+        rest = value_end.strip_prefix(b",")?;
+    }
+}
+
+/// A text without escapes, and what comes after it.
+fn plain_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inside = bytes.strip_prefix(b"\"")?;
+    let end = memchr::memchr2(b'"', b'\\', inside)?;
+    (inside[end] == b'"').then(|| (&inside[..end], &inside[end + 1..]))
 }
 
 impl ClaudeLines {
@@ -64,8 +97,19 @@ impl Lines for ClaudeLines {
             if !(bytes.starts_with(b"{") && bytes.ends_with(b"}")) {
                 return Err(Unreadable::Shape("not a JSON object"));
             }
-            if !words.both_in(bytes) {
+            if !words.may_be_in(bytes) {
                 return Ok(());
+            }
+            // In one go. Whatever does not fit is looked at more closely below, to tell what is broken from what is new.
+            if let Ok(line) = serde_json::from_slice::<Line<'_, Message<'_, IgnoredAny>>>(bytes) {
+                note_facts(&line, &mut into.facts);
+                return match (line.kind.0.as_deref(), &line.message) {
+                    (Some("assistant"), Some(message)) => {
+                        into.records.extend(answered(&line, message)?);
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                };
             }
         }
         let line: Line = serde_json::from_slice(bytes)?;
@@ -102,21 +146,10 @@ impl ClaudeLines {
         }
         let Some(message) = line.message else { return Ok(()) };
         let message: Message = serde_json::from_str(message.get())?;
-        if message.model.0.as_deref() == Some("<synthetic>") {
+        if is_synthetic(&message) {
             return Ok(());
         }
-        if let Some(usage) = &message.usage {
-            let Some(id) = message.id.0.as_deref() else {
-                return Err(Unreadable::Shape("usage without a message id"));
-            };
-            let usage = Fact::Usage(Usage {
-                model: owned(&message.model).unwrap_or_default(),
-                tokens: tokens(usage),
-                fast: usage.speed.0.as_deref() == Some("fast"),
-                request_id: owned(&line.request_id),
-            });
-            into.records.extend(keyed(line, Some(id), at, usage));
-        }
+        into.records.extend(answered(line, &message)?);
         if everything && let Some(Content::Blocks(blocks)) = Content::of(message.content) {
             for block in blocks.iter().filter(|block| block.kind.0.as_deref() == Some("tool_use")) {
                 if let (Some(id), Some(name)) = (&block.id.0, &block.name.0) {
@@ -152,6 +185,26 @@ impl ClaudeLines {
     }
 }
 
+/// What an answer cost, if the line is one.
+fn answered<M, C>(line: &Line<'_, M>, message: &Message<'_, C>) -> Result<Option<Record>, Unreadable> {
+    let Some(usage) = message.usage.as_ref().filter(|_| !is_synthetic(message)) else { return Ok(None) };
+    let Some(id) = message.id.0.as_deref() else {
+        return Err(Unreadable::Shape("usage without a message id"));
+    };
+    let usage = Fact::Usage(Usage {
+        model: owned(&message.model).unwrap_or_default(),
+        tokens: tokens(usage),
+        fast: usage.speed.0.as_deref() == Some("fast"),
+        request_id: owned(&line.request_id),
+    });
+    Ok(keyed(line, Some(id), time(line), usage))
+}
+
+/// The program's own words in the model's place.
+fn is_synthetic<C>(message: &Message<'_, C>) -> bool {
+    message.model.0.as_deref() == Some("<synthetic>")
+}
+
 fn result<'a>(block: &'a Block) -> Option<(&'a str, bool)> {
     let is_result = block.kind.0.as_deref() == Some("tool_result");
     is_result.then_some(block.tool_use_id.0.as_deref()?).map(|id| (id, block.is_error.0 != Some(true)))
@@ -161,7 +214,7 @@ fn result<'a>(block: &'a Block) -> Option<(&'a str, bool)> {
 /// program's own). Lines of older versions have none, and are prompts unless they are something else: a tool's result, a
 /// hidden message, a compaction's summary, an interruption, the echo or output of a local command, of `!` or of a
 /// background task. What a sub-agent is told comes from the model.
-pub(super) fn is_prompt(line: &Line, content: &Content) -> bool {
+pub(super) fn is_prompt<M>(line: &Line<'_, M>, content: &Content) -> bool {
     let flagged =
         [&line.is_meta, &line.is_compact_summary, &line.is_sidechain].iter().any(|flag| flag.0 == Some(true));
     if flagged
@@ -203,12 +256,12 @@ fn is_echo(text: &RawValue) -> bool {
     MARKS.iter().any(|mark| shape::begins(text, mark))
 }
 
-fn keyed(line: &Line, key: Option<&str>, at: Timestamp, fact: Fact) -> Option<Record> {
+fn keyed<M>(line: &Line<'_, M>, key: Option<&str>, at: Timestamp, fact: Fact) -> Option<Record> {
     Some(Record { key: key?.to_owned(), at, copied: line.is_copied(), subagent: line.subagent(), fact })
 }
 
 /// Zero where the line names none (none was ever seen without): what a line tells must not depend on the lines before it.
-fn time(line: &Line) -> Timestamp {
+fn time<M>(line: &Line<'_, M>) -> Timestamp {
     line.timestamp.0.as_deref().and_then(Timestamp::parse).unwrap_or_default()
 }
 
@@ -228,7 +281,7 @@ fn tokens(usage: &shape::Usage) -> Tokens {
     }
 }
 
-fn note_facts(line: &Line, facts: &mut LineFacts) {
+fn note_facts<M>(line: &Line<'_, M>, facts: &mut LineFacts) {
     if let Some(session) = line.session_id.0.as_deref()
         && facts.session.as_ref().is_none_or(|known| known.0 != session)
     {

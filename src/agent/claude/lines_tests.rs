@@ -241,3 +241,34 @@ fn the_fast_way_finds_the_same_calls() {
     assert_eq!(fast.state(), None);
     assert!(fast.read(b"{\"type\":\"us", &mut harvest).is_err());
 }
+
+#[test]
+fn the_fast_way_and_the_whole_way_agree_on_odd_lines() {
+    let usage = format!(r#"{{"id":"m","model":"x","usage":{USAGE}}}"#);
+    for line in [
+        format!(r#"{{"type":"assistant","message":{usage}}}"#),
+        format!(r#"{{"a":true,"b":-1.5,"c":null,"type":"assistant","message":{usage}}}"#),
+        format!(r#"{{ "type": "assistant", "message": {usage} }}"#),
+        format!(r#"{{"no\"te":"x","type":"assistant","message":{usage}}}"#),
+        format!(r#"{{"data":{{"type":"user"}},"type":"assistant","message":{usage}}}"#),
+        format!(r#"{{"message":{usage},"type":"user"}}"#),
+        format!(r#"{{"message":{usage},"type":["assistant"]}}"#),
+        format!(r#"{{"type":"user","message":{usage}}}"#),
+        r#"{"message":"\"usage\"","x":"usage","type":"assistant"}"#.to_owned(),
+        r#"{"message":["assistant","usage"],"type":"progress"}"#.to_owned(),
+        r#"{"message":["assistant","usage"],"type":"assistant"}"#.to_owned(),
+        r#"{"message":{"usage":[1]},"type":"assistant"}"#.to_owned(),
+        r#"{"message":{"usage":null},"type":"assistant"}"#.to_owned(),
+        r#"{"message":{"model":"<synthetic>","usage":{}},"type":"assistant"}"#.to_owned(),
+        r#"{"message":{"usage":{}},"type":"assistant"}"#.to_owned(),
+        r#"{"message":null,"usage":1,"type":"assistant"}"#.to_owned(),
+    ] {
+        let outcome = |mut reader: ClaudeLines| {
+            let mut harvest = Harvest::default();
+            let read = reader.read(line.as_bytes(), &mut harvest).is_ok();
+            harvest.records.retain(|record| matches!(record.fact, Fact::Usage(_)));
+            (read, harvest.records)
+        };
+        assert_eq!(outcome(ClaudeLines::usage_only()), outcome(ClaudeLines::new(None)), "{line}");
+    }
+}

@@ -12,10 +12,10 @@ use crate::agent::loose::Loose;
 /// A text of the line itself, copied only where it holds escapes.
 pub(super) type Text<'a> = Loose<Cow<'a, str>>;
 
-/// One line.
+/// One line. `M` is its message: raw, where it is looked at only once the line's kind is known.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Line<'a> {
+#[serde(rename_all = "camelCase", bound(deserialize = "M: Deserialize<'de>"))]
+pub(super) struct Line<'a, M = &'a RawValue> {
     #[serde(borrow, default, rename = "type")]
     pub(super) kind: Text<'a>,
     #[serde(borrow, default)]
@@ -60,11 +60,16 @@ pub(super) struct Line<'a> {
     pub(super) origin: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) tool_use_result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) message: Option<&'a RawValue>,
+    #[serde(default = "none")]
+    pub(super) message: Option<M>,
 }
 
-impl Line<'_> {
+/// A default that asks nothing of the type.
+fn none<T>() -> Option<T> {
+    None
+}
+
+impl<M> Line<'_, M> {
     pub(super) fn is_copied(&self) -> bool {
         self.forked_from.is_some()
     }
@@ -86,17 +91,18 @@ pub(super) struct Origin<'a> {
     pub(super) kind: Text<'a>,
 }
 
-/// The API's message, as the line holds it.
+/// The API's message, as the line holds it. `C` is its content: raw, or passed over.
 #[derive(Debug, Deserialize)]
-pub(super) struct Message<'a> {
+#[serde(bound(deserialize = "C: Deserialize<'de>"))]
+pub(super) struct Message<'a, C = &'a RawValue> {
     #[serde(borrow, default)]
     pub(super) id: Text<'a>,
     #[serde(borrow, default)]
     pub(super) model: Text<'a>,
     #[serde(borrow, default)]
     pub(super) usage: Option<Usage<'a>>,
-    #[serde(borrow, default)]
-    pub(super) content: Option<&'a RawValue>,
+    #[serde(default = "none")]
+    pub(super) content: Option<C>,
 }
 
 /// Counts are read strictly: one of another type makes the line unreadable, which is told, instead of a zero, which is not.

@@ -105,6 +105,7 @@ fn record(id: &str, call: Use, outcome: Outcome) -> Record {
             ok: outcome.ok,
             kind,
             file: if matches!(kind, ToolKind::Other | ToolKind::Exec) { None } else { file.or(call.file) },
+            further: Vec::new(),
             lines_added: if changes { added } else { 0 },
             lines_removed: if changes { removed } else { 0 },
         }),

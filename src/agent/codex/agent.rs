@@ -11,7 +11,9 @@ use super::head::Head;
 use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
-use crate::agent::{Agent, Injection, Invocation, Kind, Remark, SessionFile, Trail, Var, transcript};
+use crate::agent::{
+    Agent, Injection, Invocation, Kind, Remark, SessionFile, Trail, Var, package, transcript,
+};
 use crate::meter::line::Lines;
 use crate::process::{Pid, Processes, SystemProcesses};
 use crate::session::id::AgentSessionId;
@@ -42,6 +44,10 @@ impl Agent for Codex {
 
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
+    }
+
+    fn installed_version(&self, program: &Path) -> Option<String> {
+        package::version(program, "@openai/codex")
     }
 
     /// Without it, the interactive program is only a client of a background server that all share: that one writes the files,
@@ -92,7 +98,7 @@ impl Agent for Codex {
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
         let files = CodexFiles::from_env(var);
-        files.into_iter().flat_map(|files| [files.sessions(), files.archived()]).collect()
+        files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
     }
 
     fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {

@@ -127,6 +127,7 @@ fn the_vendors_own_tools_are_one_line() {
         ok: true,
         kind: ToolKind::Other,
         file: None,
+        further: Vec::new(),
         lines_added: 0,
         lines_removed: 0,
     };

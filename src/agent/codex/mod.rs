@@ -15,4 +15,7 @@ pub(crate) mod trail;
 mod turns;
 pub mod view;
 
+#[cfg(test)]
+mod captures_tests;
+
 pub use agent::Codex;

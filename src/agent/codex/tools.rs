@@ -21,6 +21,9 @@ const MAX_WAITING: usize = 256;
 const MAX_NAME: usize = 256;
 const MAX_PATH: usize = 4096;
 
+/// Files of one patch that are counted beside the first; no patch a model writes has more.
+const MAX_FURTHER: usize = 1000;
+
 /// The calls that are not over, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -37,13 +40,15 @@ struct Call {
 }
 
 /// What an item tells.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Outcome {
     ok: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<ToolKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    further: Vec<String>,
     #[serde(default)]
     added: u64,
     #[serde(default)]
@@ -95,9 +100,7 @@ impl Waiting {
                 call.goes_on = true;
                 return None;
             }
-            None => {
-                Outcome { ok: went_well(&call.name, output), kind: None, file: None, added: 0, removed: 0 }
-            }
+            None => Outcome { ok: went_well(&call.name, output), ..Outcome::default() },
         };
         let (id, call) = self.0.remove(at)?;
         Some(record(id, call, outcome, stamp))
@@ -111,7 +114,7 @@ impl Waiting {
 /// A call that is one line, with no output to wait for.
 pub(super) fn at_once(id: &str, name: &str, stamp: Stamp) -> Record {
     let call = Call { name: name.to_owned(), goes_on: false, outcome: None };
-    let outcome = Outcome { ok: true, kind: None, file: None, added: 0, removed: 0 };
+    let outcome = Outcome { ok: true, ..Outcome::default() };
     record(cut(id, MAX_NAME), call, outcome, stamp)
 }
 
@@ -127,6 +130,7 @@ fn record(key: String, call: Call, outcome: Outcome, stamp: Stamp) -> Record {
             ok: outcome.ok,
             kind,
             file: outcome.file,
+            further: outcome.further,
             lines_added: if outcome.ok { outcome.added } else { 0 },
             lines_removed: if outcome.ok { outcome.removed } else { 0 },
         }),
@@ -186,7 +190,7 @@ fn head(output: &str) -> impl Iterator<Item = &str> {
 impl Outcome {
     fn of(item: &Item) -> Option<Self> {
         let ok = item.status.0.as_deref() == Some("completed");
-        let plain = Self { ok, kind: None, file: None, added: 0, removed: 0 };
+        let plain = Self { ok, ..Self::default() };
         match item.kind.0.as_deref()? {
             "FileChange" => Some(changes(item.changes, plain)),
             "CommandExecution" => Some(match item.parsed_cmd.and_then(only_reads) {
@@ -198,7 +202,7 @@ impl Outcome {
     }
 }
 
-/// A patch: new files alone are written, anything else is edited. Several files are one call; the first of them stands for all.
+/// A patch: new files alone are written, anything else is edited. Several files are one call.
 fn changes(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
     #[derive(Deserialize)]
     struct Change<'a> {
@@ -215,7 +219,11 @@ fn changes(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
         !changes.is_empty() && changes.values().all(|change| change.kind.0.as_deref() == Some("add"));
     let mut outcome = Outcome { kind: Some(if written { ToolKind::Write } else { ToolKind::Edit }), ..plain };
     for (path, change) in &changes {
-        outcome.file.get_or_insert_with(|| cut(path, MAX_PATH));
+        match outcome.file {
+            None => outcome.file = Some(cut(path, MAX_PATH)),
+            Some(_) if outcome.further.len() < MAX_FURTHER => outcome.further.push(cut(path, MAX_PATH)),
+            Some(_) => {}
+        }
         let content = || change.content.0.as_deref().map_or(0, lines);
         match change.kind.0.as_deref() {
             Some("add") => outcome.added += content(),
@@ -364,6 +372,8 @@ mod tests {
             let seen = (tool.kind, tool.file.as_deref(), (tool.lines_added, tool.lines_removed));
             assert_eq!(seen, (kind, file, lines), "{told}");
         }
+        let several = play("apply_patch", Some(&changes(both, "completed")), "Output:\n");
+        assert_eq!(several.further, ["/p/b.rs"]);
     }
 
     #[test]

@@ -4,10 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::shape::{Event, Item as Completed, Line, ResponseItem, Text, text};
-use crate::agent::transcript::{Item, Said};
-
-/// Longest one-liner of a tool call, in characters.
-const MAX_SUMMARY: usize = 120;
+use crate::agent::transcript::{Item, Said, one_line};
 
 /// What a line adds to the conversation. Broken lines and lines of no interest add nothing.
 pub fn items(line: &[u8]) -> Vec<Item> {
@@ -118,12 +115,6 @@ fn about(arguments: &str) -> String {
 
 fn spoken(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
-}
-
-fn one_line(text: &str) -> String {
-    let mut rest = text.trim().chars().map(|char| if char.is_control() { ' ' } else { char });
-    let line: String = rest.by_ref().take(MAX_SUMMARY).collect();
-    if rest.next().is_some() { line + "…" } else { line }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
 use super::{invocation, version, view};
-use crate::agent::{Agent, Injection, Invocation, SessionFile, Trail, Var, transcript};
+use crate::agent::{Agent, Injection, Invocation, Remark, SessionFile, Trail, Var, package, transcript};
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
@@ -33,7 +33,7 @@ impl Agent for Gemini {
 
     /// Its files hold no version, but its package does.
     fn installed_version(&self, program: &Path) -> Option<String> {
-        version::installed(program)
+        package::version(program, "@google/gemini-cli")
     }
 
     fn inject(
@@ -52,6 +52,13 @@ impl Agent for Gemini {
             args: vec!["--session-id".into(), id.clone().into()],
             assigned: Some(AgentSessionId(id)),
         })
+    }
+
+    /// A changed setting or a login makes it start anew with the same arguments. The file of a conversation in which nothing
+    /// was said is gone by then, so one that is there was talked in.
+    fn refused_its_id(&self, code: u8, id: &AgentSessionId, var: Var<'_>) -> bool {
+        const FATAL_INPUT: u8 = 42;
+        code == FATAL_INPUT && GeminiFiles::from_env(var).is_some_and(|files| !files.find(id).is_empty())
     }
 
     fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
@@ -97,6 +104,27 @@ impl Agent for Gemini {
 
     fn transcript(&self) -> Option<transcript::Reader> {
         Some(transcript::Reader::Journal(view::entry))
+    }
+
+    fn remarks(&self, var: Var<'_>, inject: bool, _marks: bool) -> Vec<Remark> {
+        let mut remarks = vec![if inject {
+            Remark::fine("its sessions get an id of codemie's, by --session-id")
+        } else {
+            Remark::advice(
+                "its sessions get no id of codemie's: which one is whose is certain only while no other runs in the folder",
+                "run: codemie config set agent.gemini.inject true",
+            )
+        }];
+        let old = GeminiFiles::from_env(var).map_or(0, |files| files.old_records());
+        if old > 0 {
+            remarks.push(Remark::advice(
+                format!(
+                    "{old} conversations are records of older versions (.json), which codemie does not read"
+                ),
+                "nothing to do; gemini --resume makes a .jsonl of one, which is read",
+            ));
+        }
+        remarks
     }
 
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

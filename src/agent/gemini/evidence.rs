@@ -64,7 +64,6 @@ impl LogReader {
 fn typed(message: &str) -> Typed {
     match message.split_whitespace().next() {
         Some("/clear" | "/new") => Typed::Clear,
-        Some(word) if word.starts_with('/') => Typed::Command,
         _ => Typed::Prompt(Words::of(message)),
     }
 }
@@ -129,10 +128,19 @@ mod tests {
         let entries = reader.read(&log).unwrap();
         let prompt = |text| Typed::Prompt(Words::of(text));
         let what: Vec<Typed> = entries.iter().map(|entry| entry.what).collect();
-        let (clear, quit) = (Typed::Clear, Typed::Command);
+        let clear = Typed::Clear;
         assert_eq!(
             what,
-            [prompt("alpha one"), clear, prompt("beta one"), clear, clear, prompt("gamma one"), clear, quit]
+            [
+                prompt("alpha one"),
+                clear,
+                prompt("beta one"),
+                clear,
+                clear,
+                prompt("gamma one"),
+                clear,
+                prompt("/quit")
+            ]
         );
         assert!(entries.iter().all(|entry| entry.under.0 == "22222222-2222-4333-8444-555555555555"));
         assert_eq!(entries[1].at, at("2026-11-15T23:45:44.931Z"));

@@ -90,6 +90,20 @@ impl GeminiFiles {
         Ok(found)
     }
 
+    /// How many conversations are kept as one document, as older versions did, and were never converted.
+    pub(super) fn old_records(&self) -> usize {
+        let is_old = |path: &PathBuf| {
+            let named = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| name.starts_with("session-") && name.ends_with(".json"));
+            named && !path.with_extension("jsonl").exists()
+        };
+        let projects = entries(&self.projects()).unwrap_or_default();
+        let files = projects.iter().flat_map(|project| entries(&project.join("chats")).unwrap_or_default());
+        files.filter(is_old).count()
+    }
+
     /// Every file there is. Which conversation a file proper belongs to, only its lines say.
     pub(super) fn all(&self) -> io::Result<Vec<SessionFile>> {
         let mut found = Vec::new();
@@ -287,5 +301,13 @@ mod tests {
         let conversations: Vec<_> = all.iter().map(|file| file.conversation.clone()).collect();
         assert_eq!(conversations, [Some(root), None], "a main file says by its lines what it is of");
         assert!(GeminiFiles::at(home.path().join("nowhere")).all().unwrap().is_empty());
+        assert_eq!(files.old_records(), 0);
+        for old in
+            ["session-2025-01-01T00-00-aaaaaaaa.json", "session-2025-01-01T00-00-bbbbbbbb.json", "other.json"]
+        {
+            fs::write(chats.join(old), "{}").unwrap();
+        }
+        fs::write(chats.join("session-2025-01-01T00-00-bbbbbbbb.jsonl"), "").unwrap();
+        assert_eq!(files.old_records(), 1, "one was converted");
     }
 }

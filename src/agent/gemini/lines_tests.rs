@@ -39,6 +39,8 @@ fn what_is_no_prompt_is_not_counted_as_one() {
         (r#"{"text":"hello"}"#, true),
         (r#"[{"text":"? really"}]"#, true),
         (r#"[{"text":"/clear"}]"#, false),
+        (r#"[{"text":"/chat save x"}]"#, false),
+        (r#"[{"text":"/home/dev/x is broken"}]"#, true),
         (r#"[{"text":"  "}]"#, false),
         ("[]", false),
         ("null", false),

@@ -99,6 +99,15 @@ pub(super) fn texts(content: &RawValue) -> Vec<String> {
     }
 }
 
+/// Commands of the program's own, which older versions wrote down like prompts. What only looks like one goes to the model.
+fn is_command(text: &str) -> bool {
+    const COMMANDS: &str = " about agents auth bug chat clear commands compact compress copy corgi dir directory docs editor \
+        exit extensions help hooks ide mcp memory model new permissions plan policies privacy profile quit restore resume \
+        rewind settings setup-github shells shortcuts skills stats summarize terminal-setup theme tools upgrade vim ";
+    let word = text.split_whitespace().next().and_then(|word| word.strip_prefix('/'));
+    word.is_some_and(|word| !word.is_empty() && COMMANDS.contains(&format!(" {word} ")))
+}
+
 /// What the program itself puts before the conversation.
 pub(super) fn is_context(text: &str) -> bool {
     text.starts_with("<session_context>") || text.starts_with("<hook_context>")
@@ -112,8 +121,7 @@ impl Line<'_> {
     /// What the user submitted, in a `user` message; `None` where the program speaks in the user's stead: context, the
     /// answers of tools, what a `!` command did, the editor's state.
     pub(super) fn prompt(&self) -> Option<String> {
-        const NOT_TYPED: [&str; 5] = [
-            "/",
+        const NOT_TYPED: [&str; 4] = [
             "I ran the following shell command:",
             "Here is the user's editor context",
             "Here is a summary of changes in the user's editor context",
@@ -124,8 +132,9 @@ impl Line<'_> {
             return None;
         }
         let text = texts.concat();
+        let begin = text.trim_start();
         let typed =
-            !text.trim().is_empty() && !NOT_TYPED.iter().any(|mark| text.trim_start().starts_with(mark));
+            !begin.is_empty() && !is_command(begin) && !NOT_TYPED.iter().any(|mark| begin.starts_with(mark));
         typed.then_some(text)
     }
 }

@@ -65,6 +65,7 @@ impl<'a> Call<'a> {
             ok,
             kind,
             file: file.map(|file| cut(&file, MAX_PATH)),
+            further: Vec::new(),
             lines_added: if changes { change.added } else { 0 },
             lines_removed: if changes { change.removed } else { 0 },
         });

@@ -135,7 +135,7 @@ pub enum TransitionKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     pub at: Timestamp,
-    /// `assigned`, `registry`, `history`, `log`, `file`, `prompt`, `claim`, `background`, `lock`, `originator`.
+    /// `assigned`, `registry`, `lock`, `history`, `log`, `originator`, `file`, `prompt`, `claim`, `background`.
     pub kind: &'static str,
     pub value: String,
     pub accepted: bool,

@@ -189,7 +189,6 @@ impl Correlator {
     ) {
         let ours = self.folder.name.as_ref() == Some(&under);
         match what {
-            Typed::Command => {}
             Typed::Prompt(words) => {
                 self.folder.prompts.push_back(Prompt { under, at, seen_at: now, words });
             }

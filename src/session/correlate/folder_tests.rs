@@ -21,7 +21,6 @@ fn signal(text: &str) -> Signal {
         "tick" => return Signal::Tick,
         "assigned" => return Signal::Assigned(id(words[1])),
         "clear" => typed(Typed::Clear),
-        "command" => typed(Typed::Command),
         "prompt" => typed(Typed::Prompt(Words::of(words[3]))),
         "begun" => Trace::Begun { id: id(words[1]), at: at(2), known: false, maker: maker(3) },
         "stub" => Trace::Begun { id: id(words[1]), at: at(2), known: true, maker: maker(3) },
@@ -225,7 +224,10 @@ fn a_clear_whose_line_was_lost_comes_out_with_the_next_prompt() {
 
 #[test]
 fn going_on_with_an_existing_conversation_is_a_switch() {
-    play(assigned(), &[(1000, "command a 1000", NONE), (5000, "entered o ours", &["switch to o log"])]);
+    play(
+        assigned(),
+        &[(1000, "prompt a 1000 /resume", NONE), (5000, "entered o ours", &["switch to o log"])],
+    );
     // Not alone: the prompt tells.
     play(
         assigned(),

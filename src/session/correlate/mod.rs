@@ -19,7 +19,7 @@
 //! a link between them: the transition stands, the new conversation stays `ambiguous` until all candidates but one are
 //! claimed by other processes.
 //!
-//! **Held conversations.** Where the agent keeps what it writes to open, that is its registry ([`held`]).
+//! **Held conversations.** Where the agent keeps what it writes to open, that is its registry: [`held`].
 //!
 //! **Agents whose processes sign nothing** are followed by what they leave in a folder: [`folder`].
 
@@ -152,11 +152,11 @@ impl Correlator {
 
     /// When, after `now`, a [`Signal::Tick`] may change something.
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let bound = self.current().into_iter().flat_map(|current| {
-            let by_log = self.files.iter().map(settled_at);
-            by_log.chain(self.locks.wake_at(current)).filter(|at| *at > now)
-        });
-        bound.chain(self.folder.wake_at(now)).min()
+        let by_current = self
+            .current()
+            .into_iter()
+            .flat_map(|current| self.files.iter().map(settled_at).chain(self.locks.wake_at(current)));
+        by_current.filter(|at| *at > now).chain(self.folder.wake_at(now)).min()
     }
 
     pub fn feed(&mut self, now: Timestamp, signal: Signal) -> Verdict {

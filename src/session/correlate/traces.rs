@@ -22,8 +22,8 @@ pub enum Trace {
 pub enum Typed {
     /// A command that begins a new conversation, unless it was typed where commands are only text.
     Clear,
+    /// Anything else: a prompt, or a command, which will stand in no file.
     Prompt(Words),
-    Command,
 }
 
 /// A text by its fingerprint: it is only ever compared, and nobody else should read it.

@@ -25,8 +25,15 @@ fn fact(key: &str, at: Timestamp, fact: Fact) -> Priced {
 
 fn tool(key: &str, at: Timestamp, file: &str, ok: bool) -> Priced {
     let name = "Edit".into();
-    let tool =
-        Tool { name, ok, kind: ToolKind::Edit, file: Some(file.into()), lines_added: 3, lines_removed: 1 };
+    let tool = Tool {
+        name,
+        ok,
+        kind: ToolKind::Edit,
+        file: Some(file.into()),
+        further: Vec::new(),
+        lines_added: 3,
+        lines_removed: 1,
+    };
     fact(key, at, Fact::Tool(tool))
 }
 

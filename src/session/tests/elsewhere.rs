@@ -216,6 +216,7 @@ fn lived(world: &mut World) -> SessionId {
         ok: true,
         kind: ToolKind::Edit,
         file: Some("/x/a.rs".into()),
+        further: Vec::new(),
         lines_added: 3,
         lines_removed: 1,
     });

@@ -103,10 +103,10 @@ root=$CLAUDE_CONFIG_DIR
 mkdir -p "$root/sessions" "$root/projects/p"
 start=$(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)
 now=$(date -u +%Y-%m-%dT%H:%M:%S.000Z)
-printf '{"pid":%s,"sessionId":"SESSION","cwd":"%s","procStart":"%s","version":"2.1.197","kind":"interactive"}' \
+printf '{"pid":%s,"sessionId":"@ID@","cwd":"%s","procStart":"%s","version":"2.1.197","kind":"interactive"}' \
     $$ "$PWD" "$start" >"$root/sessions/$$.json"
-sed "s/@NOW@/$now/" "$root/transcript" >"$root/projects/p/SESSION.jsonl"
-until grep -q SESSION "$CODEMIE_HOME/metrics/sessions/$CODEMIE_SESSION_ID.json" 2>/dev/null; do sleep 0.05; done
+sed "s/@NOW@/$now/" "$root/transcript" >"$root/projects/p/@ID@.jsonl"
+until grep -q @ID@ "$CODEMIE_HOME/metrics/sessions/$CODEMIE_SESSION_ID.json" 2>/dev/null; do sleep 0.05; done
 rm "$root/sessions/$$.json"
 "#;
 
@@ -140,7 +140,7 @@ fn no_word_of_a_person_leaves_the_machine() {
     fs::write(folder.join(".git/config"), format!("[remote \"origin\"]\n\turl = {remote}\n")).unwrap();
     fs::write(folder.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
     play.sandbox.file(".codemie/demo/transcript", &transcript(folder.to_str().unwrap()));
-    play.sandbox.script("bin/claude", &AGENT.replace("SESSION", SESSION));
+    play.sandbox.script("bin/claude", &AGENT.replace("@ID@", SESSION));
 
     let command = format!(
         "cd '{}'; exec \"$CODEMIE_UNDER_TEST\" claude",

@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::play::Play;
+use super::served::Served;
 use crate::support::ledger::{Ledger, Told};
+use crate::support::postgres::Cluster;
 use crate::support::processes;
 use crate::support::receiver::{Received, Receiver, Reply};
 
 /// Two wrappers at a time, in one home.
 const AT_ONCE: usize = 2;
 /// A run takes about this long; some are killed in it and some are not.
-const LONGEST_MS: u64 = 1500;
+const LONGEST_MS: u64 = 200;
 /// Bounds failures only.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -93,7 +95,7 @@ fn play_and_kill(chaos: &Chaos, dice: &Dice, token: &str) -> Play {
     for _ in 0..runs / AT_ONCE {
         let terminals: Vec<_> = (0..AT_ONCE).map(|_| play.start()).collect();
         for terminal in &terminals {
-            std::thread::sleep(Duration::from_millis(dice.cast(LONGEST_MS / 2))); // the random moment
+            std::thread::sleep(Duration::from_millis(dice.cast(LONGEST_MS))); // the random moment
             processes::signal(terminal.pid(), Signal::KILL);
         }
     }
@@ -131,7 +133,9 @@ fn compare(play: &Play, told: impl Fn(&str) -> Option<Told>, count: usize) {
     }
     assert_eq!(count, records.len(), "no session that is not here");
     assert!(spoken > 3, "hardly anything was said in {} sessions", records.len());
-    println!("{} sessions, {spoken} of them with calls, all as they were", records.len());
+    let killed = records.iter().filter(|record| record["status"] == "interrupted").count();
+    println!("{} sessions, {spoken} of them with calls, {killed} killed: all as they were", records.len());
+    assert!(killed > 3, "hardly anything was killed");
 }
 
 #[test]
@@ -143,4 +147,25 @@ fn wrappers_killed_before_a_receiver_in_chaos_lose_nothing_and_count_nothing_twi
     let play = play_and_kill(&chaos, &dice, "token");
     let sessions = ledger.sessions();
     compare(&play, |id| sessions.get(id).cloned(), sessions.len());
+}
+
+#[test]
+fn the_same_before_a_backend_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    before_a_backend(&format!("sqlite:{}", folder.path().join("b.db").display()));
+}
+
+#[test]
+fn the_same_before_a_backend_on_postgresql() {
+    let Some(cluster) = Cluster::start() else { return };
+    before_a_backend(&cluster.database("chaos"));
+}
+
+fn before_a_backend(database: &str) {
+    let dice = Dice::new();
+    let backend = Served::start(database);
+    let url = backend.url();
+    let chaos = Chaos::before(dice.clone(), move |received| received.relay(&url));
+    let play = play_and_kill(&chaos, &dice, &backend.token("ingest"));
+    compare(&play, |id| backend.session(id), backend.sessions());
 }

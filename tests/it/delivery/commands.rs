@@ -90,6 +90,42 @@ fn history_is_sent_by_a_backfill_only() {
 }
 
 #[test]
+fn what_never_ran_through_codemie_is_sent_by_a_scan_only() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    sinks(&world, &backend(&receiver));
+    world.spoken("wrapped", 1);
+    let file = "claude/02-tools/projects/-home-dev-project/02000000-0000-4000-8000-000000000002.jsonl";
+    let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(file);
+    let text = std::fs::read_to_string(fixture).unwrap();
+    world
+        .sandbox
+        .file(".claude/projects/-home-dev-project/02000000-0000-4000-8000-000000000002.jsonl", &text);
+    assert_eq!(world.run(&["sync", "--backfill"]).code, Some(0));
+    assert_eq!(ledger.sessions().len(), 1);
+    for _ in 0..2 {
+        let said = world.run(&["sync", "--backfill", "--scan"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.err.contains("of 1 foreign conversation delivered"), "{said:?}");
+        let sessions = ledger.sessions();
+        let foreign = sessions
+            .values()
+            .find(|told| told.agent_session.as_deref().is_some_and(|id| id.starts_with("02")));
+        let foreign = foreign.unwrap();
+        assert!(
+            sessions.len() == 2 && foreign.complete && foreign.totals == Some(foreign.usage),
+            "{sessions:?}"
+        );
+        let scanned = world.json(&["usage", "--scan", "--by", "session", "--json"]);
+        let rows = scanned["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["key"].as_str().unwrap().starts_with("02")).unwrap();
+        let told = crate::support::ledger::FIELDS.map(|field| row[field].as_i64().unwrap());
+        assert!(told[0] > 0 && told == foreign.usage, "{row}");
+    }
+    assert_eq!(world.listed(&[]), ["wrapped"], "and it is no session of ours");
+}
+
+#[test]
 fn the_demos_sessions_are_sent_nowhere() {
     let (receiver, ledger) = honest();
     let mut world = World::new();

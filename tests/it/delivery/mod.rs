@@ -8,6 +8,7 @@ mod commands;
 mod otlp;
 mod play;
 mod run;
+mod served;
 mod surroundings;
 
 use std::sync::Arc;

@@ -64,7 +64,11 @@ fn a_receiver_that_hangs_costs_the_exit_a_moment_and_a_process_apart_finishes() 
     let play = Play::new(&format!("{}[sync]\nexitTimeout = '200ms'\n", backend(&receiver)));
     let terminal = play.start_as(&["run", "--", "sh", "-c", "exit 7"]);
     assert_eq!(terminal.wait_exit(), Exit::Code(7), "the agent's own");
-    receiver.wait("the END", seen("session.end", 1));
+    // The first request may hold the END already, but nobody kept it.
+    receiver.wait("somebody who finishes", |_| {
+        let ended = ledger.events().iter().any(|event| event["type"] == "session.end");
+        ended.then_some(())
+    });
     let told = ledger.sessions();
     assert!(told.len() == 1 && told.values().all(|told| told.complete), "{told:?}");
 }

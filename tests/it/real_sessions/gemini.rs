@@ -1,7 +1,12 @@
 //! Gemini CLI. It takes seconds to its prompt, so a run is made to tell as much as it can.
 
+use std::fs;
+
+use codemie::clock::Timestamp;
+use codemie::session::record::SessionRecord;
 use codemie::session::state::Link;
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::scene::{Played, Scene};
 use crate::support::agents::Agent;
@@ -19,19 +24,19 @@ fn gemini_clears_tools_and_errors() {
     gemini.prompt(&format!("tools [write {0}] [edit {0}] [run exit 3]", file.display()));
     gemini.moves(|run| run.command_as("/new", "clear"));
     gemini.prompt("helped [subagent say hello]");
-    // Completed by the menu.
+    // Completed by the menu, and recalled.
     gemini.moves(|run| run.command_as("/cl", "clear"));
+    gemini.moves(|run| {
+        run.terminal.send("\x1b[A");
+        run.wait_composer("/clear");
+        run.enter();
+    });
     // Refused by the API, and then not.
     gemini.ask("bad [error 400]");
     gemini.wait_for("the refusal", |_, view| view.text().contains("API Error"));
     gemini.wait_ready();
     gemini.prompt("good again");
-    // Recalled: the prompts of before come first.
-    gemini.moves(|run| {
-        run.terminal.send("\x1b[A\x1b[A\x1b[A");
-        run.wait_composer("/clear");
-        run.enter();
-    });
+    gemini.moves(|run| run.command("/clear"));
     gemini.prompt(" leading space");
     gemini.moves(|run| run.command("/clear"));
     // And out without a word: the agent takes its file away, the session stands.
@@ -44,20 +49,31 @@ fn gemini_clears_tools_and_errors() {
             file.display()
         ),
         "C clear from B by log [helped [subagent say hello]] clear -> D",
-        "D clear from C by log [good again] clear -> E",
-        "E clear from D by log [leading space] clear -> F",
-        "F clear from E by log [] exit 0",
+        "D clear from C by log [] clear -> E",
+        "E clear from D by log [good again] clear -> F",
+        "F clear from E by log [leading space] clear -> G",
+        "G clear from F by log [] exit 0",
     ]);
     let recorded = scene.recorded();
+    let since: Vec<i64> = recorded[1..6].iter().map(|session| since_file(&session.record)).collect();
+    println!("ms from a conversation's first line to its START: {since:?}");
     let usage = |at: usize| &recorded[at].record.usage;
     let b = usage(1);
     assert_eq!((b.prompts, b.tool_calls, b.tool_errors, b.files_changed), (1, 3, 0, 1));
     assert_eq!((b.lines_added, b.lines_removed), (5, 1), "three written, one made two");
     assert_eq!((usage(2).prompts, usage(2).tool_calls), (1, 2), "a sub-agent's call counts under its root");
-    assert_eq!((usage(3).prompts, usage(3).api_errors), (2, 1));
-    assert!(recorded[4].record.correlation.agent_session_file.is_some());
-    assert_eq!(recorded[5].record.correlation.agent_session_file, None, "nothing was said in it");
+    assert_eq!((usage(4).prompts, usage(4).api_errors), (2, 1));
+    assert!(recorded[3].record.correlation.agent_session_file.is_some(), "it takes away only what it is in");
+    assert_eq!(recorded[6].record.correlation.agent_session_file, None, "nothing was said in it");
     assert_eq!(recorded[0].record.agent_version.as_deref(), Some("0.61.0"));
+}
+
+/// How long after its file began a session did, in milliseconds.
+fn since_file(session: &SessionRecord) -> i64 {
+    let file = session.correlation.agent_session_file.as_ref().unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    session.start_time.0 - Timestamp::parse(header["startTime"].as_str().unwrap()).unwrap().0
 }
 
 #[test]
@@ -177,12 +193,36 @@ fn gemini_without_our_id_and_what_stays_in_a_conversation() {
     gemini.wait_for("the checkpoint's end", |_, view| !view.text().contains("three"));
     gemini.wait_ready();
     gemini.prompt("four");
+    gemini.command("/rewind");
+    gemini.wait_for("the prompts", |_, view| view.text().contains("● Stay"));
+    gemini.terminal.send("\x1b[A");
+    gemini.wait_for("the last prompt", |_, view| view.text().contains("● four"));
+    gemini.enter();
+    gemini.wait_for("the question", |_, view| view.text().contains("● 1. Rewind"));
+    gemini.enter();
+    // It gives the prompt back to be changed.
+    gemini.wait_composer("four");
+    gemini.terminal.send("teen");
+    gemini.wait_composer("fourteen");
+    gemini.enter();
+    gemini.wait_answer("fourteen", 0);
+    gemini.wait_ready();
     gemini.clear();
     gemini.prompt("five");
     assert_eq!(gemini.exit(), Exit::Code(0));
+    drop(gemini);
     scene.expect(&[
-        "A startup by log [one | two | three | four] clear -> B",
+        "A startup by log [one | two | three | four | fourteen] clear -> B",
         "B clear from A by log [five] exit 0",
     ]);
-    assert_eq!(scene.recorded()[0].record.usage.prompts, 4, "what was written again was not asked again");
+    let first = &scene.recorded()[0].record;
+    assert_eq!(first.usage.prompts, 5, "what was written again was not asked again");
+    let view = String::from_utf8(scene.codemie(&["view", &first.session_id]).stdout).unwrap();
+    let said = |text: &str| view.lines().filter(|line| line.ends_with(text)).count();
+    assert_eq!(
+        [said("one"), said("two"), said("three"), said("fourteen")],
+        [1, 1, 0, 1],
+        "as it stands now: {view}"
+    );
+    assert_eq!(said(" four"), 0, "{view}");
 }

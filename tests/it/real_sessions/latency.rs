@@ -1,6 +1,6 @@
 //! How long after the agent's own switch a transition is committed, here and at a receiver on loopback.
 //!
-//! The agent's switch is when it rewrote its registry entry. The published file of the new session is written right after
+//! The agent's switch is when it rewrote its registry entry (Claude Code), or took the lock of the new conversation (Codex). The published file of the new session is written right after
 //! the commit. Both times are the kernel's, of files, noted at the first sight of each. Nothing is asserted of the time:
 //! machines differ; each transition must arrive.
 
@@ -27,18 +27,16 @@ struct Sightings {
 }
 
 impl Sightings {
-    /// `pointer` says where in the JSON files of the folder the conversation stands.
-    fn of(folder: &Path, pointer: &'static str) -> Self {
+    /// `named` says which conversation a file of the folder names, if it does.
+    fn of(folder: &Path, named: impl Fn(&Path) -> Option<String> + Send + 'static) -> Self {
         let seen = Arc::new(Mutex::new(BTreeMap::new()));
         let noted = Arc::clone(&seen);
         let watcher = watch(folder, move |paths| {
             for path in paths {
                 // Half written, or renamed since: there will be another event.
-                let Ok(text) = fs::read(path) else { continue };
-                let Ok(json) = serde_json::from_slice::<Value>(&text) else { continue };
                 let modified = fs::metadata(path).and_then(|meta| meta.modified());
-                if let (Some(id), Ok(at)) = (json.pointer(pointer).and_then(Value::as_str), modified) {
-                    noted.lock().unwrap().entry(id.to_owned()).or_insert(at);
+                if let (Some(id), Ok(at)) = (named(path), modified) {
+                    noted.lock().unwrap().entry(id).or_insert(at);
                 }
             }
         });
@@ -72,9 +70,29 @@ impl Arrivals {
     }
 }
 
+/// What stands at a place of a JSON file.
+fn at_pointer(pointer: &'static str) -> impl Fn(&Path) -> Option<String> {
+    move |path| {
+        let json: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        json.pointer(pointer)?.as_str().map(str::to_owned)
+    }
+}
+
 #[test]
 fn from_switch_to_transition() {
     let Some(scene) = Scene::set(Agent::Claude) else { return };
+    measure(&scene, ".claude/sessions", at_pointer("/sessionId"));
+}
+
+#[test]
+fn from_lock_to_transition() {
+    let Some(scene) = Scene::set(Agent::Codex) else { return };
+    let locked = |path: &Path| Some(path.file_name()?.to_str()?.strip_suffix(".lock")?.to_owned());
+    measure(&scene, ".codex/thread-writer-locks", locked);
+}
+
+/// `switched` says which conversation a file of `folder` names when the agent goes over to it.
+fn measure(scene: &Scene, folder: &str, switched: impl Fn(&Path) -> Option<String> + Send + 'static) {
     let (ledger, arrivals) = (Ledger::default(), Arc::<Arrivals>::default());
     let noted = Arc::clone(&arrivals);
     let receiver = Receiver::start(move |received| {
@@ -84,21 +102,21 @@ fn from_switch_to_transition() {
     });
     scene.configure(&format!("backend.url = '{}'\nsync.exitTimeout = '30s'\n", receiver.url()));
     let transitions = if std::env::var_os("CODEMIE_TEST_FULL").is_some() { 30 } else { 8 };
-    let claude = scene.start(&[]);
-    claude.prompt("one");
-    let registry = Sightings::of(&scene.stage.home.path().join(".claude/sessions"), "/sessionId");
-    let published = Sightings::of(&scene.published_sessions(), "/correlation/agentSessionId");
+    let run = scene.start(&[]);
+    run.prompt("one");
+    let switches = Sightings::of(&scene.stage.home.path().join(folder), switched);
+    let published = Sightings::of(&scene.published_sessions(), at_pointer("/correlation/agentSessionId"));
     for _ in 0..transitions {
-        claude.clear();
+        run.clear();
     }
-    assert_eq!(claude.exit(), Exit::Code(0));
+    assert_eq!(run.exit(), Exit::Code(0));
 
     let recorded = scene.recorded();
     assert_eq!(recorded.len(), transitions + 1);
     let (mut begun, mut told, mut arrived) = (Vec::new(), Vec::new(), Vec::new());
     for session in &recorded[1..] {
         let id = &session.record.correlation.agent_session_id.as_ref().unwrap().0;
-        let switched = registry.at(id);
+        let switched = switches.at(id);
         let start = Duration::from_millis(u64::try_from(session.record.start_time.0).unwrap());
         begun.push((UNIX_EPOCH + start).duration_since(switched).unwrap_or_default());
         told.push(published.at(id).duration_since(switched).unwrap_or_default());

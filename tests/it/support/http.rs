@@ -124,3 +124,30 @@ impl<'a> Events<'a> {
         patience.is_err() || matches!(self.stream.peek(&mut [0]), Ok(0))
     }
 }
+
+/// Asks one thing of whoever is at `http://host:port` and reads the whole answer: status, headers, body.
+pub(crate) fn ask(
+    at: &str,
+    method: &str,
+    path: &str,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> io::Result<(u16, String, Vec<u8>)> {
+    let mut stream = TcpStream::connect(at.trim_start_matches("http://"))?;
+    let host = at.trim_start_matches("http://");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        if !matches!(name.as_str(), "host" | "connection" | "content-length") {
+            head += &format!("{name}: {value}\r\n");
+        }
+    }
+    write!(stream, "{head}content-length: {}\r\n\r\n", body.len())?;
+    stream.write_all(body)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let cut = || io::Error::other("the answer was cut off");
+    let end = memchr::memmem::find(&answer, b"\r\n\r\n").ok_or_else(cut)?;
+    let headers = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let status = headers.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut)?;
+    Ok((status, headers, answer[end + 4..].to_vec()))
+}

@@ -22,7 +22,9 @@ pub(crate) struct Told {
     pub(crate) complete: bool,
 }
 
-const FIELDS: [&str; 5] = ["apiCalls", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"];
+/// The numbers of a [`Told`], as records and events call them.
+pub(crate) const FIELDS: [&str; 5] =
+    ["apiCalls", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"];
 
 impl Ledger {
     pub(crate) fn take(&self, received: &Received) -> Reply {

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use super::http::Request;
+use super::http::{Request, ask};
 
 /// Bounds failures only.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,28 +42,10 @@ impl Received {
 
     /// Asks another receiver the same and gives its answer back.
     pub(crate) fn relay(&self, to: &str) -> Reply {
-        self.try_relay(to).unwrap_or(Reply::Cut)
-    }
-
-    fn try_relay(&self, to: &str) -> std::io::Result<Reply> {
-        let mut stream = TcpStream::connect(to.trim_start_matches("http://"))?;
-        let mut head = format!("POST {} HTTP/1.1\r\nhost: relay\r\nconnection: close\r\n", self.path);
-        for (name, value) in &self.headers {
-            if !matches!(name.as_str(), "host" | "connection" | "content-length") {
-                head += &format!("{name}: {value}\r\n");
-            }
+        match ask(to, "POST", &self.path, &self.headers, &self.packed) {
+            Ok((status, _, body)) => Reply::Status(status, String::from_utf8_lossy(&body).into_owned()),
+            Err(_) => Reply::Cut,
         }
-        write!(stream, "{head}content-length: {}\r\n\r\n", self.packed.len())?;
-        stream.write_all(&self.packed)?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        let answer = String::from_utf8_lossy(&answer);
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-        Ok(match (status, body) {
-            (Some(status), Some(body)) => Reply::Status(status, body),
-            _ => Reply::Cut,
-        })
     }
 
     /// Everything of it as one text, for those who look for something in it.

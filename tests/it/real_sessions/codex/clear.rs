@@ -34,6 +34,12 @@ fn every_way_to_clear() {
         run.wait_composer("/clear");
         run.enter();
     });
+    // The history holds what was typed before the clear.
+    codex.moves(|run| {
+        run.terminal.send("\x1b[A");
+        run.wait_composer("/clear");
+        run.enter();
+    });
     codex.prompt("after a paste");
     // Thought better of it.
     codex.command("/new");

@@ -1,10 +1,11 @@
 //! Runs without a terminal, what is added to the arguments, and what the API refuses.
 
-use std::fs;
+use std::{fs, thread};
 
 use codemie::session::record::SessionRecord;
 
 use crate::real_sessions::scene::{Played, Scene};
+use crate::real_sessions::story::story;
 use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 use crate::support::stage::Form;
@@ -30,6 +31,28 @@ fn piped_as_if_bare() {
     let usage = &recorded[1].record.usage;
     assert_eq!((usage.api_errors, usage.prompts, usage.api_calls), (1, 1, 0));
     assert_eq!(recorded[0].record.agent_version.as_deref(), Some("0.166.0"));
+}
+
+/// The lock is held for as long as the answer takes, and here that is next to nothing.
+#[test]
+fn many_at_once() {
+    let Some(scene) = Scene::set(Agent::Codex) else { return };
+    const RUNS: usize = 6;
+    thread::scope(|scope| {
+        for n in 0..RUNS {
+            let scene = &scene;
+            scope.spawn(move || {
+                let out = scene.print(&["exec", &format!("number {n}")], "");
+                assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            });
+        }
+    });
+    let story = story(&scene.recorded(), &scene.log());
+    assert_eq!(story.len(), RUNS, "{story:#?}");
+    for line in &story {
+        assert!(line.contains(" startup by registry [number ") && line.ends_with("] exit 0"), "{story:#?}");
+    }
+    scene.expect(&story.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! Which version of an agent is installed, by the npm package that its program lies in: a file of a kilobyte. Asking the
+//! program takes from a quarter of a second to seconds.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+
+/// How far above the program its package may stand: `bin/codex.js`, `bundle/gemini.js`, `dist/src/index.js`.
+const LEVELS: usize = 4;
+
+/// More than any package file; it is read on the way to exec.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// The version of the package called `name` that `program` belongs to; `None` for what only finds the agent: a manager's
+/// shim, a script.
+pub(super) fn version(program: &Path, name: &str) -> Option<String> {
+    let program = fs::canonicalize(program).ok()?;
+    program.ancestors().skip(1).take(LEVELS).find_map(|folder| stated(&folder.join("package.json"), name))
+}
+
+fn stated(file: &Path, name: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Package {
+        name: String,
+        version: String,
+    }
+    let mut text = Vec::new();
+    File::open(file).ok()?.take(MAX_BYTES).read_to_end(&mut text).ok()?;
+    let package: Package = serde_json::from_slice(&text).ok()?;
+    (package.name == name).then_some(package.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_package_beside_the_program_says_which() {
+        let root = tempfile::tempdir().unwrap();
+        let modules = root.path().join("lib/node_modules/@google/gemini-cli");
+        fs::create_dir_all(modules.join("bundle")).unwrap();
+        let program = modules.join("bundle/gemini.js");
+        fs::write(&program, "#!/usr/bin/env node\n").unwrap();
+        assert_eq!(version(&program, "@google/gemini-cli"), None, "no package");
+        fs::write(modules.join("package.json"), r#"{"name":"@google/gemini-cli","version":"0.61.0"}"#)
+            .unwrap();
+        let link = root.path().join("gemini");
+        std::os::unix::fs::symlink(&program, &link).unwrap();
+        assert_eq!(version(&link, "@google/gemini-cli").as_deref(), Some("0.61.0"));
+        for broken in ["{", r#"{"name":"something-else","version":"9"}"#, r#"{"version":"9"}"#] {
+            fs::write(modules.join("package.json"), broken).unwrap();
+            assert_eq!(version(&link, "@google/gemini-cli"), None, "{broken}");
+        }
+        assert_eq!(version(&root.path().join("absent"), "@google/gemini-cli"), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! The demonstration's own backend: the real one, in a process apart that ends by itself, so that its pages can be looked
+//! at after the demonstration has ended.
+
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::backend::dashboard::{Dashboard, Gate, router};
+use crate::backend::sqlite::Sqlite;
+use crate::backend::storage::Storage;
+use crate::backend::token::{Role, Token, TokenHash, new_secret};
+use crate::backend::{self, Backend, Options};
+use crate::clock::{Clock, SystemClock};
+use crate::config::delivery::{Secret, User};
+use crate::demo;
+use crate::forward::foreign::post;
+use crate::forward::http::Http;
+use crate::forward::{Identity, Native};
+use crate::home::Home;
+use crate::session::record::SessionRecord;
+use crate::store::{Outgoing, Store};
+use crate::terminal;
+
+/// The hidden command that the process apart is.
+const COMMAND: &str = "demo-backend";
+/// How long the pages can be looked at.
+const LINGERS: Duration = Duration::from_mins(10);
+/// How often it looks whether its folder is still there.
+const LOOK: Duration = Duration::from_secs(2);
+/// Bounds failures only: it is there within a blink.
+const PATIENCE: Duration = Duration::from_secs(10);
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// What the process apart says of itself, once, to the one who started it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Embedded {
+    address: String,
+    token: String,
+    /// Lets one browser in, once.
+    pub(super) entrance: String,
+}
+
+fn note(home: &Home, nonce: &str) -> PathBuf {
+    demo::folder(home).join(format!("backend-{nonce}.json"))
+}
+
+/// Starts it and waits until it listens.
+pub(super) fn start(home: &Home) -> anyhow::Result<Embedded> {
+    let nonce = uuid::Uuid::new_v4().to_string();
+    let folder = std::path::absolute(home.path())?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([COMMAND, &nonce]).env("CODEMIE_HOME", folder);
+    terminal::spawn_apart(&mut command)?;
+    let (file, deadline) = (note(home, &nonce), Instant::now() + PATIENCE);
+    loop {
+        match std::fs::read(&file) {
+            Ok(text) => {
+                std::fs::remove_file(&file)?;
+                return Ok(serde_json::from_slice(&text)?);
+            }
+            Err(_) if Instant::now() < deadline => std::thread::sleep(GLANCE),
+            Err(error) => return Err(error).context("it did not start"),
+        }
+    }
+}
+
+/// Tells it the sessions of the play, and waits until it has committed them; how many events.
+pub(super) fn tell(home: &Home, embedded: &Embedded, chain: &[SessionRecord]) -> anyhow::Result<usize> {
+    let mut store = Store::open(home, SystemClock.now())?;
+    let identity = Identity::of(&mut store, &User::Login)?;
+    let events: Vec<Outgoing> = store.read(|view| {
+        let mut events = Vec::new();
+        for record in chain {
+            let row = record.session_id.parse().ok().map(|id| view.session(id)).transpose()?.flatten();
+            if let Some(row) = row {
+                events.extend(view.outgoing_of(row.n)?);
+            }
+        }
+        Ok::<_, crate::store::Error>(events)
+    })?;
+    let address = embedded.address.parse().context("no address")?;
+    let sink = Native::new(&address, Some(Secret::new(&embedded.token)), identity);
+    let http = Http::new(&address, None)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let sent = runtime
+        .block_on(post(&sink, &http, &events, Instant::now() + PATIENCE))
+        .map_err(|why| anyhow::anyhow!("it {why}"))?;
+    anyhow::ensure!(
+        sent.delivered == events.len(),
+        "it refused {} of {} events",
+        sent.rejected,
+        events.len()
+    );
+    Ok(events.len())
+}
+
+/// `codemie demo-backend`: the process apart.
+pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
+    let folder = demo::folder(home);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.join("backend.db"))?);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let (gate, secret) = Gate::once(address.port())?;
+        let (role, token) = (Role::Ingest, new_secret(Role::Ingest)?);
+        let (hash, created_at) = (TokenHash::of(&token), SystemClock.now());
+        let name = format!("demo-{nonce}");
+        storage.add_token(Token { name, role, hash, created_at, revoked_at: None }).await?;
+        let (close, closing) = watch::channel(false);
+        let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone());
+        let routes = Backend::new(storage, Options::default(), closing).router().merge(router(pages));
+        let entrance = format!("http://{address}/enter?token={secret}");
+        say(
+            &folder,
+            &note(home, nonce),
+            &Embedded { address: format!("http://{address}"), token, entrance },
+        )?;
+        backend::serve(listener, routes, close, ended(folder)).await;
+        Ok(())
+    })
+}
+
+/// There at once or not at all, for its owner alone.
+fn say(folder: &Path, file: &Path, embedded: &Embedded) -> anyhow::Result<()> {
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    new.write_all(&serde_json::to_vec(embedded)?)?;
+    new.persist(file)?;
+    Ok(())
+}
+
+/// When nobody can want it any more.
+async fn ended(folder: PathBuf) {
+    let deadline = Instant::now() + LINGERS;
+    while Instant::now() < deadline && folder.exists() {
+        tokio::time::sleep(LOOK).await;
+    }
+}

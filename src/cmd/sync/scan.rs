@@ -1,0 +1,91 @@
+//! `codemie sync --backfill --scan`: what never ran through codemie, from the agents' own files to our own backend.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use jiff::tz::TimeZone;
+
+use crate::agent;
+use crate::clock::{Clock, SystemClock};
+use crate::cmd::Failure;
+use crate::forward::foreign::{Sent, life, post};
+use crate::forward::http::Http;
+use crate::forward::{Identity, Sinks};
+use crate::home::Home;
+use crate::output::human::counted;
+use crate::output::progress::Bar;
+use crate::scan::{Days, Scanner, Watch};
+use crate::store::{Outgoing, Store};
+
+/// Events held at a time; one conversation may be more.
+const AT_ONCE: usize = 5000;
+
+/// Whether everything arrived.
+pub(super) fn run(
+    timeout: Duration,
+    home: &Home,
+    sinks: &Sinks,
+    err: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    let mut store = Store::open(home, SystemClock.now())?;
+    let identity = Identity::of(&mut store, &sinks.delivery.user)?;
+    let backend = sinks.native(&identity).zip(sinks.delivery.backend.as_ref());
+    let (sink, backend) = backend.ok_or_else(|| Failure {
+        code: 1,
+        message: "what never ran through codemie is told to our own backend alone; run: codemie config set \
+                  backend.url ADDRESS"
+            .into(),
+    })?;
+    let bar = Bar::on_terminal("reading session files");
+    let scanner = Scanner {
+        folder: home.scans(),
+        agents: &agent::ALL,
+        var: &|name| std::env::var_os(name),
+        days: Days::of(TimeZone::system()),
+        watch: bar.as_ref().map(|bar| bar as &dyn Watch),
+    };
+    let foreign = store.read(|view| scanner.foreign(Some(view)))?;
+    drop(bar);
+    let http = Http::new(&backend.url, sinks.delivery.ca_file.as_ref())?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
+    // Reading may have taken long; sending has the whole time again.
+    let deadline = Instant::now() + timeout;
+    let (mut all, mut waiting) = (Sent::default(), Vec::<Outgoing>::new());
+    let mut conversations = foreign.calls();
+    loop {
+        let next = conversations.next().transpose()?;
+        let last = next.is_none();
+        if let Some((session, calls)) = next {
+            waiting.extend(life(session, &calls));
+        }
+        if waiting.len() >= AT_ONCE || last {
+            match runtime.block_on(post(&sink, &http, &waiting, deadline)) {
+                Ok(sent) => {
+                    all.delivered += sent.delivered;
+                    all.rejected += sent.rejected;
+                    waiting.clear();
+                }
+                Err(why) => {
+                    let delivered = counted(all.delivered, "event");
+                    writeln!(
+                        err,
+                        "codemie: foreign: {delivered} delivered, but {why}; run it again for the rest"
+                    )?;
+                    return Ok(false);
+                }
+            }
+        }
+        if last {
+            break;
+        }
+    }
+    let (events, of) =
+        (counted(all.delivered, "event"), counted(foreign.sessions.len(), "foreign conversation"));
+    writeln!(err, "codemie: foreign: {events} of {of} delivered")?;
+    if all.rejected > 0 {
+        writeln!(err, "codemie: foreign: {} refused", counted(all.rejected, "event"))?;
+    }
+    Ok(all.rejected == 0)
+}

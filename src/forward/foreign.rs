@@ -1,0 +1,215 @@
+//! Conversations that never ran through codemie, told to our own backend by `sync --backfill --scan` and by nothing else.
+//!
+//! They are no sessions of the store, so there is no outbox and no cursor: every time they are told whole, under ids that
+//! are made of what they are, and the receiver knows what it has. START, bound and END come first (`seq` 1 to 3), so that calls
+//! found later are appended; the END's `rev` grows with them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::batch;
+use super::decide::Verdict;
+use super::http::{self, Http};
+use super::native::Native;
+use super::sink::Sink;
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::meter::record::Fact;
+use crate::money::PicoDollars;
+use crate::scan::ForeignSession;
+use crate::session::event::{NAMESPACE, keyed_id, opening_id};
+use crate::session::id::SessionId;
+use crate::session::record::{Coverage, UsageSummary};
+use crate::session::state::{EndReason, EventType, StartReason, Status};
+use crate::store::{Outgoing, Priced, Totals};
+
+/// What marks them at the receiver.
+pub const TAG: &str = "foreign";
+
+/// How soon a receiver that failed is asked again; somebody waits.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// The session id it has at the receiver, the same on every telling.
+fn session_id(session: &ForeignSession) -> SessionId {
+    let ForeignSession { agent, conversation, .. } = session;
+    SessionId(Uuid::new_v5(&NAMESPACE, format!("foreign\0{agent}\0{conversation}").as_bytes()))
+}
+
+/// The whole life of a foreign conversation, as far as its file tells.
+pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
+    let id = session_id(session);
+    let count = i64::try_from(calls.len()).unwrap_or(i64::MAX);
+    let event = |id: Uuid, rev, kind, seq, time, attributes| Outgoing {
+        n: 0,
+        id,
+        rev,
+        kind,
+        session: session_id(session).to_string(),
+        seq,
+        time,
+        agent: session.agent.clone(),
+        attributes,
+        change: None,
+    };
+    let of_opening = |rev, kind, seq, time: Timestamp, attributes| {
+        event(opening_id(id, kind, 1), rev, kind, seq, time, attributes)
+    };
+    let short: String = session.conversation.0.chars().take(8).collect();
+    let start = json!({
+        "name": format!("{}-{short}", session.agent),
+        "reason": StartReason::Startup,
+        "agentVersion": session.version,
+        "wrapperVersion": env!("CARGO_PKG_VERSION"),
+        "project": session.project,
+        "repository": session.repository,
+        "branch": session.branch,
+        "transitionedFrom": null,
+        "parentSessionId": null,
+        "tags": [TAG],
+        "group": null,
+    });
+    let end = json!({
+        "status": Status::Completed,
+        "endReason": EndReason::Exit,
+        "exitCode": null,
+        "durationMs": u64::try_from(session.last_at.since(session.first_at).as_millis()).unwrap_or(u64::MAX),
+        "transitionedTo": null,
+        "totals": totals(calls),
+        "lastSeq": count.saturating_add(3),
+    });
+    let bound = json!({"agentSessionId": session.conversation, "evidence": null});
+    let mut events = vec![
+        of_opening(0, EventType::Start, 1, session.first_at, start),
+        of_opening(0, EventType::Bound, 2, session.first_at, bound),
+        of_opening(count, EventType::End, 3, session.last_at, end),
+    ];
+    for (seq, call) in (4..).zip(calls) {
+        let Fact::Usage(usage) = &call.record.fact else { continue };
+        let tokens = &usage.tokens;
+        let attributes = json!({
+            "key": call.record.key,
+            "model": usage.model,
+            "inputTokens": tokens.input,
+            "outputTokens": tokens.output,
+            "cacheReadTokens": tokens.cache_read,
+            "cacheWriteTokens": tokens.cache_write(),
+            "reasoningTokens": tokens.reasoning,
+            "costUsd": call.cost.map(PicoDollars::dollars),
+            "subagent": call.record.subagent.is_some(),
+            "source": "transcript",
+        });
+        let id = keyed_id(&session.agent, EventType::Usage, &call.record.key);
+        events.push(event(id, 0, EventType::Usage, seq, call.record.at, attributes));
+    }
+    events
+}
+
+fn totals(calls: &[Priced]) -> UsageSummary {
+    let mut sums = Totals::default();
+    let mut unpriced: Vec<String> = Vec::new();
+    let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    for call in calls {
+        let Fact::Usage(usage) = &call.record.fact else { continue };
+        sums.api_calls += 1;
+        sums.input += number(usage.tokens.input);
+        sums.output += number(usage.tokens.output);
+        sums.cache_read += number(usage.tokens.cache_read);
+        sums.cache_write += number(usage.tokens.cache_write());
+        sums.reasoning += number(usage.tokens.reasoning);
+        match call.cost {
+            Some(cost) => sums.cost.0 += cost.0,
+            None if !unpriced.contains(&usage.model) => unpriced.push(usage.model.clone()),
+            None => {}
+        }
+    }
+    unpriced.sort();
+    UsageSummary::new(&sums, unpriced, Coverage::Transcript)
+}
+
+/// What became of a telling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub delivered: usize,
+    pub rejected: usize,
+}
+
+/// Posts events that are in no outbox, in batches, until the time is up; `Err` says why it ended before.
+pub async fn post(
+    sink: &Native,
+    http: &Http,
+    events: &[Outgoing],
+    deadline: Instant,
+) -> Result<Sent, String> {
+    let (mut sent, mut size, mut plain, mut rest) =
+        (Sent::default(), batch::Size::new(batch::MOST), false, events);
+    while !rest.is_empty() {
+        let part = &rest[..rest.len().min(size.events())];
+        let part = &part[..super::drain::fits(part)];
+        let request = sink.request(part);
+        let verdict = match http.post(&request, plain, SystemClock.now()).await {
+            Ok(answer) => sink.judge(part, &request, &answer),
+            Err(error @ http::Error::Certificates { .. }) => return Err(error.to_string()),
+            Err(error) => Verdict::Later { why: error.to_string(), asked: None },
+        };
+        match verdict {
+            Verdict::Accepted { rejected } => {
+                sent.delivered += part.len() - rejected.len();
+                sent.rejected += rejected.len();
+                rest = &rest[part.len()..];
+                size.grow();
+            }
+            Verdict::Halve(_) | Verdict::Isolate(_) if size.halve(part.len()) => {}
+            Verdict::Halve(_) | Verdict::Isolate(_) => {
+                sent.rejected += 1;
+                rest = &rest[part.len()..];
+            }
+            Verdict::Identity(_) if !plain => plain = true,
+            Verdict::Identity(why) | Verdict::Refuse(why) | Verdict::Pause(why) => return Err(why),
+            Verdict::Later { why, asked } => {
+                let wake = Instant::now() + asked.unwrap_or(AGAIN);
+                if wake >= deadline {
+                    return Err(why);
+                }
+                tokio::time::sleep_until(wake.into()).await;
+            }
+        }
+    }
+    Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::id::AgentSessionId;
+    use crate::session::tests::usage;
+
+    fn session(calls: i64) -> ForeignSession {
+        ForeignSession {
+            agent: "claude".into(),
+            conversation: AgentSessionId("7a276c6b-0000".into()),
+            project: Some("widgets".into()),
+            repository: None,
+            branch: None,
+            version: None,
+            first_at: Timestamp(1000),
+            last_at: Timestamp(5000),
+            calls,
+        }
+    }
+
+    #[test]
+    fn calls_found_later_are_appended_and_the_end_is_revised() {
+        let calls = [usage("m1", Timestamp(1000), 20), usage("m2", Timestamp(5000), 5)];
+        let (first, second) = (life(&session(1), &calls[..1]), life(&session(2), &calls));
+        assert_eq!(first[..2], second[..2]);
+        assert_eq!(first[3], second[3], "the same call is the same event");
+        assert_eq!((first[2].id, first[2].seq), (second[2].id, second[2].seq));
+        assert!(first[2].rev < second[2].rev);
+        assert_eq!(second.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        let end = &second[2].attributes;
+        assert_eq!((&end["lastSeq"], &end["totals"]["outputTokens"]), (&json!(5), &json!(25)));
+        assert_eq!(second[0].attributes["tags"], json!(["foreign"]));
+        assert_eq!(second[0].attributes["name"], "claude-7a276c6b");
+    }
+}

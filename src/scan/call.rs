@@ -1,0 +1,155 @@
+//! One call as one file tells it: what the cache holds, sorted by key.
+
+use super::bytes::{Bytes, put, put_bytes, put_signed};
+use super::hash::hash;
+use super::words::Word;
+use crate::clock::Timestamp;
+use crate::meter::record::Tokens;
+
+/// A file by its number in the index.
+pub(super) type FileNo = u32;
+
+/// Not a file: the key is owned by a session of the store.
+pub(super) const STORE: FileNo = FileNo::MAX;
+
+/// Longer ones are no ids. None of the agents' has more than a hundred.
+pub(super) const LONGEST_KEY: usize = 1024;
+
+/// No encoded call is longer: the key, and sixteen numbers of at most ten bytes.
+pub(super) const LONGEST: usize = LONGEST_KEY + 16 * 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call<'a> {
+    /// Of agent and key: calls are sorted by it, then by key and file.
+    pub(super) hash: u64,
+    pub(super) key: &'a [u8],
+    pub(super) told: Told,
+}
+
+/// What a file says of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) file: FileNo,
+    pub(super) at: Timestamp,
+    pub(super) copied: bool,
+    pub(super) fast: bool,
+    pub(super) model: Word,
+    pub(super) subagent: Word,
+    pub(super) tokens: Tokens,
+}
+
+/// Keys are unique within an agent, so the hash is of both.
+pub(super) fn key_hash(agent: u64, key: &[u8]) -> u64 {
+    hash(agent, key)
+}
+
+impl Told {
+    /// Another line of the same call. The earliest time stands, whatever the order of reading; a call is a copy only if
+    /// every line of it says so.
+    pub(super) fn revise(&mut self, later: &Self) {
+        if later.tokens.supersedes(&self.tokens) {
+            (self.tokens, self.model, self.fast) = (later.tokens, later.model, later.fast);
+        }
+        self.at = earlier(self.at, later.at);
+        self.copied &= later.copied;
+    }
+}
+
+/// The earlier of two times; zero is no time.
+pub(super) fn earlier(a: Timestamp, b: Timestamp) -> Timestamp {
+    match (a.0, b.0) {
+        (0, _) => b,
+        (_, 0) => a,
+        _ => a.min(b),
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let Told { file, at, copied, fast, model, subagent, tokens } = &self.told;
+        out.extend_from_slice(&self.hash.to_le_bytes());
+        put_bytes(out, self.key);
+        put(out, u64::from(*file) << 2 | u64::from(*copied) << 1 | u64::from(*fast));
+        put_signed(out, at.0);
+        put(out, u64::from(model.0));
+        put(out, u64::from(subagent.0));
+        for count in [
+            tokens.input,
+            tokens.output,
+            tokens.cache_read,
+            tokens.cache_write_5m,
+            tokens.cache_write_1h,
+            tokens.reasoning,
+        ] {
+            put(out, count);
+        }
+    }
+
+    /// The call at the beginning of `bytes`, and how long it is.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let mut rest = Bytes(bytes);
+        let hash = rest.fixed()?;
+        let key = rest.bytes().filter(|key| key.len() <= LONGEST_KEY)?;
+        let file = rest.number()?;
+        let told = Told {
+            file: FileNo::try_from(file >> 2).ok()?,
+            copied: file & 2 != 0,
+            fast: file & 1 != 0,
+            at: Timestamp(rest.signed()?),
+            model: Word(rest.small()?),
+            subagent: Word(rest.small()?),
+            tokens: Tokens {
+                input: rest.number()?,
+                output: rest.number()?,
+                cache_read: rest.number()?,
+                cache_write_5m: rest.number()?,
+                cache_write_1h: rest.number()?,
+                reasoning: rest.number()?,
+            },
+        };
+        Some((Self { hash, key, told }, bytes.len() - rest.0.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(in crate::scan) fn told(file: FileNo, at: i64, output: u64, copied: bool) -> Told {
+        let tokens = Tokens { output, ..Tokens::default() };
+        Told { file, at: Timestamp(at), copied, fast: false, model: Word(1), subagent: Word(0), tokens }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let big = Tokens {
+            input: u64::MAX,
+            output: 1,
+            cache_read: u64::MAX,
+            cache_write_5m: u64::MAX,
+            cache_write_1h: u64::MAX,
+            reasoning: u64::MAX,
+        };
+        let key = vec![b'k'; LONGEST_KEY];
+        let told = Told { tokens: big, fast: true, model: Word(u32::MAX), ..told(STORE, i64::MIN, 0, true) };
+        let call = Call { hash: u64::MAX, key: &key, told };
+        let mut out = Vec::new();
+        call.write(&mut out);
+        assert!(out.len() <= LONGEST);
+        assert_eq!(Call::read(&out), Some((call, out.len())));
+        for torn in 0..out.len() {
+            assert_eq!(Call::read(&out[..torn]), None);
+        }
+    }
+
+    #[test]
+    fn lines_of_one_call_in_any_order() {
+        let lines = [told(1, 30, 5, true), told(1, 0, 9, true), told(1, 20, 7, false)];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+            let mut call = lines[order[0]];
+            call.revise(&lines[order[1]]);
+            call.revise(&lines[order[2]]);
+            assert_eq!((call.at, call.tokens.output, call.copied), (Timestamp(20), 9, false), "{order:?}");
+        }
+    }
+}

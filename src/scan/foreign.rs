@@ -1,0 +1,163 @@
+//! What a scan found that no session of the store owns, as sessions with their calls: for a backfill.
+
+use std::collections::HashMap;
+use std::io;
+
+use super::call::Told;
+use super::merge::merge;
+use super::rollup::{Conversations, owned};
+use super::run::Run;
+use super::words::Word;
+use super::{Error, Scanned, Scanner, readers};
+use crate::clock::Timestamp;
+use crate::meter::price;
+use crate::meter::record::{Fact, Record, Usage};
+use crate::session::id::AgentSessionId;
+use crate::store::{Priced, View};
+
+/// Calls handed out from one pass over all of them. Why 50,000: some ten megabytes, and a gigabyte of sessions needs eight
+/// passes.
+const AT_ONCE: i64 = 50_000;
+
+/// A conversation, as far as no session of the store owns its calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignSession {
+    pub agent: String,
+    pub conversation: AgentSessionId,
+    pub project: Option<String>,
+    pub repository: Option<String>,
+    pub branch: Option<String>,
+    pub version: Option<String>,
+    /// Times of its first such call and its last.
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    pub calls: i64,
+}
+
+/// All foreign conversations of one scan. Holds no lock and no look at the store: what it says is as of the scan.
+#[derive(Debug)]
+pub struct Foreign {
+    scanned: Scanned,
+    owned: Vec<Run>,
+    /// Those of the sessions, in the same order.
+    keys: Vec<(Word, Word)>,
+    pub sessions: Vec<ForeignSession>,
+}
+
+impl Scanner<'_> {
+    /// Scans, and gives what no session of the store owns.
+    pub fn foreign(&self, store: Option<&View<'_>>) -> Result<Foreign, Error> {
+        let mut scanned = self.scan(store, None)?;
+        let owned = scanned.owned(&self.folder, store)?;
+        let words = &scanned.index.words;
+        let known = Conversations::of(&scanned.index);
+        let mut sessions: HashMap<(Word, Word), ForeignSession> = HashMap::new();
+        for cell in &scanned.cells {
+            let file = known.get(cell.agent, cell.conversation);
+            let fact = |word: Option<Word>| words.some(word?).map(str::to_owned);
+            let session = sessions.entry((cell.agent, cell.conversation)).or_insert_with(|| ForeignSession {
+                agent: words.text(cell.agent).to_owned(),
+                conversation: AgentSessionId(words.text(cell.conversation).to_owned()),
+                project: fact(file.map(|file| file.project)),
+                repository: fact(file.map(|file| file.repository)),
+                branch: fact(file.map(|file| file.branch)),
+                version: fact(file.map(|file| file.version)),
+                first_at: Timestamp(i64::MAX),
+                last_at: Timestamp(i64::MIN),
+                calls: 0,
+            });
+            session.first_at = session.first_at.min(Timestamp(cell.sums.first));
+            session.last_at = session.last_at.max(Timestamp(cell.sums.last));
+            session.calls += cell.sums.calls;
+        }
+        let mut sessions: Vec<_> = sessions.into_iter().collect();
+        sessions.sort_by(|(_, a), (_, b)| {
+            (a.first_at, &a.agent, &a.conversation).cmp(&(b.first_at, &b.agent, &b.conversation))
+        });
+        let (keys, sessions) = sessions.into_iter().unzip();
+        Ok(Foreign { scanned, owned, keys, sessions })
+    }
+}
+
+impl Foreign {
+    /// Every session with its calls, those in the order of their times, priced as the meter prices them.
+    pub fn calls(&self) -> ForeignCalls<'_> {
+        ForeignCalls { foreign: self, next: 0, ready: Vec::new().into_iter() }
+    }
+
+    /// The calls of the sessions from `first` on, as many sessions as fit.
+    fn some(&self, first: usize) -> io::Result<Vec<Vec<Priced>>> {
+        let mut sum = 0;
+        let fitting = self.sessions[first..].iter().take_while(|session| {
+            let fits = sum == 0 || sum + session.calls <= AT_ONCE;
+            sum += session.calls;
+            fits
+        });
+        let places: HashMap<(Word, Word), usize> =
+            self.keys[first..].iter().copied().zip(0..).take(fitting.count()).collect();
+        let mut calls: Vec<Vec<Priced>> = vec![Vec::new(); places.len()];
+        let index = &self.scanned.index;
+        merge(readers(&self.scanned.calls, &self.owned), |group| {
+            if let Some((file, told)) = owned(group, &index.files, &index.words)
+                && let Some(&place) = places.get(&(file.agent, file.conversation))
+            {
+                calls[place].push(self.priced(group.key, &told));
+            }
+            Ok(())
+        })?;
+        for calls in &mut calls {
+            calls.sort_by(|a, b| (a.record.at, &a.record.key).cmp(&(b.record.at, &b.record.key)));
+        }
+        Ok(calls)
+    }
+
+    fn priced(&self, key: &[u8], told: &Told) -> Priced {
+        let words = &self.scanned.index.words;
+        let usage = Usage {
+            model: words.text(told.model).to_owned(),
+            tokens: told.tokens,
+            fast: told.fast,
+            request_id: None,
+        };
+        let cost = price::cost(&usage);
+        let record = Record {
+            key: String::from_utf8_lossy(key).into_owned(),
+            at: told.at,
+            copied: told.copied,
+            subagent: words.some(told.subagent).map(str::to_owned),
+            fact: Fact::Usage(usage),
+        };
+        Priced { record, cost, prices: cost.map(|_| price::TABLE_VERSION.to_string()) }
+    }
+}
+
+/// Foreign sessions one by one, each with its calls. Memory holds those of some sessions at a time.
+#[derive(Debug)]
+pub struct ForeignCalls<'a> {
+    foreign: &'a Foreign,
+    next: usize,
+    ready: std::vec::IntoIter<Vec<Priced>>,
+}
+
+impl<'a> Iterator for ForeignCalls<'a> {
+    type Item = io::Result<(&'a ForeignSession, Vec<Priced>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let session = self.foreign.sessions.get(self.next)?;
+        let calls = match self.ready.next() {
+            Some(calls) => calls,
+            None => match self.foreign.some(self.next) {
+                Ok(ready) => {
+                    self.ready = ready.into_iter();
+                    self.ready.next()?
+                }
+                Err(error) => {
+                    self.next = self.foreign.sessions.len();
+                    return Some(Err(error));
+                }
+            },
+        };
+        self.next += 1;
+        Some(Ok((session, calls)))
+    }
+}

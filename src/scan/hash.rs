@@ -1,0 +1,79 @@
+//! One cheap hash for keys, tables and checksums. It is written to disk, so it is our own and never changes: the standard
+//! library's may.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+const STEP: u64 = 0xd6e8_feb8_6659_fd93;
+
+/// Both halves of the product: every bit of either factor reaches every bit of the result.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
+    let (low, high) = (product as u64, (product >> 64) as u64);
+    low ^ high
+}
+
+/// The hash of `bytes`, going on from another.
+pub(super) fn hash(from: u64, bytes: &[u8]) -> u64 {
+    let mut state = from ^ SEED;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        state = fold(state ^ u64::from_le_bytes(*word), STEP);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    state = fold(state ^ u64::from_le_bytes(last), STEP);
+    fold(state ^ bytes.len() as u64, SEED)
+}
+
+/// For tables of small numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cheap(u64);
+
+pub(super) type CheapMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Cheap>>;
+
+impl Hasher for Cheap {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash(self.0, bytes);
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = fold(self.0 ^ number ^ SEED, STEP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is on disk must be found again by later versions.
+    #[test]
+    fn the_hash_is_this_one() {
+        for (text, expected) in TABLE {
+            assert_eq!(hash(0, text.as_bytes()), *expected, "{text}: {:#x}", hash(0, text.as_bytes()));
+        }
+    }
+
+    const TABLE: &[(&str, u64)] = &[];
+
+    #[test]
+    fn neighbours_are_far_apart_and_length_counts() {
+        let mut seen = std::collections::BTreeSet::new();
+        for n in 0..50_000 {
+            assert!(seen.insert(hash(7, format!("msg_{n}").as_bytes())));
+        }
+        for zeros in 0..100 {
+            assert!(seen.insert(hash(7, &vec![0; zeros])));
+        }
+        assert_ne!(hash(1, b"x"), hash(2, b"x"));
+    }
+}

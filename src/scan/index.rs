@@ -1,0 +1,343 @@
+//! What a scan remembers besides the calls: how far every file has been read, the roll-ups, and what they were made of.
+//!
+//! One file, replaced as a whole. It names the file of calls it belongs to. Whatever cannot be read, is of another version or
+//! has a wrong sum is as good as absent: the next scan reads everything again.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::bytes::{Bytes, put, put_bytes, put_signed};
+use super::call::FileNo;
+use super::hash::hash;
+use super::rollup::{Cell, Sums};
+use super::words::{Word, Words};
+use crate::file::FileId;
+use crate::meter::tail::Position;
+
+/// Raised whenever the notation changes, or a reader of lines finds more than it did.
+const FORMAT: u64 = 1;
+
+const MAGIC: &[u8] = b"codemie scan\n";
+
+/// One file of an agent's, as it was when it was last read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileFacts {
+    pub(super) agent: Word,
+    pub(super) path: PathBuf,
+    pub(super) id: FileId,
+    pub(super) size: u64,
+    /// Nanoseconds since 1970.
+    pub(super) modified: i64,
+    /// `None`: nothing of it was read.
+    pub(super) position: Option<Position>,
+    pub(super) state: Option<String>,
+    pub(super) conversation: Word,
+    /// When it came into being, as far as the file system tells, in nanoseconds since 1970.
+    pub(super) born: i64,
+    /// Time of the last call in it, in milliseconds.
+    pub(super) last: Option<i64>,
+    pub(super) project: Word,
+    pub(super) repository: Word,
+    pub(super) branch: Word,
+    pub(super) version: Word,
+    pub(super) unreadable: u64,
+    /// It is no more, or another stands in its place: what was read of it is all there will be.
+    pub(super) closed: bool,
+    /// Its calls are in the roll-ups.
+    pub(super) in_view: bool,
+}
+
+/// What the roll-ups were made of, besides the files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Basis {
+    pub(super) store: [i64; 5],
+    pub(super) prices: u32,
+    pub(super) days: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    /// Name, length and sum of the file of calls; none before the first call was found.
+    pub(super) calls: Option<(String, u64, u64)>,
+    pub(super) words: Words,
+    /// By number; a number without a file is free.
+    pub(super) files: Vec<Option<FileFacts>>,
+    pub(super) basis: Basis,
+    pub(super) cells: Vec<Cell>,
+}
+
+impl Index {
+    pub(super) fn file(&self, number: FileNo) -> Option<&FileFacts> {
+        self.files.get(number as usize)?.as_ref()
+    }
+
+    /// `None`: there is none that can be used.
+    pub(super) fn load(path: &Path) -> Option<Self> {
+        let bytes = fs::read(path).ok()?;
+        let index = Self::read(&bytes);
+        if index.is_none() {
+            tracing::warn!("{}: not a cache of this version, or damaged; made anew", path.display());
+        }
+        index
+    }
+
+    /// In place of what was there, whole or not at all.
+    pub(super) fn save(&self, path: &Path) -> io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut draft = tempfile::NamedTempFile::new_in(folder)?;
+        io::Write::write_all(&mut draft, &self.written())?;
+        draft.persist(path)?;
+        Ok(())
+    }
+
+    fn written(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        put(&mut out, FORMAT);
+        put(&mut out, u64::from(self.calls.is_some()));
+        if let Some((name, length, sum)) = &self.calls {
+            put_bytes(&mut out, name.as_bytes());
+            put(&mut out, *length);
+            put(&mut out, *sum);
+        }
+        let Basis { store, prices, days } = &self.basis;
+        store.iter().for_each(|&number| put_signed(&mut out, number));
+        put(&mut out, u64::from(*prices));
+        put(&mut out, *days);
+        put(&mut out, self.words.len() as u64);
+        self.words.iter().for_each(|text| put_bytes(&mut out, text.as_bytes()));
+        put(&mut out, self.files.len() as u64);
+        for file in &self.files {
+            put(&mut out, u64::from(file.is_some()));
+            if let Some(file) = file {
+                file.write(&mut out);
+            }
+        }
+        put(&mut out, self.cells.len() as u64);
+        self.cells.iter().for_each(|cell| cell.write(&mut out));
+        let sum = hash(0, &out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (body, sum) = bytes.split_last_chunk::<8>()?;
+        let mut rest = Bytes(body);
+        if rest.take(MAGIC.len())? != MAGIC
+            || rest.number()? != FORMAT
+            || hash(0, body) != u64::from_le_bytes(*sum)
+        {
+            return None;
+        }
+        let calls = match rest.number()? {
+            0 => None,
+            _ => Some((rest.text()?.to_owned(), rest.number()?, rest.number()?)),
+        };
+        let mut store = [0; 5];
+        for number in &mut store {
+            *number = rest.signed()?;
+        }
+        let basis = Basis { store, prices: rest.small()?, days: rest.number()? };
+        let mut words = Words::default();
+        for _ in 1..rest.number()? {
+            words.number(rest.text()?);
+        }
+        let files = (0..rest.number()?)
+            .map(|_| match rest.number()? {
+                0 => Some(None),
+                _ => FileFacts::read(&mut rest).map(Some),
+            })
+            .collect::<Option<_>>()?;
+        let cells = (0..rest.number()?).map(|_| Cell::read(&mut rest)).collect::<Option<_>>()?;
+        rest.0.is_empty().then_some(Self { calls, words, files, basis, cells })
+    }
+}
+
+impl FileFacts {
+    /// A file was there when its last line was written: one that claims to be younger was copied to where it is.
+    pub(super) fn birth(&self) -> i64 {
+        self.last.map_or(self.born, |last| self.born.min(last.saturating_mul(1_000_000)))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put(out, u64::from(self.agent.0));
+        put_bytes(out, self.path.as_os_str().as_bytes());
+        put(out, self.id.device);
+        put(out, self.id.inode);
+        put(out, self.size);
+        put_signed(out, self.modified);
+        put(out, u64::from(self.position.is_some()));
+        if let Some(position) = &self.position {
+            put(out, position.offset);
+            put(out, position.mark);
+            put(out, u64::from(position.inside_long_line));
+        }
+        put(out, u64::from(self.state.is_some()));
+        if let Some(state) = &self.state {
+            put_bytes(out, state.as_bytes());
+        }
+        put_signed(out, self.born);
+        put(out, u64::from(self.last.is_some()));
+        if let Some(last) = self.last {
+            put_signed(out, last);
+        }
+        for word in [self.conversation, self.project, self.repository, self.branch, self.version] {
+            put(out, u64::from(word.0));
+        }
+        put(out, self.unreadable);
+        put(out, u64::from(self.closed) << 1 | u64::from(self.in_view));
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        let agent = Word(from.small()?);
+        let path = PathBuf::from(OsStr::from_bytes(from.bytes()?));
+        let id = FileId { device: from.number()?, inode: from.number()? };
+        let (size, modified) = (from.number()?, from.signed()?);
+        let position = match from.number()? {
+            0 => None,
+            _ => Some(Position {
+                file: id,
+                offset: from.number()?,
+                mark: from.number()?,
+                inside_long_line: from.number()? != 0,
+            }),
+        };
+        let state = match from.number()? {
+            0 => None,
+            _ => Some(from.text()?.to_owned()),
+        };
+        let born = from.signed()?;
+        let last = match from.number()? {
+            0 => None,
+            _ => Some(from.signed()?),
+        };
+        let mut words = [Word::NONE; 5];
+        for word in &mut words {
+            *word = Word(from.small()?);
+        }
+        let [conversation, project, repository, branch, version] = words;
+        let unreadable = from.number()?;
+        let flags = from.number()?;
+        Some(Self {
+            agent,
+            path,
+            id,
+            size,
+            modified,
+            position,
+            state,
+            conversation,
+            born,
+            last,
+            project,
+            repository,
+            branch,
+            version,
+            unreadable,
+            closed: flags & 2 != 0,
+            in_view: flags & 1 != 0,
+        })
+    }
+}
+
+impl Cell {
+    fn write(&self, out: &mut Vec<u8>) {
+        for word in [self.agent, self.conversation, self.model] {
+            put(out, u64::from(word.0));
+        }
+        put_signed(out, i64::from(self.day));
+        let Sums { calls, unpriced, input, output, cache_read, cache_write, reasoning, cost, first, last } =
+            self.sums;
+        for sum in [calls, unpriced, input, output, cache_read, cache_write, reasoning, cost, first, last] {
+            put_signed(out, sum);
+        }
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        Some(Self {
+            agent: Word(from.small()?),
+            conversation: Word(from.small()?),
+            model: Word(from.small()?),
+            day: from.signed()?.try_into().ok()?,
+            sums: Sums {
+                calls: from.signed()?,
+                unpriced: from.signed()?,
+                input: from.signed()?,
+                output: from.signed()?,
+                cache_read: from.signed()?,
+                cache_write: from.signed()?,
+                reasoning: from.signed()?,
+                cost: from.signed()?,
+                first: from.signed()?,
+                last: from.signed()?,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> Index {
+        let mut words = Words::default();
+        let agent = words.number("claude");
+        let id = FileId { device: 1, inode: u64::MAX };
+        let file = FileFacts {
+            agent,
+            path: OsStr::from_bytes(b"/p/\xff.jsonl").into(),
+            id,
+            size: 7,
+            modified: -1,
+            position: Some(Position { file: id, offset: 5, mark: u64::MAX, inside_long_line: true }),
+            state: Some("é".into()),
+            conversation: words.number("c"),
+            born: i64::MIN,
+            last: Some(-7),
+            project: Word::NONE,
+            repository: Word::NONE,
+            branch: words.number("main"),
+            version: Word::NONE,
+            unreadable: 3,
+            closed: true,
+            in_view: true,
+        };
+        let fresh = FileFacts { position: None, state: None, last: None, closed: false, ..file.clone() };
+        let sums = Sums { calls: 1, cost: i64::MAX, first: -5, ..Sums::default() };
+        Index {
+            calls: Some(("calls-1".into(), 9, 10)),
+            words,
+            files: vec![Some(file), None, Some(fresh)],
+            basis: Basis { store: [1, -2, 3, 4, 5], prices: 1, days: u64::MAX },
+            cells: vec![Cell { agent, conversation: agent, model: Word::NONE, day: -3, sums }],
+        }
+    }
+
+    #[test]
+    fn what_was_saved_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index");
+        assert!(Index::load(&path).is_none());
+        for index in [index(), Index::default()] {
+            index.save(&path).unwrap();
+            let loaded = Index::load(&path).unwrap();
+            assert_eq!(loaded.files, index.files);
+            assert_eq!((loaded.calls, loaded.basis, loaded.cells), (index.calls, index.basis, index.cells));
+            assert!(loaded.words.iter().eq(index.words.iter()));
+        }
+    }
+
+    #[test]
+    fn no_damage_is_taken_for_a_cache() {
+        let whole = index().written();
+        assert!(Index::read(&whole).is_some());
+        for at in 0..whole.len() {
+            assert!(Index::read(&whole[..at]).is_none(), "cut at {at}");
+            let mut changed = whole.clone();
+            changed[at] ^= 0x20;
+            assert!(Index::read(&changed).is_none(), "changed at {at}");
+        }
+    }
+}

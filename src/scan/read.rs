@@ -1,0 +1,272 @@
+//! Reading: files become calls, by several threads at once, each with a buffer of its own. What a line means is the agent's
+//! affair (`Lines`), and how a file is followed is the meter's (`Tail`): the same code that follows a running session.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::call::{Call, FileNo, LONGEST_KEY, Told, key_hash};
+use super::hash::hash;
+use super::run::{Buffer, Run, Spill};
+use super::words::{Known, Word, Words};
+use crate::agent::Agent;
+use crate::clock::Timestamp;
+use crate::meter::line::{LineFacts, Lines};
+use crate::meter::record::{Fact, Record};
+use crate::meter::tail::{Position, Tail};
+
+/// What is read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
+/// stay in the processor's cache between the looks for a newline and for a word.
+const AT_ONCE: usize = 512 * 1024;
+
+/// How often whoever watches is told.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Who wants to know how far it is.
+pub trait Watch {
+    /// Bytes read, of how many.
+    fn progress(&self, done: u64, of: u64);
+}
+
+/// One file to be read.
+#[derive(Debug)]
+pub(super) struct Job<'a> {
+    pub(super) number: FileNo,
+    pub(super) agent: usize,
+    pub(super) path: &'a Path,
+    pub(super) position: Option<Position>,
+    pub(super) state: Option<&'a str>,
+    /// About what there is to read.
+    pub(super) bytes: u64,
+}
+
+/// What reading one file gave.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) job: usize,
+    /// Another than the job's where the file turned out to be another one: what was known of it is closed.
+    pub(super) number: FileNo,
+    pub(super) position: Option<Position>,
+    pub(super) state: Option<String>,
+    pub(super) unreadable: u64,
+    pub(super) facts: LineFacts,
+    /// Time of the last call, in milliseconds.
+    pub(super) last: Option<i64>,
+}
+
+/// Everything that was read.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    pub(super) outcomes: Vec<Outcome>,
+    /// Files that could not be read, and why.
+    pub(super) refused: Vec<String>,
+    pub(super) runs: Vec<Run>,
+}
+
+/// The work, and how far it is.
+struct Desk<'a> {
+    agents: &'a [&'static dyn Agent],
+    jobs: &'a [Job<'a>],
+    order: Vec<usize>,
+    next: AtomicUsize,
+    done: AtomicU64,
+    /// The next number for a file that turns out to be another one.
+    fresh: AtomicU32,
+    words: &'a Mutex<Words>,
+    folder: &'a Path,
+}
+
+/// Reads all jobs. `fresh` is the first number that no file has.
+pub(super) fn read(
+    agents: &[&'static dyn Agent],
+    jobs: &[Job<'_>],
+    fresh: FileNo,
+    words: &Mutex<Words>,
+    folder: &Path,
+    threads: usize,
+    watch: Option<&dyn Watch>,
+) -> io::Result<Reading> {
+    let total: u64 = jobs.iter().map(|job| job.bytes).sum();
+    // The longest first, so that none is left when the others are done.
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by_key(|&job| std::cmp::Reverse(jobs[job].bytes));
+    let desk = Desk {
+        agents,
+        jobs,
+        order,
+        next: AtomicUsize::new(0),
+        done: AtomicU64::new(0),
+        fresh: AtomicU32::new(fresh),
+        words,
+        folder,
+    };
+    // A thread for every megabyte, as far as there are any.
+    let threads = threads.min(usize::try_from(total >> 20).unwrap_or(usize::MAX).saturating_add(1));
+    let others = if watch.is_some() { threads } else { threads - 1 };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (0..others).map(|_| scope.spawn(|| work(&desk))).collect();
+        let mut reading = match watch {
+            None => work(&desk)?,
+            Some(watch) => {
+                while others.iter().any(|other| !other.is_finished()) {
+                    std::thread::park_timeout(TICK);
+                    watch.progress(desk.done.load(Ordering::Relaxed), total);
+                }
+                Reading::default()
+            }
+        };
+        for other in others {
+            let more = other.join().map_err(|_| io::Error::other("a reader panicked"))??;
+            reading.outcomes.extend(more.outcomes);
+            reading.refused.extend(more.refused);
+            reading.runs.extend(more.runs);
+        }
+        Ok(reading)
+    })
+}
+
+fn work(desk: &Desk<'_>) -> io::Result<Reading> {
+    let mut worker = Worker {
+        words: Known::new(desk.words),
+        buffer: Buffer::new(),
+        spill: Spill::in_folder(desk.folder),
+        readers: HashMap::new(),
+        room: vec![0; AT_ONCE],
+    };
+    let mut reading = Reading::default();
+    while let Some(&job) = desk.order.get(desk.next.fetch_add(1, Ordering::Relaxed)) {
+        match worker.read(desk, job) {
+            Ok(outcome) => reading.outcomes.push(outcome),
+            // Deleted since it was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => reading.refused.push(format!("{}: {error}", desk.jobs[job].path.display())),
+        }
+    }
+    worker.spill.take(&mut worker.buffer)?;
+    reading.runs = worker.spill.runs;
+    Ok(reading)
+}
+
+struct Worker<'a> {
+    words: Known<'a>,
+    buffer: Buffer,
+    spill: Spill,
+    /// One reader per agent, for files that are read from their beginning.
+    readers: HashMap<usize, Box<dyn Lines + Send>>,
+    room: Vec<u8>,
+}
+
+impl Worker<'_> {
+    fn read(&mut self, desk: &Desk<'_>, number: usize) -> io::Result<Outcome> {
+        let job = &desk.jobs[number];
+        let agent = desk.agents[job.agent];
+        let file = File::open(job.path)?;
+        let mut lines = match (job.state, self.readers.remove(&job.agent)) {
+            (None, Some(mut lines)) => {
+                lines.forget();
+                lines
+            }
+            (state, _) => agent
+                .usage_lines(state)
+                .ok_or_else(|| io::Error::other("codemie cannot read this agent's files"))?,
+        };
+        let mut outcome = Outcome {
+            job: number,
+            number: job.number,
+            position: job.position,
+            state: job.state.map(str::to_owned),
+            unreadable: 0,
+            facts: LineFacts::default(),
+            last: None,
+        };
+        let seed = agent_seed(agent.name());
+        let mut tail = Tail::lent(job.position, lines, std::mem::take(&mut self.room));
+        let read = loop {
+            let batch = match tail.next(&file) {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            if batch.anew.is_some() {
+                outcome.number = desk.fresh.fetch_add(1, Ordering::Relaxed);
+                (outcome.unreadable, outcome.facts, outcome.last) = (0, LineFacts::default(), None);
+            }
+            outcome.unreadable += batch.unreadable;
+            for record in &batch.harvest.records {
+                if record.key.len() > LONGEST_KEY {
+                    outcome.unreadable += 1;
+                    continue;
+                }
+                if let Some(told) = self.told(record, outcome.number) {
+                    outcome.last = outcome.last.max(Some(told.at.0));
+                    let key = record.key.as_bytes();
+                    self.buffer.add(&Call { hash: key_hash(seed, key), key, told });
+                    if self.buffer.is_full() {
+                        self.spill.take(&mut self.buffer)?;
+                    }
+                }
+            }
+            let read = batch.to.offset.saturating_sub(batch.from.map_or(0, |from| from.offset));
+            desk.done.fetch_add(read, Ordering::Relaxed);
+            outcome.facts.merge(batch.harvest.facts);
+            (outcome.position, outcome.state) = (Some(batch.to), batch.state);
+        };
+        (lines, self.room) = tail.into_parts();
+        self.readers.insert(job.agent, lines);
+        read.map(|()| outcome)
+    }
+
+    fn told(&mut self, record: &Record, file: FileNo) -> Option<Told> {
+        let Fact::Usage(usage) = &record.fact else { return None };
+        Some(Told {
+            file,
+            at: record.at,
+            copied: record.copied,
+            fast: usage.fast,
+            model: self.words.number(&usage.model),
+            subagent: record.subagent.as_deref().map_or(Word::NONE, |id| self.words.number(id)),
+            tokens: usage.tokens,
+        })
+    }
+}
+
+/// The store's keys, in runs like those of files.
+pub(super) fn collect(
+    folder: &Path,
+    each: impl FnOnce(&mut dyn FnMut(&str, &str)) -> io::Result<()>,
+) -> io::Result<Vec<Run>> {
+    let mut buffer = Buffer::new();
+    let mut spill = Spill::in_folder(folder);
+    let mut failed = Ok(());
+    let nothing = Told {
+        file: super::call::STORE,
+        at: Timestamp(0),
+        copied: false,
+        fast: false,
+        model: Word::NONE,
+        subagent: Word::NONE,
+        tokens: crate::meter::record::Tokens::default(),
+    };
+    each(&mut |agent, key| {
+        let key = key.as_bytes();
+        buffer.add(&Call { hash: key_hash(agent_seed(agent), key), key, told: nothing });
+        if buffer.is_full() && failed.is_ok() {
+            failed = spill.take(&mut buffer);
+        }
+    })?;
+    failed?;
+    spill.take(&mut buffer)?;
+    Ok(spill.runs)
+}
+
+pub(super) fn agent_seed(name: &str) -> u64 {
+    hash(0, name.as_bytes())
+}
+
+pub(super) fn unlocked<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
