@@ -133,7 +133,7 @@ impl LocalCopy {
         let (begun_at, mut taken) = (self.mark.change, 0);
         loop {
             let after = self.mark.change;
-            let batch = self.store.read(|view| view.outgoing(after, last, BATCH))?;
+            let batch = self.store.read(|view| view.changed(after, last, BATCH))?;
             let Some(change) = batch.iter().filter_map(|event| event.change).max() else { break };
             taken += batch.len();
             self.ingest(&batch).await?;
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::backend::model::{Page, Session, SessionFilter};
     use crate::session::id::SessionId;
-    use crate::session::lifecycle::{self, Conversation, Passage, To};
+    use crate::session::lifecycle::{self, Begin, Conversation, Passage, To};
     use crate::session::prune::prune;
     use crate::session::state::{Ending, Exit, Status};
     use crate::session::tests::{World, binding};
@@ -273,6 +273,15 @@ mod tests {
         copy.catch_up().await.unwrap();
         let all = shown(&copy).await;
         assert!(all.iter().all(Session::complete), "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn the_demo_is_shown_though_it_is_never_sent() {
+        let mut world = World::new();
+        let begin = Begin { agent: "demo".into(), ..world.begin(Conversation::Fresh) };
+        world.start_as(&begin);
+        let copy = LocalCopy::open(&world.home).await.unwrap();
+        assert_eq!(shown(&copy).await[0].life.agent, "demo");
     }
 
     #[tokio::test]
