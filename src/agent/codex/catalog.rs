@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::files::{CodexFiles, rollouts_in, thread_of};
 use super::head::Head;
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::session::id::AgentSessionId;
 
 /// A folder that changed less than this ago may change again without its time telling: the kernel's clock ticks in
@@ -21,7 +22,8 @@ impl Folders {
     /// Whether a folder may hold something that was not there when this was asked last.
     pub(super) fn changed(&mut self, folder: &Path) -> bool {
         let Ok(modified) = fs::metadata(folder).and_then(|meta| meta.modified()) else { return false };
-        let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age > UNSETTLED);
+        let now = UNIX_EPOCH + SystemClock.now().since(Timestamp(0));
+        let settled = now.duration_since(modified).is_ok_and(|age| age > UNSETTLED);
         let known = self.0.insert(folder.to_owned(), modified);
         !settled || known != Some(modified)
     }

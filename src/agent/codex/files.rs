@@ -12,6 +12,7 @@ use jiff::ToSpan;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
+use crate::clock::Timestamp;
 use crate::file::entries;
 use crate::session::id::AgentSessionId;
 
@@ -133,14 +134,15 @@ fn thread_id(text: &str) -> Option<AgentSessionId> {
 }
 
 /// When a thread began, by its id, to the millisecond.
-pub(super) fn begun(thread: &AgentSessionId) -> Option<Instant> {
+pub(super) fn begun(thread: &AgentSessionId) -> Option<Timestamp> {
     let time = Uuid::try_parse(&thread.0).ok().filter(|id| id.get_version_num() == 7)?.get_timestamp()?;
     let (seconds, nanos) = time.to_unix();
-    Instant::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()
+    Some(Timestamp(i64::try_from(seconds).ok()?.checked_mul(1000)? + i64::from(nanos / 1_000_000)))
 }
 
 /// `YYYY/MM/DD` of a time in whatever zone the agent took it, this one first.
-fn days_around(at: Instant) -> Vec<PathBuf> {
+fn days_around(at: Timestamp) -> Vec<PathBuf> {
+    let Ok(at) = Instant::from_millisecond(at.0) else { return Vec::new() };
     let here = at.to_zoned(TimeZone::UTC).date();
     let days = [0, -1, 1].into_iter().filter_map(|days: i64| here.checked_add(days.days()).ok());
     days.map(|day| PathBuf::from(day.strftime("%Y/%m/%d").to_string())).collect()
@@ -204,7 +206,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, "").unwrap();
             assert_eq!(files.find(&id), Some(path.clone()));
-            assert_eq!(files.all().unwrap(), [path.clone()]);
+            assert_eq!(files.all().unwrap(), std::slice::from_ref(&path));
             fs::remove_file(path).unwrap();
         }
         let other = "0b9d3c7e-1111-4222-8333-444455556666";

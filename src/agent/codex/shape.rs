@@ -108,6 +108,7 @@ pub(super) struct UsageRecord<'a> {
 }
 
 /// Counts are read strictly: one of another type makes the line unreadable, which is told, instead of a zero, which is not.
+#[expect(clippy::struct_field_names, reason = "the agent's own names")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub(super) struct Counts {
     #[serde(default)]

@@ -193,10 +193,7 @@ impl Outcome {
         let plain = Self { ok, ..Self::default() };
         match item.kind.0.as_deref()? {
             "FileChange" => Some(changes(item.changes, plain)),
-            "CommandExecution" => Some(match item.parsed_cmd.and_then(only_reads) {
-                Some(file) => Self { kind: Some(ToolKind::Read), file, ..plain },
-                None => plain,
-            }),
+            "CommandExecution" => Some(command(item.parsed_cmd, plain)),
             _ => item.status.0.is_some().then_some(plain),
         }
     }
@@ -238,8 +235,8 @@ fn changes(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
     outcome
 }
 
-/// The file a command looked at, if that is all it did: the agent itself says what each part of the line is for.
-fn only_reads(raw: &RawValue) -> Option<Option<String>> {
+/// A command that only looks at files: the agent itself says what each part of the line is for.
+fn command(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
     #[derive(Deserialize)]
     struct Parsed<'a> {
         #[serde(borrow, default, rename = "type")]
@@ -247,14 +244,14 @@ fn only_reads(raw: &RawValue) -> Option<Option<String>> {
         #[serde(borrow, default)]
         path: Text<'a>,
     }
-    let parsed: Vec<Parsed> = serde_json::from_str(raw.get()).ok()?;
+    let parsed: Vec<Parsed> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let reads = |part: &Parsed| matches!(part.kind.0.as_deref(), Some("read" | "list_files" | "search"));
     if parsed.is_empty() || !parsed.iter().all(reads) {
-        return None;
+        return plain;
     }
-    let file =
-        parsed.into_iter().find(|part| part.kind.0.as_deref() == Some("read")).and_then(|part| part.path.0);
-    Some(file.map(|path| cut(&path, MAX_PATH)))
+    let read = parsed.into_iter().find(|part| part.kind.0.as_deref() == Some("read"));
+    let file = read.and_then(|part| part.path.0).map(|path| cut(&path, MAX_PATH));
+    Outcome { kind: Some(ToolKind::Read), file, ..plain }
 }
 
 /// Lines added and removed. A diff may begin with the names of its two sides.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::catalog::{Catalog, Folders};
 use super::files::{self, CodexFiles};
@@ -19,6 +19,7 @@ use super::head::Head;
 use super::lines::CodexLines;
 use super::turns::Turn;
 use crate::agent::trail::{Seen, Trail};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::meter::line::Lines;
 use crate::process::{ProcessId, Processes};
 use crate::session::correlate::{Signal, Thread};
@@ -55,7 +56,7 @@ pub struct CodexTrail {
     /// The originator that this run's threads bear, if that was asked for.
     mark: Option<String>,
     /// Before the agent was started.
-    prepared: jiff::Timestamp,
+    prepared: Timestamp,
     since: Option<Instant>,
     agent: Option<ProcessId>,
     held: BTreeMap<AgentSessionId, Held>,
@@ -71,7 +72,7 @@ impl CodexTrail {
             files,
             folders: Folders::default(),
             mark,
-            prepared: now(),
+            prepared: SystemClock.now(),
             since: None,
             agent: None,
             held: BTreeMap::new(),
@@ -89,11 +90,11 @@ impl CodexTrail {
         seen: &mut Seen,
     ) -> Vec<(AgentSessionId, Option<LockId>, Option<PathBuf>)> {
         if let Some(agent) = self.agent.filter(|agent| processes.alive(*agent)) {
-            return self.threads_of(agent, processes);
+            return threads_of(agent, processes);
         }
         for pid in processes.family(started.pid) {
             let Some(process) = processes.identify(pid) else { continue };
-            let threads = self.threads_of(process, processes);
+            let threads = threads_of(process, processes);
             if !threads.is_empty() {
                 self.agent = Some(process);
                 seen.adopted = self.agent.filter(|agent| *agent != started);
@@ -101,29 +102,6 @@ impl CodexTrail {
             }
         }
         Vec::new()
-    }
-
-    fn threads_of(
-        &self,
-        process: ProcessId,
-        processes: &dyn Processes,
-    ) -> Vec<(AgentSessionId, Option<LockId>, Option<PathBuf>)> {
-        let mut threads: BTreeMap<AgentSessionId, (Option<LockId>, Option<PathBuf>)> = BTreeMap::new();
-        for open in processes.open_files(process.pid) {
-            if let Some(thread) = files::locked_thread(&open.path) {
-                if let Some(lock) = lock_id(&open.path) {
-                    threads.entry(thread).or_default().0 = Some(lock);
-                }
-            } else if open.writes
-                && let Some(thread) = files::thread_of(&open.path)
-            {
-                threads.entry(thread).or_default().1 = Some(open.path);
-            }
-        }
-        let mut threads: Vec<_> =
-            threads.into_iter().map(|(id, (lock, rollout))| (id, lock, rollout)).collect();
-        threads.sort_by_key(|(_, lock, _)| *lock);
-        threads
     }
 
     fn look_at_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
@@ -157,9 +135,10 @@ impl CodexTrail {
     fn is_new(&self, thread: &AgentSessionId, rollout: &Path) -> bool {
         let by_file = || {
             let meta = fs::metadata(rollout).ok()?;
-            meta.created().or_else(|_| meta.modified()).ok().and_then(|born| born.try_into().ok())
+            let born = meta.created().or_else(|_| meta.modified()).ok()?;
+            Some(Timestamp(i64::try_from(born.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()?))
         };
-        files::begun(thread).or_else(by_file).is_some_and(|begun: jiff::Timestamp| begun >= self.prepared)
+        files::begun(thread).or_else(by_file).is_some_and(|begun| begun >= self.prepared)
     }
 
     /// Says what a held thread is, as soon as it is known and whenever that changes.
@@ -184,7 +163,7 @@ impl CodexTrail {
             seen.version = head.version.clone().or(seen.version.take());
             seen.folder = head.cwd.clone().or(seen.folder.take());
         }
-        held.told = Some(now.clone());
+        held.told = Some(now);
         seen.signals.push(Signal::Held { id: thread.clone(), thread: now });
     }
 
@@ -218,7 +197,7 @@ impl CodexTrail {
                     _ => Thread::Fresh,
                 };
                 let id = head.thread.clone();
-                seen.signals.push(Signal::Marked { id: id.clone(), thread: thread.clone() });
+                seen.signals.push(Signal::Marked { id: id.clone(), thread });
                 let turn = Turn::default();
                 let rollout = Some(path.clone());
                 self.held.insert(id, Held { lock: None, rollout, existed: false, told: Some(thread), turn });
@@ -268,10 +247,25 @@ impl Trail for CodexTrail {
     }
 }
 
-/// To the millisecond, as ids tell it.
-fn now() -> jiff::Timestamp {
-    let now = jiff::Timestamp::now();
-    jiff::Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+fn threads_of(
+    process: ProcessId,
+    processes: &dyn Processes,
+) -> Vec<(AgentSessionId, Option<LockId>, Option<PathBuf>)> {
+    let mut threads: BTreeMap<AgentSessionId, (Option<LockId>, Option<PathBuf>)> = BTreeMap::new();
+    for open in processes.open_files(process.pid) {
+        if let Some(thread) = files::locked_thread(&open.path) {
+            if let Some(lock) = lock_id(&open.path) {
+                threads.entry(thread).or_default().0 = Some(lock);
+            }
+        } else if open.writes
+            && let Some(thread) = files::thread_of(&open.path)
+        {
+            threads.entry(thread).or_default().1 = Some(open.path);
+        }
+    }
+    let mut threads: Vec<_> = threads.into_iter().map(|(id, (lock, rollout))| (id, lock, rollout)).collect();
+    threads.sort_by_key(|(_, lock, _)| *lock);
+    threads
 }
 
 fn lock_id(path: &Path) -> Option<LockId> {

@@ -41,7 +41,7 @@ struct Stage {
 /// Ids that bear the time of this test, as those of threads begun in it do.
 fn id(n: u8) -> AgentSessionId {
     static BEGUN: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
-    let begun = BEGUN.get_or_init(|| jiff::Timestamp::now().as_millisecond() + 60_000);
+    let begun = BEGUN.get_or_init(|| SystemClock.now().0 + 60_000);
     let time = format!("{begun:012x}");
     AgentSessionId(format!("{}-{}-7352-92dc-1e28b60230{n:02x}", &time[..8], &time[8..]))
 }
@@ -77,7 +77,9 @@ impl Stage {
     }
 
     fn today(&self) -> PathBuf {
-        self.files.sessions().join(jiff::Timestamp::now().strftime("%Y/%m/%d").to_string())
+        self.files.sessions().join(
+            jiff::Timestamp::from_millisecond(SystemClock.now().0).unwrap().strftime("%Y/%m/%d").to_string(),
+        )
     }
 
     fn rollout(&self, thread: u8) -> PathBuf {
@@ -162,7 +164,7 @@ fn what_was_there_before_is_continued() {
     let open = r#"{"type":"event_msg","payload":{"type":"task_started"}}"#.to_owned() + "\n";
     fs::write(&rollout, fs::read_to_string(&rollout).unwrap() + &open).unwrap();
     // Ids of this test are of a minute from now; this run begins later.
-    stage.trail.borrow_mut().prepared = jiff::Timestamp::MAX;
+    stage.trail.borrow_mut().prepared = Timestamp(i64::MAX);
     stage.look();
     stage.lock(NATIVE.pid, 1);
     let seen = stage.look();

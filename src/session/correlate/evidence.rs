@@ -48,7 +48,7 @@ pub struct HistoryEntry {
 }
 
 /// What a conversation is that a process of ours may write to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thread {
     /// Nothing of it is written yet.
     Unwritten,

@@ -1,4 +1,5 @@
 //! A small HTTP client: one request per connection, everything of the answer kept.
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -52,16 +53,16 @@ impl Client {
         body: &[u8],
     ) -> std::io::Result<Answer> {
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
         if !self.token.is_empty() {
-            head += &format!("Authorization: Bearer {}\r\n", self.token);
+            write!(head, "Authorization: Bearer {}\r\n", self.token).unwrap();
         }
         if !headers.iter().any(|(name, _)| *name == "Content-Length" || *name == "Transfer-Encoding") {
-            head += &format!("Content-Length: {}\r\n", body.len());
+            write!(head, "Content-Length: {}\r\n", body.len()).unwrap();
         }
         for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
+            write!(head, "{name}: {value}\r\n").unwrap();
         }
         // The server may refuse before it has read everything.
         stream.write_all(format!("{head}\r\n").as_bytes())?;

@@ -197,13 +197,11 @@ impl Balancer {
         let (nodes, stop) = (Arc::new(Mutex::new(nodes)), Arc::new(AtomicBool::new(false)));
         let (behind, stopped) = (nodes.clone(), stop.clone());
         std::thread::spawn(move || {
-            let mut turn = 0;
-            for client in listener.incoming().map_while(Result::ok) {
+            for (turn, client) in listener.incoming().map_while(Result::ok).enumerate() {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 let nodes = behind.lock().unwrap().clone();
-                turn += 1;
                 let node =
                     (0..nodes.len()).find_map(|at| TcpStream::connect(nodes[(turn + at) % nodes.len()]).ok());
                 if let Some(node) = node {

@@ -7,13 +7,13 @@ use crate::backend::client::{self, Client};
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    answer: client::Answer,
+    whole: client::Answer,
     pub(super) body: String,
 }
 
 impl Answer {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.answer.header(name)
+        self.whole.header(name)
     }
 }
 
@@ -26,5 +26,5 @@ pub(super) fn ask(
 ) -> Answer {
     let anybody = Client { address, token: String::new() };
     let answer = anybody.ask(method, path, headers, body.as_bytes()).unwrap();
-    Answer { status: answer.status, body: String::from_utf8_lossy(&answer.body).into_owned(), answer }
+    Answer { status: answer.status, body: String::from_utf8_lossy(&answer.body).into_owned(), whole: answer }
 }

@@ -230,9 +230,10 @@ fn gemini_without_our_id_and_what_stays_in_a_conversation() {
     assert_eq!(first.usage.prompts, 5, "what was written again was not asked again");
     let view = String::from_utf8(scene.codemie(&["view", &first.session_id]).stdout).unwrap();
     let said = |text: &str| view.lines().filter(|line| line.ends_with(text)).count();
+    // The checkpoint's first message holds the agent's own context too, and a rewind takes it out of the conversation.
     assert_eq!(
         [said("one"), said("two"), said("three"), said("fourteen")],
-        [1, 1, 0, 1],
+        [0, 1, 0, 1],
         "as it stands now: {view}"
     );
     assert_eq!(said(" four"), 0, "{view}");

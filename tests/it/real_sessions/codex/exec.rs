@@ -33,11 +33,12 @@ fn piped_as_if_bare() {
     assert_eq!(recorded[0].record.agent_version.as_deref(), Some("0.166.0"));
 }
 
+const RUNS: usize = 6;
+
 /// The lock is held for as long as the answer takes, and here that is next to nothing.
 #[test]
 fn many_at_once() {
     let Some(scene) = Scene::set(Agent::Codex) else { return };
-    const RUNS: usize = 6;
     let exec = |n: usize| {
         let out = scene.print(&["exec", &format!("number {n}")], "");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
