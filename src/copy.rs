@@ -133,7 +133,7 @@ impl LocalCopy {
         let (begun_at, mut taken) = (self.mark.change, 0);
         loop {
             let after = self.mark.change;
-            let batch = self.store.read(|view| view.outgoing(after, last, BATCH))?;
+            let batch = self.store.read(|view| view.changed(after, last, BATCH))?;
             let Some(change) = batch.iter().filter_map(|event| event.change).max() else { break };
             taken += batch.len();
             self.ingest(&batch).await?;
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::backend::model::{Page, Session, SessionFilter};
     use crate::session::id::SessionId;
-    use crate::session::lifecycle::{self, Conversation, Passage, To};
+    use crate::session::lifecycle::{self, Begin, Conversation, Passage, To};
     use crate::session::prune::prune;
     use crate::session::state::{Ending, Exit, Status};
     use crate::session::tests::{World, binding};
@@ -276,6 +276,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_demo_is_shown_though_it_is_never_sent() {
+        let mut world = World::new();
+        let begin = Begin { agent: "demo".into(), ..world.begin(Conversation::Fresh) };
+        world.start_as(&begin);
+        let copy = LocalCopy::open(&world.home).await.unwrap();
+        assert_eq!(shown(&copy).await[0].life.agent, "demo");
+    }
+
+    #[tokio::test]
     async fn what_was_pruned_is_gone_and_a_later_opening_goes_on() {
         let mut world = World::new();
         let (old, first) = world.start(Conversation::Fresh);
@@ -287,7 +296,7 @@ mod tests {
         assert_eq!(prune(&mut world.store, &world.home, before, false).unwrap().len(), 1);
         copy.catch_up().await.unwrap();
         let left = name(&mut world, second.session);
-        assert_eq!(names(&copy).await, [left.clone()], "{} is gone", first.session);
+        assert_eq!(names(&copy).await, std::slice::from_ref(&left), "{} is gone", first.session);
         drop(copy);
         let copy = LocalCopy::open(&world.home).await.unwrap();
         assert_eq!(names(&copy).await, [left]);
@@ -314,7 +323,7 @@ mod tests {
             drop(LocalCopy::open(&world.home).await.unwrap());
             damage();
             let copy = LocalCopy::open(&world.home).await.unwrap();
-            assert_eq!(names(&copy).await, [expected.clone()], "damage {n}");
+            assert_eq!(names(&copy).await, std::slice::from_ref(&expected), "damage {n}");
         }
         let mode = fs::metadata(&path).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);

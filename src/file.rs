@@ -1,4 +1,9 @@
-//! What a file is, whatever it is called.
+//! What a file is, whatever it is called; and what is in a folder.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -7,4 +12,32 @@ use serde::{Deserialize, Serialize};
 pub struct FileId {
     pub device: u64,
     pub inode: u64,
+}
+
+/// Length and time of change, to see whether a file is worth reading again: what is rewritten in place may keep its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub length: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    pub fn of(path: &Path) -> Option<Self> {
+        let meta = fs::metadata(path).ok()?;
+        Some(Self { length: meta.len(), changed: (meta.mtime(), meta.mtime_nsec()) })
+    }
+}
+
+/// What is in a folder; nothing in one that does not exist.
+pub fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// There is no such folder.
+pub fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

@@ -11,6 +11,7 @@ pub mod demo;
 pub mod doctor;
 pub mod file;
 pub mod forward;
+pub mod hex;
 pub mod home;
 pub mod log;
 pub mod meter;

@@ -17,6 +17,7 @@ gemini=@google/gemini-cli@0.61.0
 # Drives the browser that looks at the dashboard.
 playwright="playwright-core@1.65.0"
 rotel=0.0.1a15
+schemathesis=4.32.5
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
 node_least=20
 node_fetched=22.23.3
@@ -35,7 +36,7 @@ findutils|xargs|scripts
 grep|grep|scripts
 mawk|awk|scripts
 sed|sed|scripts
-util-linux|setsid unshare|what tests run, a network of loopback alone
+util-linux|setpriv setsid unshare|what tests run, a network of loopback alone
 bsdutils|script|a peer in the benchmark
 iproute2|ip|bring loopback up in that network
 dash|dash|a shell under test
@@ -56,6 +57,8 @@ npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
 npm:$playwright|playwright-core|drive the browser; into target/browser
 python3-venv|python3|install what comes from PyPI
+postgresql|/usr/lib/postgresql|the backend's second database, a server per test
+pip:schemathesis==$schemathesis|schemathesis|requests out of the backend's own description (into target/schemathesis)
 pip:rotel==$rotel|rotel-agent|a real OpenTelemetry collector (into target/rotel)
 END
 }
@@ -181,14 +184,14 @@ install_browser_driver() {
     fi
 }
 
-# The collector goes beside what cargo builds; another place is named by CODEMIE_TEST_ROTEL.
-install_rotel() {
-    local folder=${CODEMIE_TEST_ROTEL:-$PWD/target/rotel}
-    [ -d "$(echo "$folder"/lib/python3*/site-packages/"rotel-$rotel".dist-info)" ] && return 0
-    say "installing rotel $rotel"
-    if ! { python3 -m venv "$folder" && "$folder/bin/pip" install --quiet "rotel==$rotel"; } >"$results/pip.log" 2>&1; then
-        tail -5 "$results/pip.log"
-        missing+=("rotel from PyPI (see $results/pip.log)")
+# From PyPI, into a folder beside what cargo builds; the tests know it by the same name, or by the variable.
+#   install_from_pypi NAME VERSION FOLDER
+install_from_pypi() {
+    [ -d "$(echo "$3"/lib/python3*/site-packages/"$1-$2".dist-info)" ] && return 0
+    say "installing $1 $2"
+    if ! { python3 -m venv "$3" && "$3/bin/pip" install --quiet "$1==$2"; } >"$results/pip-$1.log" 2>&1; then
+        tail -5 "$results/pip-$1.log"
+        missing+=("$1 from PyPI (see $results/pip-$1.log)")
     fi
 }
 
@@ -257,7 +260,8 @@ install_packages
 install_components
 install_agents
 install_browser_driver
-install_rotel
+install_from_pypi rotel "$rotel" "${CODEMIE_TEST_ROTEL:-$PWD/target/rotel}"
+install_from_pypi schemathesis "$schemathesis" "${CODEMIE_TEST_SCHEMATHESIS:-$PWD/target/schemathesis}"
 find_isolation
 if [ ${#missing[@]} -eq 0 ]; then
     # Nothing is missing, so nothing may be left out.

@@ -234,19 +234,12 @@ mod tests {
         }
 
         fn wait(&self, what: &str, is: impl Fn(&[SessionRecord]) -> bool) {
-            let deadline = Instant::now() + Duration::from_secs(60);
+            let deadline = Instant::now() + Duration::from_mins(1);
             while !is(&self.records()) {
                 assert!(Instant::now() < deadline, "waited in vain for {what}: {:#?}", self.records());
                 // A session's numbers change without its file being published anew.
                 let _ = self.changes.recv_timeout(Duration::from_millis(200));
             }
-        }
-
-        /// The conversation, as any command finds and reads it.
-        fn view(&self, session: &SessionRecord) -> Vec<Said> {
-            let file = fs::File::open(session.correlation.agent_session_file.as_ref().unwrap()).unwrap();
-            let reader = by_name(&session.agent).and_then(Agent::transcript).unwrap();
-            transcript::last(&file, 1000, reader).unwrap().items.into_iter().map(|item| item.said).collect()
         }
     }
 
@@ -255,6 +248,13 @@ mod tests {
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
+    }
+
+    /// The conversation, as any command finds and reads it.
+    fn view(session: &SessionRecord) -> Vec<Said> {
+        let file = fs::File::open(session.correlation.agent_session_file.as_ref().unwrap()).unwrap();
+        let reader = by_name(&session.agent).and_then(Agent::transcript).unwrap();
+        transcript::last(&file, 1000, reader).unwrap().items.into_iter().map(|item| item.said).collect()
     }
 
     fn now() -> i64 {
@@ -275,7 +275,7 @@ mod tests {
         desk.write("two", &format!("u p2 {0} Dear Bob\na m2 {0} 1 2 Yours\nnonsense\n", now()));
         desk.wait("its numbers", |records| records[1].usage.api_calls == 1);
         let ended = Ended { ending: Ending::Exited(3), asked: false, agent: Some(desk.pid()) };
-        let summary = tracker.finish(ended, SystemClock.now(), Duration::from_secs(60));
+        let summary = tracker.finish(ended, SystemClock.now(), Duration::from_mins(1));
         assert_eq!(summary.problem, None);
 
         let [one, two] = <[SessionRecord; 2]>::try_from(desk.records()).unwrap();
@@ -292,7 +292,7 @@ mod tests {
         );
         assert_eq!((two.status, two.exit_code), (Status::Failed, Some(3)));
         assert_eq!((two.usage.api_calls, two.usage.input_tokens), (1, 1));
-        assert_eq!(desk.view(&one), [Said::User("Dear Ada".into()), Said::Assistant("I remain".into())]);
+        assert_eq!(view(&one), [Said::User("Dear Ada".into()), Said::Assistant("I remain".into())]);
     }
 
     #[test]

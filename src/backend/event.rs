@@ -387,15 +387,13 @@ mod tests {
                 text[at] = u8::try_from(dice.roll(256)).unwrap();
             }
             let body = [b"[" as &[u8], &text, b",", examples()[4].to_string().as_bytes(), b"]"].concat();
+            // Numbers beyond any type are still JSON, so the parts are only counted here.
+            let parts = serde_json::from_slice::<Vec<Box<RawValue>>>(&body).map(|parts| parts.len());
             let Ok(batch) = Batch::parse(&body) else {
-                assert!(
-                    serde_json::from_slice::<Vec<Value>>(&body).is_err(),
-                    "seed {seed}: an array is never refused whole"
-                );
+                assert!(parts.is_err(), "seed {seed}: an array is never refused whole");
                 continue;
             };
-            let whole: Vec<Value> = serde_json::from_slice(&body).unwrap();
-            assert_eq!(batch.events.len() + batch.rejected.len(), whole.len(), "seed {seed}");
+            assert_eq!(batch.events.len() + batch.rejected.len(), parts.unwrap(), "seed {seed}");
             for event in &batch.events {
                 // What was taken can be stored in either database and read again.
                 let stored = event.attributes.to_json();
@@ -411,7 +409,7 @@ mod tests {
                         && TIMES.contains(&event.time.0)
                 );
             }
-            taken += batch.events.len() - 1;
+            taken += batch.events.len().saturating_sub(1);
             refused += batch.rejected.len();
         }
         assert!(taken > 1000 && refused > 1000, "{taken} taken, {refused} refused: both must happen");

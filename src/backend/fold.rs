@@ -17,6 +17,10 @@ use crate::session::state::EventType;
 
 /// What a storage knew of an event's id when it came.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per event of a batch, and a box for each would cost more than the room"
+)]
 pub enum Known {
     /// Nothing: it is stored now.
     Fresh,
@@ -160,9 +164,9 @@ impl Change {
         if !numbers.is_zero() {
             let sums = self.days.entry((Day::of(time), model.to_owned())).or_default();
             if new {
-                sums.add(&numbers)
+                sums.add(&numbers);
             } else {
-                sums.subtract(&numbers)
+                sums.subtract(&numbers);
             }
             let total = &mut self.session.numbers;
             if new { total.add(&numbers) } else { total.subtract(&numbers) }

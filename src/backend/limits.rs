@@ -13,7 +13,7 @@ pub const ALL_BODIES: usize = 256 << 20;
 /// A request's head, and an idle connection.
 pub const HEAD: Duration = Duration::from_secs(30);
 /// A whole body, and any silence within it.
-pub const WHOLE_BODY: Duration = Duration::from_secs(60);
+pub const WHOLE_BODY: Duration = Duration::from_mins(1);
 pub const SILENCE: Duration = Duration::from_secs(15);
 /// Connections at once; more wait in the kernel's queue.
 pub const CONNECTIONS: usize = 1024;
@@ -21,7 +21,7 @@ pub const CONNECTIONS: usize = 1024;
 pub const DRAIN: Duration = Duration::from_secs(20);
 /// Who watches at once, and for how long before it must show its token again.
 pub const WATCHERS: usize = 256;
-pub const WATCH: Duration = Duration::from_secs(15 * 60);
+pub const WATCH: Duration = Duration::from_mins(15);
 
 /// Requests per second and token: a node takes in fewer batches than that.
 pub const RATE: u32 = 500;
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(rates.take("a", start + wait), Ok(()));
         assert!(rates.take("a", start + wait).is_err());
         // Never more than the burst, however long nothing came.
-        let later = start + Duration::from_secs(3600);
+        let later = start + Duration::from_hours(1);
         assert_eq!((0..40).filter(|_| rates.take("a", later).is_ok()).count(), 20);
     }
 }

@@ -146,7 +146,7 @@ mod tests {
         metrics.request("/v1/events", 200, Duration::from_millis(3));
         let ingested = Ingested { accepted: 5, duplicates: 2, rejected: Vec::new() };
         metrics.ingested(&ingested, Duration::from_millis(3));
-        metrics.ingested(&ingested, Duration::from_secs(60));
+        metrics.ingested(&ingested, Duration::from_mins(1));
         let text = metrics.text(Some(&Health { sessions: 7, ..Health::default() }));
         for line in [
             "codemie_up 1",

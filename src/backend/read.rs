@@ -347,11 +347,13 @@ fn together(query: &mut Query, since: Option<Day>, until: Option<Day>) {
     let mut parts = vec!["d.day < 0".to_owned()];
     if let Some(first) = first {
         let row = query.bind(first.row());
-        parts[0].push_str(&format!(" AND d.day <= {row}"));
+        parts[0] += " AND d.day <= ";
+        parts[0] += &row;
     }
     if let Some(after) = after {
         let row = query.bind(after.row());
-        parts[0].push_str(&format!(" AND d.day > {row}"));
+        parts[0] += " AND d.day > ";
+        parts[0] += &row;
     }
     if let (Some(since), Some(first)) = (since, first) {
         let (since, first) = (query.bind(since), query.bind(first.first_day()));

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::clock::Timestamp;
+use crate::hex::hex;
 use crate::session::state::spelled;
 
 spelled!(
@@ -72,6 +73,6 @@ pub fn new_secret(role: Role) -> Result<String, NoRandomness> {
     let mut bytes = [0; 32];
     let random = rustls::crypto::ring::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| NoRandomness)?;
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex(&bytes);
     Ok(format!("codemie_{role}_{digits}"))
 }

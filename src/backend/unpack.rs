@@ -91,7 +91,7 @@ mod tests {
                     "{encoding:?}"
                 );
                 assert_eq!(encoding.unpack(b"plain".to_vec()), Err(BadBody::Broken), "{encoding:?}");
-                assert_eq!(encoding.unpack(Vec::new()).map(|content| content.len()).unwrap_or(0), 0);
+                assert_eq!(encoding.unpack(Vec::new()).map_or(0, |content| content.len()), 0);
             }
         }
     }

@@ -22,6 +22,7 @@ use crate::backend::{log, server};
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
+use crate::forward::identity::login_name;
 use crate::home::{Home, create_private};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human};
@@ -81,8 +82,8 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
              with TLS in front of it"
         )?;
     }
-    let file = home.backend_tokens();
-    let made = first::tokens(&*storage, &file, &user(), SystemClock.now()).await?;
+    let (file, user) = (home.backend_tokens(), login_name().unwrap_or_else(|| "local".to_owned()));
+    let made = first::tokens(&*storage, &file, &user, SystemClock.now()).await?;
     tell(out, address, &database, &file, made)?;
     tracing::info!(%address, %database, "listening");
     server::run(listener, storage, Options { rate: args.rate }, ended).await;
@@ -115,12 +116,6 @@ fn tell(
     }
     out.flush()?;
     Ok(())
-}
-
-/// Who the first tokens are named after.
-fn user() -> String {
-    let set = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
-    set("USER").or_else(|| set("LOGNAME")).unwrap_or_else(|| "local".to_owned())
 }
 
 /// TERM, or ^C.

@@ -40,7 +40,7 @@ impl CodemieV1 {
         Self { base: settings.url.clone(), auth: settings.auth.clone(), identity }
     }
 
-    fn request(&self, session: &SessionRow, metric: &str, attributes: Map<String, Value>) -> Request {
+    fn request(&self, session: &SessionRow, metric: &str, attributes: &Map<String, Value>) -> Request {
         let mut headers =
             vec![("x-codemie-cli", CLIENT.to_owned()), ("x-codemie-client", client(&session.agent))];
         let place = &session.place;
@@ -86,7 +86,7 @@ impl CodemieV1 {
         attributes.insert("reason".into(), start_reason(reason).into());
         attributes.insert("session_duration_ms".into(), 0.into());
         attributes.insert("had_errors".into(), false.into());
-        Ok(self.request(session, "codemie_cli_session_total", attributes))
+        Ok(self.request(session, "codemie_cli_session_total", &attributes))
     }
 
     fn end(&self, view: &View<'_>, session: &SessionRow, event: &EventRow) -> Result<Vec<Request>, Error> {
@@ -108,7 +108,7 @@ impl CodemieV1 {
         attributes.insert("reason".into(), end_reason(reason).into());
         attributes.insert("start_time".into(), started.0.into());
         attributes.insert("end_time".into(), ended.0.into());
-        let mut requests = vec![self.request(session, "codemie_cli_session_total", attributes)];
+        let mut requests = vec![self.request(session, "codemie_cli_session_total", &attributes)];
 
         if totals.tool_calls + totals.prompts + totals.api_calls > 0 {
             let (tools, created, modified) = view.opening_tools(session.n, event.opening)?;
@@ -131,7 +131,7 @@ impl CodemieV1 {
             if let Value::Object(sums) = sums {
                 usage.extend(sums);
             }
-            requests.push(self.request(session, "codemie_cli_tool_usage_total", usage));
+            requests.push(self.request(session, "codemie_cli_tool_usage_total", &usage));
         }
         Ok(requests)
     }

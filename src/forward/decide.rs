@@ -46,12 +46,11 @@ pub fn by_status(answer: &Answer) -> Option<Verdict> {
         }
         401 | 403 => Verdict::Pause(format!("refused the credentials ({status})")),
         407 => Verdict::Pause("the proxy wants credentials (407)".to_owned()),
-        408 | 425 | 429 => later(format!("answered {status}")),
+        408 | 425 | 429 | 500..=599 => later(format!("answered {status}")),
         413 => Verdict::Halve(format!("too large ({status})")),
         415 => Verdict::Identity(format!("does not take this encoding ({status})")),
         400 | 422 => Verdict::Isolate(refusal(answer)),
         402..=499 => Verdict::Refuse(refusal(answer)),
-        500..=599 => later(format!("answered {status}")),
         _ => later(format!("answered {status}, which means nothing")),
     })
 }

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::config::delivery::User;
+use crate::hex::hex;
 use crate::store::{Error, Store};
 
 /// The salt's place in the store. With another, this machine would be another to its receivers.
@@ -22,9 +23,10 @@ impl Identity {
     pub fn of(store: &mut Store, user: &User) -> Result<Self, Error> {
         let salt = match store.read(|view| view.setting(SALT))? {
             Some(salt) => salt,
-            None => store.write(|tx| match tx.setting(SALT)? {
-                Some(salt) => Ok::<_, Error>(salt),
-                None => {
+            None => store.write(|tx| {
+                if let Some(salt) = tx.setting(SALT)? {
+                    Ok::<_, Error>(salt)
+                } else {
                     let salt = Uuid::new_v4().simple().to_string();
                     tx.set_setting(SALT, &salt)?;
                     Ok(salt)
@@ -43,7 +45,7 @@ impl Identity {
 /// Enough of the hash to tell machines apart.
 fn hash(salt: &str, id: &str) -> String {
     let digest = Sha256::digest(format!("{salt}\0{id}").as_bytes());
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest[..16])
 }
 
 /// The system's own id; without one the salt alone tells this machine from others.
@@ -54,7 +56,8 @@ fn machine_id() -> String {
     id.unwrap_or_default().trim().to_owned()
 }
 
-fn login_name() -> Option<String> {
+/// The name of the user whose process this is.
+pub fn login_name() -> Option<String> {
     let uid = rustix::process::getuid().as_raw();
     let named = fs::read_to_string("/etc/passwd").ok().and_then(|text| name_of(&text, uid));
     let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());

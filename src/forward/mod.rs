@@ -15,7 +15,7 @@ pub mod decide;
 mod drain;
 pub mod foreign;
 pub mod http;
-mod identity;
+pub mod identity;
 mod lease;
 mod native;
 mod otlp;

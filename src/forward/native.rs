@@ -148,13 +148,10 @@ pub fn local_token(home: &Home, url: &Url) -> Option<Secret> {
     if !is_loopback(url) {
         return None;
     }
-    let text = std::fs::read_to_string(home.path().join(LOCAL_TOKENS)).ok()?;
+    let text = std::fs::read_to_string(home.backend_tokens()).ok()?;
     let tokens: Value = serde_json::from_str(&text).ok()?;
     tokens["ingest"].as_str().map(Secret::new)
 }
-
-/// Where `backend serve` writes what it made at its first start.
-const LOCAL_TOKENS: &str = "backend/tokens.json";
 
 #[cfg(test)]
 mod tests {

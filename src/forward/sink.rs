@@ -12,6 +12,7 @@ use super::native::{Native, local_token};
 use super::otlp::Otlp;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::delivery::{Delivery, Secret};
+use crate::hex::hex;
 use crate::home::Home;
 use crate::store::{Error, Letter, Outgoing, Store, Tx, View};
 use reqwest::Url;
@@ -166,7 +167,7 @@ pub fn settle(tx: &Tx<'_>, targets: &[Target]) -> Result<(), Error> {
 
 fn fingerprint(parts: &[&str]) -> String {
     let digest = Sha256::digest(parts.join("\0").as_bytes());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest[..8])
 }
 
 /// The address below a base that may or may not end in a slash.

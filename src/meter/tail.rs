@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -92,21 +93,45 @@ pub struct Tail<L> {
     buffer: Vec<u8>,
     /// What the buffer shrinks to when nothing is left to read: nothing, unless it was lent.
     lent: usize,
+    /// Where several read at once: whose turn it is to hold a long line, and whether it is ours.
+    turn: Option<(Arc<LongLines>, bool)>,
+}
+
+/// Lets one reader at a time hold a long line, so that memory stays bounded however many read at once.
+#[derive(Debug, Default)]
+pub struct LongLines {
+    held: Mutex<bool>,
+    free: Condvar,
+}
+
+impl LongLines {
+    fn take(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.free.wait_while(held, |held| *held);
+        *held.unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    fn give(&self) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.free.notify_one();
+    }
 }
 
 impl<L: Lines> Tail<L> {
     /// Goes on at `position`, with `lines` as they were there.
     pub fn new(position: Option<Position>, lines: L) -> Self {
-        Self::lent(position, lines, Vec::new())
+        Self { position, lines, buffer: Vec::new(), lent: 0, turn: None }
     }
 
-    /// As [`Tail::new`], with a buffer whose length is what is read at once, for reading many files one after another.
-    pub fn lent(position: Option<Position>, lines: L, buffer: Vec<u8>) -> Self {
-        Self { position, lines, lent: buffer.len(), buffer }
+    /// As [`Tail::new`], with a buffer whose length is what is read at once, for reading many files one after another and
+    /// beside others that do.
+    pub fn lent(position: Option<Position>, lines: L, buffer: Vec<u8>, turn: Arc<LongLines>) -> Self {
+        Self { lent: buffer.len(), buffer, turn: Some((turn, false)), ..Self::new(position, lines) }
     }
 
     /// Reader and buffer, for the next file.
-    pub fn into_parts(self) -> (L, Vec<u8>) {
+    pub fn into_parts(mut self) -> (L, Vec<u8>) {
+        self.shrink(self.lent);
         (self.lines, self.buffer)
     }
 
@@ -173,6 +198,13 @@ impl<L: Lines> Tail<L> {
     }
 
     fn grow(&mut self) {
+        // Twice the usual is for everyone.
+        if self.buffer.len() >= 2 * CHUNK.max(self.lent)
+            && let Some((turn, ours @ false)) = &mut self.turn
+        {
+            turn.take();
+            *ours = true;
+        }
         let size = (self.buffer.len() * 2).clamp(CHUNK, MAX_LINE);
         self.buffer.reserve_exact(size - self.buffer.len());
         self.buffer.resize(size, 0);
@@ -210,6 +242,12 @@ impl<L: Lines> Tail<L> {
         if self.buffer.len() > to {
             self.buffer.truncate(to);
             self.buffer.shrink_to_fit();
+        }
+        if self.buffer.len() <= 2 * CHUNK.max(self.lent)
+            && let Some((turn, ours @ true)) = &mut self.turn
+        {
+            turn.give();
+            *ours = false;
         }
     }
 }

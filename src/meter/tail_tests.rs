@@ -215,3 +215,26 @@ fn chunks_of_any_size_give_the_same_lines() {
         assert_eq!(drain(&mut tail(), &file), (expected.clone(), 0), "{at_once} bytes at once");
     }
 }
+
+#[test]
+fn readers_with_lent_buffers_hold_long_lines_one_at_a_time_and_give_the_buffer_back() {
+    let turn = Arc::<LongLines>::default();
+    let long = 5 * CHUNK;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut room = vec![0; CHUNK];
+                for _ in 0..3 {
+                    let line = "x".repeat(long);
+                    let file = Memory::new(format!("a\n{line}\nb\n{line}\n{line}").as_bytes());
+                    let mut tail = Tail::lent(None, Keep::default(), room, Arc::clone(&turn));
+                    assert_eq!(drain(&mut tail, &file).0, ["a", &line, "b", &line]);
+                    // One more is torn: the turn must not be kept for it.
+                    room = tail.into_parts().1;
+                    assert_eq!(room.len(), CHUNK);
+                }
+            });
+        }
+    });
+    assert!(!*turn.held.lock().unwrap());
+}

@@ -103,7 +103,9 @@ mod tests {
     fn children_are_found_on_any_kernel() {
         let parent = look(Pid(i32::try_from(std::process::id()).unwrap())).unwrap().parent;
         let mut both = [children(parent), children_by_search(parent)];
-        both.iter_mut().for_each(|list| list.sort());
+        for list in &mut both {
+            list.sort();
+        }
         let me = Pid(i32::try_from(std::process::id()).unwrap());
         assert!(both.iter().all(|list| list.contains(&me)), "{both:?}");
     }

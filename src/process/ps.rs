@@ -4,11 +4,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use jiff::civil::DateTime;
 
 use super::{OpenFile, Pid, Running, Seen, StartTime};
+use crate::clock::{Clock, SystemClock};
 
 pub(super) fn look(pid: Pid) -> Option<Seen> {
     parse(&ask("ps", &["-o", "state=,ppid=,lstart=", "-p", &pid.to_string()])?)
@@ -59,7 +60,7 @@ fn parse_open_files(fields: &str) -> Vec<OpenFile> {
 
 /// Words of a command line are told apart by spaces here, and nothing says where a process works.
 pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let now = Duration::from_millis(u64::try_from(SystemClock.now().0).ok()?);
     let listing = ask("ps", &["-A", "-o", "pid=,state=,ppid=,lstart=,args="])?;
     let wanted = |line: &str| listed(line, now).filter(|running| wanted(&running.command));
     Some(listing.lines().filter_map(wanted).collect())

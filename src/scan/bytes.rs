@@ -81,8 +81,12 @@ mod tests {
         let numbers = [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
         let signed = [0, -1, 1, 63, -64, i64::MIN, i64::MAX];
         let mut out = Vec::new();
-        numbers.iter().for_each(|&number| put(&mut out, number));
-        signed.iter().for_each(|&number| put_signed(&mut out, number));
+        for number in numbers {
+            put(&mut out, number);
+        }
+        for number in signed {
+            put_signed(&mut out, number);
+        }
         put_bytes(&mut out, "é".as_bytes());
         let mut bytes = Bytes(&out);
         assert!(numbers.iter().all(|&number| bytes.number() == Some(number)));

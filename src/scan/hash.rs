@@ -63,7 +63,12 @@ mod tests {
         }
     }
 
-    const TABLE: &[(&str, u64)] = &[];
+    const TABLE: &[(&str, u64)] = &[
+        ("", 0xd79b_0957_4bb4_eca3),
+        ("a", 0x3989_04df_45dc_7ecf),
+        ("msg_01234567890123456789", 0x3987_6dce_47cf_089e),
+        ("12345678", 0x1c37_dd15_d138_c9e7),
+    ];
 
     #[test]
     fn neighbours_are_far_apart_and_length_counts() {

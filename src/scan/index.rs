@@ -103,7 +103,9 @@ impl Index {
             put(&mut out, *sum);
         }
         let Basis { store, prices, days } = &self.basis;
-        store.iter().for_each(|&number| put_signed(&mut out, number));
+        for &number in store {
+            put_signed(&mut out, number);
+        }
         put(&mut out, u64::from(*prices));
         put(&mut out, *days);
         put(&mut out, self.words.len() as u64);

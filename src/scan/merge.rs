@@ -123,7 +123,10 @@ mod tests {
         Reader::new(spill.runs.remove(0))
     }
 
-    fn merged(runs: Vec<Reader>) -> Vec<(u64, String, Vec<(u32, u64)>)> {
+    /// Hash, key, and the output that each file tells.
+    type Merged = (u64, String, Vec<(u32, u64)>);
+
+    fn merged(runs: Vec<Reader>) -> Vec<Merged> {
         let mut all = Vec::new();
         merge(runs, |group| {
             let told = group.told.iter().map(|told| (told.file, told.tokens.output)).collect();
@@ -153,6 +156,22 @@ mod tests {
             );
         }
         assert!(merged(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn too_many_runs_are_made_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spill = Spill::in_folder(folder.path());
+        let mut buffer = Buffer::new();
+        for round in 0..150_u64 {
+            buffer.add(&Call { hash: round % 7, key: b"k", told: told(1, round) });
+            buffer.add(&Call { hash: 100 + round, key: b"k", told: told(2, round) });
+            spill.take(&mut buffer).unwrap();
+        }
+        assert!(spill.runs.len() < 70, "{}", spill.runs.len());
+        let all = merged(spill.runs.into_iter().map(Reader::new).collect());
+        assert_eq!(all.len(), 157);
+        assert_eq!(all[6], (6, "k".into(), vec![(1, 146)]), "the largest of all rounds");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) mod tests;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -61,8 +61,8 @@ use run::{Reader, Run, Writer};
 use tree::{Plan, Tree};
 use words::Word;
 
-/// Threads beyond this many would only wait for memory, and each has a buffer.
-const THREADS: usize = 8;
+/// Threads beyond this many would only wait for memory, and each has its buffers.
+const THREADS: usize = 4;
 
 /// How long a scan waits for another one. Then it goes on alone and remembers nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -153,15 +153,21 @@ impl Scanner<'_> {
         anew: bool,
     ) -> Result<Scanned, Error> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
-        let tree = Tree::look(self.agents, self.var, threads);
+        let seen = identity(&self.index_path());
+        // What is remembered is loaded while the files are listed.
+        let (tree, known) = std::thread::scope(|scope| {
+            let path = self.index_path();
+            let load = scope.spawn(move || if anew { None } else { Index::load(&path) });
+            let tree = Tree::look(self.agents, self.var, threads);
+            (tree, load.join().ok().flatten())
+        });
         tree::first_refusal(&tree)?;
         let basis = Basis {
             store: store.map(View::owned_calls_mark).transpose()?.unwrap_or_default(),
             prices: price::TABLE_VERSION,
             days: self.days.fingerprint(),
         };
-        let seen = identity(&self.index_path());
-        let mut index = if anew { None } else { Index::load(&self.index_path()) }.unwrap_or_default();
+        let mut index = known.unwrap_or_default();
         let mut plan = self.plan(&mut index, &tree);
         let mut scanned =
             if plan.to_read.is_empty() && !plan.changed && index.basis == basis && index.calls.is_some() {
@@ -240,9 +246,10 @@ impl Scanner<'_> {
         }
         let mut rollup = Rollup::new(&index.files, &index.words, &self.days, None);
         let mut used = vec![false; index.files.len()];
-        let mut draft = match locked && (news || index.calls.is_none()) {
-            true => self.draft().map_err(|error| unsaved = Some(error.to_string())).ok(),
-            false => None,
+        let mut draft = if locked && (news || index.calls.is_none()) {
+            self.draft().map_err(|error| unsaved = Some(error.to_string())).ok()
+        } else {
+            None
         };
         let from_disk = sources.len() - usize::from(base.is_some());
         let mut runs = readers(&sources[..from_disk], &owned);
@@ -325,7 +332,8 @@ impl Scanner<'_> {
     /// Nobody else writes here while this lives; `None`, and why, where that cannot be had.
     fn lock(&self) -> (Option<File>, Option<String>) {
         let taken = create_private(&self.folder).and_then(|()| {
-            let file = File::create(self.folder.join("lock"))?;
+            let path = self.folder.join("lock");
+            let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
             let until = Instant::now() + PATIENCE;
             loop {
                 match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -406,7 +414,10 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
     let another = outcome.number != number;
     if another {
         known.closed = true;
-        (facts.born, facts.last, facts.unreadable) = (found.born, None, 0);
+        (facts.born, facts.last, facts.unreadable) = (tree::born(&found.file.path), None, 0);
+        if found.file.conversation.is_none() {
+            facts.conversation = Word::NONE;
+        }
     }
     facts.size = found.size;
     facts.modified = found.modified;
@@ -419,6 +430,11 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
     let told = &outcome.facts;
     if let (None, Some(session)) = (&found.file.conversation, &told.session) {
         facts.conversation = index.words.number(&session.0);
+    }
+    if facts.conversation == Word::NONE {
+        // Nothing says whose it is: it is its own.
+        let name = found.file.path.file_stem().unwrap_or_default().to_string_lossy();
+        facts.conversation = index.words.number(&name);
     }
     if let Some(cwd) = &told.cwd {
         let project = projects.of(cwd);

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::call::{Call, FileNo, LONGEST_KEY, Told, key_hash};
@@ -17,7 +17,7 @@ use crate::agent::Agent;
 use crate::clock::Timestamp;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
-use crate::meter::tail::{Position, Tail};
+use crate::meter::tail::{LongLines, Position, Tail};
 
 /// What is read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
 /// stay in the processor's cache between the looks for a newline and for a word.
@@ -78,6 +78,7 @@ struct Desk<'a> {
     fresh: AtomicU32,
     words: &'a Mutex<Words>,
     folder: &'a Path,
+    turn: Arc<LongLines>,
 }
 
 /// Reads all jobs. `fresh` is the first number that no file has.
@@ -103,6 +104,7 @@ pub(super) fn read(
         fresh: AtomicU32::new(fresh),
         words,
         folder,
+        turn: Arc::default(),
     };
     // A thread for every megabyte, as far as there are any.
     let threads = threads.min(usize::try_from(total >> 20).unwrap_or(usize::MAX).saturating_add(1));
@@ -184,7 +186,8 @@ impl Worker<'_> {
             last: None,
         };
         let seed = agent_seed(agent.name());
-        let mut tail = Tail::lent(job.position, lines, std::mem::take(&mut self.room));
+        let mut tail =
+            Tail::lent(job.position, lines, std::mem::take(&mut self.room), Arc::clone(&desk.turn));
         let read = loop {
             let batch = match tail.next(&file) {
                 Ok(Some(batch)) => batch,

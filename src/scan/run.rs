@@ -9,16 +9,20 @@ use std::sync::Arc;
 
 use super::call::{Call, LONGEST, Told};
 use super::hash::hash;
+use super::merge::merge;
 
-/// Calls in a buffer. Why 16,384: some 2 MiB with their keys, and a gigabyte of sessions makes about thirty runs, which is
-/// few enough to be merged at once.
-const CALLS: usize = 16 * 1024;
+/// Calls in a buffer. Why 8192: with their keys little over a megabyte, and a gigabyte of sessions makes some ten to forty
+/// runs, which are merged at once.
+const CALLS: usize = 8 * 1024;
 
 /// Bytes of keys in a buffer: the usual key has under 32.
 const KEYS: usize = 32 * CALLS;
 
 /// Lines of one call follow each other closely: this many calls are looked through for one more.
 const RECENT: usize = 1024;
+
+/// More runs of one thread are made one: each that is read takes some memory.
+const RUNS: usize = 64;
 
 /// What is read of a run at once; runs are read in order.
 const READ: usize = 16 * 1024;
@@ -123,10 +127,27 @@ impl Spill {
         if buffer.is_empty() {
             return Ok(());
         }
-        let mut bytes = Vec::with_capacity(WRITE + LONGEST);
+        self.add_run(|put| buffer.drain(put))?;
+        if self.runs.len() > RUNS { self.unite() } else { Ok(()) }
+    }
+
+    fn unite(&mut self) -> io::Result<()> {
+        let runs = std::mem::take(&mut self.runs);
+        self.add_run(|put| {
+            merge(runs.into_iter().map(Reader::new).collect(), |group| {
+                group.told.iter().try_for_each(|&told| put(&Call { hash: group.hash, key: group.key, told }))
+            })
+        })
+    }
+
+    /// Writes the calls that `each` hands out, in order, as one run.
+    fn add_run(
+        &mut self,
+        each: impl FnOnce(&mut dyn FnMut(&Call<'_>) -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let (start, mut end) = (self.end, self.end);
-        let mut memory = Vec::new();
-        buffer.drain(|call| {
+        let (mut bytes, mut memory) = (Vec::with_capacity(WRITE + LONGEST), Vec::new());
+        each(&mut |call| {
             call.write(&mut bytes);
             if bytes.len() >= WRITE {
                 self.put(&mut bytes, &mut end, start, &mut memory)?;
@@ -134,10 +155,10 @@ impl Spill {
             Ok(())
         })?;
         self.put(&mut bytes, &mut end, start, &mut memory)?;
-        match &self.file {
-            Some(file) => self.runs.push(Run::File { file: Arc::clone(file), start, end }),
-            None => self.runs.push(Run::Memory(memory.into())),
-        }
+        self.runs.push(match &self.file {
+            Some(file) => Run::File { file: Arc::clone(file), start, end },
+            None => Run::Memory(memory.into()),
+        });
         self.end = end;
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! What files there are now, and what that means for those known already.
 
 use std::collections::HashSet;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 
 use super::call::FileNo;
 use super::hash::CheapMap;
@@ -22,8 +25,8 @@ pub(super) struct Found {
     pub(super) file: SessionFile,
     pub(super) id: FileId,
     pub(super) size: u64,
+    /// Nanoseconds since 1970.
     pub(super) modified: i64,
-    pub(super) born: i64,
 }
 
 /// All files of all agents, and the folders they were looked for in.
@@ -73,23 +76,66 @@ impl Tree {
     }
 }
 
-/// A file that is gone again is not there.
+/// What the files are. One that is gone again is not there.
 fn looked_at(files: Vec<(usize, SessionFile)>) -> Vec<Found> {
-    files
-        .into_iter()
-        .filter_map(|(agent, file)| {
-            let meta = fs::metadata(&file.path).ok().filter(Metadata::is_file)?;
-            let modified = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
-            let id = FileId { device: meta.dev(), inode: meta.ino() };
-            Some(Found { agent, file, id, size: meta.len(), modified, born: born(&meta).min(modified) })
-        })
-        .collect()
+    let mut found = Vec::with_capacity(files.len());
+    let mut open: Option<(Vec<u8>, OwnedFd)> = None;
+    let mut files = files.into_iter().peekable();
+    while let Some((agent, file)) = files.next() {
+        // Where several lie in one folder, the way there is gone once.
+        let (folder, name) = split(&file.path);
+        if open.as_ref().is_none_or(|(path, _)| path != folder) {
+            let several = files.peek().is_some_and(|(_, next)| split(&next.path).0 == folder);
+            open = several.then(|| folder_at(folder)).flatten();
+        }
+        let stat = match &open {
+            Some((_, folder)) => statat(folder, name, AtFlags::empty()),
+            None => statat(CWD, &file.path, AtFlags::empty()),
+        };
+        if let Some(stat) = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
+            found.push(Found::new(agent, file, &stat));
+        }
+    }
+    found
 }
 
-/// Where the file system does not tell, the time of the last change comes in its place.
-fn born(meta: &Metadata) -> i64 {
-    let since = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    since.and_then(|since| i64::try_from(since.as_nanos()).ok()).unwrap_or(i64::MAX)
+fn split(path: &Path) -> (&[u8], &[u8]) {
+    let path = path.as_os_str().as_bytes();
+    memchr::memrchr(b'/', path).map_or((&[], path), |at| (&path[..at], &path[at + 1..]))
+}
+
+fn folder_at(path: &[u8]) -> Option<(Vec<u8>, OwnedFd)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty()).ok().map(|folder| (path.to_owned(), folder))
+}
+
+impl Found {
+    #[expect(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "systems differ in the widths of these"
+    )]
+    fn new(agent: usize, file: SessionFile, stat: &Stat) -> Self {
+        let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        Self {
+            agent,
+            file,
+            id: FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 },
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: i64::from(stat.st_mtime).saturating_mul(1_000_000_000).saturating_add(nanoseconds),
+        }
+    }
+}
+
+/// When a file came into being, in nanoseconds since 1970. Where the file system does not tell, or a copy was given the
+/// times of what it is a copy of, the time of the last change comes in its place.
+pub(super) fn born(path: &Path) -> i64 {
+    let nanoseconds = |at: SystemTime| {
+        let since = at.duration_since(UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_nanos()).ok()
+    };
+    let Ok(meta) = fs::metadata(path) else { return i64::MAX };
+    [meta.created(), meta.modified()].into_iter().flatten().filter_map(nanoseconds).min().unwrap_or(i64::MAX)
 }
 
 /// What is to be done with what was found.
@@ -117,33 +163,29 @@ pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
     let mut free = (0..index.files.len()).filter(|&number| index.files[number].is_none()).collect::<Vec<_>>();
     for (place, found) in tree.found.iter().enumerate() {
         let number = known.get(&found.id).copied().filter(|&number| same(index, number, found));
-        let number = match number {
-            Some(number) => {
-                let Some(file) = &mut index.files[number as usize] else { continue };
-                if file.path.as_os_str() != found.file.path.as_os_str() {
-                    file.path.clone_from(&found.file.path);
-                    plan.changed = true;
-                }
-                if (file.size, file.modified) != (found.size, found.modified) {
-                    plan.to_read.push((place, number));
-                }
-                number
+        let number = if let Some(number) = number {
+            let Some(file) = &mut index.files[number as usize] else { continue };
+            if file.path.as_os_str() != found.file.path.as_os_str() {
+                file.path.clone_from(&found.file.path);
+                plan.changed = true;
             }
-            None => {
-                let conversation = found.file.conversation.as_ref().map_or("", |id| &id.0);
-                let facts =
-                    Some(FileFacts::fresh(agents[found.agent], found, index.words.number(conversation)));
-                let number = free.pop().unwrap_or(index.files.len());
-                if number == index.files.len() {
-                    index.files.push(facts);
-                    listed.push(false);
-                } else {
-                    index.files[number] = facts;
-                }
-                let number = FileNo::try_from(number).unwrap_or(FileNo::MAX);
+            if (file.size, file.modified) != (found.size, found.modified) {
                 plan.to_read.push((place, number));
-                number
             }
+            number
+        } else {
+            let conversation = found.file.conversation.as_ref().map_or("", |id| &id.0);
+            let facts = Some(FileFacts::fresh(agents[found.agent], found, index.words.number(conversation)));
+            let number = free.pop().unwrap_or(index.files.len());
+            if number == index.files.len() {
+                index.files.push(facts);
+                listed.push(false);
+            } else {
+                index.files[number] = facts;
+            }
+            let number = FileNo::try_from(number).unwrap_or(FileNo::MAX);
+            plan.to_read.push((place, number));
+            number
         };
         listed[number as usize] = true;
         plan.listed.push(number);
@@ -188,7 +230,7 @@ impl FileFacts {
             position: None,
             state: None,
             conversation,
-            born: found.born,
+            born: born(&found.file.path),
             last: None,
             project: Word::NONE,
             repository: Word::NONE,

@@ -70,13 +70,12 @@ impl<'a> Known<'a> {
         if self.last.0 == text {
             return self.last.1;
         }
-        let word = match self.met.get(text) {
-            Some(&word) => word,
-            None => {
-                let word = self.shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner).number(text);
-                self.met.insert(text.into(), word);
-                word
-            }
+        let word = if let Some(&word) = self.met.get(text) {
+            word
+        } else {
+            let word = self.shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner).number(text);
+            self.met.insert(text.into(), word);
+            word
         };
         self.last.0.clear();
         self.last.0.push_str(text);

@@ -187,10 +187,25 @@ impl View<'_> {
 
     /// The events changed after one number up to another, oldest change first. The demo's are play and never sent.
     pub fn outgoing(&self, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        self.changed_where("s.agent <> 'demo'", after, up_to, limit)
+    }
+
+    /// The same with the demo's, for whoever looks at this machine's own store.
+    pub fn changed(&self, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        self.changed_where("true", after, up_to, limit)
+    }
+
+    fn changed_where(
+        &self,
+        which: &str,
+        after: i64,
+        up_to: i64,
+        limit: usize,
+    ) -> Result<Vec<Outgoing>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
             &format!(
-                "SELECT {OUTGOING} FROM {FROM} WHERE e.change > ?1 AND e.change <= ?2 AND s.agent <> 'demo'
+                "SELECT {OUTGOING} FROM {FROM} WHERE e.change > ?1 AND e.change <= ?2 AND {which}
                  ORDER BY e.change LIMIT ?3"
             ),
             [after, up_to, limit],

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::agent::SessionFile;
+use crate::file::{entries, is_absent};
 use crate::process::Pid;
 use crate::session::id::AgentSessionId;
 
@@ -191,10 +192,6 @@ fn entries_by_kind(folder: &Path) -> io::Result<Vec<(PathBuf, EntryKind)>> {
         .collect()
 }
 
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
 /// The conversation a session file is of, by its name; `None` for any other file, a sub-agent's included.
 pub fn session_id(path: &Path) -> Option<AgentSessionId> {
     let id = path.file_name()?.to_str()?.strip_suffix(".jsonl")?;
@@ -227,15 +224,6 @@ fn subagents_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries(path)?.into_iter().filter(|path| path.is_dir()).collect())
-}
-
-/// What is in a folder; nothing in one that does not exist.
-fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-        Err(error) if is_absent(&error) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
 }
 
 /// A folder's name under `projects/`. It loses information (`a.b`, `a-b` and `a_b` are one), so it is made and never read:

@@ -48,19 +48,18 @@ fn leading_kind(line: &[u8]) -> Option<&[u8]> {
     loop {
         let (key, after) = plain_text(rest)?;
         let value = after.strip_prefix(b":")?;
-        let value_end;
-        if value.first() == Some(&b'"') {
+        let after = if value.first() == Some(&b'"') {
             let (text, after) = plain_text(value)?;
             if key == b"type" {
                 return Some(text);
             }
-            value_end = after;
+            after
         } else {
             // true, false, null or a number
             let length = value.iter().take(24).position(|byte| !byte.is_ascii_alphanumeric())?;
-            value_end = &value[length..];
-        }
-        rest = value_end.strip_prefix(b",")?;
+            &value[length..]
+        };
+        rest = after.strip_prefix(b",")?;
     }
 }
 

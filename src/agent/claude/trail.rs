@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::evidence::{self, HEAD_BYTES};
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use crate::agent::trail::{Seen, Trail};
+use crate::file::Stamp;
 use crate::meter::line::Lines;
 use crate::process::{Pid, ProcessId, Processes};
 use crate::session::correlate::{Beginning, RegistryEntry, Signal};
@@ -17,9 +17,6 @@ use crate::session::id::AgentSessionId;
 
 /// A history that grew by more than this since the last look is read from its end: nobody types that much.
 const MAX_HISTORY: u64 = 1024 * 1024;
-
-/// A file's state, to see whether it is worth reading again. The agent rewrites in place, so size alone tells nothing.
-type Stamp = (u64, i64, i64);
 
 #[derive(Debug)]
 pub struct ClaudeTrail {
@@ -73,7 +70,7 @@ impl ClaudeTrail {
         self.registry.retain(|path, _| paths.contains(path));
         let mut read = Vec::new();
         for path in paths {
-            let Some(stamp) = stamp(&path) else { continue };
+            let Some(stamp) = Stamp::of(&path) else { continue };
             if path.extension().is_none_or(|extension| extension != "json")
                 || self.registry.get(&path) == Some(&stamp)
             {
@@ -164,7 +161,7 @@ impl ClaudeTrail {
 
     fn look_at_projects(&mut self, seen: &mut Seen) {
         for project in self.projects.clone() {
-            let changed = stamp(&project);
+            let changed = Stamp::of(&project);
             let listed = changed.is_some() && self.folders.get(&project) == changed.as_ref();
             if !listed && let Some(stamp) = changed {
                 for path in session_files(&project) {
@@ -225,11 +222,6 @@ impl Trail for ClaudeTrail {
     fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {
         Box::new(ClaudeLines::new(state))
     }
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let meta = fs::metadata(path).ok()?;
-    Some((meta.len(), meta.mtime(), meta.mtime_nsec()))
 }
 
 fn session_files(project: &Path) -> Vec<PathBuf> {

@@ -4,7 +4,6 @@
 //! was put away; `thread-writer-locks/<thread id>.lock` is held open by whoever may write to the thread.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::file::entries;
 use crate::session::id::AgentSessionId;
 
 /// The agent's own folder: `$CODEX_HOME`, else `~/.codex`.
@@ -155,19 +155,10 @@ pub(super) fn rollouts_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is in a folder; nothing in one that does not exist.
-fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(Vec::new())
-        }
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const ID: &str = "01a1e18d-46b4-7352-92dc-1e28b60230dc";
@@ -215,7 +206,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, "").unwrap();
             assert_eq!(files.find(&id), Some(path.clone()));
-            assert_eq!(files.all().unwrap(), [path.clone()]);
+            assert_eq!(files.all().unwrap(), std::slice::from_ref(&path));
             fs::remove_file(path).unwrap();
         }
         let other = "0b9d3c7e-1111-4222-8333-444455556666";

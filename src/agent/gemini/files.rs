@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use crate::agent::SessionFile;
 use crate::clock::Timestamp;
+use crate::file::entries;
 use crate::session::id::AgentSessionId;
 
 /// Longest first line that is read. One is some 300 bytes; with the folders of a workspace in it, some more.
@@ -92,13 +93,7 @@ impl GeminiFiles {
 
     /// How many conversations are kept as one document, as older versions did, and were never converted.
     pub(super) fn old_records(&self) -> usize {
-        let is_old = |path: &PathBuf| {
-            let named = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(|name| name.starts_with("session-") && name.ends_with(".json"));
-            named && !path.with_extension("jsonl").exists()
-        };
+        let is_old = |path: &PathBuf| has_name(path, "json") && !path.with_extension("jsonl").exists();
         let projects = entries(&self.projects()).unwrap_or_default();
         let files = projects.iter().flat_map(|project| entries(&project.join("chats")).unwrap_or_default());
         files.filter(is_old).count()
@@ -161,17 +156,20 @@ fn subagent_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn is_main(path: &Path) -> bool {
-    name(path).is_some()
+    has_name(path, "jsonl")
 }
 
-fn name(path: &Path) -> Option<&str> {
-    path.file_name()?.to_str().filter(|name| name.starts_with("session-") && name.ends_with(".jsonl"))
+fn has_name(path: &Path, extension: &str) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("session-"))
+        && path.extension().is_some_and(|end| end == extension)
 }
 
 /// Whether, by its name, a file may be of a conversation whose id begins so. Only its header tells for certain.
 pub(super) fn may_be_of(path: &Path, wanted: &str) -> bool {
     let wanted = file_name_part(wanted);
-    name(path).is_some_and(|name| name.contains(wanted.get(..8).unwrap_or(&wanted)))
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.contains(wanted.get(..8).unwrap_or(&wanted)))
 }
 
 /// As the agent makes a file name of an id.
@@ -196,17 +194,6 @@ pub(super) fn header(path: &Path) -> Option<Header> {
     let first: First = serde_json::from_slice(line.strip_suffix(b"\n")?).ok()?;
     let at = Timestamp::parse(&first.start_time).unwrap_or_default();
     Some(Header { session: AgentSessionId(first.session_id), at })
-}
-
-/// What is in a folder; nothing in one that does not exist.
-fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(Vec::new())
-        }
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

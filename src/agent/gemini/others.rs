@@ -11,7 +11,7 @@ use crate::process::{Pid, Processes, Running};
 use crate::session::correlate::Maker;
 
 /// A process this old has its first file. Why so long: it may have asked the user something first.
-const STARTED: Duration = Duration::from_secs(120);
+const STARTED: Duration = Duration::from_mins(2);
 
 /// Who can have made what has just appeared in `folder`. `agent` is the process that codemie started.
 pub(super) fn maker(agent: Pid, folder: &Path, processes: &dyn Processes) -> Maker {

@@ -128,6 +128,7 @@ impl Change {
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
+        #[expect(clippy::struct_field_names, reason = "these are the agent's names")]
         struct Stat {
             model_added_lines: Loose<u64>,
             model_removed_lines: Loose<u64>,

@@ -6,15 +6,16 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::evidence::{self, LogReader, Told};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use super::others;
 use crate::agent::trail::{Seen, Trail};
+use crate::clock::{Clock, SystemClock};
+use crate::file::Stamp;
 use crate::meter::line::Lines;
 use crate::process::{ProcessId, Processes};
 use crate::session::correlate::{Maker, Signal, Trace};
@@ -27,10 +28,7 @@ const CHUNK: u64 = 4 * 1024 * 1024;
 const MAX_LOG: u64 = 64 * 1024 * 1024;
 
 /// A file this young at the first look may have begun after our process.
-const JUST_BEGUN: Duration = Duration::from_secs(60);
-
-/// A file's state, to see whether it is worth reading again.
-type Stamp = (u64, i64, i64);
+const JUST_BEGUN: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct GeminiTrail {
@@ -81,16 +79,14 @@ impl GeminiTrail {
         let Some(project) = &self.project else { return };
         if let Ok(log) = fs::read(project.join("logs.json")) {
             let _ = self.log.read(&log);
-            self.log_stamp = stamp(&project.join("logs.json"));
+            self.log_stamp = Stamp::of(&project.join("logs.json"));
         }
+        let now = SystemClock.now();
         for path in files::main_files(&project.join("chats")).unwrap_or_default() {
             let Ok(meta) = fs::metadata(&path) else { continue };
-            let age = meta.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok());
             let header = files::header(&path);
-            if age.is_none_or(|age| age < JUST_BEGUN) {
-                seen.extend(
-                    header.as_ref().map(|header| Told::Header { id: header.session.clone(), at: header.at }),
-                );
+            if let Some(header) = header.as_ref().filter(|header| now.since(header.at) < JUST_BEGUN) {
+                seen.push(Told::Header { id: header.session.clone(), at: header.at });
             }
             let id = header.map(|header| header.session);
             self.chats.insert(path, Chat { id, offset: meta.len(), inside_long_line: false });
@@ -99,8 +95,8 @@ impl GeminiTrail {
 
     fn look_at_log(&mut self, seen: &mut Seen) {
         let Some(path) = self.project.as_ref().map(|project| project.join("logs.json")) else { return };
-        let now = stamp(&path);
-        if now == self.log_stamp || now.is_some_and(|(length, ..)| length > MAX_LOG) {
+        let now = Stamp::of(&path);
+        if now == self.log_stamp || now.is_some_and(|now| now.length > MAX_LOG) {
             return;
         }
         match fs::read(&path).map_err(|_| evidence::Torn).and_then(|log| self.log.read(&log)) {
@@ -241,9 +237,4 @@ impl Trail for GeminiTrail {
     fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {
         Box::new(GeminiLines::new(state))
     }
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let meta = fs::metadata(path).ok()?;
-    Some((meta.len(), meta.mtime(), meta.mtime_nsec()))
 }

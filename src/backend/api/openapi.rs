@@ -6,9 +6,9 @@ use super::auth::Need;
 use super::read::{MOST_ROWS, ROWS, SESSIONS};
 use super::routes::ROUTES;
 use super::schemas;
+use crate::backend::event::MOST_EVENTS;
 use crate::backend::limits;
 use crate::backend::model::{By, Page};
-use crate::backend::seqs;
 use crate::session::state::Status;
 
 /// What a route says of itself.
@@ -61,6 +61,7 @@ fn moment(name: &str, description: &str) -> Value {
         {"type": "string", "format": "date"},
         {"type": "string", "pattern": "^[1-9][0-9]{0,3}[smhdw]$"},
         {"type": "string", "format": "date-time"},
+        {"type": "string", "maxLength": 0}, // not given
     ]});
     query(name, &description, &schema)
 }
@@ -86,8 +87,10 @@ pub(super) fn post_events() -> Operation {
     let items = json!({"anyOf": [reference("Event"), {}]});
     post.body = Some(json!({
         "required": true,
-        "description": "Events, plain or packed as Content-Encoding says (zstd, gzip). What is not right is told in `rejected`.",
-        "content": {JSON: {"schema": {"type": "array", "items": items, "maxItems": crate::backend::event::MOST_EVENTS}}},
+        "description": format!(
+            "Up to {MOST_EVENTS} events, plain or packed as Content-Encoding says (zstd, gzip). What is not right is told in `rejected`."
+        ),
+        "content": {JSON: {"schema": {"type": "array", "items": items}}},
     }));
     post.refused(400, "the body is no JSON array, or not packed as it says")
         .refused(408, "the body came too slowly")
@@ -115,7 +118,7 @@ pub(super) fn get_sessions() -> Operation {
         query(
             "cursor",
             "`next` of the page before",
-            &json!({"type": "string", "pattern": "^[0-9]{1,13}\\.[0-9a-f-]{1,36}$"}),
+            &json!({"type": "string", "pattern": "^([0-9]{1,13}\\.[^\\x00]+)?$"}),
         ),
         limit(SESSIONS, Page::MOST),
     ])
@@ -128,7 +131,7 @@ pub(super) fn get_session() -> Operation {
 }
 
 pub(super) fn get_timeline() -> Operation {
-    let after = json!({"type": "integer", "minimum": 0, "maximum": seqs::HIGHEST, "default": 0});
+    let after = json!({"type": "integer", "minimum": 0, "maximum": u32::MAX, "default": 0});
     let parameters = vec![session_id(), query("after", "Beyond this seq", &after), limit(ROWS, MOST_ROWS)];
     operation("A session's events in the order of seq", JSON, reference("Timeline"))
         .with(parameters)

@@ -186,7 +186,7 @@ fn record() -> Value {
         ("evidence", or_null(words!(EvidenceKind))),
         ("boundAt", or_null(time())),
     ]);
-    let range = json!({"type": "array", "prefixItems": [number(), number()], "minItems": 2, "maxItems": 2});
+    let range = json!({"type": "array", "items": number(), "minItems": 2, "maxItems": 2});
     whole(&[
         ("sessionId", text()),
         ("name", text()),

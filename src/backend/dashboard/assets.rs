@@ -7,6 +7,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
 
+use crate::hex::hex;
+
 #[derive(Debug)]
 pub struct Asset {
     /// As it is asked for: `/static/style.0123456789abcdef.css`.
@@ -26,7 +28,7 @@ pub static ICON: LazyLock<Asset> =
 impl Asset {
     fn new(name: &str, extension: &str, kind: &'static str, content: &'static str) -> Self {
         let digest = Sha256::digest(content.as_bytes());
-        let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(&digest[..8]);
         Self { path: format!("/static/{name}.{hash}.{extension}"), kind, content }
     }
 }

@@ -29,6 +29,7 @@ pub struct Column {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "columns is what columns are made of")]
 pub struct Columns<'a> {
     /// What is shown, for those who do not see it.
     pub label: &'a str,

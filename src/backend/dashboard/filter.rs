@@ -271,7 +271,7 @@ pub fn encoded(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                encoded.push(char::from(byte))
+                encoded.push(char::from(byte));
             }
             _ => {
                 use std::fmt::Write;

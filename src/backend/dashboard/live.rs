@@ -55,27 +55,24 @@ fn said_last(session: &Session) -> EventType {
 
 /// What happened, as one line; `None` for what is no news.
 pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
-    let (verb, class, when) = match what {
-        EventType::End => {
-            let end = session.ending();
-            let verb = match end.map(|end| (end.said.status, end.said.end_reason)) {
-                Some((_, Some(EndReason::Clear))) => "cleared",
-                Some((_, Some(EndReason::Switch))) => "switched",
-                Some((Status::Failed, _)) => "failed",
-                Some((Status::Interrupted, _)) => "interrupted",
-                _ => "ended",
-            };
-            (verb, session.status().as_str(), end.map_or(session.last_at, |end| end.time))
-        }
-        _ => {
-            let start = session.life.start.as_ref();
-            let verb = match start.and_then(|start| start.said.reason) {
-                Some(StartReason::Resume) => "resumed",
-                Some(StartReason::Clear | StartReason::Switch) => "continued",
-                _ => "started",
-            };
-            (verb, Status::Active.as_str(), start.map_or(session.first_at, |start| start.time))
-        }
+    let (verb, class, when) = if what == EventType::End {
+        let end = session.ending();
+        let verb = match end.map(|end| (end.said.status, end.said.end_reason)) {
+            Some((_, Some(EndReason::Clear))) => "cleared",
+            Some((_, Some(EndReason::Switch))) => "switched",
+            Some((Status::Failed, _)) => "failed",
+            Some((Status::Interrupted, _)) => "interrupted",
+            _ => "ended",
+        };
+        (verb, session.status().as_str(), end.map_or(session.last_at, |end| end.time))
+    } else {
+        let start = session.life.start.as_ref();
+        let verb = match start.and_then(|start| start.said.reason) {
+            Some(StartReason::Resume) => "resumed",
+            Some(StartReason::Clear | StartReason::Switch) => "continued",
+            _ => "started",
+        };
+        (verb, Status::Active.as_str(), start.map_or(session.first_at, |start| start.time))
     };
     html! {
         li id={ "told-" (what.as_str()) "-" (session.id) } {

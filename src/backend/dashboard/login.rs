@@ -9,6 +9,7 @@ use sha2::Sha256;
 
 use super::frame::door;
 use crate::clock::Timestamp;
+use crate::hex::hex;
 
 /// How long a cookie is good: a working week, so that nobody looks for the token every morning.
 pub const GOOD_FOR_MS: i64 = 7 * 86_400_000;
@@ -58,10 +59,6 @@ impl Pass {
         let token = String::from_utf8(unhex(parts.next()?)?).ok()?;
         parts.next().is_none().then_some(Self { token, until, signature })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

@@ -140,8 +140,9 @@ fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Marku
     };
     let cost = draw("Cost in US dollars", &by_agent, 0.0, chart::dollars, &|(whole, parts)| {
         let said = parts.iter().zip(&agents).filter(|(part, _)| agents.len() > 1 && part.cost_usd > 0.0);
-        let said: String = said.map(|(part, agent)| format!("\n{agent} {}", cents(part.cost_usd))).collect();
-        (format!("{}{said}", cents(whole.cost_usd)), parts.iter().map(|part| part.cost_usd).collect())
+        let lines = said.map(|(part, agent)| format!("{agent} {}", cents(part.cost_usd)));
+        let title: Vec<String> = std::iter::once(cents(whole.cost_usd)).chain(lines).collect();
+        (title.join("\n"), parts.iter().map(|part| part.cost_usd).collect())
     });
     let tokens = draw("Tokens", &by_kind, 1.0, chart::amount, &|(whole, _)| {
         let counts = &whole.counts;

@@ -20,7 +20,7 @@ use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use super::Dashboard;
@@ -94,12 +94,9 @@ async fn follow(dashboard: &Dashboard, sender: &mpsc::Sender<Event>) -> Result<(
                 Err(RecvError::Closed) => return Ok(()),
             };
             tokio::time::sleep(TOGETHER).await;
-            loop {
-                match touched.try_recv() {
-                    Ok(batch) => ids.extend(batch.iter().map(|touched| touched.session.clone())),
-                    // Found out again by the next look.
-                    Err(TryRecvError::Empty | TryRecvError::Closed | TryRecvError::Lagged(_)) => break,
-                }
+            // What was missed is found out again by the next look.
+            while let Ok(batch) = touched.try_recv() {
+                ids.extend(batch.iter().map(|touched| touched.session.clone()));
             }
             ids.sort_unstable();
             ids.dedup();

@@ -61,6 +61,7 @@ impl Rows {
         self
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "an iterator is handed over")]
     pub(super) fn numbers<'a>(mut self, rows: impl Iterator<Item = &'a Numbers> + Clone) -> Self {
         for (at, name) in Numbers::COLUMNS.iter().enumerate() {
             self = self.int(name, rows.clone().map(|numbers| numbers.values()[at]));

@@ -136,6 +136,7 @@ fn connect(path: &Path) -> Result<Connection, Error> {
     open().map_err(|error: rusqlite::Error| Error::Open(format!("{}: {error}", path.display())))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 pub(super) fn failed(error: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
     match error.sqlite_error_code() {

@@ -47,15 +47,12 @@ fn load(conn: &Connection, intake: &Intake) -> Result<(Rows, Vec<Session>), Erro
     let (mut rows, mut sessions) = (Rows::new(), Vec::new());
     for id in intake.sessions() {
         let mut found = select.query([&id]).map_err(failed)?;
-        let place = match found.next().map_err(failed)? {
-            Some(row) => {
-                sessions.push(session(&RowColumns(row))?);
-                Place { n: row.get(SESSION_COLUMNS).map_err(failed)?, stored: true }
-            }
-            None => {
-                next += 1;
-                Place { n: next, stored: false }
-            }
+        let place = if let Some(row) = found.next().map_err(failed)? {
+            sessions.push(session(&RowColumns(row))?);
+            Place { n: row.get(SESSION_COLUMNS).map_err(failed)?, stored: true }
+        } else {
+            next += 1;
+            Place { n: next, stored: false }
         };
         rows.insert(id, place);
     }
@@ -145,13 +142,13 @@ fn days_before(
 fn write_sessions(conn: &Connection, intake: &Intake, rows: &Rows) -> Result<(), Error> {
     for change in intake.changes() {
         let place = place(rows, &change.session.id)?;
-        if !place.stored {
-            insert_session(conn, place.n, &change.session)?;
-        } else {
+        if place.stored {
             if change.life_changed {
                 update_life(conn, place.n, &change.session)?;
             }
             update_numbers(conn, place.n, &change.session)?;
+        } else {
+            insert_session(conn, place.n, &change.session)?;
         }
         write_sums(conn, place.n, change)?;
     }

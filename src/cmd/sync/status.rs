@@ -93,7 +93,7 @@ fn told(states: &[State], style: Style) -> String {
     for State { row, count, address, dead } in states {
         let title = style.paint(&row.name, Colour::Heading);
         let address = address.as_deref().unwrap_or("not configured here; what waits is kept for it");
-        text += &format!("{title}  {address}\n");
+        text.extend([title.as_str(), "  ", address, "\n"]);
         let mut sheet = Sheet::default();
         sheet.line("waiting", count.pending.to_string());
         sheet.line("refused", count.dead.to_string());

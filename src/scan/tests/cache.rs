@@ -199,7 +199,7 @@ fn other_prices_are_other_costs() {
 fn since_cuts_within_a_day() {
     let stage = Stage::new();
     let at =
-        |at: &'static str, id: &'static str, output| Answer { id, at, output, ..Answer::default() }.line();
+        |at: &'static str, id: &'static str, output| Answer { id, output, at, ..Answer::default() }.line();
     let path = stage.put(
         "s.jsonl",
         &[

@@ -1,5 +1,6 @@
 //! Scans of small trees.
 
+mod agents;
 mod cache;
 mod owners;
 mod random;

@@ -115,7 +115,8 @@ fn a_torn_last_line_waits_and_a_broken_one_is_told() {
     fs::write(&path, &text).unwrap();
     let scanned = stage.scan();
     assert_eq!((outputs(&scanned, By::Session)["s"], scanned.unreadable()), (10, vec![(path.clone(), 1)]));
-    text += &format!("{tail}\n");
+    text.push_str(tail);
+    text.push('\n');
     fs::write(&path, &text).unwrap();
     let scanned = stage.scan();
     assert_eq!((outputs(&scanned, By::Session)["s"], scanned.unreadable()), (30, vec![(path, 1)]));

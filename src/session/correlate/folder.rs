@@ -21,7 +21,7 @@ use crate::session::id::AgentSessionId;
 
 /// How long a command waits for its file, and a prompt for its line. Why a minute: hooks of the user's run in between, and
 /// the agent lets them take that long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One run's view of the folder.
 #[derive(Debug, Default)]

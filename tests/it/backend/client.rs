@@ -1,4 +1,5 @@
 //! A small HTTP client: one request per connection, everything of the answer kept.
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -6,45 +7,45 @@ use std::time::Duration;
 use serde_json::Value;
 
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) headers: String,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
             found.eq_ignore_ascii_case(name).then(|| value.trim())
         })
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 }
 
-pub(super) struct Client {
-    pub(super) address: SocketAddr,
-    pub(super) token: String,
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    pub(crate) token: String,
 }
 
 impl Client {
-    pub(super) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &[], &[]).unwrap()
     }
 
-    pub(super) fn post(&self, body: &[u8], headers: &[(&str, &str)]) -> Answer {
+    pub(crate) fn post(&self, body: &[u8], headers: &[(&str, &str)]) -> Answer {
         self.ask("POST", "/v1/events", headers, body).unwrap()
     }
 
-    pub(super) fn post_events(&self, events: &[Value]) -> Answer {
+    pub(crate) fn post_events(&self, events: &[Value]) -> Answer {
         self.post(&serde_json::to_vec(events).unwrap(), &[])
     }
 
     /// An error if the connection broke before the whole answer was there.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &self,
         method: &str,
         path: &str,
@@ -52,16 +53,16 @@ impl Client {
         body: &[u8],
     ) -> std::io::Result<Answer> {
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
         if !self.token.is_empty() {
-            head += &format!("Authorization: Bearer {}\r\n", self.token);
+            write!(head, "Authorization: Bearer {}\r\n", self.token).unwrap();
         }
         if !headers.iter().any(|(name, _)| *name == "Content-Length" || *name == "Transfer-Encoding") {
-            head += &format!("Content-Length: {}\r\n", body.len());
+            write!(head, "Content-Length: {}\r\n", body.len()).unwrap();
         }
         for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
+            write!(head, "{name}: {value}\r\n").unwrap();
         }
         // The server may refuse before it has read everything.
         stream.write_all(format!("{head}\r\n").as_bytes())?;

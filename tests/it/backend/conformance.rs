@@ -172,7 +172,7 @@ async fn any_order_and_any_batches_give_the_same(kind: Kind<'_>) {
             post(&**node, &again).await;
             rest = after;
         }
-        eprintln!("seed {seed}");
+        println!("seed {seed}");
         assert_same(&everything(&*world.one).await, &expected);
     }
 }

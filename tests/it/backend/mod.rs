@@ -1,6 +1,6 @@
 //! The metrics backend: its storages, its API, nodes that die.
 mod api;
-mod client;
+pub(crate) mod client;
 mod conformance;
 mod nodes;
 mod schema;

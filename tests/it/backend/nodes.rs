@@ -144,6 +144,30 @@ fn tokens_are_made_listed_and_revoked_by_command() {
 }
 
 #[test]
+fn what_a_wrapped_program_did_arrives_without_any_set_up_but_the_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let node = Process::start(home, None);
+    let url = format!("http://{}", node.address);
+    let run = |args: &[&str]| {
+        let said = codemie(home).env("CODEMIE_BACKEND_URL", &url).args(args).output().unwrap();
+        assert!(said.status.success(), "{args:?}: {}", String::from_utf8_lossy(&said.stderr));
+        said.stdout
+    };
+    run(&["--name", "first", "run", "--", "true"]);
+    run(&["sync", "--timeout", "60s"]);
+    let mine: Value = serde_json::from_slice(&run(&["show", "first", "--json"])).unwrap();
+    let reader = node.client(tokens(home)["read"].as_str().unwrap());
+    let arrived = reader.get(&format!("/v1/sessions/{}", mine["sessionId"].as_str().unwrap())).json();
+    assert_eq!((&arrived["complete"], &arrived["name"]), (&json!(true), &json!("first")));
+    for field in
+        ["agent", "status", "endReason", "exitCode", "startTime", "endTime", "durationMs", "project", "usage"]
+    {
+        assert_eq!(arrived[field], mine[field], "{field}");
+    }
+}
+
+#[test]
 fn a_newer_schema_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("newer.db");
@@ -173,13 +197,11 @@ impl Balancer {
         let (nodes, stop) = (Arc::new(Mutex::new(nodes)), Arc::new(AtomicBool::new(false)));
         let (behind, stopped) = (nodes.clone(), stop.clone());
         std::thread::spawn(move || {
-            let mut turn = 0;
-            for client in listener.incoming().map_while(Result::ok) {
+            for (turn, client) in listener.incoming().map_while(Result::ok).enumerate() {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 let nodes = behind.lock().unwrap().clone();
-                turn += 1;
                 let node =
                     (0..nodes.len()).find_map(|at| TcpStream::connect(nodes[(turn + at) % nodes.len()]).ok());
                 if let Some(node) = node {

@@ -12,15 +12,15 @@ const EXAMPLES: &str = "60";
 const EXAMPLES_FULL: &str = "1000";
 
 fn program() -> PathBuf {
-    let tools = std::env::var_os("CODEMIE_TEST_PYTHON").map(PathBuf::from);
-    let tools = tools.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python"));
-    tools.join("schemathesis/bin/schemathesis")
+    let folder = std::env::var_os("CODEMIE_TEST_SCHEMATHESIS").map(PathBuf::from);
+    let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/schemathesis"));
+    folder.join("bin/schemathesis")
 }
 
 #[test]
 fn every_answer_is_as_described() {
     if !program().exists() {
-        left_out("schemathesis is not installed under target/python (tests/run.sh does it)");
+        left_out("schemathesis is not installed under target/schemathesis (tests/run.sh does it)");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

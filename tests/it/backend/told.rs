@@ -1,4 +1,6 @@
 //! Events for tests, told in few words, and everything a storage answers, in one value to compare.
+use std::fmt::Write;
+
 use codemie::backend::event::Event;
 use codemie::backend::model::{By, Page, Record, SessionFilter, UsageFilter};
 use codemie::backend::storage::Storage;
@@ -134,9 +136,9 @@ pub(super) async fn everything(storage: &dyn Storage) -> String {
         let found = storage.sessions(SessionFilter::default(), page).await.unwrap();
         for session in &found.sessions {
             let detail = storage.session(&session.id).await.unwrap().unwrap();
-            told +=
-                &format!("{}\n{:?}\n{:?}\n", record(storage, &session.id).await, detail.models, detail.tools);
-            told += &format!("{:?}\n", storage.timeline(&session.id, 0, 10_000).await.unwrap());
+            let record = record(storage, &session.id).await;
+            let timeline = storage.timeline(&session.id, 0, 10_000).await.unwrap();
+            writeln!(told, "{record}\n{:?}\n{:?}\n{timeline:?}", detail.models, detail.tools).unwrap();
         }
         match found.next {
             Some(next) => page = Page { after: Some(next), limit: 500 },
@@ -144,12 +146,13 @@ pub(super) async fn everything(storage: &dyn Storage) -> String {
         }
     }
     for by in By::ALL {
-        told += &format!("{by} {:?}\n", storage.usage(*by, UsageFilter::default(), 10_000).await.unwrap());
-        told += &format!("{by} {:?}\n", storage.series(*by, UsageFilter::default()).await.unwrap());
+        let usage = storage.usage(*by, UsageFilter::default(), 10_000).await.unwrap();
+        let series = storage.series(*by, UsageFilter::default()).await.unwrap();
+        writeln!(told, "{by} {usage:?}\n{by} {series:?}").unwrap();
     }
     let mut health = storage.health(100).await.unwrap();
     health.gaps.sort_by(|a, b| a.id.cmp(&b.id));
-    told += &format!("{:?}\n{:?}\n", storage.facets().await.unwrap(), health);
+    writeln!(told, "{:?}\n{health:?}", storage.facets().await.unwrap()).unwrap();
     told
 }
 

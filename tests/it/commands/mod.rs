@@ -3,6 +3,7 @@
 mod changing;
 mod conversation;
 mod reading;
+mod scan;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

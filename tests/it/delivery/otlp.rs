@@ -20,7 +20,7 @@ use crate::support::agents::left_out;
 use crate::support::receiver::{Received, Receiver, Reply};
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The collector at work.
 struct Collector {
@@ -102,7 +102,7 @@ fn series(received: &[Received]) -> BTreeMap<String, f64> {
                 let about = about.map(|key| text(&point.attributes, key)).join(" ");
                 let key = format!("{} {}", metric.name, about.trim_end());
                 let value = match point.value {
-                    Some(number_data_point::Value::AsInt(value)) => value as f64,
+                    Some(number_data_point::Value::AsInt(value)) => f64::from(i32::try_from(value).unwrap()),
                     Some(number_data_point::Value::AsDouble(value)) => value,
                     None => panic!("no value: {key}"),
                 };

@@ -65,7 +65,7 @@ fn prompts(log: &CallLog, conversation: &str) -> Vec<String> {
         .of_session(conversation)
         .filter(|call| call.kind == Kind::Main && call.status == Status::Complete && call.turn == 0);
     for call in answered {
-        if searched.replace(&call.prompt).filter(|before| **before == call.prompt).is_none() {
+        if searched.replace(&call.prompt).as_ref().is_none_or(|before| **before != call.prompt) {
             asked.push(call.prompt.trim_end().to_owned());
         }
         searched = searched.filter(|_| call.text.is_none());

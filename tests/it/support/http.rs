@@ -138,7 +138,7 @@ pub(crate) fn ask(
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
     for (name, value) in headers {
         if !matches!(name.as_str(), "host" | "connection" | "content-length") {
-            head += &format!("{name}: {value}\r\n");
+            head.extend([name.as_str(), ": ", value.as_str(), "\r\n"]);
         }
     }
     write!(stream, "{head}content-length: {}\r\n\r\n", body.len())?;

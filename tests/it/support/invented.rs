@@ -107,6 +107,7 @@ impl Telling {
         Self { dice, id, agent, person, now: at.0, began: at.0, seq: 0, events: Vec::new() }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "json!(…) is handed over by every caller")]
     fn tell(&mut self, kind: &str, attributes: Value) {
         self.seq += 1;
         let (user, machine) = PEOPLE[self.person];
@@ -258,7 +259,7 @@ pub(crate) fn history(now: Timestamp, days: i64, each: i64, turns: i64) -> impl 
             let project =
                 usize::try_from(dice.below(6)).unwrap().min(usize::try_from(dice.below(6)).unwrap());
             telling.start(&Opening { name: &name, project, reason: "startup", from: None });
-            for _ in 0..1 + dice.below(turns) {
+            for _ in 0..=dice.below(turns) {
                 let calls = 1 + dice.below(6);
                 telling.turn(calls);
             }

@@ -62,7 +62,7 @@ impl Ledger {
             assert!(seqs.insert(seq), "two events with one seq: {event}");
             match event["type"].as_str().unwrap() {
                 "session.bound" => {
-                    told.agent_session = attributes["agentSessionId"].as_str().map(str::to_owned)
+                    told.agent_session = attributes["agentSessionId"].as_str().map(str::to_owned);
                 }
                 "usage" => {
                     told.usage[0] += 1;

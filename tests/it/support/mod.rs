@@ -15,4 +15,6 @@ pub(crate) mod receiver;
 pub(crate) mod run;
 pub(crate) mod screen;
 pub(crate) mod stage;
+#[path = "../../trees.rs"]
+pub(crate) mod trees;
 pub(crate) mod wrapper;

@@ -53,7 +53,7 @@ impl Cluster {
     }
 
     fn await_ready(&self, programs: &std::path::Path) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             let asked = Command::new(programs.join("pg_isready"))
                 .arg("-q")

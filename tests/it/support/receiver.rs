@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::http::{Request, ask};
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A request as it came, its body unpacked.
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ fn serve(mut stream: TcpStream, answer: &Answer, noted: &(Mutex<Vec<Received>>, 
         Reply::Bytes(body, content_type) => headed(&mut stream, 200, "", &body, content_type),
         Reply::Cut => Ok(()),
         Reply::Hang => stream.set_read_timeout(None).and_then(|()| stream.read(&mut [0]).map(drop)),
-        Reply::Endless => endless(&mut stream, &[b'x'; 65_536], Duration::ZERO),
+        Reply::Endless => endless(&mut stream, &[b'x'; 16_384], Duration::ZERO),
         Reply::Drip => endless(&mut stream, b"x", Duration::from_millis(50)),
     };
 }

@@ -1,0 +1,116 @@
+//! `usage --scan`: the real binary over session files, beside a store and without one.
+
+use std::fs;
+
+use crate::support::trees::{self, Counts, Plan};
+
+use super::*;
+
+fn counts(row: &Value) -> Counts {
+    let number = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}"));
+    Counts {
+        calls: number("apiCalls"),
+        input: number("inputTokens"),
+        output: number("outputTokens"),
+        cache_read: number("cacheReadTokens"),
+        cache_write: number("cacheWriteTokens"),
+        cost: 0,
+    }
+}
+
+#[test]
+fn a_scan_counts_every_file_wrapped_or_not() {
+    let mut world = World::new();
+    let root = world.sandbox.path(".claude");
+    let mut truth = trees::make(&root, Plan { seed: 5, bytes: 1_500_000, session_bytes: 80_000 }).unwrap();
+    // Broken lines are rare, and so small a tree need not have one.
+    let broken = root.join("projects/-broken");
+    fs::create_dir_all(&broken).unwrap();
+    fs::write(broken.join("0b0b0b0b-0000-4000-8000-000000000000.jsonl"), "{\n").unwrap();
+    (truth.files, truth.unreadable) = (truth.files + 1, truth.unreadable + 1);
+    for round in 0..2 {
+        let report = world.json(&["usage", "--scan", "--by", "session", "--json"]);
+        assert_eq!(report["by"], "session");
+        assert_eq!(counts(&report["total"]), Counts { cost: 0, ..truth.total }, "{round}");
+        let pico = (report["total"]["costUsd"].as_f64().unwrap() * 1e12).round();
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let expected = truth.total.cost as f64;
+        assert!((pico - expected).abs() < 1000.0, "{pico}, {}", truth.total.cost);
+        assert_eq!(report["total"]["unpricedModels"], serde_json::json!(["claude-next-9"]));
+        assert_eq!(
+            (&report["files"], &report["unreadableLines"]),
+            (&truth.files.into(), &truth.unreadable.into())
+        );
+        let rows = report["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), truth.sessions.len());
+        for row in rows {
+            let expected = truth.sessions[row["key"].as_str().unwrap()];
+            assert_eq!((counts(row), &row["foreign"]), (Counts { cost: 0, ..expected }, &true.into()));
+        }
+    }
+    assert!(world.listed(&[]).is_empty(), "foreign conversations are never listed");
+    assert_eq!(world.json(&["usage", "--json"])["total"]["apiCalls"], 0, "and not counted unless asked for");
+
+    // One of them is a session's: it stays one, under its name.
+    let wrapped = truth.sessions.keys().next().unwrap().clone();
+    let run = world.start("fix-auth");
+    world.bind(run, &wrapped, None);
+    world.call(run, "msg_live", "claude-opus-4-8", Some(2_000_000_000));
+    let report = world.json(&["usage", "--scan", "--by", "session", "--json"]);
+    assert_eq!(report["total"]["apiCalls"], truth.total.calls + 1);
+    let row = report["rows"].as_array().unwrap().iter().find(|row| row["key"] == *wrapped).unwrap();
+    assert_eq!(
+        (&row["apiCalls"], &row["foreign"]),
+        (&(truth.sessions[&wrapped].calls + 1).into(), &Value::Null)
+    );
+
+    let text = world.out(&["usage", "--scan", "--by", "session"]);
+    assert!(text.contains("fix-auth"), "{text}");
+    for told in [
+        "No price is known for claude-next-9",
+        "lines could not be read, the first of them in",
+        "not run through codemie: foreign",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    let csv = world.out(&["usage", "--scan", "--by", "model", "--csv"]);
+    assert_eq!(csv.lines().count(), 4, "{csv}");
+    assert!(csv.starts_with("key,agent,inputTokens"), "{csv}");
+    for (by, rows) in [
+        ("day", truth.days.len()),
+        ("project", truth.projects.len() + 1),
+        ("branch", truth.branches.len() + 1),
+    ] {
+        // The wrapped session has a project, a branch and perhaps a day of its own.
+        let report = world.json(&["usage", "--scan", "--by", by, "--json"]);
+        let found = report["rows"].as_array().unwrap().len();
+        assert!(found == rows || by == "day" && found == rows + 1, "{by}: {found}");
+        assert_eq!(report["total"]["apiCalls"], truth.total.calls + 1, "{by}");
+    }
+    let none = world.json(&["usage", "--scan", "--since", "1s", "--json"]);
+    assert_eq!((&none["rows"], &none["files"]), (&serde_json::json!([]), &truth.files.into()));
+}
+
+#[test]
+fn a_scan_without_a_store_makes_none_and_keeps_what_it_remembers_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::new();
+    trees::make(&sandbox.path(".claude"), Plan { seed: 6, bytes: 200_000, session_bytes: 50_000 }).unwrap();
+    let said = say(&mut sandbox.codemie(&["usage", "--scan"]));
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    assert!(said.out.contains("claude"), "{said:?}");
+    assert!(!sandbox.path(".codemie/codemie.db").exists());
+    let mode = |path: &str| fs::metadata(sandbox.path(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(".codemie"), mode(".codemie/scan")), (0o700, 0o700));
+    for file in trees::files(&sandbox.path(".codemie/scan")) {
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "{}", file.display());
+    }
+}
+
+#[test]
+fn nothing_to_scan_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    let said = say(&mut sandbox.codemie(&["usage", "--scan"]));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("No calls in any session file"), "{said:?}");
+}
