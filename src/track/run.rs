@@ -16,7 +16,7 @@ use crate::forward::{self, Sender, Sinks, Word};
 use crate::log;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::project::Project;
-use crate::session::correlate::{Correlator, Decision, Signal, TransitionKind};
+use crate::session::correlate::{self, Correlator, Decision, Signal, TransitionKind};
 use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::import;
 use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
@@ -83,6 +83,7 @@ pub(super) fn track(
         if let Some((ended, at)) = end.get() {
             // What the agent did last may be on disk since that look.
             run.look();
+            run.settle();
             return run.finish(*ended, *at);
         }
         run.publish(); // a START whose END is known already is published with it
@@ -301,6 +302,16 @@ impl Run {
         self.read();
         if let (Some(watch), Some(trail)) = (&mut self.watch, &self.plan.trail) {
             watch.set(trail.watched());
+        }
+    }
+
+    /// A last word that needs a moment to be certain (a clear that only the log tells of, because the agent was gone before
+    /// we saw its registry) is waited for: there is no later look that could hear it. At most a second, and hardly ever.
+    fn settle(&mut self) {
+        let now = SystemClock.now();
+        if let Some(at) = self.correlator.as_ref().and_then(|correlator| correlator.wake_at(now)) {
+            std::thread::sleep(at.since(now).min(correlate::SETTLE));
+            self.look();
         }
     }
 

@@ -18,8 +18,6 @@ use crate::support::receiver::{Received, Receiver, Reply};
 
 /// Two wrappers at a time, in one home.
 const AT_ONCE: usize = 2;
-/// A run takes about this long; some are killed in it and some are not.
-const LONGEST_MS: u64 = 200;
 /// Bounds failures only.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -92,10 +90,14 @@ fn play_and_kill(chaos: &Chaos, dice: &Dice, token: &str) -> Play {
         chaos.receiver.url()
     );
     let play = Play::new(&config);
+    // How long a run takes on this machine: some are killed in it and some are not.
+    let begun = Instant::now();
+    play.start().wait_exit();
+    let longest = u64::try_from(begun.elapsed().as_millis()).unwrap().max(1);
     for _ in 0..runs / AT_ONCE {
         let terminals: Vec<_> = (0..AT_ONCE).map(|_| play.start()).collect();
         for terminal in &terminals {
-            std::thread::sleep(Duration::from_millis(dice.cast(LONGEST_MS))); // the random moment
+            std::thread::sleep(Duration::from_millis(dice.cast(longest))); // the random moment
             processes::signal(terminal.pid(), Signal::KILL);
         }
     }
