@@ -22,8 +22,8 @@ fn resumed_continued_forked() {
     let claude = scene.start(&["--continue"]);
     claude.prompt("three");
     claude.clear();
-    // Claude Code itself, bare too, holds back the answer that brings the new conversation to as many messages as the old
-    // one had, here this one, until something else happens in it.
+    // Claude Code itself, bare too, holds this answer back until something else happens in the conversation. (It seems to be
+    // the one that brings the new conversation to as many messages as the old one had.)
     let held_back = AgentRun::prompt(&claude, "four");
     claude.prompt("five");
     assert!(scene.is_written(&held_back));
