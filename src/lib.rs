@@ -26,3 +26,4 @@ pub mod since;
 pub mod store;
 pub mod terminal;
 pub mod track;
+pub mod zone;

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use jiff::tz::TimeZone;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -199,7 +198,7 @@ fn list(tokens: &[Token], as_json: bool, out: &mut dyn Write) -> anyhow::Result<
         writeln!(out, "no tokens; make one: codemie backend token create --role ingest")?;
         return Ok(());
     }
-    let (now, zone) = (SystemClock.now(), TimeZone::system());
+    let (now, zone) = (SystemClock.now(), crate::zone::local());
     let mut table = Table::new([
         Column::text("NAME", 8),
         Column::text("ROLE", usize::MAX),

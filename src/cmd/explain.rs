@@ -34,7 +34,7 @@ pub fn run(args: &Explain, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&account)?)?;
     } else {
-        out.write_all(account.draw(Style::of_stdout(), &TimeZone::system()).as_bytes())?;
+        out.write_all(account.draw(Style::of_stdout(), &crate::zone::local()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -19,7 +19,7 @@ use crate::session::state::Status;
 use crate::store::{self, Filter, SessionRow, Show, Store, Totals, View};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let (now, zone) = (SystemClock.now(), TimeZone::system());
+    let (now, zone) = (SystemClock.now(), crate::zone::local());
     let filter = filter(args, now, &zone);
     let mut store = open_existing(home)?;
     if args.json {

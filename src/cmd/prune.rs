@@ -17,7 +17,7 @@ use crate::session::prune::prune;
 use crate::store::{Filter, SessionRow, Show, View};
 
 pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let (now, zone) = (SystemClock.now(), TimeZone::system());
+    let (now, zone) = (SystemClock.now(), crate::zone::local());
     let before = args.older_than.before(now, &zone);
     let (rows, kept) = match open_existing(home)? {
         Some(mut store) => {

@@ -28,7 +28,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let text = store.read(|view| match find::find(view, &args.session)? {
         Found::Session(row) if args.json => json_of(&record(view, &row, now)?),
         Found::Session(row) => {
-            Ok(Portrait::of(view, &row, now)?.draw(Style::of_stdout(), &TimeZone::system()))
+            Ok(Portrait::of(view, &row, now)?.draw(Style::of_stdout(), &crate::zone::local()))
         }
         Found::Foreign(foreign) if args.json => json_of(&foreign_json(&foreign)),
         Found::Foreign(foreign) => Ok(draw_foreign(&foreign, Style::of_stdout())),

@@ -6,7 +6,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::open::open_existing;
@@ -32,7 +31,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
         UsageBy::Agent => By::Agent,
         UsageBy::Branch => By::Branch,
     };
-    let zone = TimeZone::system();
+    let zone = crate::zone::local();
     let since = args.since.map(|since| since.before(SystemClock.now(), &zone));
     let mut store = open_existing(home)?;
     let report = match &mut store {

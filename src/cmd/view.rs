@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::open::{open, recover};
@@ -38,7 +37,7 @@ pub fn run(args: &Args, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     let mut store = open(home)?;
     let subject = store.read(|view| Subject::of(view, &args.session))?;
     subject.must_be_of_an_agent()?;
-    let drawing = Drawing::new(Style::of_stdout(), TimeZone::system(), &subject.agent);
+    let drawing = Drawing::new(Style::of_stdout(), crate::zone::local(), &subject.agent);
     if args.follow {
         follow(&mut store, home, subject, at, drawing, args, out, err)?;
     } else {

@@ -12,7 +12,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::Error;
@@ -139,7 +138,7 @@ fn take_in(
     let started_at = old.time().unwrap_or(written);
     let ended_at = old.ended_at.unwrap_or(started_at).max(started_at);
     let wanted = old.name.as_deref().map_or_else(
-        || names::default_name(&old.agent, started_at, &TimeZone::system()),
+        || names::default_name(&old.agent, started_at, &crate::zone::local()),
         |name| name.chars().map(|c| if c.is_control() || c == '/' { '-' } else { c }).collect(),
     );
     let name = names::first(tx, &wanted)?;

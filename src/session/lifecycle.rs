@@ -6,8 +6,6 @@
 
 use std::path::PathBuf;
 
-use jiff::tz::TimeZone;
-
 use super::Error;
 use super::event::{amend_end, queue_bound, queue_end, queue_start, revise_start};
 use super::id::{AgentSessionId, Ids, RunId, SessionId};
@@ -132,7 +130,7 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
         return Ok(Started { session: row.id, name: row.name, how });
     }
 
-    let default = || names::default_name(&begin.agent, at, &TimeZone::system());
+    let default = || names::default_name(&begin.agent, at, &crate::zone::local());
     let wanted = begin.name.clone().unwrap_or_else(default);
     let parent = begin.parent.map(|run| tx.current(run)).transpose()?.flatten();
     let provisional = begin.conversation == Conversation::Unnamed;
@@ -202,7 +200,7 @@ pub fn transition(
     } else {
         let name = match passage.to {
             To::Clear => names::successor(tx, &old.name_base, old.name_number)?,
-            To::Switch => names::first(tx, &names::default_name(&old.agent, at, &TimeZone::system()))?,
+            To::Switch => names::first(tx, &names::default_name(&old.agent, at, &crate::zone::local()))?,
         };
         let started = create(
             tx,

@@ -79,7 +79,7 @@ impl Dashboard {
             reader,
             gate,
             clock,
-            zone: TimeZone::system(),
+            zone: crate::zone::local(),
             outbox: None,
             seats: Arc::new(Semaphore::new(SEATS)),
             closing,

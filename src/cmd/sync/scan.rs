@@ -4,7 +4,6 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use jiff::tz::TimeZone;
 
 use crate::agent;
 use crate::clock::{Clock, SystemClock};
@@ -42,7 +41,7 @@ pub(super) fn run(
         folder: home.scans(),
         agents: &agent::ALL,
         var: &|name| std::env::var_os(name),
-        days: Days::of(TimeZone::system()),
+        days: Days::of(crate::zone::local()),
         watch: bar.as_ref().map(|bar| bar as &dyn Watch),
     };
     let foreign = store.read(|view| scanner.foreign(Some(view)))?;

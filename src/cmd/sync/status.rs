@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use jiff::tz::TimeZone;
 use serde_json::json;
 
 use crate::clock::{Clock, SystemClock};
@@ -88,7 +87,7 @@ fn told(states: &[State], style: Style) -> String {
     if states.is_empty() {
         return "Nothing is sent: no backend is set up. `codemie config set backend.url ADDRESS` does that.\n".into();
     }
-    let zone = TimeZone::system();
+    let zone = crate::zone::local();
     let mut text = String::new();
     for State { row, count, address, dead } in states {
         let title = style.paint(&row.name, Colour::Heading);

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::play::Play;
-use super::served::Served;
 use crate::support::ledger::{Ledger, Told};
 use crate::support::postgres::Cluster;
 use crate::support::processes;
 use crate::support::receiver::{Received, Receiver, Reply};
+use crate::support::served::Served;
 
 /// Two wrappers at a time, in one home.
 const AT_ONCE: usize = 2;

@@ -8,7 +8,6 @@ mod commands;
 mod otlp;
 mod play;
 mod run;
-mod served;
 mod surroundings;
 
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! How long after the agent's own switch a transition is committed, here and at a receiver on loopback.
+//! How long after the agent's own switch a transition is committed, here and at a backend on loopback.
 //!
 //! The agent's switch is when it rewrote its registry entry (Claude Code), or took the lock of the new conversation (Codex).
-//! The published file of the new session is written right after the commit. Both times are the kernel's, of files, noted at the first sight of each. Nothing is asserted of the time:
-//! machines differ; each transition must arrive.
+//! The published file of the new session is written right after the commit. Both times are the kernel's, of files, noted at
+//! the first sight of each. The backend is the real one; what it has committed is known when its answer comes through the
+//! relay before it. Nothing is asserted of the time: machines differ; each transition must arrive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,9 +17,9 @@ use serde_json::Value;
 
 use super::scene::{Scene, watch};
 use crate::support::agents::Agent;
-use crate::support::ledger::Ledger;
 use crate::support::pty::Exit;
-use crate::support::receiver::{Received, Receiver};
+use crate::support::receiver::{Received, Receiver, Reply};
+use crate::support::served::Served;
 
 /// When each conversation was first named in a file of a folder.
 struct Sightings {
@@ -48,7 +49,7 @@ impl Sightings {
     }
 }
 
-/// When a receiver had each session's START and END: after it kept them, before it said so.
+/// When the backend had committed each session's START and END.
 #[derive(Default)]
 struct Arrivals(Mutex<BTreeMap<(String, String), SystemTime>>);
 
@@ -93,14 +94,22 @@ fn from_lock_to_transition() {
 
 /// `switched` says which conversation a file of `folder` names when the agent goes over to it.
 fn measure(scene: &Scene, folder: &str, switched: impl Fn(&Path) -> Option<String> + Send + 'static) {
-    let (ledger, arrivals) = (Ledger::default(), Arc::<Arrivals>::default());
+    let arrivals = Arc::<Arrivals>::default();
     let noted = Arc::clone(&arrivals);
-    let receiver = Receiver::start(move |received| {
-        let kept = ledger.take(received);
-        noted.note(received);
-        kept
+    let storage = tempfile::tempdir().unwrap();
+    let backend = Served::start(&format!("sqlite:{}", storage.path().join("backend.db").display()));
+    let (address, token) = (backend.url(), backend.token("ingest"));
+    let relay = Receiver::start(move |received| {
+        let reply = received.relay(&address);
+        if matches!(reply, Reply::Status(200, _)) {
+            noted.note(received);
+        }
+        reply
     });
-    scene.configure(&format!("backend.url = '{}'\nsync.exitTimeout = '30s'\n", receiver.url()));
+    scene.configure(&format!(
+        "backend.url = '{}'\nbackend.token = '{token}'\nsync.exitTimeout = '30s'\n",
+        relay.url()
+    ));
     let transitions = if std::env::var_os("CODEMIE_TEST_FULL").is_some() { 30 } else { 8 };
     let run = scene.start(&[]);
     run.prompt("one");
@@ -126,13 +135,15 @@ fn measure(scene: &Scene, folder: &str, switched: impl Fn(&Path) -> Option<Strin
         arrived.push(both.duration_since(switched).unwrap_or_default());
     }
     println!("{transitions} times from the agent's switch");
-    report("to the transition's own time", begun);
-    report("to the published file", told);
-    report("to END and START at a receiver on loopback", arrived);
+    report("to the transition's own time", &begun);
+    report("to the published file", &told);
+    report("to END and START committed at a backend on loopback", &arrived);
 }
 
-fn report(what: &str, mut times: Vec<Duration>) {
-    times.sort_unstable();
-    let part = |percent: usize| times[(times.len() * percent).div_ceil(100) - 1];
-    println!("  {what}: p50 {:?}, p95 {:?}, max {:?}", part(50), part(95), part(100));
+fn report(what: &str, times: &[Duration]) {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let part = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
+    let slowest = times.iter().position(|&time| time == part(100)).unwrap() + 1;
+    println!("  {what}: p50 {:?}, p95 {:?}, max {:?} (number {slowest})", part(50), part(95), part(100));
 }

@@ -139,7 +139,7 @@ impl Scene {
     }
 
     /// Everything a failure needs.
-    fn picture(&self) -> String {
+    pub(super) fn picture(&self) -> String {
         let (recorded, log) = (self.recorded(), self.log());
         let own_log = fs::read_to_string(self.home().logs().join("codemie.log")).unwrap_or_default();
         let mut text = format!("recorded:\n  {}\nAPI:\n{log}", story(&recorded, &log).join("\n  "));

@@ -5,17 +5,17 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::http::ask;
-use crate::support::ledger::{FIELDS, Told};
+use super::http::ask;
+use super::ledger::{FIELDS, Told};
 
-pub(super) struct Served {
+pub(crate) struct Served {
     child: Child,
     url: String,
     home: tempfile::TempDir,
 }
 
 impl Served {
-    pub(super) fn start(database: &str) -> Self {
+    pub(crate) fn start(database: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut child = Command::new(crate::sandbox::CODEMIE)
             .args(["backend", "serve", "--listen", "127.0.0.1:0", "--database", database])
@@ -30,12 +30,12 @@ impl Served {
         Self { child, url: url.trim().to_owned(), home }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.url.clone()
     }
 
     /// One of those it made for this user.
-    pub(super) fn token(&self, role: &str) -> String {
+    pub(crate) fn token(&self, role: &str) -> String {
         let file = std::fs::read(self.home.path().join("backend/tokens.json")).unwrap();
         serde_json::from_slice::<Value>(&file).unwrap()[role].as_str().unwrap().to_owned()
     }
@@ -47,27 +47,39 @@ impl Served {
     }
 
     /// A session as it tells it.
-    pub(super) fn session(&self, id: &str) -> Option<Told> {
+    pub(crate) fn session(&self, id: &str) -> Option<Told> {
         let record = self.ask(&format!("/v1/sessions/{id}"))?;
-        let usage = FIELDS.map(|field| record["usage"][field].as_i64().unwrap_or(-1));
+        let sums = |of: &Value| FIELDS.map(|field| of[field].as_i64().unwrap_or(-1));
+        let last_end = self.events(id).into_iter().rfind(|event| event["type"] == "session.end");
         Some(Told {
             agent_session: record["correlation"]["agentSessionId"].as_str().map(str::to_owned),
-            usage,
-            // It adds up the calls; that the END says the same shows in `complete` alone.
-            totals: Some(usage),
+            // What it added up itself, and what the END says.
+            usage: sums(&record["usage"]),
+            totals: last_end.map(|event| sums(&event["attributes"]["totals"])),
             complete: record["complete"].as_bool().unwrap() && record["missingSeq"] == serde_json::json!([]),
         })
     }
 
     /// How many there are.
-    pub(super) fn sessions(&self) -> usize {
-        let (mut count, mut cursor) = (0, String::new());
+    pub(crate) fn sessions(&self) -> usize {
+        self.pages("/v1/sessions", "sessions", "cursor").len()
+    }
+
+    /// All events of a session, by `seq`.
+    fn events(&self, session: &str) -> Vec<Value> {
+        self.pages(&format!("/v1/sessions/{session}/events"), "events", "after")
+    }
+
+    /// The items of all pages; `from` is how the next one is asked for.
+    fn pages(&self, path: &str, items: &str, from: &str) -> Vec<Value> {
+        let (mut all, mut place) = (Vec::new(), String::new());
         loop {
-            let page = self.ask(&format!("/v1/sessions?limit=100{cursor}")).unwrap();
-            count += page["sessions"].as_array().unwrap_or_else(|| panic!("{page}")).len();
-            match page["next"].as_str() {
-                Some(next) => cursor = format!("&cursor={next}"),
-                None => return count,
+            let mut page = self.ask(&format!("{path}?limit=100{place}")).unwrap();
+            all.append(page[items].as_array_mut().unwrap_or_else(|| panic!("no {items} in {path}")));
+            match &page["next"] {
+                Value::Null => return all,
+                Value::String(next) => place = format!("&{from}={next}"),
+                next => place = format!("&{from}={next}"),
             }
         }
     }
