@@ -29,6 +29,10 @@ pub struct Sync {
     /// Send once more what was refused for good
     #[arg(long)]
     pub retry_dead: bool,
+
+    /// Give up a receiver that is no longer set up, and what waits for it
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["status", "backfill", "retry_dead", "scan"])]
+    pub forget: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

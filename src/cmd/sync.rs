@@ -38,6 +38,9 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     if let Some(SyncAction::Preview { limit }) = &args.action {
         return preview(home, &config, sinks.as_ref(), *limit, out, err);
     }
+    if let Some(name) = &args.forget {
+        return forget(name, home, sinks.as_ref(), err);
+    }
     let sinks = sinks.ok_or_else(|| Failure {
         code: 1,
         message: "nothing is sent: no backend is set up; run: codemie config set backend.url ADDRESS".into(),
@@ -48,6 +51,23 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
         return Ok(ExitCode::FAILURE);
     }
     Ok(code)
+}
+
+/// Gives up a receiver: only one that is no longer set up, or nothing would be sent to it any more without a word.
+fn forget(name: &str, home: &Home, sinks: Option<&Sinks>, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let refuse = |message: String| Err(Failure { code: 1, message }.into());
+    if sinks.is_some_and(|sinks| sinks.targets().iter().any(|target| target.name == name)) {
+        return refuse(format!("{name} is set up; take it out of the configuration first"));
+    }
+    let mut store = Store::open(home, SystemClock.now())?;
+    let Some(row) = store.read(|view| view.sink(name))? else {
+        return refuse(format!("nothing waits for a receiver called {name}; see: codemie sync --status"));
+    };
+    let left = store.read(|view| view.sink_count(&row))?.pending;
+    store.write(|tx| tx.forget_sink(name))?;
+    let left = counted(usize::try_from(left).unwrap_or(0), "event");
+    writeln!(err, "codemie: {name} is forgotten, and {left} that waited for it")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `codemie deliver`: the process apart.
@@ -160,6 +180,12 @@ async fn send(
             Ok(Ok(Step::Empty { due: Some(until) })) => (until, "some of it is not due yet".to_owned()),
             Ok(Ok(Step::Paused(why))) => {
                 return fared(Some(format!("it {why}; put that right, then run: codemie sync")), moved);
+            }
+            Ok(Ok(Step::Replaced)) => {
+                return fared(
+                    Some("another address was set up meanwhile; run: codemie sync".to_owned()),
+                    moved,
+                );
             }
             Ok(Ok(Step::Waits { until, why })) => (until, why),
             Ok(Ok(Step::Held { until })) => (until, "another process is sending".to_owned()),

@@ -32,6 +32,8 @@ pub enum Verdict {
     Isolate(String),
     /// All of it is refused for good.
     Refuse(String),
+    /// The receiver takes no requests of this kind. As good as accepted if it takes the others.
+    Unserved(String),
 }
 
 /// What the status alone decides; `None` where the receiver has agreed and its body must tell to what.
@@ -88,6 +90,7 @@ mod tests {
                 Some(Verdict::Later { .. }) => "later, but not as asked",
                 Some(Verdict::Isolate(_)) => "isolate",
                 Some(Verdict::Refuse(_)) => "refuse",
+                Some(Verdict::Unserved(_)) => "unserved",
             }
         };
         for (status, expected) in [

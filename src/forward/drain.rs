@@ -18,7 +18,7 @@ use super::sink::{Due, Sink, Sorted};
 use crate::clock::{Clock, Timestamp};
 use crate::home::Home;
 use crate::session::publish::publish;
-use crate::store::{Error, Fate, Outgoing, SinkCount, SinkRow, Store, View};
+use crate::store::{Error, Fate, Letter, Outgoing, SinkCount, SinkRow, Store, Tx, View};
 
 /// How often a held lease is asked for again; its holder sends what is ours as well, so only one who waits is in a hurry.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -53,6 +53,8 @@ pub enum Step {
     Held {
         until: Timestamp,
     },
+    /// Another address or other credentials were configured since: what waits is for them.
+    Replaced,
 }
 
 /// One sink, its connection, and what is known of what it takes.
@@ -61,6 +63,8 @@ pub struct Drain {
     home: Home,
     store: Store,
     sink: Box<dyn Sink>,
+    /// The fingerprint of where it sends, and as whom.
+    target: String,
     ca_file: Option<PathBuf>,
     http: Option<Http>,
     holder: String,
@@ -89,6 +93,15 @@ struct Sending {
     /// How far the cursor comes with them; `None` for those it has passed long ago.
     pass_to: Option<i64>,
     requests: Vec<Request>,
+    /// How many of the requests were accepted before, by a receiver that must not get them twice.
+    told: usize,
+}
+
+/// What came of the requests.
+struct Sent {
+    verdict: Verdict,
+    /// How many are accepted now.
+    told: usize,
 }
 
 impl Drain {
@@ -96,6 +109,7 @@ impl Drain {
         home: &Home,
         store: Store,
         sink: Box<dyn Sink>,
+        target: String,
         ca_file: Option<&PathBuf>,
         mode: Mode,
     ) -> Self {
@@ -104,6 +118,7 @@ impl Drain {
             store,
             size: Size::new(sink.most()),
             sink,
+            target,
             ca_file: ca_file.cloned(),
             http: None,
             holder: lease::holder(),
@@ -150,8 +165,26 @@ impl Drain {
             self.holding = false;
             let (name, holder) = (self.sink.name(), self.holder.clone());
             self.store.write(|tx| tx.release(name, &holder))?;
+            // Whoever committed between our look and this was told that the lease is held, and relies on its holder.
+            if matches!(step, Ok(Step::Empty { .. })) && self.store.read(|view| view.is_behind(name))? {
+                return Ok(Step::Moved(0));
+            }
         }
         step
+    }
+
+    /// Writes, unless another address or other credentials were configured meanwhile: what the old ones were answered means
+    /// nothing to them.
+    fn write_as_ours(
+        &mut self,
+        work: impl FnOnce(&Tx<'_>) -> Result<(), Error>,
+        then: Step,
+    ) -> Result<Step, Error> {
+        let (name, target) = (self.sink.name(), &self.target);
+        self.store.write(|tx| match tx.sink(name)? {
+            Some(row) if leads_to(&row, target) => work(tx).map(|()| then),
+            _ => Ok(Step::Replaced),
+        })
     }
 
     async fn attempt(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
@@ -161,6 +194,9 @@ impl Drain {
             None => Ok(None),
         })?;
         let Some((row, true)) = found else { return Ok(Step::Empty { due: None }) };
+        if !leads_to(&row, &self.target) {
+            return Ok(Step::Replaced);
+        }
         if let Some(why) = &row.paused {
             return Ok(Step::Paused(why.clone()));
         }
@@ -191,32 +227,50 @@ impl Drain {
                 Ok(Step::Moved(deferred.len()))
             }
             Work::Send(sending) => {
-                let verdict = self.send(&sending, clock).await;
+                let Sent { verdict, told } = self.send(&sending, clock).await;
+                if told > sending.told && self.sink.once() && !matches!(verdict, Verdict::Accepted { .. }) {
+                    let reason = told_so_far(told);
+                    self.store.write(|tx| {
+                        sending.events.iter().try_for_each(|event| tx.amend_letter(name, event, &reason))
+                    })?;
+                }
                 self.note(&sending, verdict, row.failures, clock.now())
             }
         }
     }
 
     /// Posts what tells the events; the first that is not accepted decides.
-    async fn send(&mut self, sending: &Sending, clock: &dyn Clock) -> Verdict {
+    async fn send(&mut self, sending: &Sending, clock: &dyn Clock) -> Sent {
         let not_sent = |error: super::http::Error| Verdict::Later { why: error.to_string(), asked: None };
+        let mut told = sending.told;
         let http =
             match self.http.take().map_or_else(|| Http::new(self.sink.url(), self.ca_file.as_ref()), Ok) {
                 Ok(http) => self.http.insert(http),
-                Err(error) => return not_sent(error),
+                Err(error) => return Sent { verdict: not_sent(error), told },
             };
-        let mut rejected = Vec::new();
-        for request in &sending.requests {
+        let (mut rejected, mut unserved) = (Vec::new(), None);
+        for request in &sending.requests[sending.told.min(sending.requests.len())..] {
             let verdict = match http.post(request, self.plain, clock.now()).await {
                 Ok(answer) => self.sink.judge(&sending.events, request, &answer),
                 Err(error) => not_sent(error),
             };
             match verdict {
-                Verdict::Accepted { rejected: more } => rejected.extend(more),
-                other => return other,
+                Verdict::Accepted { rejected: more } => {
+                    rejected.extend(more);
+                    told += 1;
+                }
+                Verdict::Unserved(why) => {
+                    tracing::debug!(sink = self.sink.name(), path = request.url.path(), "not taken: {why}");
+                    unserved = Some(why);
+                }
+                verdict => return Sent { verdict, told },
             }
         }
-        Verdict::Accepted { rejected }
+        let verdict = match unserved {
+            Some(why) if told == 0 => Verdict::Refuse(why),
+            _ => Verdict::Accepted { rejected },
+        };
+        Sent { verdict, told }
     }
 
     /// Puts down what became of it.
@@ -232,10 +286,10 @@ impl Drain {
         match verdict {
             Verdict::Accepted { rejected } => {
                 self.size.grow();
-                self.settle(sending, &rejected, true, now)?;
+                let step = self.settle(sending, &rejected, true, now)?;
                 self.publish(now);
                 tracing::debug!(sink = name, events = count, rejected = rejected.len(), "delivered");
-                Ok(Step::Moved(count))
+                Ok(step)
             }
             Verdict::Halve(_) | Verdict::Isolate(_) if self.size.halve(count) => Ok(Step::Moved(0)),
             Verdict::Identity(why) if self.plain => self.bury(sending, &why, now),
@@ -243,26 +297,29 @@ impl Drain {
                 self.plain = true;
                 Ok(Step::Moved(0))
             }
-            Verdict::Halve(why) | Verdict::Isolate(why) | Verdict::Refuse(why) => {
+            Verdict::Halve(why) | Verdict::Isolate(why) | Verdict::Refuse(why) | Verdict::Unserved(why) => {
                 self.bury(sending, &why, now)
             }
             Verdict::Pause(why) => {
                 tracing::warn!(sink = name, "delivery pauses: {why}");
-                self.store.write(|tx| tx.pause(name, Some(&why)))?;
-                Ok(Step::Paused(why))
+                let then = Step::Paused(why.clone());
+                self.write_as_ours(|tx| tx.pause(name, Some(&why)), then)
             }
             Verdict::Later { why, asked } => {
+                // A connection that failed is not tried again.
+                self.http = None;
+                let asked_until = asked.map(|asked| later(now, asked));
+                if self.mode == Mode::Pressing {
+                    let then =
+                        Step::Waits { until: asked_until.unwrap_or(later(now, PRESSING)), why: why.clone() };
+                    return self.write_as_ours(|tx| tx.note_trouble(name, asked_until, &why), then);
+                }
                 let failures = failures.saturating_add(1);
                 let wait = backoff::delay(failures, chance()).max(asked.unwrap_or_default());
                 let until = later(now, wait);
-                let asked = asked.map(|asked| later(now, asked));
                 tracing::info!(sink = name, failures, "not delivered, again in {wait:.0?}: {why}");
-                self.store.write(|tx| tx.set_backoff(name, failures, until, asked, &why))?;
-                // A connection that failed is not tried again.
-                self.http = None;
-                let until =
-                    if self.mode == Mode::Pressing { asked.unwrap_or(later(now, PRESSING)) } else { until };
-                Ok(Step::Waits { until, why })
+                let then = Step::Waits { until, why: why.clone() };
+                self.write_as_ours(|tx| tx.set_backoff(name, failures, until, asked_until, &why), then)
             }
         }
     }
@@ -271,8 +328,7 @@ impl Drain {
     fn bury(&mut self, sending: &Sending, why: &str, now: Timestamp) -> Result<Step, Error> {
         tracing::warn!(sink = self.sink.name(), events = sending.events.len(), "dead letters: {why}");
         let all: Vec<_> = sending.events.iter().map(|event| (event.id, why.to_owned())).collect();
-        self.settle(sending, &all, false, now)?;
-        Ok(Step::Moved(sending.events.len()))
+        self.settle(sending, &all, false, now)
     }
 
     fn settle(
@@ -281,9 +337,9 @@ impl Drain {
         rejected: &[(Uuid, String)],
         arrived: bool,
         now: Timestamp,
-    ) -> Result<(), Error> {
+    ) -> Result<Step, Error> {
         let (name, once) = (self.sink.name(), self.sink.once());
-        self.store.write(|tx| {
+        let note = |tx: &Tx<'_>| {
             for event in &sending.events {
                 match rejected.iter().find(|(id, _)| *id == event.id) {
                     Some((_, why)) => tx.put_letter(name, event, Fate::Dead, why, now)?,
@@ -295,12 +351,29 @@ impl Drain {
                 tx.pass(name, to)?;
             }
             if arrived { tx.delivered(name, &sending.events, now) } else { Ok(()) }
-        })
+        };
+        self.write_as_ours(note, Step::Moved(sending.events.len()))
     }
 }
 
+/// Whether a sink still leads where this target says. One that says nothing leads anywhere.
+fn leads_to(row: &SinkRow, target: &str) -> bool {
+    row.target.as_deref().is_none_or(|known| known == target)
+}
+
+const TOLD: &str = "requests accepted so far: ";
+
+/// What a letter says when its event takes several requests and the receiver has accepted the first of them.
+fn told_so_far(requests: usize) -> String {
+    format!("{TOLD}{requests}")
+}
+
+fn told_before(letter: &Letter) -> usize {
+    letter.reason.strip_prefix(TOLD).and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 /// How long nothing may be sent yet.
-fn keep_still(row: &SinkRow, now: Timestamp, mode: Mode) -> Option<Duration> {
+pub(super) fn keep_still(row: &SinkRow, now: Timestamp, mode: Mode) -> Option<Duration> {
     let asked = backoff::left(row.asked_until, now, backoff::LONGEST_ASKED);
     let wait = match mode {
         Mode::Pressing => asked,
@@ -314,13 +387,16 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
     let name = sink.name();
     let Some(row) = view.sink(name)? else { return Ok(Work::Nothing { due: None }) };
     let mut due = None;
-    let mut letters = Vec::new();
-    for letter in view.letters(name, Fate::Deferred, batch::MOST)? {
+    let (mut letters, mut told) = (Vec::new(), 0);
+    for letter in view.letters(name, Fate::Deferred, durable, batch::MOST)? {
         if letters.len() == size.events() {
             break;
         }
         match sink.due(view, &letter, now)? {
-            Due::Now => letters.push(letter.event),
+            Due::Now => {
+                told = told_before(&letter);
+                letters.push(letter.event);
+            }
             Due::Unknown => {}
             Due::At(at) => due = Some(due.map_or(at, |due: Timestamp| due.min(at))),
         }
@@ -328,7 +404,7 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
     if !letters.is_empty() {
         let events = fitting(letters);
         let requests = sink.requests(view, &events)?;
-        return Ok(Work::Send(Sending { events, pass_to: None, requests }));
+        return Ok(Work::Send(Sending { events, pass_to: None, requests, told }));
     }
     // What is only sorted costs no request, so it is taken in one go however little the receiver takes at once.
     let window = if sink.once() { batch::MOST } else { size.events() };
@@ -357,7 +433,7 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
         to = events.last().and_then(|event| event.change).unwrap_or(row.cursor);
     }
     let requests = sink.requests(view, &events)?;
-    Ok(Work::Send(Sending { events, pass_to: Some(to), requests }))
+    Ok(Work::Send(Sending { events, pass_to: Some(to), requests, told: 0 }))
 }
 
 fn fitting(mut events: Vec<Outgoing>) -> Vec<Outgoing> {

@@ -2,7 +2,8 @@
 //!
 //! They are no sessions of the store, so there is no outbox and no cursor: every time they are told whole, under ids that
 //! are made of what they are, and the receiver knows what it has. START, bound and END come first (`seq` 1 to 3), so that calls
-//! found later are appended; the END's `rev` grows with them.
+//! found later are appended. A call that was read while it was half written is told again with more tokens: `rev` is made of
+//! them, the END's of all.
 
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,9 @@ use crate::store::{Outgoing, Priced, Totals};
 /// What marks them at the receiver.
 pub const TAG: &str = "foreign";
 
+/// The highest `rev` there is.
+const MOST_REVISED: i64 = i32::MAX as i64;
+
 /// How soon a receiver that failed is asked again; somebody waits.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -40,6 +44,7 @@ fn session_id(session: &ForeignSession) -> SessionId {
 pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     let id = session_id(session);
     let count = i64::try_from(calls.len()).unwrap_or(i64::MAX);
+    let all = calls.iter().fold(count, |sum, call| sum.saturating_add(revision(call))).min(MOST_REVISED);
     let event = |id: Uuid, rev, kind, seq, time, attributes| Outgoing {
         n: 0,
         id,
@@ -82,7 +87,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     let mut events = vec![
         of_opening(0, EventType::Start, 1, session.first_at, start),
         of_opening(0, EventType::Bound, 2, session.first_at, bound),
-        of_opening(count, EventType::End, 3, session.last_at, end),
+        of_opening(all, EventType::End, 3, session.last_at, end),
     ];
     for (seq, call) in (4..).zip(calls) {
         let Fact::Usage(usage) = &call.record.fact else { continue };
@@ -100,9 +105,15 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
             "source": "transcript",
         });
         let id = keyed_id(&session.agent, EventType::Usage, &call.record.key);
-        events.push(event(id, 0, EventType::Usage, seq, call.record.at, attributes));
+        events.push(event(id, revision(call), EventType::Usage, seq, call.record.at, attributes));
     }
     events
+}
+
+/// Grows while a call is being written: what later lines add is output.
+fn revision(call: &Priced) -> i64 {
+    let Fact::Usage(usage) = &call.record.fact else { return 0 };
+    i64::try_from(usage.tokens.output).map_or(MOST_REVISED, |output| output.min(MOST_REVISED))
 }
 
 fn totals(calls: &[Priced]) -> UsageSummary {
@@ -165,7 +176,9 @@ pub async fn post(
                 rest = &rest[part.len()..];
             }
             Verdict::Identity(_) if !plain => plain = true,
-            Verdict::Identity(why) | Verdict::Refuse(why) | Verdict::Pause(why) => return Err(why),
+            Verdict::Identity(why) | Verdict::Refuse(why) | Verdict::Unserved(why) | Verdict::Pause(why) => {
+                return Err(why);
+            }
             Verdict::Later { why, asked } => {
                 let wake = Instant::now() + asked.unwrap_or(AGAIN);
                 if wake >= deadline {
@@ -207,6 +220,10 @@ mod tests {
         assert_eq!((first[2].id, first[2].seq), (second[2].id, second[2].seq));
         assert!(first[2].rev < second[2].rev);
         assert_eq!(second.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        let more = [usage("m1", Timestamp(1000), 300), calls[1].clone()];
+        let third = life(&session(2), &more);
+        assert_eq!(third[3].id, second[3].id);
+        assert!(third[3].rev > second[3].rev && third[2].rev > second[2].rev, "half written the time before");
         let end = &second[2].attributes;
         assert_eq!((&end["lastSeq"], &end["totals"]["outputTokens"]), (&json!(5), &json!(25)));
         assert_eq!(second[0].attributes["tags"], json!(["foreign"]));

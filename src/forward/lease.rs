@@ -11,8 +11,8 @@ use crate::clock::Timestamp;
 use crate::process::{Pid, ProcessId, Processes, StartTime, SystemProcesses};
 use crate::store::{Error, Realm, SinkRow, Tx};
 
-/// Longer than a request may take. It is renewed before each.
-pub(super) const LEASE: Duration = Duration::from_secs(20);
+/// Longer than a step may take, which is two requests at most. It is renewed before each.
+pub(super) const LEASE: Duration = Duration::from_secs(30);
 
 /// This process, and which of its senders.
 pub(super) fn holder() -> String {
@@ -22,18 +22,23 @@ pub(super) fn holder() -> String {
     format!("{boot} {pids} {me} {} {}", start.0, Uuid::new_v4())
 }
 
-/// Takes or renews the lease. `Err` inside says when to ask again.
+/// Takes or renews the lease; false while another living sender has it.
 pub(super) fn take(tx: &Tx<'_>, sink: &SinkRow, holder: &str, now: Timestamp) -> Result<bool, Error> {
     let until = later(now, LEASE);
     if tx.lease(&sink.name, holder, now, until)? {
         return Ok(true);
     }
     match &sink.lease_holder {
-        Some(other) if gone(other, &SystemProcesses, &Realm::here()) || void(sink, now) => {
-            tx.seize(&sink.name, holder, other, until)
-        }
+        Some(other) if !is_held(sink, now) => tx.seize(&sink.name, holder, other, until),
         _ => Ok(false),
     }
+}
+
+/// Whether somebody has the right to send, as far as can be seen from here.
+pub(super) fn is_held(sink: &SinkRow, now: Timestamp) -> bool {
+    let runs = sink.lease_until.is_some_and(|until| until > now) && !void(sink, now);
+    let holder = sink.lease_holder.as_ref();
+    runs && holder.is_some_and(|holder| !gone(holder, &SystemProcesses, &Realm::here()))
 }
 
 /// A lease that runs for longer than any is given out was given out before the clock was set back.

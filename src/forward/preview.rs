@@ -10,8 +10,11 @@ use crate::store::{Error, Fate, Outgoing, View};
 /// The next requests to a sink, in full; how many events they tell. What waits for something else is not among them.
 pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String, usize), Error> {
     let Some(row) = view.sink(sink.name())? else { return Ok((String::new(), 0)) };
-    let mut events: Vec<Outgoing> =
-        view.letters(sink.name(), Fate::Deferred, limit)?.into_iter().map(|letter| letter.event).collect();
+    let mut events: Vec<Outgoing> = view
+        .letters(sink.name(), Fate::Deferred, i64::MAX, limit)?
+        .into_iter()
+        .map(|letter| letter.event)
+        .collect();
     for event in view.outgoing(row.cursor, i64::MAX, limit)? {
         if sink.sort(view, &event)? != Sorted::Skip {
             events.retain(|known| known.n != event.n);

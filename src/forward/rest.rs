@@ -1,17 +1,20 @@
 //! What a run or a command leaves unsent: a process apart from everything finishes it, and whichever codemie command
 //! comes next starts one again if need be.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use rustix::fs::{FlockOperation, flock};
 
-use super::backoff;
-use super::drain::{Drain, Mode, Step};
+use super::drain::{Drain, Mode, Step, keep_still};
+use super::lease;
 use super::sink::{Sinks, settle};
 use crate::clock::{Clock, SystemClock};
-use crate::home::Home;
+use crate::home::{Home, create_private};
 use crate::store::{Error, Store};
 use crate::terminal;
 
@@ -45,10 +48,10 @@ impl Leftovers {
         }
         store.read(|view| {
             for row in view.sinks()? {
-                let still = !backoff::left(row.retry_at, now, backoff::LONGEST).is_zero();
-                let held = row.lease_until.is_some_and(|until| until > now);
+                let still = keep_still(&row, now, Mode::Usual).is_some();
                 let ours = targets.iter().any(|target| target.name == row.name);
-                if ours && row.paused.is_none() && !still && !held && view.something_waits(&row)? {
+                let idle = row.paused.is_none() && !still && !lease::is_held(&row, now);
+                if ours && idle && view.something_waits(&row)? {
                     return Ok(Self::Some);
                 }
             }
@@ -72,9 +75,31 @@ fn start(home: &Home) -> io::Result<()> {
     terminal::spawn_apart(&mut command)
 }
 
-/// The process apart: sends until nothing is left, the receivers cannot be had, or the time is up.
+/// The process apart: sends until nothing is left, the receivers cannot be had, or the time is up. One at a time is enough
+/// for a home, however many runs end while its receiver is away.
 pub fn finish_rest(sinks: &Sinks) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
+    loop {
+        let Some(alone) = alone(&sinks.home) else { return Ok(()) };
+        send_rest(sinks, deadline)?;
+        drop(alone);
+        // Whoever came meanwhile went away again, and relies on this one.
+        let mut store = Store::open(&sinks.home, SystemClock.now())?;
+        if Leftovers::look(&mut store, sinks)? == Leftovers::None || Instant::now() >= deadline {
+            return Ok(());
+        }
+    }
+}
+
+/// The right to be the process apart; `None` while another is.
+fn alone(home: &Home) -> Option<File> {
+    create_private(&home.run()).ok()?;
+    let path = home.run().join("deliver.lock");
+    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
+}
+
+fn send_rest(sinks: &Sinks, deadline: Instant) -> Result<(), Error> {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -92,7 +117,7 @@ async fn finish(mut drain: Drain, deadline: Instant) {
         let until = match drain.run(&SystemClock).await {
             Ok(Step::Moved(_)) => continue,
             Ok(Step::Empty { due: Some(until) } | Step::Waits { until, .. } | Step::Held { until }) => until,
-            Ok(Step::Empty { due: None } | Step::Paused(_)) => return,
+            Ok(Step::Empty { due: None } | Step::Paused(_) | Step::Replaced) => return,
             Err(error) => {
                 tracing::warn!(sink = drain.name(), "nothing is sent: {error}");
                 return;

@@ -10,8 +10,10 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 
 use super::drain::{Drain, Mode, Step};
+use super::rest::leave_rest;
 use super::sink::Sinks;
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::home::Home;
 use crate::terminal;
 
 /// How soon a store that was busy or full is tried again.
@@ -52,22 +54,10 @@ impl Sender {
         let (receivers, exit_timeout) = (sinks.targets().len(), sinks.delivery.exit_timeout);
         let thread = terminal::without_signals(|| {
             std::thread::Builder::new().name("sender".into()).spawn(move || {
-                let interval = sinks.delivery.interval;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                match (runtime, sinks.drains(Mode::Usual)) {
-                    (Ok(runtime), Ok(drains)) => {
-                        let loops = drains.into_iter().map(|drain| {
-                            let tell = tell.clone();
-                            let hear = hear.clone();
-                            async move {
-                                let left = serve(drain, hear, interval).await;
-                                let _ = tell.send(left);
-                            }
-                        });
-                        runtime.block_on(join_all(loops));
-                    }
-                    (Err(error), _) => tracing::error!("no sender: {error}"),
-                    (_, Err(error)) => tracing::error!("no sender: {error}"),
+                match runtime {
+                    Ok(runtime) => runtime.block_on(send(&sinks, hear, &tell)),
+                    Err(error) => tracing::error!("no sender: {error}"),
                 }
             })
         });
@@ -104,8 +94,29 @@ impl Sender {
     }
 }
 
+/// All receivers' loops, each of which says in the end whether something is left for it.
+async fn send(sinks: &Sinks, mut hear: watch::Receiver<Told>, tell: &std::sync::mpsc::Sender<bool>) {
+    let drains = loop {
+        match sinks.drains(Mode::Usual) {
+            Ok(drains) => break drains,
+            // Busy or full, as it may be for a while: the tracker does not give up either.
+            Err(error) => tracing::warn!("nothing is sent yet: {error}"),
+        }
+        if hear.borrow_and_update().ending {
+            return;
+        }
+        let _ = tokio::time::timeout(STORE_AGAIN, hear.wait_for(|told| told.ending)).await;
+    };
+    let interval = sinks.delivery.interval;
+    join_all(drains.into_iter().map(async |drain| {
+        let left = serve(drain, &sinks.home, hear.clone(), interval).await;
+        let _ = tell.send(left);
+    }))
+    .await;
+}
+
 /// One receiver's loop; whether something is left for it in the end.
-async fn serve(mut drain: Drain, mut hear: watch::Receiver<Told>, interval: Duration) -> bool {
+async fn serve(mut drain: Drain, home: &Home, mut hear: watch::Receiver<Told>, interval: Duration) -> bool {
     let mut known = Told::default();
     loop {
         known = Told { ending: hear.borrow_and_update().ending, ..known };
@@ -120,6 +131,11 @@ async fn serve(mut drain: Drain, mut hear: watch::Receiver<Told>, interval: Dura
             Step::Moved(_) => (Some(Instant::now()), false),
             Step::Empty { due } => (due.map(instant), false),
             Step::Paused(_) => (None, false),
+            // This run knows the old ones only. A process that starts now knows the new.
+            Step::Replaced => {
+                leave_rest(home);
+                (None, false)
+            }
             // Until then nothing that is said changes anything.
             Step::Waits { until, .. } => (Some(instant(*until)), true),
             Step::Held { until } => (Some(instant(*until)), false),

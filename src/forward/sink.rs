@@ -80,7 +80,7 @@ pub const CODEMIE_V1: &str = "codemie-v1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub name: &'static str,
-    /// Changes with address and credentials and tells neither.
+    /// Changes with address (its first half) and credentials (its second) and tells neither.
     pub fingerprint: String,
 }
 
@@ -100,20 +100,21 @@ impl Sinks {
     /// What the store is to know of them.
     pub fn targets(&self) -> Vec<Target> {
         let mut targets = Vec::new();
-        let mut add = |name, parts: &[&str]| targets.push(Target { name, fingerprint: fingerprint(parts) });
+        let mut add = |name, address: &str, credentials: &[&str]| {
+            targets.push(Target { name, fingerprint: fingerprint(address, credentials) });
+        };
         let Delivery { backend, otlp, codemie_v1, .. } = &self.delivery;
         if let Some(backend) = backend {
             let token = backend.token.clone().or_else(|| local_token(&self.home, &backend.url));
-            add(NATIVE, &[backend.url.as_str(), token.as_ref().map_or("", Secret::reveal)]);
+            add(NATIVE, backend.url.as_str(), &[token.as_ref().map_or("", Secret::reveal)]);
         }
         if let Some(otlp) = otlp {
-            let mut parts = vec![otlp.endpoint.as_str()];
-            parts.extend(otlp.headers.iter().flat_map(|(name, value)| [name.as_str(), value.reveal()]));
-            add(OTLP, &parts);
+            let headers = otlp.headers.iter().flat_map(|(name, value)| [name.as_str(), value.reveal()]);
+            add(OTLP, otlp.endpoint.as_str(), &headers.collect::<Vec<_>>());
         }
         if let Some(v1) = codemie_v1 {
             let auth = v1.auth.as_ref().map_or(("", ""), |(name, value)| (name.as_str(), value.reveal()));
-            add(CODEMIE_V1, &[v1.url.as_str(), auth.0, auth.1]);
+            add(CODEMIE_V1, v1.url.as_str(), &[auth.0, auth.1]);
         }
         targets
     }
@@ -122,9 +123,12 @@ impl Sinks {
     pub fn drains(&self, mode: Mode) -> Result<Vec<Drain>, Error> {
         let now = SystemClock.now();
         let mut store = Store::open(&self.home, now)?;
-        let drain = |sink| {
+        let targets = self.targets();
+        let drain = |sink: Box<dyn Sink>| {
             let store = Store::open(&self.home, now)?;
-            Ok(Drain::new(&self.home, store, sink, self.delivery.ca_file.as_ref(), mode))
+            let target = targets.iter().find(|target| target.name == sink.name());
+            let target = target.map(|target| target.fingerprint.clone()).unwrap_or_default();
+            Ok(Drain::new(&self.home, store, sink, target, self.delivery.ca_file.as_ref(), mode))
         };
         self.open(&mut store)?.into_iter().map(drain).collect()
     }
@@ -165,9 +169,9 @@ pub fn settle(tx: &Tx<'_>, targets: &[Target]) -> Result<(), Error> {
     Ok(())
 }
 
-fn fingerprint(parts: &[&str]) -> String {
-    let digest = Sha256::digest(parts.join("\0").as_bytes());
-    hex(&digest[..8])
+fn fingerprint(address: &str, credentials: &[&str]) -> String {
+    let short = |text: &str| hex(&Sha256::digest(text.as_bytes())[..8]);
+    format!("{}.{}", short(address), short(&[&[address], credentials].concat().join("\0")))
 }
 
 /// The address below a base that may or may not end in a slash.
@@ -197,7 +201,7 @@ mod tests {
     #[test]
     fn other_credentials_end_a_pause_and_the_same_do_not() {
         let mut world = World::new();
-        let target = |token: &str| Target { name: NATIVE, fingerprint: fingerprint(&["http://h", token]) };
+        let target = |token: &str| Target { name: NATIVE, fingerprint: fingerprint("http://h", &[token]) };
         let mut settled = |token: &str| {
             world.store.write(|tx| settle(tx, &[target(token)])).unwrap();
             world.store.read(|view| view.sink(NATIVE)).unwrap().unwrap().paused

@@ -16,14 +16,17 @@
 //! `session`, `session_by_agent_session`, `current`, `run`, `live_runs`, `totals`, `evidence`, `position`,
 //! `unreadable`, `agent_version`, `incidents`, `list`, `usage`, `prunable`; small writes on [`Tx`]: `note_evidence`,
 //! `set_agent_process`, `set_agent_session_file`, `remember_agent_version`, `set_setting`. For senders: `sinks`,
-//! `outgoing`, `letters`, `backlog`, `add_sink`, `lease`, `advance`, `put_letter`, `set_backoff`, `pause`, `backfill`.
+//! `outgoing`, `letters`, `backlog`, `add_sink`, `lease`, `pass`, `delivered`, `put_letter`, `set_backoff`, `pause`,
+//! `backfill`.
 
 mod error;
 mod evidence;
 mod imported;
+mod letter;
 pub mod old;
 mod open;
 mod outbox;
+mod outgoing;
 mod position;
 mod query;
 mod record;
@@ -48,13 +51,15 @@ pub use crate::meter::tail::FileId;
 pub use crate::money::PicoDollars;
 pub use error::Error;
 pub use evidence::{Evidence, Incident, Verdict};
+pub use letter::{Fate, Letter};
 pub use outbox::{Draft, EventRow};
+pub use outgoing::Outgoing;
 pub use position::Position;
 pub use query::{Filter, Show};
 pub use record::{Known, Priced, RecordKind, RecordRow};
 pub use run::{NewRun, Realm, RunRow};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
-pub use sink::{Fate, Letter, Outgoing, SinkCount, SinkRow};
+pub use sink::{SinkCount, SinkRow};
 pub use told::{ModelSum, ToolSum};
 pub use total::Totals;
 pub use usage::{By, UsageRow, joined};

@@ -1,31 +1,14 @@
-//! The sinks: how far each has got, who is sending to it, what it refused; and the events as they are sent.
+//! The sinks: how far each has got, who is sending to it, what keeps it.
 //!
-//! A sink's cursor is the last change it has dealt with. What it passed without delivering stands in `letter`: `dead`
-//! (refused for good, until someone says again) or `deferred` (held by the sink's own rules). A lease lets one process
-//! send at a time; sending twice is harmless all the same, since the receiver knows every event's id.
+//! A sink's cursor is the last change it has dealt with. What it passed without delivering stands in a
+//! [letter](super::Letter). A lease lets one process send at a time; sending twice is harmless all the same, since the receiver knows every event's id.
 //!
 //! A sender asks [`Store::make_durable`](super::Store::make_durable) first and sends nothing beyond what it answers.
 
 use rusqlite::{Row, params};
-use serde_json::{Value, json};
-use uuid::Uuid;
 
-use super::{Error, Tx, View};
+use super::{Error, Outgoing, Tx, View};
 use crate::clock::Timestamp;
-use crate::money::PicoDollars;
-use crate::session::state::{EventType, spelled};
-
-spelled!(
-    /// What became of an event that the cursor has passed, where that is not plainly "delivered".
-    Fate {
-        /// Refused for good, until someone says again.
-        Dead = "dead",
-        /// To be sent outside of the cursor's order: held by the sink's own rules, or once dead.
-        Deferred = "deferred",
-        /// Delivered to a sink that must not get it again, whatever becomes of it.
-        Done = "done",
-    }
-);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkRow {
@@ -42,7 +25,7 @@ pub struct SinkRow {
     pub asked_until: Option<Timestamp>,
     /// What went wrong last; gone with the next delivery.
     pub trouble: Option<String>,
-    /// Stands for address and credentials: with others, a pause is over.
+    /// Stands for address and credentials (`ADDRESS.CREDENTIALS`): with others, a pause is over.
     pub target: Option<String>,
 }
 
@@ -53,32 +36,6 @@ pub struct SinkCount {
     pub pending: i64,
     pub deferred: i64,
     pub dead: i64,
-}
-
-/// An event as it is sent, but for `machine` and `user`, which the sender knows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outgoing {
-    pub n: i64,
-    pub id: Uuid,
-    pub rev: i64,
-    pub kind: EventType,
-    pub session: String,
-    pub seq: i64,
-    pub time: Timestamp,
-    pub agent: String,
-    pub attributes: Value,
-    /// `None` for one kept back until a backfill.
-    pub change: Option<i64>,
-}
-
-/// One that was not delivered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Letter {
-    pub event: Outgoing,
-    /// The revision it concerns; a later one has been queued anew.
-    pub rev: i64,
-    pub reason: String,
-    pub at: Timestamp,
 }
 
 const SINK: &str = "name, cursor, lease_holder, lease_until, failures, retry_at, paused, last_delivered_at, asked_until, \
@@ -100,82 +57,6 @@ fn read_sink(row: &Row<'_>) -> rusqlite::Result<SinkRow> {
     })
 }
 
-const OUTGOING: &str = "e.n, e.id, e.rev, e.type, ifnull(s.former_id, s.id), e.seq, e.time, s.agent, e.attributes, e.change, \
-     r.key, r.model, r.input, r.output, r.cache_read, r.cache_write_5m + r.cache_write_1h, r.reasoning, r.cost, \
-     r.subagent IS NOT NULL, r.tool, r.ok, r.tool_kind, r.file, r.lines_added, r.lines_removed, r.error_status, \
-     r.error_kind";
-
-const FROM: &str = "event e JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
-
-fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
-    let kind: EventType = row.get(3)?;
-    let written: Option<String> = row.get(8)?;
-    let attributes = match written {
-        Some(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
-        None => told_from_record(kind, row)?,
-    };
-    Ok(Outgoing {
-        n: row.get(0)?,
-        id: Uuid::from_bytes(row.get(1)?),
-        rev: row.get(2)?,
-        kind,
-        session: row.get(4)?,
-        seq: row.get(5)?,
-        time: row.get(6)?,
-        agent: row.get(7)?,
-        attributes,
-        change: row.get(9)?,
-    })
-}
-
-/// Numbers and names of models and tools; of a file its extension, never its name.
-fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
-    let key: Option<String> = row.get(10)?;
-    let number = |index: usize| row.get::<_, Option<i64>>(index);
-    let text = |index: usize| row.get::<_, Option<String>>(index);
-    Ok(match kind {
-        EventType::Usage => json!({
-            "key": key,
-            "model": text(11)?,
-            "inputTokens": number(12)?,
-            "outputTokens": number(13)?,
-            "cacheReadTokens": number(14)?,
-            "cacheWriteTokens": number(15)?,
-            "reasoningTokens": number(16)?,
-            "costUsd": row.get::<_, Option<PicoDollars>>(17)?.map(PicoDollars::dollars),
-            "subagent": row.get::<_, bool>(18)?,
-            "source": "transcript",
-        }),
-        EventType::Tool => json!({
-            "key": key,
-            "name": text(19)?,
-            "ok": row.get::<_, Option<bool>>(20)?,
-            "kind": text(21)?,
-            "fileExtension": text(22)?.as_deref().and_then(extension),
-            "linesAdded": number(23)?,
-            "linesRemoved": number(24)?,
-        }),
-        EventType::Error => json!({"key": key, "status": number(25)?, "kind": text(26)?.map(category)}),
-        _ => json!({"key": key}),
-    })
-}
-
-/// The name of a category, as the agents write it beside their own words; whatever does not look like one is `other`.
-fn category(kind: String) -> String {
-    let plain = (1..=40).contains(&kind.len()) && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if plain { kind } else { "other".to_owned() }
-}
-
-/// What kind of file it was. Something long or odd after the last dot is part of a name.
-fn extension(file: &str) -> Option<String> {
-    let name = file.rsplit(['/', '\\']).next()?;
-    let (stem, extension) = name.rsplit_once('.')?;
-    let plain = !stem.is_empty()
-        && (1..=10).contains(&extension.len())
-        && extension.chars().all(|c| c.is_ascii_alphanumeric());
-    plain.then(|| extension.to_ascii_lowercase())
-}
-
 impl View<'_> {
     pub fn sinks(&self) -> Result<Vec<SinkRow>, Error> {
         self.all(&format!("SELECT {SINK} FROM sink ORDER BY name"), [], read_sink)
@@ -183,106 +64,6 @@ impl View<'_> {
 
     pub fn sink(&self, name: &str) -> Result<Option<SinkRow>, Error> {
         self.maybe(&format!("SELECT {SINK} FROM sink WHERE name = ?1"), [name], read_sink)
-    }
-
-    /// The events changed after one number up to another, oldest change first. The demo's are play and never sent.
-    pub fn outgoing(&self, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
-        self.changed_where("s.agent <> 'demo'", after, up_to, limit)
-    }
-
-    /// The same with the demo's, for whoever looks at this machine's own store.
-    pub fn changed(&self, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
-        self.changed_where("true", after, up_to, limit)
-    }
-
-    fn changed_where(
-        &self,
-        which: &str,
-        after: i64,
-        up_to: i64,
-        limit: usize,
-    ) -> Result<Vec<Outgoing>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.all(
-            &format!(
-                "SELECT {OUTGOING} FROM {FROM} WHERE e.change > ?1 AND e.change <= ?2 AND {which}
-                 ORDER BY e.change LIMIT ?3"
-            ),
-            [after, up_to, limit],
-            read_outgoing,
-        )
-    }
-
-    /// A session's events as they are, or would be, sent.
-    pub fn outgoing_of(&self, session: i64) -> Result<Vec<Outgoing>, Error> {
-        self.all(
-            &format!("SELECT {OUTGOING} FROM {FROM} WHERE e.session = ?1 ORDER BY e.seq"),
-            [session],
-            read_outgoing,
-        )
-    }
-
-    /// The events that are kept back, in the order they were written, after one of them.
-    pub fn kept_back(&self, after: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.all(
-            &format!(
-                "SELECT {OUTGOING} FROM {FROM} WHERE e.n > ?1 AND e.change IS NULL ORDER BY e.n LIMIT ?2"
-            ),
-            [after, limit],
-            read_outgoing,
-        )
-    }
-
-    /// Those of them that were revised: a revision of one gives it no new place.
-    pub fn kept_back_revised(&self) -> Result<Vec<Outgoing>, Error> {
-        let imported = "s.imported_from IS NOT NULL AND e.change IS NULL AND e.rev > 0";
-        self.all(&format!("SELECT {OUTGOING} FROM {FROM} WHERE {imported}"), [], read_outgoing)
-    }
-
-    /// How many sessions have told something.
-    pub fn told_sessions(&self) -> Result<i64, Error> {
-        self.one("SELECT count(*) FROM session WHERE last_seq > 0", [], |row| row.get(0))
-    }
-
-    /// The oldest of them first.
-    pub fn letters(&self, sink: &str, fate: Fate, limit: usize) -> Result<Vec<Letter>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.all(
-            &format!(
-                "SELECT {OUTGOING}, l.rev, l.reason, l.at FROM {FROM} JOIN letter l ON l.event = e.n
-                 WHERE l.sink = ?1 AND l.fate = ?2 ORDER BY l.at, e.n LIMIT ?3"
-            ),
-            params![sink, fate.as_str(), limit],
-            |row| {
-                Ok(Letter {
-                    event: read_outgoing(row)?,
-                    rev: row.get(27)?,
-                    reason: row.get(28)?,
-                    at: row.get(29)?,
-                })
-            },
-        )
-    }
-
-    /// What a backfill would send: everything there is, oldest first.
-    pub fn history(&self, limit: usize) -> Result<Vec<Outgoing>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.all(
-            &format!(
-                "SELECT {OUTGOING} FROM {FROM} WHERE s.agent <> 'demo'
-                 ORDER BY ifnull(e.change, 9223372036854775807), e.session, e.seq LIMIT ?1"
-            ),
-            [limit],
-            read_outgoing,
-        )
-    }
-
-    pub fn letter(&self, sink: &str, event: i64) -> Result<Option<Fate>, Error> {
-        self.maybe("SELECT fate FROM letter WHERE sink = ?1 AND event = ?2", params![sink, event], |row| {
-            row.get::<_, String>(0)
-        })
-        .map(|fate| fate.and_then(|fate| Fate::parse(&fate)))
     }
 
     pub fn sink_count(&self, sink: &SinkRow) -> Result<SinkCount, Error> {
@@ -306,6 +87,15 @@ impl View<'_> {
             "SELECT (SELECT change FROM outbox) > ?2
                  OR EXISTS (SELECT 1 FROM letter WHERE sink = ?1 AND fate = 'deferred')",
             params![sink.name, sink.cursor],
+            |row| row.get(0),
+        )
+    }
+
+    /// Whether something was committed that the sink's cursor has not passed.
+    pub fn is_behind(&self, sink: &str) -> Result<bool, Error> {
+        self.one(
+            "SELECT EXISTS (SELECT 1 FROM sink, outbox WHERE sink.name = ?1 AND outbox.change > sink.cursor)",
+            [sink],
             |row| row.get(0),
         )
     }
@@ -335,11 +125,16 @@ impl Tx<'_> {
             return Ok(());
         }
         self.run("INSERT INTO sink (name, since, cursor) SELECT ?1, change, change FROM outbox", [name])?;
-        // Moved up behind the new cursor. The other sinks get them once more, which their receivers do not mind.
+        self.tell_open_sessions_again()
+    }
+
+    /// Moves their events up behind every cursor. Receivers that have them do not mind.
+    fn tell_open_sessions_again(&self) -> Result<(), Error> {
         self.restamp("change IS NOT NULL AND session IN (SELECT n FROM session WHERE phase <> 'closed')", [])
     }
 
-    pub fn remove_sink(&self, name: &str) -> Result<(), Error> {
+    /// Nothing waits for it any more.
+    pub fn forget_sink(&self, name: &str) -> Result<(), Error> {
         self.run("DELETE FROM sink WHERE name = ?1", [name]).map(drop)
     }
 
@@ -370,13 +165,6 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Everything of `batch` has arrived, or stands in a letter; all before it too.
-    pub fn advance(&self, sink: &str, batch: &[Outgoing], at: Timestamp) -> Result<(), Error> {
-        let Some(last) = batch.iter().filter_map(|event| event.change).max() else { return Ok(()) };
-        self.pass(sink, last)?;
-        self.delivered(sink, batch, at)
-    }
-
     /// Nothing up to this change is left to be looked at.
     pub fn pass(&self, sink: &str, change: i64) -> Result<(), Error> {
         self.run("UPDATE sink SET cursor = max(cursor, ?2) WHERE name = ?1", params![sink, change]).map(drop)
@@ -404,31 +192,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub fn put_letter(
-        &self,
-        sink: &str,
-        event: &Outgoing,
-        fate: Fate,
-        reason: &str,
-        at: Timestamp,
-    ) -> Result<(), Error> {
-        self.run(
-            "INSERT OR REPLACE INTO letter (sink, event, fate, rev, reason, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![sink, event.n, fate.as_str(), event.rev, reason, at],
-        )
-        .map(drop)
-    }
-
-    /// It has arrived after all.
-    pub fn drop_letter(&self, sink: &str, event: &Outgoing) -> Result<(), Error> {
-        self.run("DELETE FROM letter WHERE sink = ?1 AND event = ?2", params![sink, event.n]).map(drop)
-    }
-
-    /// Every dead letter is to be sent once more; how many.
-    pub fn revive_letters(&self, sink: &str) -> Result<usize, Error> {
-        self.run("UPDATE letter SET fate = 'deferred' WHERE sink = ?1 AND fate = 'dead'", [sink])
-    }
-
     /// `asked_until` is the receiver's own word, `retry_at` at least that.
     pub fn set_backoff(
         &self,
@@ -445,18 +208,38 @@ impl Tx<'_> {
         .map(drop)
     }
 
+    /// The same for an attempt out of turn, which does not count as one of the failures in a row.
+    pub fn note_trouble(
+        &self,
+        sink: &str,
+        asked_until: Option<Timestamp>,
+        trouble: &str,
+    ) -> Result<(), Error> {
+        self.run(
+            "UPDATE sink SET asked_until = ?2, trouble = ?3 WHERE name = ?1",
+            params![sink, asked_until, trouble],
+        )
+        .map(drop)
+    }
+
     pub fn pause(&self, sink: &str, reason: Option<&str>) -> Result<(), Error> {
         self.run("UPDATE sink SET paused = ?2 WHERE name = ?1", params![sink, reason]).map(drop)
     }
 
     /// Notes where the sink leads. Another address or other credentials are another chance: pause and backoff are over.
+    /// Another address is another receiver: it gets the sessions that are open now, whole.
     pub fn set_target(&self, sink: &str, target: &str) -> Result<(), Error> {
+        let address = |target: &str| target.split('.').next().unwrap_or_default().to_owned();
+        let before = self.sink(sink)?.and_then(|row| row.target);
         self.run(
             "UPDATE sink SET target = ?2, paused = NULL, failures = 0, retry_at = NULL, asked_until = NULL, trouble = NULL
              WHERE name = ?1 AND target IS NOT ?2",
             params![sink, target],
-        )
-        .map(drop)
+        )?;
+        match before {
+            Some(before) if address(&before) != address(target) => self.tell_open_sessions_again(),
+            _ => Ok(()),
+        }
     }
 
     /// Sends a sink the whole history, what was kept back too: imported sessions now count as told.
@@ -486,10 +269,11 @@ impl Tx<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Fate;
     use super::*;
     use crate::session::lifecycle::{self, Conversation};
     use crate::session::state::{Ending, Exit};
-    use crate::session::tests::{World, usage};
+    use crate::session::tests::World;
 
     const NATIVE: &str = "native";
 
@@ -511,6 +295,11 @@ mod tests {
             .unwrap()
     }
 
+    fn arrived(tx: &Tx<'_>, batch: &[Outgoing], at: Timestamp) -> Result<(), Error> {
+        tx.pass(NATIVE, batch.iter().filter_map(|event| event.change).max().unwrap())?;
+        tx.delivered(NATIVE, batch, at)
+    }
+
     fn sync(world: &mut World, session: crate::session::id::SessionId) -> (i64, i64, i64) {
         let row = world.session(session);
         let sync = world.store.read(|view| view.sync(&row)).unwrap();
@@ -529,11 +318,11 @@ mod tests {
         // The START is revised while the batch is on its way.
         world.store.write(|tx| lifecycle::learn_version(tx, session, "2.1")).unwrap();
         let now = world.now;
-        world.store.write(|tx| tx.advance(NATIVE, &batch, now)).unwrap();
+        world.store.write(|tx| arrived(tx, &batch, now)).unwrap();
         let again = waiting(&mut world);
         assert_eq!(again.iter().map(|event| (event.seq, event.rev)).collect::<Vec<_>>(), [(1, 1)]);
         assert_eq!(sync(&mut world, session), (1, 1, 0));
-        world.store.write(|tx| tx.advance(NATIVE, &again, now)).unwrap();
+        world.store.write(|tx| arrived(tx, &again, now)).unwrap();
         assert!(waiting(&mut world).is_empty());
         assert_eq!(sync(&mut world, session), (0, 2, 0));
     }
@@ -543,8 +332,8 @@ mod tests {
         let (mut world, _) = world();
         let batch = waiting(&mut world);
         let now = world.now;
-        world.store.write(|tx| tx.advance(NATIVE, &batch, now)).unwrap();
-        world.store.write(|tx| tx.advance(NATIVE, &batch[..1], now)).unwrap();
+        world.store.write(|tx| arrived(tx, &batch, now)).unwrap();
+        world.store.write(|tx| arrived(tx, &batch[..1], now)).unwrap();
         assert!(waiting(&mut world).is_empty());
     }
 
@@ -557,11 +346,11 @@ mod tests {
             .store
             .write(|tx| {
                 tx.put_letter(NATIVE, &batch[1], Fate::Dead, "rejected: no such thing", now)?;
-                tx.advance(NATIVE, &batch, now)
+                arrived(tx, &batch, now)
             })
             .unwrap();
         assert_eq!(sync(&mut world, session), (0, 1, 1));
-        let letters = world.store.read(|view| view.letters(NATIVE, Fate::Dead, 10)).unwrap();
+        let letters = world.store.read(|view| view.letters(NATIVE, Fate::Dead, i64::MAX, 10)).unwrap();
         assert_eq!((letters.len(), letters[0].reason.as_str()), (1, "rejected: no such thing"));
         assert_eq!(letters[0].event, batch[1]);
         world.store.write(|tx| tx.drop_letter(NATIVE, &letters[0].event)).unwrap();
@@ -604,80 +393,5 @@ mod tests {
         world.store.write(|tx| tx.backfill(NATIVE)).unwrap();
         assert_eq!(sync(&mut world, ended.session), (2, 0, 0));
         assert_eq!(world.store.read(|view| Ok::<_, Error>(view.backlog()?.0)).unwrap(), 4);
-    }
-
-    #[test]
-    fn what_is_told_of_a_record() {
-        use crate::meter::record::{Fact, Tool, ToolKind};
-        use crate::session::absorb::{Batch, absorb};
-        let (mut world, session) = world();
-        let at = world.now;
-        let mut edit = usage("t1", at, 0);
-        edit.record.fact = Fact::Tool(Tool {
-            name: "Edit".into(),
-            ok: true,
-            kind: ToolKind::Edit,
-            file: Some("/home/dev/secret-plan/canary.RS".into()),
-            further: Vec::new(),
-            lines_added: 3,
-            lines_removed: 1,
-        });
-        let mut unpriced = usage("m1", at, 20);
-        unpriced.cost = None;
-        unpriced.record.subagent = Some("reviewer-of-canaries".into());
-        let records = [unpriced, edit];
-        let batch = Batch {
-            file: super::super::FileId { device: 1, inode: 1 },
-            path: "/f".as_ref(),
-            from: 0,
-            restart: false,
-            to: 1,
-            state: &[],
-            unreadable: 0,
-            records: &records,
-        };
-        world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
-        let told: Vec<_> = waiting(&mut world).into_iter().skip(2).map(|event| event.attributes).collect();
-        assert_eq!(
-            told,
-            [
-                json!({"key": "m1", "model": "claude-sonnet-4-5", "inputTokens": 10, "outputTokens": 20,
-                    "cacheReadTokens": 1000, "cacheWriteTokens": 100, "reasoningTokens": 0, "costUsd": null,
-                    "subagent": true, "source": "transcript"}),
-                json!({"key": "t1", "name": "Edit", "ok": true, "kind": "edit", "fileExtension": "rs",
-                    "linesAdded": 3, "linesRemoved": 1}),
-            ]
-        );
-    }
-
-    #[test]
-    fn of_an_error_only_its_category() {
-        for (kind, told) in [
-            ("authentication_failed", "authentication_failed"),
-            ("unknown", "unknown"),
-            ("", "other"),
-            ("cannot read /home/dev/plan", "other"),
-            ("my-secret", "other"),
-        ] {
-            assert_eq!(category(kind.to_owned()), told);
-        }
-    }
-
-    #[test]
-    fn of_a_file_only_its_extension() {
-        let table = [
-            ("/a/b.rs", Some("rs")),
-            ("b.TAR", Some("tar")),
-            ("/a.b/c", None),
-            ("/a/.env", None),
-            ("/a/plan.of-the-coup", None),
-            ("/a/x.averylongextension", None),
-            ("C:\\a\\b.cs", Some("cs")),
-            ("x.", None),
-            ("", None),
-        ];
-        for (file, expected) in table {
-            assert_eq!(extension(file).as_deref(), expected, "{file}");
-        }
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn run(
     let (states, backlog) = store.read(|view| {
         let mut states = Vec::new();
         for row in view.sinks()? {
-            let dead = view.letters(&row.name, Fate::Dead, NAMED)?;
+            let dead = view.letters(&row.name, Fate::Dead, i64::MAX, NAMED)?;
             states.push(State {
                 count: view.sink_count(&row)?,
                 address: addresses.iter().find(|(name, _)| *name == row.name).map(|(_, url)| url.clone()),
@@ -91,8 +91,10 @@ fn told(states: &[State], style: Style) -> String {
     let mut text = String::new();
     for State { row, count, address, dead } in states {
         let title = style.paint(&row.name, Colour::Heading);
-        let address = address.as_deref().unwrap_or("not configured here; what waits is kept for it");
-        text.extend([title.as_str(), "  ", address, "\n"]);
+        let unknown =
+            || format!("not set up here; what waits is kept. Or: codemie sync --forget {}", row.name);
+        let address = address.clone().unwrap_or_else(unknown);
+        text.extend([title.as_str(), "  ", &address, "\n"]);
         let mut sheet = Sheet::default();
         sheet.line("waiting", count.pending.to_string());
         sheet.line("refused", count.dead.to_string());

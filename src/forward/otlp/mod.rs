@@ -84,6 +84,8 @@ impl Sink for Otlp {
     fn judge(&self, _: &[Outgoing], request: &Request, answer: &Answer) -> Verdict {
         // Some collectors take a batch into a queue and say 202.
         match decide::by_status(answer) {
+            // A collector may have no pipeline for metrics, or none for logs.
+            Some(Verdict::Refuse(why)) if matches!(answer.status, 404 | 405) => Verdict::Unserved(why),
             Some(verdict) if !(200..300).contains(&answer.status) => verdict,
             _ => receipt(request, answer),
         }

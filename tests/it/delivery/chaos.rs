@@ -167,7 +167,21 @@ fn before_a_backend(database: &str) {
     let dice = Dice::new();
     let backend = Served::start(database);
     let url = backend.url();
-    let chaos = Chaos::before(dice.clone(), move |received| received.relay(&url));
+    // What it agreed to have, for the totals of the ENDs.
+    let ledger = Arc::<Ledger>::default();
+    let kept = Arc::clone(&ledger);
+    let chaos = Chaos::before(dice.clone(), move |received| {
+        let reply = received.relay(&url);
+        if matches!(reply, Reply::Status(200, _)) {
+            kept.take(received);
+        }
+        reply
+    });
     let play = play_and_kill(&chaos, &dice, &backend.token("ingest"));
-    compare(&play, |id| backend.session(id), backend.sessions());
+    let agreed = ledger.sessions();
+    let told = |id: &str| {
+        let totals = agreed.get(id).and_then(|told| told.totals);
+        backend.session(id).map(|told| Told { totals, ..told })
+    };
+    compare(&play, told, backend.sessions());
 }

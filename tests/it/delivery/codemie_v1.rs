@@ -147,3 +147,31 @@ fn a_login_page_pauses_and_a_failure_is_tried_again() {
     assert_eq!(run(&mut drain, &clock), Step::Empty { due: None });
     assert_eq!(told(&receiver), ["session_total started startup agent-a"; 3]);
 }
+
+#[test]
+fn what_was_accepted_of_an_end_is_not_sent_again_with_the_rest() {
+    let failures = std::sync::atomic::AtomicUsize::new(3);
+    let receiver = Receiver::start(move |received| {
+        let usage = received.text().contains("tool_usage_total");
+        if usage
+            && failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        {
+            return Reply::Status(500, String::new());
+        }
+        success()
+    });
+    let mut world = World::new();
+    let mut drain = sinks(&world, &v1(&receiver)).drains(Mode::Pressing).unwrap().remove(0);
+    let clock = Later::default();
+    world.spoken("a", 1);
+    run(&mut drain, &clock);
+    clock.0.store(60_000, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(matches!(run(&mut drain, &clock), Step::Waits { .. }));
+    }
+    assert_eq!(run(&mut drain, &clock), Step::Empty { due: None });
+    let told = told(&receiver);
+    let completed = told.iter().filter(|line| line.starts_with("session_total completed")).count();
+    let usage = told.iter().filter(|line| line.starts_with("tool_usage_total")).count();
+    assert_eq!((completed, usage), (1, 4), "{told:?}");
+}

@@ -2,6 +2,7 @@
 
 mod answers;
 mod canary;
+mod changes;
 mod chaos;
 mod codemie_v1;
 mod commands;
@@ -70,7 +71,7 @@ impl World {
     }
 
     fn dead(&mut self, name: &str) -> Vec<String> {
-        let letters = self.store.read(|view| view.letters(name, Fate::Dead, 1000)).unwrap();
+        let letters = self.store.read(|view| view.letters(name, Fate::Dead, i64::MAX, 1000)).unwrap();
         letters.into_iter().map(|letter| letter.reason).collect()
     }
 

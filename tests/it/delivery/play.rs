@@ -65,7 +65,7 @@ impl Play {
         for sink in sinks {
             store
                 .write(|tx| {
-                    tx.remove_sink(&sink.name)?;
+                    tx.forget_sink(&sink.name)?;
                     tx.add_sink(&sink.name)?;
                     tx.backfill(&sink.name)
                 })

@@ -1,0 +1,86 @@
+//! Letters: what became of an event that a sink's cursor has passed, where that is not plainly "delivered".
+
+use rusqlite::params;
+
+use super::outgoing::{FROM, OUTGOING, Outgoing, read_outgoing};
+use super::{Error, Tx, View};
+use crate::clock::Timestamp;
+use crate::session::state::spelled;
+
+spelled!(
+    /// What became of an event that the cursor has passed, where that is not plainly "delivered".
+    Fate {
+        /// Refused for good, until someone says again.
+        Dead = "dead",
+        /// To be sent outside of the cursor's order: held by the sink's own rules, or once dead.
+        Deferred = "deferred",
+        /// Delivered to a sink that must not get it again, whatever becomes of it.
+        Done = "done",
+    }
+);
+
+/// One that was not delivered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Letter {
+    pub event: Outgoing,
+    pub reason: String,
+    pub at: Timestamp,
+}
+
+impl View<'_> {
+    /// The oldest of them first; of events that have changed since `up_to` none.
+    pub fn letters(&self, sink: &str, fate: Fate, up_to: i64, limit: usize) -> Result<Vec<Letter>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.all(
+            &format!(
+                "SELECT {OUTGOING}, l.reason, l.at FROM {FROM} JOIN letter l ON l.event = e.n
+                 WHERE l.sink = ?1 AND l.fate = ?2 AND ifnull(e.change, 0) <= ?3 ORDER BY l.at, e.n LIMIT ?4"
+            ),
+            params![sink, fate.as_str(), up_to, limit],
+            |row| Ok(Letter { event: read_outgoing(row)?, reason: row.get(27)?, at: row.get(28)? }),
+        )
+    }
+
+    pub fn letter(&self, sink: &str, event: i64) -> Result<Option<Fate>, Error> {
+        self.maybe("SELECT fate FROM letter WHERE sink = ?1 AND event = ?2", params![sink, event], |row| {
+            row.get::<_, String>(0)
+        })
+        .map(|fate| fate.and_then(|fate| Fate::parse(&fate)))
+    }
+}
+
+impl Tx<'_> {
+    pub fn put_letter(
+        &self,
+        sink: &str,
+        event: &Outgoing,
+        fate: Fate,
+        reason: &str,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        self.run(
+            "INSERT OR REPLACE INTO letter (sink, event, fate, rev, reason, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![sink, event.n, fate.as_str(), event.rev, reason, at],
+        )
+        .map(drop)
+    }
+
+    /// Says something else of it; since when it waits stays.
+    pub fn amend_letter(&self, sink: &str, event: &Outgoing, reason: &str) -> Result<(), Error> {
+        self.run(
+            "UPDATE letter SET reason = ?3 WHERE sink = ?1 AND event = ?2",
+            params![sink, event.n, reason],
+        )
+        .map(drop)
+    }
+
+    /// It has arrived after all.
+    pub fn drop_letter(&self, sink: &str, event: &Outgoing) -> Result<(), Error> {
+        self.run("DELETE FROM letter WHERE sink = ?1 AND event = ?2", params![sink, event.n]).map(drop)
+    }
+
+    /// Every dead letter is to be sent once more; how many.
+    pub fn revive_letters(&self, sink: &str) -> Result<usize, Error> {
+        self.run("UPDATE letter SET fate = 'deferred' WHERE sink = ?1 AND fate = 'dead'", [sink])
+    }
+}

@@ -1,0 +1,192 @@
+//! Receivers that are set up anew, taken away, or away for long; and senders that were killed.
+
+use std::time::{Duration, Instant};
+
+use codemie::clock::Timestamp;
+use codemie::forward::{Leftovers, Mode, Step};
+use codemie::store::{Realm, Store};
+use serde_json::Value;
+
+use super::play::Play;
+use super::{backend, drain, honest, run, sinks};
+use crate::commands::World;
+use crate::support::ledger::Ledger;
+use crate::support::processes;
+use crate::support::pty::Exit;
+use crate::support::receiver::{Receiver, Reply};
+
+/// Bounds failures only.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How long one of several processes is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Which sessions were told of, by name.
+fn names(ledger: &Ledger) -> Vec<String> {
+    let start = |event: &Value| event["type"] == "session.start";
+    let mut names: Vec<String> = ledger
+        .events()
+        .iter()
+        .filter(|event| start(event))
+        .map(|event| event["attributes"]["name"].as_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn another_address_gets_the_open_sessions_whole_and_the_old_one_nothing_more() {
+    let ((old, old_ledger), (new, new_ledger)) = (honest(), honest());
+    let mut world = World::new();
+    let mut before = sinks(&world, &backend(&old)).drains(Mode::Usual).unwrap().remove(0);
+    world.spoken("ended", 1);
+    let open = world.start("open");
+    world.bind(open, "agent", None);
+    assert_eq!(run(&mut before), Step::Empty { due: None });
+    let after = sinks(&world, &backend(&new));
+    world.spoken("later", 1);
+    // A wrapper that has been running since knows the old address only.
+    assert_eq!(run(&mut before), Step::Replaced);
+    assert_eq!(names(&old_ledger), ["ended", "open"]);
+    assert_eq!(drain(&after, Mode::Usual), Step::Empty { due: None });
+    assert_eq!(names(&new_ledger), ["later", "open"]);
+    // Other credentials for the same address repeat nothing.
+    let count = new_ledger.events().len();
+    let rotated = sinks(&world, &backend(&new).replace("canary-token", "another"));
+    assert_eq!(drain(&rotated, Mode::Usual), Step::Empty { due: None });
+    assert_eq!((new_ledger.events().len(), new.received().len()), (count, 1));
+}
+
+#[test]
+fn a_refusal_of_old_credentials_does_not_pause_the_new() {
+    let ledger = std::sync::Arc::<Ledger>::default();
+    let kept = std::sync::Arc::clone(&ledger);
+    let receiver = Receiver::start(move |received| match received.header("authorization") {
+        Some("Bearer right") => kept.take(received),
+        _ => Reply::Status(401, String::new()),
+    });
+    let mut world = World::new();
+    let mut before = sinks(&world, &backend(&receiver)).drains(Mode::Usual).unwrap().remove(0);
+    let right = sinks(&world, &backend(&receiver).replace("canary-token", "right"));
+    world.spoken("a", 1);
+    assert_eq!(run(&mut before), Step::Replaced);
+    assert_eq!(world.sink("backend").paused, None);
+    assert_eq!(drain(&right, Mode::Usual), Step::Empty { due: None });
+    assert_eq!(names(&ledger), ["a"]);
+}
+
+#[test]
+fn a_run_whose_address_was_changed_is_told_to_the_new_one() {
+    let ((old, _), (new, ledger)) = (honest(), honest());
+    let play = Play::new(&backend(&old));
+    let terminal = play.start_as(&["run", "--", "sh", "-c", "echo up; read line; echo on; read line"]);
+    terminal.wait_text("up");
+    old.wait("the START", |received| (!received.is_empty()).then_some(()));
+    play.sandbox.file(".codemie/config.toml", &backend(&new));
+    // The next command makes the new address known.
+    assert_eq!(play.codemie(&["list"]).code, Some(0));
+    new.wait("the open session", |_| (names(&ledger).len() == 1).then_some(()));
+    terminal.send("\n\n");
+    assert_eq!(terminal.wait_exit(), Exit::Code(0));
+    new.wait("its END", |_| ledger.sessions().values().all(|told| told.complete).then_some(()));
+}
+
+#[test]
+fn a_killed_senders_lease_keeps_no_command_from_sending() {
+    let (receiver, _) = honest();
+    let mut world = World::new();
+    let sinks = sinks(&world, &backend(&receiver));
+    world.spoken("a", 1);
+    let mut store = Store::open(&world.home, world.now).unwrap();
+    let now = codemie::clock::Clock::now(&codemie::clock::SystemClock);
+    let here = Realm::here();
+    let holder = |start: u64| format!("{} {} {} {start} x", here.boot, here.pids, std::process::id());
+    let until = Timestamp(now.0 + 20_000);
+    // One of whom it cannot be said that it is gone, and one that is.
+    for (holder, expected) in [("somewhere else".to_owned(), Leftovers::None), (holder(1), Leftovers::Some)] {
+        world.store.write(|tx| tx.lease("backend", &holder, now, until)).unwrap();
+        assert_eq!(Leftovers::look(&mut store, &sinks).unwrap(), expected, "{holder}");
+        world.store.write(|tx| tx.release("backend", &holder)).unwrap();
+    }
+}
+
+#[test]
+fn a_wish_for_half_an_hour_of_quiet_starts_no_process_with_every_command() {
+    let receiver = Receiver::start(|_| Reply::Headed(503, "retry-after: 1800\r\n", String::new()));
+    let mut world = World::new();
+    let sinks = sinks(&world, &backend(&receiver));
+    world.spoken("a", 1);
+    assert!(matches!(drain(&sinks, Mode::Usual), Step::Waits { .. }));
+    let mut store = Store::open(&world.home, world.now).unwrap();
+    assert_eq!(Leftovers::look(&mut store, &sinks).unwrap(), Leftovers::None);
+}
+
+#[test]
+fn somebody_who_insists_does_not_lengthen_the_usual_wait() {
+    let receiver = Receiver::start(|_| Reply::Status(503, String::new()));
+    let mut world = World::new();
+    let sinks = sinks(&world, &backend(&receiver));
+    world.spoken("a", 1);
+    assert!(matches!(drain(&sinks, Mode::Usual), Step::Waits { .. }));
+    let before = world.sink("backend");
+    for _ in 0..5 {
+        assert!(matches!(drain(&sinks, Mode::Pressing), Step::Waits { .. }));
+    }
+    let after = world.sink("backend");
+    assert_eq!((before.failures, before.retry_at), (after.failures, after.retry_at));
+    assert_eq!(receiver.received().len(), 6);
+}
+
+#[test]
+fn however_many_runs_end_while_a_receiver_is_away_one_process_waits_for_it() {
+    let receiver = Receiver::start(|_| Reply::Hang);
+    let play = Play::new(&format!("{}[sync]\nexitTimeout = '50ms'\n", backend(&receiver)));
+    for _ in 0..4 {
+        assert_eq!(play.start_as(&["run", "--", "true"]).wait_exit(), Exit::Code(0));
+    }
+    // Those who came too late have gone when only one is left.
+    let home = play.sandbox.home().to_owned();
+    let deadline = Instant::now() + PATIENCE;
+    let mut waiting = processes::started_in(&home);
+    while waiting.len() > 1 {
+        assert!(Instant::now() < deadline, "all of {waiting:?} wait");
+        waiting.retain(|&pid| !processes::wait_dead(pid, LOOK));
+    }
+    assert_eq!(waiting.len(), 1);
+    processes::kill_started_in(&home);
+}
+
+#[test]
+fn a_receiver_that_is_no_longer_set_up_can_be_forgotten() {
+    let ((good, ledger), bad) = (honest(), Receiver::start(|_| Reply::Status(503, String::new())));
+    let mut world = World::new();
+    let both = format!("{}[otlp]\nendpoint = '{}'\n", backend(&good), bad.url());
+    sinks(&world, &both);
+    world.spoken("a", 1);
+    world.run(&["sync", "--timeout", "100ms"]);
+    world.fails(&["sync", "--forget", "otlp"], 1, "set up");
+    sinks(&world, &backend(&good));
+    assert_eq!(names(&ledger), ["a"]);
+    let record = |world: &World| world.json(&["show", "a", "--json"])["sync"]["pending"].clone();
+    assert_eq!(record(&world), 4, "they wait for the other");
+    assert!(world.out(&["sync", "--status"]).contains("codemie sync --forget otlp"));
+    let said = world.run(&["sync", "--forget", "otlp"]);
+    assert_eq!((said.code, said.err.contains("4 events")), (Some(0), true), "{said:?}");
+    assert_eq!(record(&world), 0);
+    world.fails(&["sync", "--forget", "otlp"], 1, "nothing waits");
+}
+
+#[test]
+fn a_collector_without_logs_gets_the_metrics_and_nothing_is_buried() {
+    let receiver = Receiver::start(|received| match received.path.as_str() {
+        "/v1/logs" => Reply::Status(404, String::new()),
+        _ => Reply::Status(200, String::new()),
+    });
+    let nowhere = Receiver::start(|_| Reply::Status(404, String::new()));
+    for (receiver, dead) in [(receiver, 0), (nowhere, 4)] {
+        let mut world = World::new();
+        let sinks = sinks(&world, &format!("otlp.endpoint = '{}'\n", receiver.url()));
+        world.spoken("a", 1);
+        assert_eq!(drain(&sinks, Mode::Usual), Step::Empty { due: None });
+        assert_eq!(world.dead("otlp").len(), dead);
+    }
+}
