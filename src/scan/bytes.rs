@@ -67,6 +67,11 @@ impl<'a> Bytes<'a> {
         self.take(count)
     }
 
+    /// How many of these there can be at most in what is left.
+    pub(super) fn room(&self, count: u64) -> usize {
+        usize::try_from(count).map_or(self.0.len(), |count| count.min(self.0.len()))
+    }
+
     pub(super) fn text(&mut self) -> Option<&'a str> {
         std::str::from_utf8(self.bytes()?).ok()
     }

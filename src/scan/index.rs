@@ -17,8 +17,12 @@ use super::words::{Word, Words};
 use crate::file::FileId;
 use crate::meter::tail::Position;
 
-/// Raised whenever the notation changes, or a reader of lines finds more than it did.
-const FORMAT: u64 = 1;
+/// Raised whenever the notation changes: what was written before is as good as absent.
+const FORMAT: u64 = 2;
+
+/// Raised whenever a reader of lines finds more than it did, or something else: every file that is there is read once more,
+/// and of those that are gone what was read is kept.
+const READERS: u64 = 1;
 
 const MAGIC: &[u8] = b"codemie scan\n";
 
@@ -28,9 +32,7 @@ pub(super) struct FileFacts {
     pub(super) agent: Word,
     pub(super) path: PathBuf,
     pub(super) id: FileId,
-    pub(super) size: u64,
-    /// Nanoseconds since 1970.
-    pub(super) modified: i64,
+    pub(super) stamp: Stamp,
     /// `None`: nothing of it was read.
     pub(super) position: Option<Position>,
     pub(super) state: Option<String>,
@@ -48,6 +50,16 @@ pub(super) struct FileFacts {
     pub(super) closed: bool,
     /// Its calls are in the roll-ups.
     pub(super) in_view: bool,
+}
+
+/// By what a file that has changed is known. A file can be written over in its length and get its old time back; when its
+/// inode was changed last, nobody can set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) size: u64,
+    /// Both in nanoseconds since 1970.
+    pub(super) modified: i64,
+    pub(super) changed: i64,
 }
 
 /// What the roll-ups were made of, besides the files.
@@ -84,6 +96,12 @@ impl Index {
         index
     }
 
+    /// As if it had been written before the readers of lines were changed.
+    #[cfg(test)]
+    pub(super) fn save_as_before(&self, path: &Path) -> io::Result<()> {
+        fs::write(path, self.written_by(READERS - 1))
+    }
+
     /// In place of what was there, whole or not at all.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -94,8 +112,13 @@ impl Index {
     }
 
     fn written(&self) -> Vec<u8> {
+        self.written_by(READERS)
+    }
+
+    fn written_by(&self, readers: u64) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         put(&mut out, FORMAT);
+        put(&mut out, readers);
         put(&mut out, u64::from(self.calls.is_some()));
         if let Some((name, length, sum)) = &self.calls {
             put_bytes(&mut out, name.as_bytes());
@@ -133,6 +156,7 @@ impl Index {
         {
             return None;
         }
+        let readers = rest.number()?;
         let calls = match rest.number()? {
             0 => None,
             _ => Some((rest.text()?.to_owned(), rest.number()?, rest.number()?)),
@@ -142,17 +166,21 @@ impl Index {
             *number = rest.signed()?;
         }
         let basis = Basis { store, prices: rest.small()?, days: rest.number()? };
-        let mut words = Words::default();
-        for _ in 1..rest.number()? {
+        let count = rest.number()?;
+        let mut words = Words::with_capacity(rest.room(count));
+        for _ in 1..count {
             words.number(rest.text()?);
         }
-        let files = (0..rest.number()?)
+        let mut files: Vec<Option<FileFacts>> = (0..rest.number()?)
             .map(|_| match rest.number()? {
                 0 => Some(None),
                 _ => FileFacts::read(&mut rest).map(Some),
             })
             .collect::<Option<_>>()?;
         let cells = (0..rest.number()?).map(|_| Cell::read(&mut rest)).collect::<Option<_>>()?;
+        if readers != READERS {
+            files.iter_mut().flatten().for_each(|file| file.closed = true);
+        }
         rest.0.is_empty().then_some(Self { calls, words, files, basis, cells })
     }
 }
@@ -168,8 +196,10 @@ impl FileFacts {
         put_bytes(out, self.path.as_os_str().as_bytes());
         put(out, self.id.device);
         put(out, self.id.inode);
-        put(out, self.size);
-        put_signed(out, self.modified);
+        put(out, self.stamp.size);
+        put_signed(out, self.stamp.modified);
+        // Close to it, so this is short.
+        put_signed(out, self.stamp.changed.wrapping_sub(self.stamp.modified));
         put(out, u64::from(self.position.is_some()));
         if let Some(position) = &self.position {
             put(out, position.offset);
@@ -197,6 +227,7 @@ impl FileFacts {
         let path = PathBuf::from(OsStr::from_bytes(from.bytes()?));
         let id = FileId { device: from.number()?, inode: from.number()? };
         let (size, modified) = (from.number()?, from.signed()?);
+        let stamp = Stamp { size, modified, changed: modified.wrapping_add(from.signed()?) };
         let position = match from.number()? {
             0 => None,
             _ => Some(Position {
@@ -226,8 +257,7 @@ impl FileFacts {
             agent,
             path,
             id,
-            size,
-            modified,
+            stamp,
             position,
             state,
             conversation,
@@ -291,8 +321,7 @@ mod tests {
             agent,
             path: OsStr::from_bytes(b"/p/\xff.jsonl").into(),
             id,
-            size: 7,
-            modified: -1,
+            stamp: Stamp { size: 7, modified: -1, changed: i64::MIN },
             position: Some(Position { file: id, offset: 5, mark: u64::MAX, inside_long_line: true }),
             state: Some("é".into()),
             conversation: words.number("c"),

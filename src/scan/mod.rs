@@ -49,7 +49,7 @@ use crate::home::create_private;
 use crate::meter::price;
 use crate::project::Project;
 use crate::store::{self, By, UsageRow, View};
-use call::{Call, FileNo};
+use call::{Call, FileNo, Told};
 pub use days::Days;
 pub use foreign::{Foreign, ForeignCalls, ForeignSession};
 use index::{Basis, FileFacts, Index};
@@ -92,6 +92,16 @@ impl std::fmt::Debug for Scanner<'_> {
     }
 }
 
+/// How a scan is gone about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Usual,
+    /// With nobody else writing from the first look on.
+    Alone,
+    /// The same, and as if nothing were remembered.
+    Anew,
+}
+
 /// What a scan found.
 #[derive(Debug)]
 pub struct Scanned {
@@ -131,27 +141,29 @@ impl Scanner<'_> {
     /// Scans. `store` is one consistent look at the sessions, in which the caller also adds up theirs: what they own is left
     /// out here.
     pub fn scan(&self, store: Option<&View<'_>>, since: Option<Timestamp>) -> Result<Scanned, Error> {
-        match self.attempt(store, since, false) {
-            // Damage in the calls shows only when they are read. Another scan may have replaced them meanwhile.
-            Err(Error::Io(error))
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound
-                ) =>
-            {
-                tracing::warn!("the scan's cache is made anew: {error}");
-                self.attempt(store, since, true)
+        let mut outcome = self.attempt(store, since, How::Usual);
+        for how in [How::Alone, How::Anew] {
+            match outcome {
+                // Another scan has replaced the calls since the index was read: not when nobody else may write. If it is
+                // the same then, they are damaged, which shows only when they are read.
+                Err(Error::Io(error)) if is_damage(&error) => {
+                    tracing::warn!(?how, "the scan begins again: {error}");
+                    outcome = self.attempt(store, since, how);
+                }
+                other => return other,
             }
-            other => other,
         }
+        outcome
     }
 
     fn attempt(
         &self,
         store: Option<&View<'_>>,
         since: Option<Timestamp>,
-        anew: bool,
+        how: How,
     ) -> Result<Scanned, Error> {
+        let early = (how != How::Usual).then(|| self.lock());
+        let anew = how == How::Anew;
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
         let seen = identity(&self.index_path());
         // What is remembered is loaded while the files are listed.
@@ -173,7 +185,7 @@ impl Scanner<'_> {
             if plan.to_read.is_empty() && !plan.changed && index.basis == basis && index.calls.is_some() {
                 self.as_remembered(index, plan, &tree)?
             } else {
-                let (lock, unsaved) = self.lock();
+                let (lock, unsaved) = early.unwrap_or_else(|| self.lock());
                 if lock.is_some() && !anew && identity(&self.index_path()) != seen {
                     index = Index::load(&self.index_path()).unwrap_or_default();
                     plan = self.plan(&mut index, &tree);
@@ -255,8 +267,16 @@ impl Scanner<'_> {
         let mut runs = readers(&sources[..from_disk], &owned);
         runs.extend(base);
         merge(runs, |group| {
+            let kept: Vec<Told>;
+            let group = if group.told.iter().any(|told| is_replaced(group, told.file, &index.files)) {
+                let left = group.told.iter().filter(|told| !is_replaced(group, told.file, &index.files));
+                kept = left.copied().collect();
+                &Group { told: &kept, ..*group }
+            } else {
+                group
+            };
             rollup.add(group);
-            for told in group.told.iter().filter(|told| !is_replaced(group, told.file, &index.files)) {
+            for told in group.told {
                 if let Some(used) = used.get_mut(told.file as usize) {
                     *used = true;
                     if let Some((_, out)) = &mut draft
@@ -306,7 +326,7 @@ impl Scanner<'_> {
                     path: &found.file.path,
                     position: known.position,
                     state: known.state.as_deref(),
-                    bytes: found.size.saturating_sub(read),
+                    bytes: found.stamp.size.saturating_sub(read),
                 })
             })
             .collect();
@@ -386,6 +406,13 @@ impl Scanned {
     }
 }
 
+fn is_damage(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound
+    )
+}
+
 fn owned_runs(folder: &Path, store: Option<&View<'_>>) -> Result<Vec<Run>, Error> {
     let Some(view) = store else { return Ok(Vec::new()) };
     let mut failed = None;
@@ -404,7 +431,11 @@ fn readers(calls: &[Run], owned: &[Run]) -> Vec<Reader> {
 fn is_replaced(group: &Group<'_>, number: FileNo, files: &[Option<FileFacts>]) -> bool {
     let of = |number: FileNo| files.get(number as usize).and_then(Option::as_ref);
     let Some(file) = of(number).filter(|file| file.closed) else { return false };
-    group.told.iter().filter_map(|told| of(told.file)).any(|other| !other.closed && other.path == file.path)
+    group
+        .told
+        .iter()
+        .filter_map(|told| of(told.file))
+        .any(|other| !other.closed && other.path.as_os_str() == file.path.as_os_str())
 }
 
 /// What was learned of a file by reading on.
@@ -419,8 +450,7 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
             facts.conversation = Word::NONE;
         }
     }
-    facts.size = found.size;
-    facts.modified = found.modified;
+    facts.stamp = found.stamp;
     facts.position = outcome.position;
     facts.state.clone_from(&outcome.state);
     facts.unreadable += outcome.unreadable;

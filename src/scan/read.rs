@@ -256,6 +256,9 @@ pub(super) fn collect(
     };
     each(&mut |agent, key| {
         let key = key.as_bytes();
+        if key.len() > LONGEST_KEY {
+            return; // of no line that is counted here
+        }
         buffer.add(&Call { hash: key_hash(agent_seed(agent), key), key, told: nothing });
         if buffer.is_full() && failed.is_ok() {
             failed = spill.take(&mut buffer);

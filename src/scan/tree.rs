@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::hash::BuildHasherDefault;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 
 use super::call::FileNo;
 use super::hash::CheapMap;
-use super::index::{FileFacts, Index};
+use super::index::{FileFacts, Index, Stamp};
 use super::words::Word;
 use crate::agent::{Agent, SessionFile, Var};
 use crate::file::FileId;
@@ -24,9 +25,7 @@ pub(super) struct Found {
     pub(super) agent: usize,
     pub(super) file: SessionFile,
     pub(super) id: FileId,
-    pub(super) size: u64,
-    /// Nanoseconds since 1970.
-    pub(super) modified: i64,
+    pub(super) stamp: Stamp,
 }
 
 /// All files of all agents, and the folders they were looked for in.
@@ -70,8 +69,8 @@ impl Tree {
             found
         });
         // Links can lead to one file by two names, or by two ways.
-        let mut met = HashSet::with_capacity(tree.found.len());
-        tree.found.retain(|found| met.insert(found.id));
+        let mut met = CheapMap::with_capacity_and_hasher(tree.found.len(), BuildHasherDefault::default());
+        tree.found.retain(|found| met.insert(found.id, ()).is_none());
         tree
     }
 }
@@ -116,13 +115,19 @@ impl Found {
         reason = "systems differ in the widths of these"
     )]
     fn new(agent: usize, file: SessionFile, stat: &Stat) -> Self {
-        let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        let at = |seconds: i64, nanoseconds: i64| {
+            seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+        };
+        let part = |nanoseconds| i64::try_from(nanoseconds).unwrap_or(0);
         Self {
             agent,
             file,
             id: FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 },
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: i64::from(stat.st_mtime).saturating_mul(1_000_000_000).saturating_add(nanoseconds),
+            stamp: Stamp {
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                modified: at(i64::from(stat.st_mtime), part(stat.st_mtime_nsec)),
+                changed: at(i64::from(stat.st_ctime), part(stat.st_ctime_nsec)),
+            },
         }
     }
 }
@@ -169,7 +174,7 @@ pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
                 file.path.clone_from(&found.file.path);
                 plan.changed = true;
             }
-            if (file.size, file.modified) != (found.size, found.modified) {
+            if file.stamp != found.stamp {
                 plan.to_read.push((place, number));
             }
             number
@@ -225,8 +230,7 @@ impl FileFacts {
             agent,
             path: found.file.path.clone(),
             id: found.id,
-            size: 0,
-            modified: 0,
+            stamp: Stamp::default(),
             position: None,
             state: None,
             conversation,

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use super::hash::{CheapMap, hash};
+
 /// A text by its number; zero is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Word(pub(super) u32);
@@ -11,32 +13,57 @@ impl Word {
     pub(super) const NONE: Self = Self(0);
 }
 
+/// All texts in one, so that loading them is no more than copying; found by their hashes.
 #[derive(Clone, Debug)]
 pub(super) struct Words {
-    texts: Vec<Box<str>>,
-    numbers: HashMap<Box<str>, Word>,
+    all: String,
+    /// Where each ends; the first is the empty one.
+    ends: Vec<u32>,
+    /// By hash; of those that share one (hardly ever any), the first.
+    numbers: CheapMap<u64, Word>,
 }
 
 impl Default for Words {
     fn default() -> Self {
-        Self { texts: vec![Box::default()], numbers: HashMap::from([(Box::default(), Word::NONE)]) }
+        Self { all: String::new(), ends: vec![0], numbers: CheapMap::default() }
     }
 }
 
 impl Words {
+    pub(super) fn with_capacity(words: usize) -> Self {
+        let mut all = Self::default();
+        all.ends.reserve(words);
+        all.numbers.reserve(words);
+        all
+    }
+
     /// The empty text is [`Word::NONE`].
     pub(super) fn number(&mut self, text: &str) -> Word {
-        if let Some(&word) = self.numbers.get(text) {
-            return word;
+        if text.is_empty() {
+            return Word::NONE;
         }
-        let word = Word(u32::try_from(self.texts.len()).unwrap_or(0));
-        self.texts.push(text.into());
-        self.numbers.insert(text.into(), word);
+        let hash = hash(0, text.as_bytes());
+        match self.numbers.get(&hash) {
+            Some(&word) if self.text(word) == text => return word,
+            Some(_) => {
+                let shared = (1..self.len()).map(|at| Word(u32::try_from(at).unwrap_or(0)));
+                if let Some(word) = shared.into_iter().find(|&word| self.text(word) == text) {
+                    return word;
+                }
+            }
+            None => {}
+        }
+        let word = Word(u32::try_from(self.ends.len()).unwrap_or(0));
+        self.all.push_str(text);
+        self.ends.push(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        self.numbers.entry(hash).or_insert(word);
         word
     }
 
     pub(super) fn text(&self, word: Word) -> &str {
-        self.texts.get(word.0 as usize).map_or("", |text| text)
+        let at = word.0 as usize;
+        let end = |at: usize| self.ends.get(at).map_or(0, |&end| end as usize);
+        if at == 0 { "" } else { self.all.get(end(at - 1)..end(at)).unwrap_or("") }
     }
 
     pub(super) fn some(&self, word: Word) -> Option<&str> {
@@ -44,12 +71,12 @@ impl Words {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.texts.len()
+        self.ends.len()
     }
 
     /// All but the empty one, in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
-        self.texts.iter().skip(1).map(|text| &**text)
+        (1..self.len()).map(|at| self.text(Word(u32::try_from(at).unwrap_or(0))))
     }
 }
 
@@ -99,5 +126,16 @@ mod tests {
         let words = shared.into_inner().unwrap();
         assert_eq!((words.text(a), words.some(Word::NONE), words.text(Word(99))), ("a", None, ""));
         assert_eq!(words.iter().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn texts_that_share_a_hash_are_told_apart() {
+        let mut words = Words::default();
+        let a = words.number("a");
+        // As if "b" had the hash of "a".
+        words.numbers.insert(hash(0, b"b"), a);
+        let b = words.number("b");
+        assert_ne!(a, b);
+        assert_eq!((words.number("b"), words.number("a"), words.text(b)), (b, a, "b"));
     }
 }

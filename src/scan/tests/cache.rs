@@ -319,3 +319,22 @@ fn two_scans_at_once_change_nothing() {
     }
     assert_eq!(cache(&stage).len(), 2, "{:?}", cache(&stage));
 }
+
+#[test]
+fn readers_that_find_more_read_every_file_once_more_and_keep_what_is_gone() {
+    let stage = Stage::new();
+    let gone = stage.put("gone.jsonl", &[answer("m1", "gone", 5)]);
+    stage.put("here.jsonl", &[answer("m2", "here", 7)]);
+    stage.scan();
+    fs::remove_file(gone).unwrap();
+    stage.scan();
+    let path = stage.memory().join("index");
+    Index::load(&path).unwrap().save_as_before(&path).unwrap();
+    let expected = BTreeMap::from([("gone".to_owned(), 5), ("here".to_owned(), 7)]);
+    for _ in 0..2 {
+        assert_eq!(stage.sessions(), expected);
+    }
+    let index = Index::load(&path).unwrap();
+    let open = index.files.iter().flatten().filter(|file| !file.closed).count();
+    assert_eq!((index.files.iter().flatten().count(), open), (2, 1), "read anew, and no file is kept twice");
+}
