@@ -91,6 +91,8 @@ pub enum Signal {
         id: AgentSessionId,
         thread: Thread,
     },
+    /// What was held, and nothing written in it, is not held any more: given up, or its process is gone.
+    Released(AgentSessionId),
     /// A conversation that bears our own mark, by which only processes of this run can have begun it.
     Marked {
         id: AgentSessionId,

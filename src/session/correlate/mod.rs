@@ -171,6 +171,7 @@ impl Correlator {
                 self.background(now, &from, to, process, &mut verdict);
             }
             Signal::Held { id, thread } => self.held(now, id, thread, Evidence::Registry, &mut verdict),
+            Signal::Released(id) => self.released(now, &id, &mut verdict),
             Signal::Marked { id, thread } => self.held(now, id, thread, Evidence::Log, &mut verdict),
             Signal::Turns(open) => self.locks.turns(open),
             Signal::Trace(trace) => self.trace(now, trace, &mut verdict),
