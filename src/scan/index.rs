@@ -18,7 +18,7 @@ use crate::file::FileId;
 use crate::meter::tail::Position;
 
 /// Raised whenever the notation changes, or a reader of lines finds more than it did.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 const MAGIC: &[u8] = b"codemie scan\n";
 
