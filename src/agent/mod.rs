@@ -9,6 +9,7 @@ pub mod codex;
 mod fourth;
 pub mod gemini;
 pub mod invocation;
+mod looked;
 mod loose;
 mod package;
 #[cfg(test)]
