@@ -5,12 +5,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::trail::{Seen, Trail};
 use super::transcript::{Item, Reader, Said};
-use super::{Agent, Conversation, Invocation, Kind, SessionFile, Var};
+use super::{Agent, Conversation, Invocation, Kind, SessionFile, SessionFiles, Var};
 use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Tokens, Usage};
@@ -35,12 +34,13 @@ impl Agent for Scribe {
         }
     }
 
-    fn session_files(&self, var: Var<'_>) -> io::Result<Vec<SessionFile>> {
+    fn session_files(&self, var: Var<'_>) -> SessionFiles {
         let home = PathBuf::from(var("SCRIBE_HOME").unwrap_or_default());
-        let files = fs::read_dir(home.join(".scribe"))?.flatten().map(|entry| entry.path());
-        let talks =
-            files.filter_map(|path| Some(SessionFile { conversation: Some(conversation(&path)?), path }));
-        Ok(talks.collect())
+        let files = fs::read_dir(home.join(".scribe")).into_iter().flatten().flatten();
+        let talks = files
+            .map(|entry| entry.path())
+            .filter_map(|path| Some(SessionFile { conversation: Some(conversation(&path)?), path }));
+        SessionFiles { files: talks.collect(), ..SessionFiles::default() }
     }
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
@@ -88,7 +88,6 @@ impl Trail for Following {
             cwd: None,
             version: Some("7.0".to_owned()),
             background: false,
-            status: None,
         };
         let file = if file.exists() { Beginning::Silent } else { Beginning::Absent };
         let version = entry.version.clone();
@@ -344,7 +343,7 @@ mod tests {
         desk.write("one", "a m1 1 10 20 I remain\nu p1 2 Dear\n");
         let home = desk.folder.clone();
         let var = move |name: &str| (name == "SCRIBE_HOME").then(|| home.clone().into_os_string());
-        let files = Scribe.session_files(&var).unwrap();
+        let files = Scribe.session_files(&var).files;
         assert_eq!(files.len(), 1);
         assert_eq!(files[0].conversation, Some(AgentSessionId("one".into())));
         assert!(files[0].path.starts_with(&Scribe.session_roots(&var)[0]));

@@ -9,6 +9,7 @@ pub mod codex;
 mod fourth;
 pub mod gemini;
 pub mod invocation;
+mod looked;
 mod loose;
 mod package;
 #[cfg(test)]
@@ -45,6 +46,20 @@ pub struct SessionFile {
     pub path: PathBuf,
     /// The conversation it belongs to, a sub-agent's file to that of its root. `None`: only its lines tell.
     pub conversation: Option<AgentSessionId>,
+}
+
+/// The files of all conversations of an agent, as far as they could be listed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SessionFiles {
+    pub files: Vec<SessionFile>,
+    /// Folders that could not be looked into, and why.
+    pub refused: Vec<String>,
+}
+
+impl SessionFiles {
+    fn refuse(&mut self, folder: &Path, error: &std::io::Error) {
+        self.refused.push(format!("{}: {error}", folder.display()));
+    }
 }
 
 /// Something worth knowing of an agent's set-up, for `doctor`.
@@ -125,8 +140,8 @@ pub trait Agent: Debug + Sync {
     }
 
     /// Every file on this machine that it keeps a conversation in, sub-agents' included, archived ones too.
-    fn session_files(&self, _var: Var<'_>) -> std::io::Result<Vec<SessionFile>> {
-        Ok(Vec::new())
+    fn session_files(&self, _var: Var<'_>) -> SessionFiles {
+        SessionFiles::default()
     }
 
     /// The folders that [`session_files`](Agent::session_files) looks in: a file under one of them that is there no more

@@ -24,6 +24,12 @@ pub struct Seen {
     pub again: Option<Duration>,
 }
 
+impl Seen {
+    pub fn look_again(&mut self, after: Duration) {
+        self.again = Some(self.again.map_or(after, |again| again.min(after)));
+    }
+}
+
 /// One run's view of the agent's own files. Reads only; never writes.
 pub trait Trail: Send {
     /// Folders and files whose changes are worth a look.
@@ -32,7 +38,7 @@ pub trait Trail: Send {
     /// What can be seen now that the last look did not see. `agent` is the process that codemie started.
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen;
 
-    /// The files of a conversation: its own first, then its sub-agents'. Those that exist.
+    /// The files of a conversation: its own first, each with its sub-agents'. Those that exist.
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf>;
 
     /// A reader for such a file, with what an earlier one remembered.

@@ -47,7 +47,7 @@ pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
             let named = path.is_absolute() && !path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
             // The link's own mode tells how the file was opened.
             let writes = named.then(|| fs::symlink_metadata(&link).ok())??.permissions().mode() & 0o200 != 0;
-            Some(OpenFile { path, writes })
+            Some(OpenFile { path, writes, handle: link })
         })
         .collect()
 }

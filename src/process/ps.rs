@@ -50,7 +50,8 @@ fn parse_open_files(fields: &str) -> Vec<OpenFile> {
             (Some(b'f'), _) => writes = false,
             (Some(b'a'), Some(access)) => writes = matches!(access, "w" | "u"),
             (Some(b'n'), Some(path)) if path.starts_with('/') => {
-                files.push(OpenFile { path: PathBuf::from(path), writes });
+                let path = PathBuf::from(path);
+                files.push(OpenFile { handle: path.clone(), path, writes });
             }
             _ => {}
         }
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn reads_what_lsof_says() {
-        let open = |path: &str, writes| OpenFile { path: path.into(), writes };
+        let open = |path: &str, writes| OpenFile { path: path.into(), writes, handle: path.into() };
         let fields = "p42\nf0\nau\nn/dev/ttys001\nf8\nar\nn/a b/c\nf9\naw\nn/l.lock\nf10\na \nnlocalhost:80->x\nf11\nn/none\n";
         let expected =
             [open("/dev/ttys001", true), open("/a b/c", false), open("/l.lock", true), open("/none", false)];

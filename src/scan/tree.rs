@@ -46,10 +46,9 @@ impl Tree {
         let mut named = Vec::new();
         for (number, agent) in agents.iter().enumerate() {
             tree.roots.extend(agent.session_roots(var));
-            match agent.session_files(var) {
-                Ok(files) => named.extend(files.into_iter().map(|file| (number, file))),
-                Err(error) => tree.refused.push(format!("{}: {error}", agent.name())),
-            }
+            let listed = agent.session_files(var);
+            named.extend(listed.files.into_iter().map(|file| (number, file)));
+            tree.refused.extend(listed.refused);
         }
         let threads = if named.len() < MANY { 1 } else { threads };
         let share = named.len().div_ceil(threads).max(1);

@@ -9,7 +9,7 @@ use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
 use super::{invocation, view};
-use crate::agent::{Agent, Conversation, Injection, Invocation, SessionFile, Trail, Var, transcript};
+use crate::agent::{Agent, Conversation, Injection, Invocation, SessionFiles, Trail, Var, transcript};
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
@@ -68,11 +68,11 @@ impl Agent for Claude {
     }
 
     fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
-        let found =
-            ClaudeFiles::from_env(var).and_then(|files| files.all_sessions().ok()).unwrap_or_default();
+        let found = ClaudeFiles::from_env(var).map(|files| files.session_files()).unwrap_or_default();
         let mut conversations: Vec<Foreign> = found
+            .files
             .into_iter()
-            .filter_map(|file| Some((files::session_id(&file)?, file)))
+            .filter_map(|file| Some((files::session_id(&file.path)?, file.path)))
             .filter(|(id, _)| id.0.starts_with(wanted))
             .map(|(agent_session, file)| Foreign {
                 agent: self.name().to_owned(),
@@ -82,13 +82,13 @@ impl Agent for Claude {
             })
             .collect();
         // Two projects can hold copies of one conversation.
-        conversations.sort_by(|a, b| a.agent_session.cmp(&b.agent_session));
+        conversations.sort_by(|a, b| (&a.agent_session, &a.file).cmp(&(&b.agent_session, &b.file)));
         conversations.dedup_by(|a, b| a.agent_session == b.agent_session);
         conversations
     }
 
-    fn session_files(&self, var: Var<'_>) -> std::io::Result<Vec<SessionFile>> {
-        ClaudeFiles::from_env(var).map_or(Ok(Vec::new()), |files| files.session_files())
+    fn session_files(&self, var: Var<'_>) -> SessionFiles {
+        ClaudeFiles::from_env(var).map(|files| files.session_files()).unwrap_or_default()
     }
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {

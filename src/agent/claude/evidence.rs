@@ -39,8 +39,6 @@ pub fn registry_entry(bytes: &[u8]) -> Result<RegistryEntry, Torn> {
         version: Text<'a>,
         #[serde(borrow, default)]
         kind: Text<'a>,
-        #[serde(borrow, default)]
-        status: Text<'a>,
     }
     let entry: Entry = serde_json::from_slice(bytes).map_err(|_| Torn)?;
     let owned = |text: Text| text.0.map(Cow::into_owned);
@@ -52,7 +50,6 @@ pub fn registry_entry(bytes: &[u8]) -> Result<RegistryEntry, Torn> {
         cwd: owned(entry.cwd),
         version: owned(entry.version),
         background: entry.kind.0.as_deref() == Some("bg"),
-        status: owned(entry.status),
     })
 }
 
@@ -204,7 +201,6 @@ mod tests {
         assert_eq!(entry.pid, Pid(30185));
         assert_eq!(entry.start, Some(StartTime(290_970)));
         assert_eq!(entry.session, AgentSessionId("3a8a7365".into()));
-        assert_eq!(entry.status.as_deref(), Some("waiting"));
         assert_eq!(
             (entry.cwd.as_deref(), entry.version.as_deref()),
             (Some("/home/dev/project"), Some("2.1.197"))

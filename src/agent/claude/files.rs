@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::agent::SessionFile;
+use crate::agent::{SessionFile, SessionFiles};
 use crate::file::{entries, is_absent};
 use crate::process::Pid;
 use crate::session::id::AgentSessionId;
@@ -93,66 +93,53 @@ impl ClaudeFiles {
         Ok(found)
     }
 
-    /// Every session file there is, sub-agents' included.
-    pub fn all_sessions(&self) -> io::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        for project in folders(&self.projects())? {
-            for entry in entries(&project)? {
-                if session_id(&entry).is_some() {
-                    found.push(entry);
-                } else if entry.is_dir() {
-                    found.extend(subagents_in(&entry.join("subagents"))?);
-                }
-            }
-        }
-        found.sort();
-        Ok(found)
-    }
-
-    /// Every file that holds calls, with the conversation they count under, in no order. Earlier versions kept a sub-agent's file beside
-    /// the sessions', where only its lines say whose it is.
-    pub fn session_files(&self) -> io::Result<Vec<SessionFile>> {
-        let mut found = Vec::new();
-        for (project, kind) in entries_by_kind(&self.projects())? {
+    /// Every file that holds calls, with the conversation they count under, in no order.
+    pub fn session_files(&self) -> SessionFiles {
+        let mut found = SessionFiles::default();
+        for (project, kind) in listed(&self.projects(), &mut found) {
             if kind != EntryKind::Folder {
                 continue;
             }
-            for (path, kind) in entries_by_kind(&project)? {
+            for (path, kind) in listed(&project, &mut found) {
                 match kind {
-                    EntryKind::File if path.extension() == Some(OsStr::new("jsonl")) => {
+                    EntryKind::File if is_lines(&path) => {
                         let conversation = session_id(&path);
-                        found.push(SessionFile { path, conversation });
+                        found.files.push(SessionFile { path, conversation });
                     }
                     EntryKind::Folder => {
                         let Some(root) = path.file_name().and_then(OsStr::to_str) else { continue };
                         let root = AgentSessionId(root.to_owned());
-                        subagents_below(&path.join("subagents"), &root, SUBAGENT_FOLDERS, &mut found)?;
+                        subagents_below(&path.join("subagents"), &root, SUBAGENT_FOLDERS, &mut found);
                     }
                     EntryKind::File | EntryKind::Other => {}
                 }
             }
         }
-        Ok(found)
+        found
     }
+}
+
+/// The files with lines in a project folder itself: the sessions', and those of sub-agents of earlier versions, of which only
+/// the lines say whose they are.
+pub(super) fn in_project(project: &Path) -> Vec<PathBuf> {
+    entries(project).unwrap_or_default().into_iter().filter(|path| is_lines(path)).collect()
 }
 
 /// How deep folders of sub-agents are looked into: one level was ever seen, and a loop of links must end.
 const SUBAGENT_FOLDERS: usize = 3;
 
-fn subagents_below(
-    folder: &Path,
-    root: &AgentSessionId,
-    depth: usize,
-    found: &mut Vec<SessionFile>,
-) -> io::Result<()> {
-    for (path, kind) in entries_by_kind(folder)? {
-        if kind == EntryKind::File && path.extension() == Some(OsStr::new("jsonl")) {
-            found.push(SessionFile { path, conversation: Some(root.clone()) });
+fn subagents_below(folder: &Path, root: &AgentSessionId, depth: usize, found: &mut SessionFiles) {
+    for (path, kind) in listed(folder, found) {
+        if kind == EntryKind::File && is_lines(&path) {
+            found.files.push(SessionFile { path, conversation: Some(root.clone()) });
         } else if kind == EntryKind::Folder && depth > 1 {
-            subagents_below(&path, root, depth - 1, found)?;
+            subagents_below(&path, root, depth - 1, found);
         }
     }
-    Ok(())
+}
+
+fn is_lines(path: &Path) -> bool {
+    path.extension() == Some(OsStr::new("jsonl"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -160,6 +147,14 @@ enum EntryKind {
     File,
     Folder,
     Other,
+}
+
+/// What is in a folder; of one that may not be looked into, that it may not.
+fn listed(folder: &Path, found: &mut SessionFiles) -> Vec<(PathBuf, EntryKind)> {
+    entries_by_kind(folder).unwrap_or_else(|error| {
+        found.refuse(folder, &error);
+        Vec::new()
+    })
 }
 
 /// As [`entries`], with what each is: the folder itself tells, so no file is looked at but links.
@@ -203,23 +198,14 @@ pub fn subagent_folder(session_file: &Path) -> PathBuf {
     session_file.with_extension("").join("subagents")
 }
 
-/// A conversation's sub-agents' files.
-pub fn subagent_files(session_file: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = subagents_in(&subagent_folder(session_file))?;
+/// The files of a conversation's sub-agents, as far as they can be listed.
+pub fn subagents(session_file: &Path) -> Vec<PathBuf> {
+    let mut found = SessionFiles::default();
+    let root = session_id(session_file).unwrap_or_else(|| AgentSessionId(String::new()));
+    subagents_below(&subagent_folder(session_file), &root, SUBAGENT_FOLDERS, &mut found);
+    let mut found: Vec<PathBuf> = found.files.into_iter().map(|file| file.path).collect();
     found.sort();
-    Ok(found)
-}
-
-/// The conversation that a sub-agent's file belongs to, and the sub-agent's id.
-pub fn subagent_id(path: &Path) -> Option<(AgentSessionId, String)> {
-    let agent = path.file_name()?.to_str()?.strip_prefix("agent-")?.strip_suffix(".jsonl")?;
-    let folder = path.parent().filter(|folder| folder.file_name() == Some(OsStr::new("subagents")))?;
-    let session = folder.parent()?.file_name()?.to_str()?;
-    Some((AgentSessionId(session.to_owned()), agent.to_owned()))
-}
-
-fn subagents_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    Ok(entries(folder)?.into_iter().filter(|path| subagent_id(path).is_some()).collect())
+    found
 }
 
 fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -313,10 +299,6 @@ mod tests {
         assert_eq!(session_id(sub), None);
         assert_eq!(session_id(Path::new("/c/projects/-p/memory")), None);
         assert_eq!(session_id(Path::new("/c/projects/-p/.jsonl")), None);
-        assert_eq!(subagent_id(sub), Some((AgentSessionId("01".into()), "a5d0".into())));
-        assert_eq!(subagent_id(main), None);
-        assert_eq!(subagent_id(Path::new("/c/projects/-p/agent-a5d0.jsonl")), None);
-        assert_eq!(subagent_id(Path::new("/p/01/subagents/agent-a5d0.meta.json")), None);
         assert_eq!(subagent_folder(main), Path::new("/c/projects/-p/01/subagents"));
     }
 
@@ -344,7 +326,9 @@ mod tests {
         fs::create_dir(project.join("02.jsonl")).unwrap();
         std::os::unix::fs::symlink("nowhere", project.join("03.jsonl")).unwrap();
         std::os::unix::fs::symlink(".", project.join("01/subagents/loop")).unwrap();
-        let mut found = ClaudeFiles::at(root.path()).session_files().unwrap();
+        let found = ClaudeFiles::at(root.path()).session_files();
+        assert_eq!(found.refused, Vec::<String>::new());
+        let mut found = found.files;
         found.sort();
         let told: Vec<_> = found
             .iter()
@@ -363,7 +347,35 @@ mod tests {
                 ("agent-old.jsonl", None),
             ]
         );
-        assert_eq!(ClaudeFiles::at(root.path().join("nowhere")).session_files().unwrap(), []);
+        let of_first = subagents(&project.join("01.jsonl"));
+        assert!(of_first.iter().all(|path| path.starts_with(project.join("01/subagents"))));
+        let in_scan = found.iter().filter(|file| file.path.parent() != Some(&project));
+        assert_eq!(
+            of_first,
+            in_scan.map(|file| file.path.clone()).collect::<Vec<_>>(),
+            "a run reads the same"
+        );
+        assert_eq!(ClaudeFiles::at(root.path().join("nowhere")).session_files(), SessionFiles::default());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_hides_no_other() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |name: &str| {
+            let path = root.path().join("projects").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+        };
+        put("-a/01.jsonl");
+        put("-b/02.jsonl");
+        // A link to itself: even root cannot list it.
+        let sub = root.path().join("projects/-a/01");
+        fs::create_dir(&sub).unwrap();
+        std::os::unix::fs::symlink("subagents", sub.join("subagents")).unwrap();
+        let found = ClaudeFiles::at(root.path()).session_files();
+        assert_eq!(found.files.len(), 2);
+        assert_eq!(found.refused.len(), 1, "{:?}", found.refused);
+        assert!(found.refused[0].contains("-a/01/subagents"), "{:?}", found.refused);
     }
 
     #[test]
@@ -373,11 +385,10 @@ mod tests {
         let id = AgentSessionId("07000000-0000-4000-8000-000000000007".into());
         let found = files.find_session(&id).unwrap();
         assert_eq!(found, [files.session_file(Path::new("/home/dev/project"), &id)]);
-        assert_eq!(subagent_files(&found[0]).unwrap().len(), 2);
-        assert_eq!(files.all_sessions().unwrap().len(), 3);
+        assert_eq!(subagents(&found[0]).len(), 2);
+        assert_eq!(files.session_files().files.len(), 3);
         for no_file in ["", "../x", "nope", "."] {
             assert!(files.find_session(&AgentSessionId(no_file.into())).unwrap().is_empty());
         }
-        assert!(ClaudeFiles::at(root.join("nowhere")).all_sessions().unwrap().is_empty());
     }
 }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use super::evidence::{self, HEAD_BYTES};
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
+use crate::agent::looked::Looked;
 use crate::agent::trail::{Seen, Trail};
-use crate::file::Stamp;
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::meter::line::Lines;
 use crate::process::{Pid, ProcessId, Processes};
 use crate::session::correlate::{Beginning, RegistryEntry, Signal};
@@ -21,35 +22,44 @@ const MAX_HISTORY: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub struct ClaudeTrail {
     files: ClaudeFiles,
+    /// Before the agent was started.
+    prepared: Timestamp,
     /// Where the run began, until stock was taken.
     folder: Option<PathBuf>,
     /// The project folders this run has been in; `/cd` adds to them.
     projects: BTreeSet<PathBuf>,
-    registry: BTreeMap<PathBuf, Stamp>,
+    /// The one it is in.
+    project: PathBuf,
+    registry: Looked,
     /// The agent's own process, once it has registered: the one codemie started, or one that a launcher started.
     proper: Option<ProcessId>,
     /// What its entry said last.
     registered_as: Option<AgentSessionId>,
     history_read: u64,
-    /// How each session file in the project folders began when last seen; `None`: it was there before us.
+    /// How each session file in the project folders began when last seen; `None`: it was there before us, or is none.
     known: BTreeMap<PathBuf, Option<Beginning>>,
-    folders: BTreeMap<PathBuf, Stamp>,
-    /// Where the current conversation's file was found.
-    found: Option<(AgentSessionId, PathBuf)>,
+    /// Sub-agents' files beside the sessions', begun since, and whose they are as soon as they say so.
+    beside: BTreeMap<PathBuf, Option<AgentSessionId>>,
+    folders: Looked,
+    /// Where the current conversation's files were found.
+    found: Option<(AgentSessionId, Vec<PathBuf>)>,
 }
 
 impl ClaudeTrail {
     pub fn new(files: ClaudeFiles, folder: &Path) -> Self {
         Self {
             files,
+            prepared: SystemClock.now(),
             folder: Some(folder.to_owned()),
             projects: BTreeSet::new(),
-            registry: BTreeMap::new(),
+            project: PathBuf::new(),
+            registry: Looked::default(),
             proper: None,
             registered_as: None,
             history_read: 0,
             known: BTreeMap::new(),
-            folders: BTreeMap::new(),
+            beside: BTreeMap::new(),
+            folders: Looked::default(),
             found: None,
         }
     }
@@ -59,33 +69,31 @@ impl ClaudeTrail {
     fn take_stock(&mut self) {
         let Some(folder) = self.folder.take() else { return };
         let project = self.files.project(&fs::canonicalize(&folder).unwrap_or(folder));
-        self.known = session_files(&project).into_iter().map(|path| (path, None)).collect();
+        self.known = files::in_project(&project).into_iter().map(|path| (path, None)).collect();
         self.history_read = fs::metadata(self.files.history()).map_or(0, |meta| meta.len());
-        self.projects.insert(project);
+        self.work_in(project);
+    }
+
+    fn work_in(&mut self, project: PathBuf) {
+        if self.project != project {
+            self.found = None; // which of several files comes first depends on it
+            self.projects.insert(project.clone());
+            self.project = project;
+        }
     }
 
     fn look_at_registry(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
         let Ok(entries) = fs::read_dir(self.files.registry()) else { return };
-        let paths: BTreeSet<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        self.registry.retain(|path, _| paths.contains(path));
+        let paths = entries.flatten().map(|entry| entry.path());
+        let paths: BTreeSet<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+        self.registry.retain(|path| paths.contains(path));
         let mut read = Vec::new();
         for path in paths {
-            let Some(stamp) = Stamp::of(&path) else { continue };
-            if path.extension().is_none_or(|extension| extension != "json")
-                || self.registry.get(&path) == Some(&stamp)
-            {
-                continue;
-            }
-            match fs::read(&path)
-                .map_err(|_| evidence::Torn)
-                .and_then(|bytes| evidence::registry_entry(&bytes))
-            {
-                Ok(entry) => {
-                    self.registry.insert(path, stamp);
-                    read.push(entry);
-                }
-                Err(evidence::Torn) => seen.torn = true,
-            }
+            let Some(stamp) = self.registry.due(&path) else { continue };
+            let entry = fs::read(&path).ok().and_then(|bytes| evidence::registry_entry(&bytes).ok());
+            self.registry.note(&path, stamp, entry.is_some(), SystemClock.now(), seen);
+            read.extend(entry);
         }
         // Ours first: what others are in can only narrow down what it leaves open.
         read.sort_by_key(|entry| entry.pid != agent.pid);
@@ -103,7 +111,8 @@ impl ClaudeTrail {
     ) {
         if self.proper.is_none() && (entry.pid == agent.pid || processes.descends(entry.pid, agent.pid)) {
             // The first of ours to register is the agent; what registers below it later was started by it.
-            self.proper = processes.identify(entry.pid);
+            let process = processes.identify(entry.pid);
+            self.proper = process.filter(|process| entry.is_foreign_to(*process, self.prepared).is_none());
             seen.adopted = self.proper.filter(|proper| *proper != agent);
         }
         let ours = self.proper.is_some_and(|proper| proper.pid == entry.pid);
@@ -113,7 +122,7 @@ impl ClaudeTrail {
         if ours {
             seen.version = entry.version.clone().or(seen.version.take());
             if let Some(cwd) = &entry.cwd {
-                self.projects.insert(self.files.project(Path::new(cwd)));
+                self.work_in(self.files.project(Path::new(cwd)));
                 seen.folder = Some(PathBuf::from(cwd));
             }
         } else if entry.background
@@ -132,10 +141,17 @@ impl ClaudeTrail {
     }
 
     fn beginning(&self, id: &AgentSessionId) -> Beginning {
-        match self.files.find_session(id).unwrap_or_default().first() {
+        match self.session_files(id).first() {
             Some(path) => head(path).map_or(Beginning::Absent, |head| head.beginning),
             None => Beginning::Absent,
         }
+    }
+
+    /// The files of a conversation, that in the agent's present project first.
+    fn session_files(&self, id: &AgentSessionId) -> Vec<PathBuf> {
+        let mut found = self.files.find_session(id).unwrap_or_default();
+        found.sort_by_key(|path| path.parent() != Some(&self.project));
+        found
     }
 
     fn look_at_history(&mut self, seen: &mut Seen) {
@@ -161,14 +177,15 @@ impl ClaudeTrail {
 
     fn look_at_projects(&mut self, seen: &mut Seen) {
         for project in self.projects.clone() {
-            let changed = Stamp::of(&project);
-            let listed = changed.is_some() && self.folders.get(&project) == changed.as_ref();
-            if !listed && let Some(stamp) = changed {
-                for path in session_files(&project) {
-                    self.known.entry(path).or_insert(Some(Beginning::Absent));
+            if let Some(stamp) = self.folders.due(&project) {
+                for path in files::in_project(&project) {
+                    self.take_up(path);
                 }
-                self.folders.insert(project, stamp);
+                self.folders.note(&project, stamp, true, SystemClock.now(), seen);
             }
+        }
+        for (path, whose) in self.beside.iter_mut().filter(|(_, whose)| whose.is_none()) {
+            *whose = head(path).and_then(|head| head.session);
         }
         for (path, known) in &mut self.known {
             // Once a file has said how it begins, it will not say otherwise.
@@ -180,13 +197,27 @@ impl ClaudeTrail {
             }
         }
     }
+
+    /// A file of a project folder, unless it is known.
+    fn take_up(&mut self, path: PathBuf) {
+        if self.known.contains_key(&path) {
+            return;
+        }
+        let id = files::session_id(&path);
+        if id.is_none() {
+            self.beside.insert(path.clone(), None);
+        } else if self.found.as_ref().is_some_and(|(found, _)| Some(found) == id.as_ref()) {
+            self.found = None; // a further file of the conversation
+        }
+        self.known.insert(path, id.map(|_| Beginning::Absent));
+    }
 }
 
 impl Trail for ClaudeTrail {
     fn watched(&self) -> Vec<PathBuf> {
         let mut watched = vec![self.files.root().to_owned(), self.files.registry(), self.files.projects()];
         watched.extend(self.projects.iter().cloned());
-        if let Some((_, file)) = &self.found {
+        for file in self.found.iter().flat_map(|(_, files)| files) {
             watched.extend(file.parent().map(Path::to_owned));
             watched.push(file.with_extension(""));
             watched.push(files::subagent_folder(file));
@@ -204,29 +235,27 @@ impl Trail for ClaudeTrail {
     }
 
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
-        let still_there = self.found.as_ref().filter(|(known, path)| known == id && path.exists());
-        let main = match still_there {
-            Some((_, path)) => path.clone(),
-            None => match self.files.find_session(id).unwrap_or_default().into_iter().next() {
-                Some(path) => {
-                    self.found = Some((id.clone(), path.clone()));
-                    path
-                }
-                None => return Vec::new(),
-            },
+        let still_there =
+            |(known, paths): &&(_, Vec<PathBuf>)| known == id && paths.iter().all(|path| path.exists());
+        let mains = match self.found.as_ref().filter(still_there) {
+            Some((_, paths)) => paths.clone(),
+            None => self.session_files(id),
         };
-        let subagents = files::subagent_files(&main).unwrap_or_default();
-        std::iter::once(main).chain(subagents).collect()
+        if mains.is_empty() {
+            return mains;
+        }
+        self.found = Some((id.clone(), mains.clone()));
+        let beside = self.beside.iter().filter(|(_, whose)| whose.as_ref() == Some(id));
+        let all = mains.into_iter().flat_map(|main| {
+            let subagents = files::subagents(&main);
+            std::iter::once(main).chain(subagents)
+        });
+        all.chain(beside.map(|(path, _)| path.clone())).collect()
     }
 
     fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {
         Box::new(ClaudeLines::new(state))
     }
-}
-
-fn session_files(project: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(project).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| files::session_id(path).is_some()).collect()
 }
 
 fn head(path: &Path) -> Option<evidence::Head> {
@@ -243,3 +272,7 @@ fn resumed_by(pid: Pid) -> Option<AgentSessionId> {
     let value = PathBuf::from(std::str::from_utf8(args.next()?).ok()?);
     files::session_id(&value).or_else(|| Some(AgentSessionId(value.to_str()?.to_owned())))
 }
+
+#[cfg(test)]
+#[path = "trail_tests.rs"]
+mod tests;

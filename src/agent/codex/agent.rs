@@ -12,7 +12,7 @@ use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
 use crate::agent::{
-    Agent, Injection, Invocation, Kind, Remark, SessionFile, Trail, Var, package, transcript,
+    Agent, Injection, Invocation, Kind, Remark, SessionFile, SessionFiles, Trail, Var, package, transcript,
 };
 use crate::meter::line::Lines;
 use crate::process::{Pid, Processes, SystemProcesses};
@@ -91,9 +91,16 @@ impl Agent for Codex {
     }
 
     /// Whose a file is stands in its first line alone.
-    fn session_files(&self, var: Var<'_>) -> std::io::Result<Vec<SessionFile>> {
-        let Some(files) = CodexFiles::from_env(var) else { return Ok(Vec::new()) };
-        Ok(files.all()?.into_iter().map(|path| SessionFile { path, conversation: None }).collect())
+    fn session_files(&self, var: Var<'_>) -> SessionFiles {
+        let mut found = SessionFiles::default();
+        let Some(files) = CodexFiles::from_env(var) else { return found };
+        match files.all() {
+            Ok(all) => {
+                found.files.extend(all.into_iter().map(|path| SessionFile { path, conversation: None }));
+            }
+            Err(error) => found.refuse(files.root(), &error),
+        }
+        found
     }
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
@@ -229,7 +236,7 @@ mod tests {
         let found: Vec<_> =
             found.iter().map(|foreign| (foreign.agent_session.0.as_str(), foreign.cwd.as_deref())).collect();
         assert_eq!(found, [("01a1e192-0e13-7430-b5f7-b22ee1e9c164", Some(Path::new("/home/dev/project")))]);
-        assert_eq!(Codex.session_files(&var).unwrap().len(), 2);
+        assert_eq!(Codex.session_files(&var).files.len(), 2);
         assert!(Codex.conversations(&var, "7").is_empty());
     }
 }

@@ -14,7 +14,7 @@ use crate::agent::recordings::{
     Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
 };
 use crate::meter::line::Lines;
-use crate::meter::record::Tokens;
+use crate::meter::record::{Fact, Tokens};
 
 fn lines(state: Option<&str>) -> Box<dyn Lines + Send> {
     Box::new(CodexLines::new(state))
@@ -116,6 +116,23 @@ fn prompts_tools_and_errors_of_the_recordings() {
             read_whole(data, lines(None), &mut counted);
         }
         assert_eq!(besides_usage(&counted), expected[case.name.as_str()], "{}", case.name);
+    }
+}
+
+#[test]
+fn every_call_has_its_model() {
+    for case in cases().into_iter().chain(cases().into_iter().map(Case::older)) {
+        for (path, data) in &case.files {
+            for lines in [CodexLines::new(None), CodexLines::usage_only(None)] {
+                let mut counted = Counted::new();
+                read_whole(data, Box::new(lines), &mut counted);
+                for (key, record) in &counted {
+                    if let Fact::Usage(usage) = &record.fact {
+                        assert_eq!(usage.model, "gpt-5.5", "{key:?} in {path}");
+                    }
+                }
+            }
+        }
     }
 }
 

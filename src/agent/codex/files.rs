@@ -129,6 +129,11 @@ pub fn locked_thread(lock: &Path) -> Option<AgentSessionId> {
     thread_id(lock.file_name()?.to_str()?.strip_suffix(".lock")?)
 }
 
+/// The lock that is held while the others are gone through.
+pub(super) fn is_coordination(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == ".coordination.lock")
+}
+
 fn thread_id(text: &str) -> Option<AgentSessionId> {
     (text.len() == 36 && Uuid::try_parse(text).is_ok()).then(|| AgentSessionId(text.to_owned()))
 }

@@ -1,6 +1,7 @@
 //! What the lines of a rollout mean.
 //!
-//! - An answered call is a `token_usage_record`, keyed by `response_id`; its model stands in the `turn_context` before it.
+//! - An answered call is a `token_usage_record`, keyed by `response_id`; its model stands in the `turn_context` before it, or in
+//!   the settings of the thread: a fork that is compacted first has no turn by then.
 //!   Versions without such lines are counted by what their `token_count` events add up to ([`super::fallback`]).
 //! - A tool call is a call line, perhaps an item, and an output line ([`super::tools`]), keyed by `call_id`.
 //! - A prompt is a completed `UserMessage` of this very thread, keyed by the item's id. A review writes the sub-agent's into
@@ -183,7 +184,11 @@ impl CodexLines {
         match event.kind.0.as_deref() {
             Some("token_count") => self.token_count(event.info, at, into),
             Some("thread_settings_applied") => {
-                self.memory.fast = event.service_tier() == Some("priority".into());
+                let settings = event.settings().unwrap_or_default();
+                self.memory.fast = settings.service_tier.0.as_deref() == Some("priority");
+                if let Some(model) = settings.model.0 {
+                    self.memory.model = model.into_owned();
+                }
                 Ok(())
             }
             _ if self.usage_only => Ok(()),

@@ -146,15 +146,18 @@ pub(super) struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// The service that a `thread_settings_applied` chooses.
-    pub(super) fn service_tier(&self) -> Option<Cow<'a, str>> {
-        #[derive(Deserialize)]
-        struct Settings<'a> {
-            #[serde(borrow, default)]
-            service_tier: Text<'a>,
-        }
-        serde_json::from_str::<Settings>(self.thread_settings?.get()).ok()?.service_tier.0
+    pub(super) fn settings(&self) -> Option<Settings<'a>> {
+        serde_json::from_str(self.thread_settings?.get()).ok()
     }
+}
+
+/// What a `thread_settings_applied` chooses: how the model is asked where no turn says so, as in a compaction.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Settings<'a> {
+    #[serde(borrow, default)]
+    pub(super) model: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) service_tier: Text<'a>,
 }
 
 /// What an ended turn failed with.

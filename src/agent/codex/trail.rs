@@ -6,12 +6,15 @@
 //! watched, and looked at now and then until the first lock has been seen.
 //!
 //! A lock taken again is a new file under the old name. Versions without locks are told by the rollouts they may write to.
+//!
+//! Before it takes its own, the agent opens every lock there is to see whether somebody holds it, and removes those that
+//! nobody does; meanwhile it has `.coordination.lock` open. So not every lock that it has open is its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::catalog::{Catalog, Folders};
 use super::files::{self, CodexFiles};
@@ -20,8 +23,9 @@ use super::lines::CodexLines;
 use super::turns::Turn;
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::file::TICK;
 use crate::meter::line::Lines;
-use crate::process::{ProcessId, Processes};
+use crate::process::{OpenFile, ProcessId, Processes};
 use crate::session::correlate::{Signal, Thread};
 use crate::session::id::AgentSessionId;
 
@@ -29,11 +33,20 @@ use crate::session::id::AgentSessionId;
 const EARLY: Duration = Duration::from_millis(20);
 const EARLY_FOR: Duration = Duration::from_secs(10);
 
-/// A lock file, told apart from an earlier one of its name: the file system gives an inode to the next file at once.
+/// A lock file, told apart from an earlier one of its name: the file system gives an inode to the next file at once. By its
+/// birth and not by its last change, since being removed is a change, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LockId {
-    made: (i64, i64),
+    born: SystemTime,
     inode: u64,
+}
+
+/// A thread that a process has the lock or the rollout of open.
+#[derive(Debug)]
+struct Open {
+    thread: AgentSessionId,
+    lock: Option<LockId>,
+    rollout: Option<PathBuf>,
 }
 
 /// A thread that the agent's process holds.
@@ -60,6 +73,8 @@ pub struct CodexTrail {
     since: Option<Instant>,
     agent: Option<ProcessId>,
     held: BTreeMap<AgentSessionId, Held>,
+    /// Locks that were open at the last look while the agent went through all of them.
+    suspected: BTreeSet<LockId>,
     turns: BTreeSet<AgentSessionId>,
     /// Rollouts that were looked at for our mark.
     examined: BTreeSet<PathBuf>,
@@ -76,6 +91,7 @@ impl CodexTrail {
             since: None,
             agent: None,
             held: BTreeMap::new(),
+            suspected: BTreeSet::new(),
             turns: BTreeSet::new(),
             examined: BTreeSet::new(),
         }
@@ -83,18 +99,14 @@ impl CodexTrail {
 
     /// The threads that the agent's process may write to, each with its lock and its rollout as far as they are open; those
     /// taken first come first.
-    fn open_threads(
-        &mut self,
-        started: ProcessId,
-        processes: &dyn Processes,
-        seen: &mut Seen,
-    ) -> Vec<(AgentSessionId, Option<LockId>, Option<PathBuf>)> {
+    fn open_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Seen) -> Vec<Open> {
+        let before = std::mem::take(&mut self.suspected);
         if let Some(agent) = self.agent.filter(|agent| processes.alive(*agent)) {
-            return threads_of(agent, processes);
+            return self.threads_of(agent, processes, &before, seen);
         }
         for pid in processes.family(started.pid) {
             let Some(process) = processes.identify(pid) else { continue };
-            let threads = threads_of(process, processes);
+            let threads = self.threads_of(process, processes, &before, seen);
             if !threads.is_empty() {
                 self.agent = Some(process);
                 seen.adopted = self.agent.filter(|agent| *agent != started);
@@ -104,13 +116,45 @@ impl CodexTrail {
         Vec::new()
     }
 
+    /// What a process holds, without the locks that it may only be looking at. It looks at each for some microseconds, so
+    /// what was open at the look before, too, is held.
+    fn threads_of(
+        &mut self,
+        process: ProcessId,
+        processes: &dyn Processes,
+        before: &BTreeSet<LockId>,
+        seen: &mut Seen,
+    ) -> Vec<Open> {
+        let files = processes.open_files(process.pid);
+        let mut open = threads_among(&files);
+        open.retain(|open| self.held.contains_key(&open.thread) || self.may_be_its_own(open));
+        if !files.iter().any(|file| files::is_coordination(&file.path)) {
+            return open;
+        }
+        let (ours, looked_at): (Vec<Open>, Vec<Open>) = open.into_iter().partition(|open| {
+            let known = self.held.get(&open.thread).is_some_and(|held| is_same(held.lock, open.lock));
+            known || open.lock.is_none_or(|lock| before.contains(&lock))
+        });
+        seen.torn |= !looked_at.is_empty();
+        self.suspected.extend(looked_at.iter().filter_map(|open| open.lock));
+        ours
+    }
+
+    /// A lock that was there before this run is of somebody else, or of nobody any more, unless its thread is written to.
+    fn may_be_its_own(&self, open: &Open) -> bool {
+        let prepared = UNIX_EPOCH + self.prepared.since(Timestamp(0));
+        open.rollout.is_some()
+            || files::begun(&open.thread).is_some_and(|begun| begun >= self.prepared)
+            || open.lock.is_some_and(|lock| lock.born + TICK >= prepared)
+    }
+
     fn look_at_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
         let open = self.open_threads(started, processes, seen);
+        self.tell_released(&open, seen);
         // What is given up and taken again is news; `exec` gives up what we still want to read, so it is kept in mind.
         let mut order = Vec::new();
-        for (thread, lock, rollout) in open {
-            // A lock that cannot be seen, because it is just being taken away, is not taken anew.
-            let same = |held: &&mut Held| lock.is_none() || held.lock.is_none() || held.lock == lock;
+        for Open { thread, lock, rollout } in open {
+            let same = |held: &&mut Held| is_same(held.lock, lock);
             if let Some(held) = self.held.get_mut(&thread).filter(same) {
                 held.lock = lock.or(held.lock);
                 held.rollout = rollout.or(held.rollout.take());
@@ -127,6 +171,28 @@ impl CodexTrail {
             order.push(thread);
         }
         for thread in order {
+            self.tell(&thread, seen);
+        }
+    }
+
+    /// Says what became of threads that nobody holds any more and that were not known to have a file. Those without one are
+    /// told before anything else: time decides over those that are held.
+    fn tell_released(&mut self, open: &[Open], seen: &mut Seen) {
+        let given_up = |(thread, held): &(&AgentSessionId, &Held)| {
+            held.told == Some(Thread::Unwritten) && !open.iter().any(|open| open.thread == **thread)
+        };
+        let given_up: Vec<AgentSessionId> =
+            self.held.iter().filter(given_up).map(|(thread, _)| thread.clone()).collect();
+        let (written, unwritten): (Vec<_>, Vec<_>) = given_up.into_iter().partition(|thread| {
+            self.catalog.rollout(thread).is_some_and(|rollout| self.catalog.head(&rollout).is_some())
+        });
+        for thread in unwritten {
+            if let Some(held) = self.held.get_mut(&thread) {
+                held.told = None;
+            }
+            seen.signals.push(Signal::Released(thread));
+        }
+        for thread in written {
             self.tell(&thread, seen);
         }
     }
@@ -225,7 +291,9 @@ impl Trail for CodexTrail {
         for day in &days {
             changed |= self.folders.changed(day);
         }
-        if changed || self.agent.is_none() {
+        // One that was killed leaves its locks where they are.
+        let running = self.agent.is_some_and(|agent| processes.alive(agent));
+        if changed || !running {
             self.look_at_threads(agent, processes, &mut seen);
             self.look_for_mark(&days, &mut seen);
         }
@@ -247,30 +315,39 @@ impl Trail for CodexTrail {
     }
 }
 
-fn threads_of(
-    process: ProcessId,
-    processes: &dyn Processes,
-) -> Vec<(AgentSessionId, Option<LockId>, Option<PathBuf>)> {
+fn threads_among(files: &[OpenFile]) -> Vec<Open> {
     let mut threads: BTreeMap<AgentSessionId, (Option<LockId>, Option<PathBuf>)> = BTreeMap::new();
-    for open in processes.open_files(process.pid) {
+    for open in files {
         if let Some(thread) = files::locked_thread(&open.path) {
-            if let Some(lock) = lock_id(&open.path) {
+            if let Some(lock) = lock_id(open) {
                 threads.entry(thread).or_default().0 = Some(lock);
             }
         } else if open.writes
             && let Some(thread) = files::thread_of(&open.path)
         {
-            threads.entry(thread).or_default().1 = Some(open.path);
+            threads.entry(thread).or_default().1 = Some(open.path.clone());
         }
     }
-    let mut threads: Vec<_> = threads.into_iter().map(|(id, (lock, rollout))| (id, lock, rollout)).collect();
-    threads.sort_by_key(|(_, lock, _)| *lock);
+    let mut threads: Vec<Open> =
+        threads.into_iter().map(|(thread, (lock, rollout))| Open { thread, lock, rollout }).collect();
+    threads.sort_by_key(|open| open.lock);
     threads
 }
 
-fn lock_id(path: &Path) -> Option<LockId> {
-    let meta = fs::metadata(path).ok()?;
-    Some(LockId { made: (meta.ctime(), meta.ctime_nsec()), inode: meta.ino() })
+/// The file that is open, if it is still the one under its name: one that is being removed is no lock, and a descriptor may
+/// have been given to another file since it was listed.
+fn lock_id(open: &OpenFile) -> Option<LockId> {
+    let (held, named) = (fs::metadata(&open.handle).ok()?, fs::metadata(&open.path).ok()?);
+    if (held.dev(), held.ino()) != (named.dev(), named.ino()) {
+        return None;
+    }
+    let born = held.created().or_else(|_| held.modified()).ok()?;
+    Some(LockId { born, inode: held.ino() })
+}
+
+/// A lock that cannot be seen, because it is just being taken away, is not taken anew.
+fn is_same(one: Option<LockId>, other: Option<LockId>) -> bool {
+    one.is_none() || other.is_none() || one == other
 }
 
 #[cfg(test)]

@@ -1,21 +1,24 @@
 //! A run of Codex as its files and its process show it, step by step.
 
 use std::cell::RefCell;
+use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::process::{OpenFile, Pid, StartTime};
+use crate::process::{Pid, StartTime};
 
 const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 const NATIVE: ProcessId = ProcessId { pid: Pid(11), start: StartTime(1) };
 const INSIDE: Pid = Pid(12);
 
-/// A launcher, the program it started, and an agent that the model started in turn.
-struct Family(std::sync::Mutex<BTreeMap<Pid, Vec<OpenFile>>>);
+/// A launcher, the program it started, and an agent that the model started in turn; whether they are all dead.
+struct Family(std::sync::Mutex<BTreeMap<Pid, Vec<OpenFile>>>, AtomicBool);
 
 impl Processes for Family {
     fn start_time(&self, pid: Pid) -> Option<StartTime> {
-        [LAUNCHER.pid, NATIVE.pid, INSIDE].contains(&pid).then_some(StartTime(1))
+        let alive = !self.1.load(Ordering::Relaxed) && [LAUNCHER.pid, NATIVE.pid, INSIDE].contains(&pid);
+        alive.then_some(StartTime(1))
     }
 
     fn parent(&self, pid: Pid) -> Option<Pid> {
@@ -52,14 +55,14 @@ impl Stage {
         let files = CodexFiles::at(folder.path());
         fs::create_dir_all(files.locks()).unwrap();
         let trail = CodexTrail::new(files.clone(), mark.map(str::to_owned));
-        let family = Family(std::sync::Mutex::default());
+        let family = Family(std::sync::Mutex::default(), AtomicBool::default());
         let stage = Self { _folder: folder, files, family, trail: Rc::new(RefCell::new(trail)) };
         fs::create_dir_all(stage.today()).unwrap();
         stage
     }
 
     fn open(&self, pid: Pid, path: &Path, writes: bool) {
-        let open = OpenFile { path: path.to_owned(), writes };
+        let open = OpenFile { path: path.to_owned(), writes, handle: path.to_owned() };
         self.family.0.lock().unwrap().entry(pid).or_default().push(open);
     }
 
@@ -73,7 +76,19 @@ impl Stage {
     fn unlock(&self, pid: Pid, thread: u8) {
         let path = self.files.lock(&id(thread));
         fs::remove_file(&path).unwrap();
+        self.close(pid, &path);
+    }
+
+    fn close(&self, pid: Pid, path: &Path) {
         self.family.0.lock().unwrap().get_mut(&pid).unwrap().retain(|open| open.path != path);
+    }
+
+    /// Nothing has changed for a while.
+    fn let_time_pass(&self) {
+        let long_ago = SystemTime::UNIX_EPOCH;
+        for folder in self.files.newest_days().into_iter().chain([self.files.locks()]) {
+            fs::File::open(folder).unwrap().set_modified(long_ago).unwrap();
+        }
     }
 
     fn today(&self) -> PathBuf {
@@ -119,7 +134,6 @@ fn a_run_from_its_first_lock_on() {
     assert_eq!((seen.signals.len(), seen.again), (0, Some(EARLY)), "it is looked for until it is there");
 
     stage.lock(NATIVE.pid, 1);
-    stage.open(NATIVE.pid, &stage.files.locks().join(".coordination.lock"), true);
     let seen = stage.look();
     assert_eq!(seen.signals, [held(1, Thread::Unwritten)]);
     assert_eq!((seen.adopted, seen.again), (Some(NATIVE), None));
@@ -164,9 +178,10 @@ fn what_was_there_before_is_continued() {
     let open = r#"{"type":"event_msg","payload":{"type":"task_started"}}"#.to_owned() + "\n";
     fs::write(&rollout, fs::read_to_string(&rollout).unwrap() + &open).unwrap();
     // Ids of this test are of a minute from now; this run begins later.
-    stage.trail.borrow_mut().prepared = Timestamp(i64::MAX);
+    stage.trail.borrow_mut().prepared = Timestamp(SystemClock.now().0 + 120_000);
     stage.look();
     stage.lock(NATIVE.pid, 1);
+    stage.open(NATIVE.pid, &rollout, true);
     let seen = stage.look();
     assert_eq!(seen.signals, [held(1, Thread::Continued { forked: false })], "and no turn is open in it");
     assert_eq!((seen.version, seen.folder), (None, None), "those of whoever began it");
@@ -196,8 +211,81 @@ fn what_was_given_up_before_its_file_was_seen_is_still_told() {
     stage.unlock(NATIVE.pid, 1);
     stage.write(1, "");
     let trail = &stage.trail;
-    stage.look();
+    assert_eq!(stage.signals(), [held(1, Thread::Fresh)]);
+    assert_eq!(stage.signals(), []);
     assert_eq!(trail.borrow_mut().files(&id(1)), [stage.rollout(1)]);
+}
+
+#[test]
+fn a_lock_that_is_being_removed_is_not_taken_anew() {
+    let stage = Stage::set(None);
+    stage.look();
+    let bound = stage.write(1, "");
+    stage.lock(NATIVE.pid, 1);
+    stage.open(NATIVE.pid, &bound, true);
+    stage.lock(NATIVE.pid, 2);
+    assert_eq!(stage.signals(), [held(1, Thread::Fresh), held(2, Thread::Unwritten)]);
+    // Unlinking changes the inode first; then the name is gone.
+    let lock = stage.files.lock(&id(1));
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(stage.signals(), []);
+    fs::remove_file(&lock).unwrap();
+    assert_eq!(stage.signals(), []);
+    // A descriptor that has become another file's.
+    let mut family = stage.family.0.lock().unwrap();
+    let open = family.get_mut(&NATIVE.pid).unwrap().iter_mut().find(|open| open.path == lock).unwrap();
+    open.handle.clone_from(&bound);
+    fs::write(&lock, "").unwrap();
+    drop(family);
+    assert_eq!(stage.signals(), []);
+}
+
+#[test]
+fn what_nobody_holds_any_more_is_taken_back() {
+    let stage = Stage::set(None);
+    stage.look();
+    stage.lock(NATIVE.pid, 1);
+    stage.lock(NATIVE.pid, 2);
+    assert_eq!(stage.signals(), [held(1, Thread::Unwritten), held(2, Thread::Unwritten)]);
+    stage.unlock(NATIVE.pid, 2);
+    assert_eq!(stage.signals(), [Signal::Released(id(2))]);
+    assert_eq!(stage.signals(), []);
+    stage.lock(NATIVE.pid, 2);
+    assert_eq!(stage.signals(), [held(2, Thread::Unwritten)]);
+    // Killed, it leaves the locks in their folder, which nothing changes.
+    stage.let_time_pass();
+    assert_eq!(stage.signals(), []);
+    stage.family.1.store(true, Ordering::Relaxed);
+    assert_eq!(stage.signals(), [Signal::Released(id(1)), Signal::Released(id(2))]);
+}
+
+#[test]
+fn locks_that_the_agent_only_looks_at_are_not_its_own() {
+    let stage = Stage::set(None);
+    stage.look();
+    let coordination = stage.files.locks().join(".coordination.lock");
+    stage.open(NATIVE.pid, &coordination, true);
+    // Somebody else's, whose run began with ours.
+    stage.lock(NATIVE.pid, 8);
+    let seen = stage.look();
+    assert_eq!((seen.signals, seen.torn), (vec![], true), "its next look tells");
+    stage.close(NATIVE.pid, &stage.files.lock(&id(8)));
+    stage.lock(NATIVE.pid, 1);
+    assert_eq!(stage.signals(), []);
+    let seen = stage.look();
+    assert_eq!((seen.signals, seen.torn), (vec![held(1, Thread::Unwritten)], false), "it stays open");
+    stage.close(NATIVE.pid, &coordination);
+    assert_eq!(stage.signals(), []);
+
+    // Left behind by a run that was killed before this one began; its id is as old.
+    let stage = Stage::set(None);
+    stage.trail.borrow_mut().prepared = Timestamp(SystemClock.now().0 + 120_000);
+    stage.lock(NATIVE.pid, 9);
+    let seen = stage.look();
+    assert_eq!((seen.signals, seen.adopted), (vec![], None));
+    let rollout = stage.write(9, "");
+    stage.open(NATIVE.pid, &rollout, true);
+    assert_eq!(stage.signals(), [held(9, Thread::Continued { forked: false })], "it is written to");
 }
 
 #[test]

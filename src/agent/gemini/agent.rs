@@ -1,7 +1,6 @@
 //! Gemini CLI as the rest of the house sees it.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
@@ -10,7 +9,7 @@ use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
 use super::{invocation, version, view};
-use crate::agent::{Agent, Injection, Invocation, Remark, SessionFile, Trail, Var, package, transcript};
+use crate::agent::{Agent, Injection, Invocation, Remark, SessionFiles, Trail, Var, package, transcript};
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
@@ -90,8 +89,8 @@ impl Agent for Gemini {
     }
 
     /// Records that older versions kept as one JSON document (`.json`) are not among them: they are no lines.
-    fn session_files(&self, var: Var<'_>) -> io::Result<Vec<SessionFile>> {
-        GeminiFiles::from_env(var).map_or(Ok(Vec::new()), |files| files.all())
+    fn session_files(&self, var: Var<'_>) -> SessionFiles {
+        GeminiFiles::from_env(var).map(|files| files.all()).unwrap_or_default()
     }
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::shape::{self, Line};
 use crate::clock::Timestamp;
@@ -26,10 +27,17 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct LogReader {
     last: BTreeMap<String, Timestamp>,
+    /// What is older is no news when the log is read for the first time.
+    since: Timestamp,
+    was_read: bool,
 }
 
 impl LogReader {
-    /// What is new in the log, which is one JSON document, in the order of time.
+    pub(super) fn since(since: Timestamp) -> Self {
+        Self { since, ..Self::default() }
+    }
+
+    /// What is new in the log, which is one JSON document, in the order of time. An entry that cannot be read is passed over.
     pub(super) fn read(&mut self, log: &[u8]) -> Result<Vec<Entry>, Torn> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -41,9 +49,12 @@ impl LogReader {
             #[serde(borrow)]
             timestamp: Cow<'a, str>,
         }
-        let logged: Vec<Logged> = serde_json::from_slice(log).map_err(|_| Torn)?;
+        let logged: Vec<&RawValue> = serde_json::from_slice(log).map_err(|_| Torn)?;
         let mut new = Vec::new();
-        for Logged { session_id, message, timestamp } in logged {
+        for entry in logged {
+            let Ok(Logged { session_id, message, timestamp }) = serde_json::from_str(entry.get()) else {
+                continue;
+            };
             let Some(at) = Timestamp::parse(&timestamp) else { continue };
             if self.last.get(session_id.as_ref()).is_some_and(|last| *last >= at) {
                 continue;
@@ -54,6 +65,9 @@ impl LogReader {
                 what: typed(&message),
             });
             self.last.insert(session_id.into_owned(), at);
+        }
+        if !std::mem::replace(&mut self.was_read, true) {
+            new.retain(|entry| entry.at >= self.since);
         }
         new.sort_by_key(|entry| entry.at);
         Ok(new)
@@ -172,6 +186,28 @@ mod tests {
         let who: Vec<&str> = new.iter().map(|entry| entry.under.0.as_str()).collect();
         assert_eq!(who, ["b", "a"]);
         assert!(new.iter().all(|entry| entry.what == Typed::Clear));
+    }
+
+    #[test]
+    fn a_broken_entry_hides_no_other_and_old_ones_are_no_news() {
+        let line = |text: &str, time: &str| {
+            format!(r#"{{"sessionId":"a","message":{text},"timestamp":"2026-11-16T00:00:{time}Z"}}"#)
+        };
+        let log = [
+            line(r#""before""#, "01.000"),
+            line(r#""half of an emoji \ud83d""#, "03.000"),
+            line("7", "04.000"),
+            "null".to_owned(),
+            line(r#""/clear""#, "05.000"),
+        ];
+        let log = format!("[{}]", log.join(","));
+        let mut reader = LogReader::since(at("2026-11-16T00:00:02.000Z"));
+        assert_eq!(reader.read(b""), Err(Torn));
+        let what: Vec<Typed> = reader.read(log.as_bytes()).unwrap().iter().map(|entry| entry.what).collect();
+        assert_eq!(what, [Typed::Clear]);
+        // Read once, what comes is news, also after the clock was set back.
+        let later = br#"[{"sessionId":"b","message":"x","timestamp":"2026-11-15T00:00:00.000Z"}]"#;
+        assert_eq!(reader.read(later).unwrap().len(), 1);
     }
 
     #[test]

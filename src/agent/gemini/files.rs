@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::agent::SessionFile;
+use crate::agent::{SessionFile, SessionFiles};
 use crate::clock::Timestamp;
 use crate::file::entries;
 use crate::session::id::AgentSessionId;
@@ -100,22 +100,22 @@ impl GeminiFiles {
     }
 
     /// Every file there is. Which conversation a file proper belongs to, only its lines say.
-    pub(super) fn all(&self) -> io::Result<Vec<SessionFile>> {
-        let mut found = Vec::new();
-        for project in entries(&self.projects())? {
-            for path in entries(&project.join("chats"))? {
+    pub(super) fn all(&self) -> SessionFiles {
+        let mut found = SessionFiles::default();
+        for project in listed(&self.projects(), &mut found) {
+            for path in listed(&project.join("chats"), &mut found) {
                 if is_main(&path) {
-                    found.push(SessionFile { path, conversation: None });
+                    found.files.push(SessionFile { path, conversation: None });
                 } else if path.is_dir() {
                     let root =
                         path.file_name().map(|name| AgentSessionId(name.to_string_lossy().into_owned()));
-                    let files = subagent_files(&path)?.into_iter();
-                    found.extend(files.map(|path| SessionFile { path, conversation: root.clone() }));
+                    let files = listed(&path, &mut found).into_iter().filter(|path| is_lines(path));
+                    found.files.extend(files.map(|path| SessionFile { path, conversation: root.clone() }));
                 }
             }
         }
-        found.sort();
-        Ok(found)
+        found.files.sort();
+        found
     }
 }
 
@@ -140,7 +140,8 @@ pub(super) fn subagents(chats: &Path, id: &AgentSessionId) -> Vec<PathBuf> {
     if id.0.is_empty() {
         return Vec::new();
     }
-    let mut found = subagent_files(&subagent_folder(chats, id)).unwrap_or_default();
+    let inside = entries(&subagent_folder(chats, id)).unwrap_or_default();
+    let mut found: Vec<PathBuf> = inside.into_iter().filter(|path| is_lines(path)).collect();
     found.sort();
     found
 }
@@ -150,9 +151,16 @@ pub(super) fn subagent_folder(chats: &Path, id: &AgentSessionId) -> PathBuf {
     chats.join(file_name_part(&id.0))
 }
 
-fn subagent_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let is_lines = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "jsonl");
-    Ok(entries(folder)?.into_iter().filter(is_lines).collect())
+/// What is in a folder; of one that may not be looked into, that it may not.
+fn listed(folder: &Path, found: &mut SessionFiles) -> Vec<PathBuf> {
+    entries(folder).unwrap_or_else(|error| {
+        found.refuse(folder, &error);
+        Vec::new()
+    })
+}
+
+fn is_lines(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jsonl")
 }
 
 fn is_main(path: &Path) -> bool {
@@ -284,10 +292,15 @@ mod tests {
         let chats = home.path().join("tmp/widgets/chats");
         assert_eq!(subagents(&chats, &root).len(), 1);
         assert!(subagents(&chats, &AgentSessionId(String::new())).is_empty());
-        let all = files.all().unwrap();
+        let all = files.all().files;
         let conversations: Vec<_> = all.iter().map(|file| file.conversation.clone()).collect();
         assert_eq!(conversations, [Some(root), None], "a main file says by its lines what it is of");
-        assert!(GeminiFiles::at(home.path().join("nowhere")).all().unwrap().is_empty());
+        assert_eq!(GeminiFiles::at(home.path().join("nowhere")).all(), SessionFiles::default());
+        // A folder that nobody can list, a link to itself, hides no other.
+        fs::create_dir(home.path().join("tmp/other")).unwrap();
+        std::os::unix::fs::symlink("chats", home.path().join("tmp/other/chats")).unwrap();
+        let all = files.all();
+        assert_eq!((all.files.len(), all.refused.len()), (2, 1), "{:?}", all.refused);
         assert_eq!(files.old_records(), 0);
         for old in
             ["session-2025-01-01T00-00-aaaaaaaa.json", "session-2025-01-01T00-00-bbbbbbbb.json", "other.json"]

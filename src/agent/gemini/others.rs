@@ -7,17 +7,35 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::process::{Pid, Processes, Running};
 use crate::session::correlate::Maker;
 
 /// A process this old has its first file. Why so long: it may have asked the user something first.
 const STARTED: Duration = Duration::from_mins(2);
 
-/// Who can have made what has just appeared in `folder`. `agent` is the process that codemie started.
-pub(super) fn maker(agent: Pid, folder: &Path, processes: &dyn Processes) -> Maker {
-    match processes.running(&is_gemini) {
-        Some(running) => judge(agent, folder, &running),
-        None => Maker::Anybody,
+/// What was made longer ago than this, somebody may have made who is gone by now. Why 1 s: from its first file to its end the
+/// agent takes longer even without a terminal, and a look comes within half of that.
+const STILL_HERE: Duration = Duration::from_secs(1);
+
+/// Who runs in a folder, at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present {
+    maker: Maker,
+    at: Timestamp,
+}
+
+impl Present {
+    /// `agent` is the process that codemie started.
+    pub(super) fn look(agent: Pid, folder: &Path, processes: &dyn Processes) -> Self {
+        let running = processes.running(&is_gemini);
+        let maker = running.map_or(Maker::Anybody, |running| judge(agent, folder, &running));
+        Self { maker, at: SystemClock.now() }
+    }
+
+    /// Who can have made what was made at that time.
+    pub(super) fn maker(self, made: Timestamp) -> Maker {
+        if self.at.since(made) > STILL_HERE { Maker::Anybody } else { self.maker }
     }
 }
 
@@ -94,6 +112,18 @@ mod tests {
             Maker::Settled,
             "12 is a shell of ours; what it runs is another"
         );
+    }
+
+    #[test]
+    fn who_is_here_now_tells_nothing_of_what_is_older() {
+        for maker in [Maker::Ours, Maker::Settled, Maker::Anybody] {
+            let present = Present { maker, at: Timestamp(10_000) };
+            for (made, expected) in
+                [(9_000, maker), (10_000, maker), (10_500, maker), (8_999, Maker::Anybody)]
+            {
+                assert_eq!(present.maker(Timestamp(made)), expected, "{maker:?} {made}");
+            }
+        }
     }
 
     #[test]

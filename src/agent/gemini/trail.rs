@@ -3,22 +3,24 @@
 //! All its processes in a folder write to the same places and none signs, so everything seen goes to the correlator together
 //! with who can have made it ([`super::others`]).
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::evidence::{self, LogReader, Told};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
-use super::others;
+use super::others::Present;
+use crate::agent::looked::Looked;
 use crate::agent::trail::{Seen, Trail};
-use crate::clock::{Clock, SystemClock};
-use crate::file::Stamp;
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::file::TICK;
 use crate::meter::line::Lines;
 use crate::process::{ProcessId, Processes};
-use crate::session::correlate::{Maker, Signal, Trace};
+use crate::session::correlate::{Signal, Trace};
 use crate::session::id::AgentSessionId;
 
 /// What is read of a file in one look. A longer line is a replay, which tells nothing here.
@@ -27,8 +29,10 @@ const CHUNK: u64 = 4 * 1024 * 1024;
 /// A log longer than this is not looked at: it holds every prompt ever typed in a folder, and is read whole.
 const MAX_LOG: u64 = 64 * 1024 * 1024;
 
-/// A file this young at the first look may have begun after our process.
-const JUST_BEGUN: Duration = Duration::from_mins(1);
+/// How often, and for how long after the start, the first file of a folder is looked for: it may begin before its folder can
+/// be watched, and who made it is known for a second.
+const EARLY: Duration = Duration::from_millis(500);
+const EARLY_FOR: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct GeminiTrail {
@@ -37,10 +41,12 @@ pub(crate) struct GeminiTrail {
     folder: PathBuf,
     /// What belongs to that folder, once the agent has been there.
     project: Option<PathBuf>,
-    /// What was there before us has been noted.
-    stock_taken: bool,
+    /// Before the agent was started: what is older is no news.
+    prepared: Timestamp,
     log: LogReader,
-    log_stamp: Option<Stamp>,
+    looked: Looked,
+    /// The log was too long, and that was said.
+    log_passed_over: bool,
     chats: BTreeMap<PathBuf, Chat>,
     /// The conversation whose files were asked for last, for its sub-agents' folder.
     followed: Option<AgentSessionId>,
@@ -55,15 +61,29 @@ struct Chat {
     inside_long_line: bool,
 }
 
+/// Something that a file tells.
+#[derive(Debug)]
+struct News {
+    /// The conversation of that file.
+    id: AgentSessionId,
+    told: Told,
+    /// A header, but not the first of its conversation.
+    known: bool,
+    /// When it was written, or earlier.
+    at: Timestamp,
+}
+
 impl GeminiTrail {
     pub(crate) fn new(files: GeminiFiles, folder: &Path) -> Self {
+        let prepared = SystemClock.now();
         Self {
             files,
             folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
             project: None,
-            stock_taken: false,
-            log: LogReader::default(),
-            log_stamp: None,
+            prepared,
+            log: LogReader::since(prepared),
+            looked: Looked::default(),
+            log_passed_over: false,
             chats: BTreeMap::new(),
             followed: None,
         }
@@ -73,60 +93,62 @@ impl GeminiTrail {
         self.project.as_ref().map(|project| project.join("chats"))
     }
 
-    /// Notes what is there already, so that only what comes after counts as new.
-    fn take_stock(&mut self, seen: &mut Vec<Told>) {
-        self.stock_taken = true;
-        let Some(project) = &self.project else { return };
-        if let Ok(log) = fs::read(project.join("logs.json")) {
-            let _ = self.log.read(&log);
-            self.log_stamp = Stamp::of(&project.join("logs.json"));
-        }
-        let now = SystemClock.now();
-        for path in files::main_files(&project.join("chats")).unwrap_or_default() {
-            let Ok(meta) = fs::metadata(&path) else { continue };
-            let header = files::header(&path);
-            if let Some(header) = header.as_ref().filter(|header| now.since(header.at) < JUST_BEGUN) {
-                seen.push(Told::Header { id: header.session.clone(), at: header.at });
-            }
-            let id = header.map(|header| header.session);
-            self.chats.insert(path, Chat { id, offset: meta.len(), inside_long_line: false });
-        }
-    }
-
     fn look_at_log(&mut self, seen: &mut Seen) {
         let Some(path) = self.project.as_ref().map(|project| project.join("logs.json")) else { return };
-        let now = Stamp::of(&path);
-        if now == self.log_stamp || now.is_some_and(|now| now.length > MAX_LOG) {
+        let Some(stamp) = self.looked.due(&path) else { return };
+        if stamp.length > MAX_LOG {
+            if !std::mem::replace(&mut self.log_passed_over, true) {
+                seen.signals.push(Signal::Trace(Trace::LogTooLong));
+            }
             return;
         }
-        match fs::read(&path).map_err(|_| evidence::Torn).and_then(|log| self.log.read(&log)) {
-            Ok(entries) => {
-                self.log_stamp = now;
-                let typed = entries.into_iter().map(|entry| {
-                    Signal::Trace(Trace::Typed { under: entry.under, at: entry.at, what: entry.what })
-                });
-                seen.signals.extend(typed);
-            }
-            Err(evidence::Torn) => seen.torn |= now.is_some(),
-        }
+        let mut bytes = Vec::new();
+        let read = File::open(&path).and_then(|file| file.take(MAX_LOG).read_to_end(&mut bytes));
+        let entries = read.ok().and_then(|_| self.log.read(&bytes).ok());
+        self.looked.note(&path, stamp, entries.is_some(), SystemClock.now(), seen);
+        let typed = entries
+            .into_iter()
+            .flatten()
+            .map(|entry| Signal::Trace(Trace::Typed { under: entry.under, at: entry.at, what: entry.what }));
+        seen.signals.extend(typed);
     }
 
-    /// What the files tell that is new, each with its file's conversation.
-    fn look_at_chats(&mut self) -> Vec<(AgentSessionId, Told, bool)> {
-        let paths = self.chats_folder().and_then(|chats| files::main_files(&chats).ok()).unwrap_or_default();
-        self.chats.retain(|path, _| paths.contains(path));
+    /// What the files tell that is new. A folder that cannot be listed now is as it was.
+    fn look_at_chats(&mut self) -> Vec<News> {
+        let Some(Ok(paths)) = self.chats_folder().map(|chats| files::main_files(&chats)) else {
+            return Vec::new();
+        };
+        self.chats.retain(|path, _| paths.binary_search(path).is_ok());
+        let mut ids: HashSet<AgentSessionId> =
+            self.chats.values().filter_map(|chat| chat.id.clone()).collect();
         let mut all = Vec::new();
         for path in paths {
-            let ids: Vec<AgentSessionId> = self.chats.values().filter_map(|chat| chat.id.clone()).collect();
-            let chat = self.chats.entry(path.clone()).or_default();
-            for told in chat.read(&path).unwrap_or_default() {
+            let chat = match self.chats.entry(path.clone()) {
+                Entry::Occupied(chat) => chat.into_mut(),
+                Entry::Vacant(place) => {
+                    let chat = Chat::first_met(&path, self.prepared);
+                    ids.extend(chat.id.clone());
+                    place.insert(chat)
+                }
+            };
+            let Ok((lines, written)) = chat.read(&path) else { continue };
+            let said = lines.iter().filter_map(|told| match told {
+                Told::Said { at, .. } => Some(*at),
+                _ => None,
+            });
+            let earliest = said.fold(written, Timestamp::min);
+            for told in lines {
                 // A header of a conversation that has a file is a stub beside it or a second header inside of it.
-                let known = matches!(&told, Told::Header { id, .. } if ids.contains(id) || chat.id.is_some());
-                if let Told::Header { id, .. } = &told {
+                let mut known = false;
+                let mut at = earliest;
+                if let Told::Header { id, at: begun } = &told {
+                    known = chat.id.is_some() || ids.contains(id);
+                    at = *begun;
+                    ids.insert(id.clone());
                     chat.id = Some(id.clone());
                 }
                 if let Some(id) = &chat.id {
-                    all.push((id.clone(), told, known));
+                    all.push(News { id: id.clone(), told, known, at });
                 }
             }
         }
@@ -138,22 +160,39 @@ impl GeminiTrail {
         let project = file.parent().and_then(Path::parent).map(Path::to_owned);
         if self.project.is_none() || self.chats.is_empty() {
             self.folder = self.files.folder_of(file).unwrap_or_else(|| self.folder.clone());
+            if self.project != project {
+                self.log = LogReader::since(self.prepared);
+            }
             self.project = project;
         }
     }
 }
 
 impl Chat {
-    /// What the lines since the last look tell. A torn one waits.
-    fn read(&mut self, path: &Path) -> std::io::Result<Vec<Told>> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
+    /// What stands in a file that began before the run, or was written last before it, is no news.
+    fn first_met(path: &Path, prepared: Timestamp) -> Self {
+        let Some(header) = files::header(path) else {
+            let old = fs::metadata(path).is_ok_and(|meta| prepared.since(written(&meta)) > TICK);
+            return if old { Self::at_its_end(path, None) } else { Self::default() };
+        };
+        if header.at < prepared { Self::at_its_end(path, Some(header.session)) } else { Self::default() }
+    }
+
+    fn at_its_end(path: &Path, id: Option<AgentSessionId>) -> Self {
+        Self { id, offset: fs::metadata(path).map_or(0, |meta| meta.len()), inside_long_line: false }
+    }
+
+    /// What the lines since the last look tell, and when the file was written last. A torn line waits.
+    fn read(&mut self, path: &Path) -> std::io::Result<(Vec<Told>, Timestamp)> {
+        let meta = fs::metadata(path)?;
+        let (length, written) = (meta.len(), written(&meta));
         if length < self.offset {
             (self.offset, self.inside_long_line) = (length, false); // rewritten; nobody began anything
         }
         if length == self.offset {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), written));
         }
+        let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = Vec::new();
         file.take(CHUNK).read_to_end(&mut bytes)?;
@@ -162,15 +201,22 @@ impl Chat {
                 self.offset += CHUNK;
                 self.inside_long_line = true;
             }
-            return Ok(Vec::new());
+            return Ok((Vec::new(), written));
         };
         self.offset += last as u64 + 1;
         let mut lines = bytes[..last].split(|byte| *byte == b'\n');
         if std::mem::take(&mut self.inside_long_line) {
             lines.next();
         }
-        Ok(lines.filter_map(evidence::told).collect())
+        Ok((lines.filter_map(evidence::told).collect(), written))
     }
+}
+
+/// When a file was written last.
+fn written(meta: &fs::Metadata) -> Timestamp {
+    let since_epoch =
+        meta.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
 }
 
 impl Trail for GeminiTrail {
@@ -188,33 +234,30 @@ impl Trail for GeminiTrail {
         if self.project.is_none() {
             self.project = self.files.project(&self.folder);
         }
-        let mut told = Vec::new();
-        if !self.stock_taken {
-            let mut headers = Vec::new();
-            self.take_stock(&mut headers);
-            told.extend(headers.into_iter().filter_map(|header| match &header {
-                Told::Header { id, .. } => Some((id.clone(), header, false)),
-                _ => None,
-            }));
-        }
         // The agent logs a command before it makes a file, so files first: then the line of every file seen is there.
-        told.extend(self.look_at_chats());
+        let news = self.look_at_chats();
         self.look_at_log(&mut seen);
-        let mut maker: Option<Maker> = None;
-        let mut made_by = || *maker.get_or_insert_with(|| others::maker(agent.pid, &self.folder, processes));
-        for (id, told, known) in told {
+        let mut present: Option<Present> = None;
+        let mut made_by = |at: Timestamp| {
+            present.get_or_insert_with(|| Present::look(agent.pid, &self.folder, processes)).maker(at)
+        };
+        for News { id, told, known, at } in news {
             match told {
                 Told::Header { id, at } => {
-                    seen.signals.push(Signal::Trace(Trace::Begun { id, at, known, maker: made_by() }));
+                    let maker = made_by(at);
+                    seen.signals.push(Signal::Trace(Trace::Begun { id, at, known, maker }));
                 }
                 Told::Entered(id) => {
-                    seen.signals.push(Signal::Trace(Trace::Entered { id, maker: made_by() }));
+                    seen.signals.push(Signal::Trace(Trace::Entered { id, maker: made_by(at) }));
                 }
                 Told::Said { at, words } => {
                     let said = |words| Signal::Trace(Trace::Said { id: id.clone(), at, words });
                     seen.signals.extend(words.into_iter().map(said));
                 }
             }
+        }
+        if self.chats.is_empty() && SystemClock.now().since(self.prepared) < EARLY_FOR {
+            seen.look_again(EARLY);
         }
         seen
     }
@@ -238,3 +281,7 @@ impl Trail for GeminiTrail {
         Box::new(GeminiLines::new(state))
     }
 }
+
+#[cfg(test)]
+#[path = "trail_tests.rs"]
+mod tests;

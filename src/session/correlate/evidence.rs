@@ -32,8 +32,20 @@ pub struct RegistryEntry {
     pub version: Option<String>,
     /// A conversation that runs without a terminal.
     pub background: bool,
-    /// `idle`, `busy`, `waiting`.
-    pub status: Option<String>,
+}
+
+impl RegistryEntry {
+    /// Why it is not of this process, which was started no earlier than `spawned_at`. A pid alone is no proof: entries of
+    /// killed processes stay behind, and pids come again.
+    pub fn is_foreign_to(&self, process: ProcessId, spawned_at: Timestamp) -> Option<&'static str> {
+        match (self.start, self.started_at) {
+            (Some(start), _) if start == process.start => None,
+            (Some(_), _) => Some("left behind by an earlier process with this pid"),
+            (None, Some(at)) if at >= spawned_at => None,
+            (None, Some(_)) => Some("written before this process was started"),
+            (None, None) => Some("does not say when its process started"),
+        }
+    }
 }
 
 /// One line of the agent's log of what was typed.
@@ -91,6 +103,8 @@ pub enum Signal {
         id: AgentSessionId,
         thread: Thread,
     },
+    /// What was held, and nothing written in it, is not held any more: given up, or its process is gone.
+    Released(AgentSessionId),
     /// A conversation that bears our own mark, by which only processes of this run can have begun it.
     Marked {
         id: AgentSessionId,

@@ -170,6 +170,10 @@ impl Correlator {
                 }
             }
             Trace::Entered { id, maker } => self.entered(now, id, maker, verdict),
+            Trace::LogTooLong => {
+                let why = "too long to be read, so no command and no prompt of this run will be seen";
+                verdict.explain(now, "log", "what was typed in this folder", false, why);
+            }
             Trace::Said { id, at, words } => {
                 if at >= self.spawned_at {
                     self.folder.said.push_back(Said { id, at, words });

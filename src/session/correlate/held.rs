@@ -121,6 +121,16 @@ impl Correlator {
         self.move_on(now, to, Some(id), evidence, verdict);
     }
 
+    /// A new conversation stays held until the run ends or is in another; a sub-agent's may be given up before it has a file,
+    /// and what a process held when it died nobody is in.
+    pub(super) fn released(&mut self, now: Timestamp, id: &AgentSessionId, verdict: &mut Verdict) {
+        let waiting = self.locks.waiting.len();
+        self.locks.waiting.retain(|waiting| waiting.id != *id);
+        if self.locks.waiting.len() < waiting {
+            verdict.explain(now, "lock", &id.0, false, "given up before anything was written in it");
+        }
+    }
+
     /// What has been held for long enough without a file is a new, empty conversation.
     pub(super) fn decide_by_locks(&mut self, now: Timestamp, verdict: &mut Verdict) {
         let Some(patience) = self.current().and_then(|current| self.locks.patience(current)) else { return };

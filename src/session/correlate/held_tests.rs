@@ -99,6 +99,28 @@ fn what_a_conversation_newly_held_means() {
             &["10 bind a registry", "310 clear b registry"],
         ),
         (
+            "a sub-agent given up before it has a file",
+            vec![
+                (10, held("a", Fresh)),
+                (20, turns(&["a"])),
+                (200, held("s", Unwritten)),
+                (300, Signal::Released(id("s"))),
+                (310, turns(&[])),
+                (2000, Tick),
+            ],
+            &["10 bind a registry"],
+        ),
+        (
+            "a clear that the agent's death came before",
+            vec![
+                (10, held("a", Fresh)),
+                (200, held("b", Unwritten)),
+                (250, Signal::Released(id("b"))),
+                (2000, Tick),
+            ],
+            &["10 bind a registry"],
+        ),
+        (
             "a clear while a sub-agent works on",
             vec![
                 (10, held("a", Fresh)),
@@ -222,4 +244,8 @@ fn every_word_is_explained() {
     assert_eq!(why(40, held("b", Thread::Unwritten)), []);
     let cleared = "held by this very process since, and nothing is written in it";
     assert_eq!(why(200, Signal::Tick), [(true, cleared)]);
+    assert_eq!(why(210, held("c", Thread::Unwritten)), []);
+    let given_up = "given up before anything was written in it";
+    assert_eq!(why(220, Signal::Released(id("c"))), [(false, given_up)]);
+    assert_eq!(why(230, Signal::Released(id("b"))), [], "it is bound; exec gives up with the last answer");
 }

@@ -41,7 +41,7 @@ pub use traces::{Maker, Trace, Typed, Words};
 
 use super::id::AgentSessionId;
 use crate::clock::Timestamp;
-use crate::process::{Pid, ProcessId, StartTime};
+use crate::process::{Pid, ProcessId};
 
 /// How long after a file's first sight the log alone may decide. Why 1 s: log and file go through separate write queues,
 /// and files were seen up to 0.6 s after the command; a rival's log line must be here before we take its file for ours.
@@ -171,6 +171,7 @@ impl Correlator {
                 self.background(now, &from, to, process, &mut verdict);
             }
             Signal::Held { id, thread } => self.held(now, id, thread, Evidence::Registry, &mut verdict),
+            Signal::Released(id) => self.released(now, &id, &mut verdict),
             Signal::Marked { id, thread } => self.held(now, id, thread, Evidence::Log, &mut verdict),
             Signal::Turns(open) => self.locks.turns(open),
             Signal::Trace(trace) => self.trace(now, trace, &mut verdict),
@@ -193,14 +194,14 @@ impl Correlator {
     }
 
     fn registry(&mut self, now: Timestamp, entry: RegistryEntry, file: Beginning, verdict: &mut Verdict) {
-        let (pid, id) = (entry.pid, entry.session);
-        let value = format!("{id} by pid {pid}");
-        let Some(ours) = self.ours.iter().find(|process| process.pid == pid) else {
-            return self.another_process(now, pid, id, verdict);
+        let value = format!("{} by pid {}", entry.session, entry.pid);
+        let Some(ours) = self.ours.iter().find(|process| process.pid == entry.pid) else {
+            return self.another_process(now, entry.pid, entry.session, verdict);
         };
-        if let Some(why) = not_that_process(entry.start, entry.started_at, ours.start, self.spawned_at) {
+        if let Some(why) = entry.is_foreign_to(*ours, self.spawned_at) {
             return verdict.explain(now, "registry", &value, false, why);
         }
+        let (pid, id) = (entry.pid, entry.session);
         if self.continues && self.current.is_none() && self.left.is_empty() && file == Beginning::Absent {
             if self.placeholder.as_ref() != Some(&id) {
                 let why = "has no file, and this run goes on with a conversation that has one";
@@ -437,22 +438,6 @@ impl Correlator {
         self.placeholder = None;
         self.folder.entered(&id);
         self.current = Some(Current { id, since: now });
-    }
-}
-
-/// A pid alone is no proof: entries of killed processes stay behind, and pids come again.
-fn not_that_process(
-    start: Option<StartTime>,
-    started_at: Option<Timestamp>,
-    ours: StartTime,
-    spawned_at: Timestamp,
-) -> Option<&'static str> {
-    match (start, started_at) {
-        (Some(start), _) if start == ours => None,
-        (Some(_), _) => Some("left behind by an earlier process with this pid"),
-        (None, Some(at)) if at >= spawned_at => None,
-        (None, Some(_)) => Some("written before this process was started"),
-        (None, None) => Some("does not say when its process started"),
     }
 }
 

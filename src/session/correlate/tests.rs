@@ -1,4 +1,5 @@
 use super::*;
+use crate::process::StartTime;
 
 pub(super) const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
 const FOLDER: &str = "/home/dev/project";
@@ -30,7 +31,6 @@ fn entry(pid: i32, session: &str) -> RegistryEntry {
         cwd: Some(FOLDER.to_owned()),
         version: Some("2.1.197".to_owned()),
         background: false,
-        status: Some("idle".to_owned()),
     }
 }
 

@@ -14,6 +14,8 @@ pub enum Trace {
     Begun { id: AgentSessionId, at: Timestamp, known: bool, maker: Maker },
     /// Some process went on with an existing conversation.
     Entered { id: AgentSessionId, maker: Maker },
+    /// There is more in the log than is read.
+    LogTooLong,
     /// A prompt was written into a conversation's file.
     Said { id: AgentSessionId, at: Timestamp, words: Words },
 }

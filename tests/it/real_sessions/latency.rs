@@ -122,6 +122,8 @@ fn measure(scene: &Scene, folder: &str, switched: impl Fn(&Path) -> Option<Strin
 
     let recorded = scene.recorded();
     assert_eq!(recorded.len(), transitions + 1);
+    // The agent's own end, too, is told as one and as no return to an earlier conversation.
+    assert!(recorded.iter().all(|session| session.openings.len() == 1), "{}", scene.picture());
     let (mut begun, mut told, mut arrived) = (Vec::new(), Vec::new(), Vec::new());
     for session in &recorded[1..] {
         let id = &session.record.correlation.agent_session_id.as_ref().unwrap().0;

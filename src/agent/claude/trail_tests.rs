@@ -1,0 +1,138 @@
+//! A run of Claude Code as its files show it, step by step.
+
+use std::time::UNIX_EPOCH;
+
+use super::*;
+use crate::process::StartTime;
+
+const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
+const CHILD: ProcessId = ProcessId { pid: Pid(11), start: StartTime(2) };
+
+/// A launcher and what it started.
+struct Family;
+
+impl Processes for Family {
+    fn start_time(&self, pid: Pid) -> Option<StartTime> {
+        [LAUNCHER, CHILD].into_iter().find(|process| process.pid == pid).map(|process| process.start)
+    }
+
+    fn parent(&self, pid: Pid) -> Option<Pid> {
+        (pid == CHILD.pid).then_some(LAUNCHER.pid)
+    }
+}
+
+struct Stage {
+    root: tempfile::TempDir,
+    trail: ClaudeTrail,
+}
+
+impl Stage {
+    fn set() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let files = ClaudeFiles::at(root.path());
+        fs::create_dir(files.registry()).unwrap();
+        let trail = ClaudeTrail::new(files, Path::new("/b"));
+        Self { root, trail }
+    }
+
+    fn put(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Changed long ago.
+    fn put_old(&self, name: &str, text: &str) {
+        File::open(self.put(name, text)).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    }
+
+    fn look(&mut self) -> Seen {
+        self.trail.look(LAUNCHER, &Family)
+    }
+
+    /// The conversations that the registry is said to name, by pid.
+    fn registered(&mut self) -> Vec<(i32, String)> {
+        let signals = self.look().signals.into_iter();
+        let named = signals.filter_map(|signal| match signal {
+            Signal::Registry { entry, .. } => Some((entry.pid.0, entry.session.0)),
+            _ => None,
+        });
+        named.collect()
+    }
+
+    fn files(&mut self, id: &str) -> Vec<String> {
+        let root = self.root.path().join("projects");
+        let files = self.trail.files(&AgentSessionId(id.to_owned()));
+        files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn entry(process: ProcessId, session: &str, more: &str) -> String {
+    let (pid, start) = (process.pid, process.start.0);
+    format!(r#"{{"pid":{pid},"sessionId":"{session}","procStart":"{start}"{more}}}"#)
+}
+
+#[test]
+fn what_stays_unreadable_is_left_alone_until_it_changes() {
+    for broken in ["", "{}", "{\"pid\":11", "not of this agent"] {
+        let mut stage = Stage::set();
+        stage.put_old("sessions/11.json", broken);
+        let torn: Vec<bool> = (0..5).map(|_| stage.look().torn).collect();
+        assert_eq!(torn, [true, true, false, false, false], "{broken:?}");
+        stage.put_old("sessions/11.json", &entry(CHILD, "a", ""));
+        assert_eq!(stage.registered(), [(11, "a".to_owned())]);
+        assert_eq!(stage.registered(), []);
+    }
+}
+
+#[test]
+fn an_entry_left_behind_does_not_take_the_place_of_the_agent() {
+    let mut stage = Stage::set();
+    let killed = ProcessId { start: StartTime(77), ..LAUNCHER };
+    stage.put("sessions/10.json", &entry(killed, "old", ""));
+    let seen = stage.look();
+    assert_eq!((seen.signals, seen.adopted), (vec![], None));
+    stage.put("sessions/11.json", &entry(CHILD, "a", r#","version":"2.1.197""#));
+    let seen = stage.look();
+    assert_eq!((seen.adopted, seen.version.as_deref()), (Some(CHILD), Some("2.1.197")));
+}
+
+#[test]
+fn all_files_of_a_conversation_are_followed_that_of_the_present_project_first() {
+    let mut stage = Stage::set();
+    stage.put("projects/-a/x.jsonl", "");
+    stage.put("projects/-a/x/subagents/agent-1.jsonl", "");
+    stage.put("projects/-c/y.jsonl", "");
+    stage.look();
+    assert_eq!(stage.files("x"), ["-a/x.jsonl", "-a/x/subagents/agent-1.jsonl"]);
+    stage.put("projects/-b/x.jsonl", "");
+    stage.put("projects/-b/x/subagents/team/agent-2.jsonl", "");
+    stage.look();
+    let here = ["-b/x.jsonl", "-b/x/subagents/team/agent-2.jsonl"];
+    let there = ["-a/x.jsonl", "-a/x/subagents/agent-1.jsonl"];
+    assert_eq!(stage.files("x"), [here, there].concat());
+    assert!(stage.trail.watched().contains(&stage.root.path().join("projects/-a/x/subagents")));
+    stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/a""#));
+    stage.look();
+    assert_eq!(stage.files("x"), [there, here].concat(), "/cd");
+}
+
+#[test]
+fn sub_agents_beside_the_sessions_belong_to_whom_their_lines_name() {
+    let line =
+        |session: &str| format!("{{\"type\":\"user\",\"sessionId\":\"{session}\",\"isSidechain\":true}}\n");
+    let mut stage = Stage::set();
+    stage.put("projects/-b/x.jsonl", "");
+    stage.put("projects/-b/agent-before.jsonl", &line("x"));
+    stage.look();
+    assert_eq!(stage.files("x"), ["-b/x.jsonl"]);
+    stage.put("projects/-b/agent-1.jsonl", &line("x"));
+    stage.put("projects/-b/agent-2.jsonl", &line("y"));
+    stage.put("projects/-b/agent-3.jsonl", &line("x")[..9]);
+    stage.look();
+    assert_eq!(stage.files("x"), ["-b/x.jsonl", "-b/agent-1.jsonl"]);
+    stage.put("projects/-b/agent-3.jsonl", &line("x"));
+    stage.look();
+    assert_eq!(stage.files("x"), ["-b/x.jsonl", "-b/agent-1.jsonl", "-b/agent-3.jsonl"]);
+}

@@ -1,0 +1,165 @@
+//! A run of Gemini CLI as its folder shows it, step by step.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use super::*;
+use crate::process::{Pid, Running, StartTime};
+use crate::session::correlate::{Maker, Typed, Words};
+
+const AGENT: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
+
+/// Nobody else is about.
+struct Alone;
+
+impl Processes for Alone {
+    fn start_time(&self, _: Pid) -> Option<StartTime> {
+        None
+    }
+
+    fn parent(&self, _: Pid) -> Option<Pid> {
+        None
+    }
+
+    fn running(&self, _: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+        Some(Vec::new())
+    }
+}
+
+struct Stage {
+    home: tempfile::TempDir,
+    trail: GeminiTrail,
+    now: Timestamp,
+}
+
+impl Stage {
+    /// A run that was prepared a minute ago, in a folder that is no project yet.
+    fn set() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir_all(home.path().join("tmp/p/chats")).unwrap();
+        let mut trail = GeminiTrail::new(GeminiFiles::at(home.path()), Path::new("/nowhere/p"));
+        let now = SystemClock.now();
+        trail.prepared = Timestamp(now.0 - 60_000);
+        trail.log = LogReader::since(trail.prepared);
+        Self { home, trail, now }
+    }
+
+    fn in_a_project() -> Self {
+        let stage = Self::set();
+        stage.make_project();
+        stage
+    }
+
+    fn make_project(&self) {
+        fs::write(self.home.path().join("projects.json"), r#"{"projects":{"/nowhere/p":"p"}}"#).unwrap();
+    }
+
+    fn ago(&self, millis: i64) -> Timestamp {
+        Timestamp(self.now.0 - millis)
+    }
+
+    fn chat(&self, id: &str, lines: &[String]) {
+        let path = self.home.path().join(format!("tmp/p/chats/session-2026-11-16T00-00-{id}.jsonl"));
+        let mut file = File::options().create(true).append(true).open(path).unwrap();
+        file.write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
+    }
+
+    /// A log of what was typed, of long ago.
+    fn log(&self, text: &str) -> PathBuf {
+        let path = self.home.path().join("tmp/p/logs.json");
+        fs::write(&path, text).unwrap();
+        File::open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        path
+    }
+
+    fn look(&mut self) -> Seen {
+        self.trail.look(AGENT, &Alone)
+    }
+
+    fn traces(&mut self) -> Vec<Trace> {
+        let signals = self.look().signals.into_iter();
+        let traces = signals.map(|signal| match signal {
+            Signal::Trace(trace) => trace,
+            other => panic!("{other:?}"),
+        });
+        traces.collect()
+    }
+}
+
+fn id(text: &str) -> AgentSessionId {
+    AgentSessionId(text.to_owned())
+}
+
+fn header(id: &str, at: Timestamp) -> String {
+    format!(r#"{{"sessionId":"{id}","projectHash":"h","startTime":"{at}","kind":"main"}}"#)
+}
+
+fn entered(id: &str) -> String {
+    format!(r#"{{"$set":{{"sessionId":"{id}"}}}}"#)
+}
+
+fn said(text: &str, at: Timestamp) -> String {
+    format!(r#"{{"id":"m","timestamp":"{at}","type":"user","content":[{{"text":"{text}"}}]}}"#)
+}
+
+#[test]
+fn what_was_made_a_while_ago_may_be_of_somebody_who_is_gone() {
+    let mut stage = Stage::in_a_project();
+    let (just, before) = (SystemClock.now(), stage.ago(5_000));
+    stage.chat("aaaaaaaa", &[header("aaaaaaaa", just)]);
+    stage.chat("bbbbbbbb", &[header("bbbbbbbb", before)]);
+    let begun = |name, at, maker| Trace::Begun { id: id(name), at, known: false, maker };
+    let expected = [begun("aaaaaaaa", just, Maker::Ours), begun("bbbbbbbb", before, Maker::Anybody)];
+    assert_eq!(stage.traces(), expected);
+    let gone_on = |maker| Trace::Entered { id: id("aaaaaaaa"), maker };
+    stage.chat("aaaaaaaa", &[entered("aaaaaaaa")]);
+    assert_eq!(stage.traces(), [gone_on(Maker::Ours)]);
+    stage.chat("aaaaaaaa", &[entered("aaaaaaaa"), said("hi", before)]);
+    let hi = Trace::Said { id: id("aaaaaaaa"), at: before, words: Words::of("hi") };
+    assert_eq!(stage.traces(), [gone_on(Maker::Anybody), hi], "its prompt tells that it is older");
+}
+
+#[test]
+fn what_was_there_before_is_no_news_whenever_it_is_met() {
+    let mut stage = Stage::set();
+    let old = [header("oooooooo", stage.ago(120_000)), entered("oooooooo"), said("x", stage.ago(120_000))];
+    stage.chat("oooooooo", &old);
+    assert_eq!(stage.traces(), [], "what belongs to the folder cannot be told yet");
+    stage.make_project();
+    assert_eq!(stage.traces(), []);
+    // The folder cannot be listed for a moment: a link to itself.
+    let [chats, away] = ["tmp/p/chats", "tmp/p/away"].map(|name| stage.home.path().join(name));
+    fs::rename(&chats, &away).unwrap();
+    std::os::unix::fs::symlink("chats", &chats).unwrap();
+    stage.trail.prepared = Timestamp(0); // so that everything would be news if it were met anew
+    assert_eq!(stage.traces(), []);
+    fs::remove_file(&chats).unwrap();
+    fs::rename(&away, &chats).unwrap();
+    assert_eq!(stage.traces(), []);
+    stage.chat("oooooooo", &[entered("oooooooo")]);
+    assert_eq!(stage.traces(), [Trace::Entered { id: id("oooooooo"), maker: Maker::Ours }]);
+    // A second header, in a file of its own or in the same one, is no beginning.
+    let now = SystemClock.now();
+    stage.chat("oooooooo", &[header("oooooooo", now)]);
+    stage.chat("pppppppp", &[header("oooooooo", now)]);
+    let again = Trace::Begun { id: id("oooooooo"), at: now, known: true, maker: Maker::Ours };
+    assert_eq!(stage.traces(), [again.clone(), again]);
+}
+
+#[test]
+fn a_log_that_stays_broken_is_left_alone_and_read_when_it_is_whole() {
+    let mut stage = Stage::in_a_project();
+    stage.log("[{");
+    let torn: Vec<bool> = (0..5).map(|_| stage.look().torn).collect();
+    assert_eq!(torn, [true, true, false, false, false]);
+    let line = |message: &str, at: Timestamp| {
+        format!(r#"{{"sessionId":"a","messageId":0,"type":"user","message":"{message}","timestamp":"{at}"}}"#)
+    };
+    let (long_ago, at) = (stage.ago(120_000), stage.ago(1_000));
+    stage.log(&format!("[{},{}]", line("before us", long_ago), line("/clear", at)));
+    assert_eq!(stage.traces(), [Trace::Typed { under: id("a"), at, what: Typed::Clear }]);
+    let log = stage.log("");
+    File::options().write(true).open(log).unwrap().set_len(MAX_LOG + 1).unwrap();
+    assert_eq!(stage.traces(), [Trace::LogTooLong]);
+    assert_eq!(stage.traces(), [], "said once");
+}

@@ -1,0 +1,103 @@
+//! Which files have been read as they are now. What was half written is read again, but not for ever; and what changed within
+//! the last tick of the kernel's clock is, too, because a second change in that tick would not show.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::trail::Seen;
+use crate::clock::Timestamp;
+use crate::file::{Stamp, TICK};
+
+/// How often something unreadable is read before it is left alone until it changes. The agents rewrite in place within a
+/// millisecond, so what stays unreadable is none of theirs, or broken.
+const TRIES: u32 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct Looked(BTreeMap<PathBuf, Look>);
+
+#[derive(Debug)]
+struct Look {
+    stamp: Stamp,
+    /// How often it could not be read with this stamp.
+    torn: u32,
+    known: bool,
+}
+
+impl Looked {
+    /// The stamp of a file, or of a folder, that may hold what was not read yet.
+    pub(super) fn due(&self, path: &Path) -> Option<Stamp> {
+        let known = self.0.get(path).filter(|look| look.known).map(|look| look.stamp);
+        Stamp::of(path).filter(|stamp| known != Some(*stamp))
+    }
+
+    /// It was read when it had this stamp, and could be understood or not. Says in `seen` when to look again.
+    pub(super) fn note(
+        &mut self,
+        path: &Path,
+        stamp: Stamp,
+        understood: bool,
+        now: Timestamp,
+        seen: &mut Seen,
+    ) {
+        let before = self.0.get(path).filter(|look| look.stamp == stamp).map_or(0, |look| look.torn);
+        let torn = if understood { 0 } else { before + 1 };
+        let known = stamp.is_settled(now) && (understood || torn >= TRIES);
+        if !known && understood {
+            seen.look_again(TICK);
+        }
+        seen.torn |= !known && !understood;
+        self.0.insert(path.to_owned(), Look { stamp, torn, known });
+    }
+
+    pub(super) fn retain(&mut self, keep: impl Fn(&Path) -> bool) {
+        self.0.retain(|path, _| keep(path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    /// A file that changed at 1000 ms.
+    fn write(path: &Path, text: &str) {
+        fs::write(path, text).unwrap();
+        File::open(path).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+    }
+
+    #[test]
+    fn when_a_file_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("7.json");
+        // When it is read, whether it can be understood; whether it is due again then, how soon it is looked at.
+        let steps = [
+            ("x", 5000, true, false, (false, None)),
+            ("xx", 1005, true, true, (false, Some(TICK))),
+            ("xx", 1025, true, false, (false, None)),
+            ("", 5000, false, true, (true, None)),
+            ("", 5005, false, true, (true, None)),
+            ("", 5010, false, false, (false, None)),
+            ("y", 5000, false, true, (true, None)),
+            ("y", 5005, true, false, (false, None)),
+            ("zz", 1001, false, true, (true, None)),
+            ("zz", 1002, false, true, (true, None)),
+            ("zz", 1003, false, true, (true, None)),
+            ("zz", 1020, false, false, (false, None)),
+            ("future", 900, true, false, (false, None)),
+        ];
+        let mut looked = Looked::default();
+        assert_eq!(looked.due(&path), None, "there is none");
+        for (text, now, understood, due, again) in steps {
+            write(&path, text);
+            let stamp = looked.due(&path).expect("nothing was said of this one yet");
+            let mut seen = Seen::default();
+            looked.note(&path, stamp, understood, Timestamp(now), &mut seen);
+            assert_eq!((seen.torn, seen.again), again, "{text:?} at {now}");
+            assert_eq!(looked.due(&path).is_some(), due, "{text:?} at {now}");
+        }
+        looked.retain(|_| false);
+        assert!(looked.due(&path).is_some());
+    }
+}
