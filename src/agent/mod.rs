@@ -52,6 +52,9 @@ pub struct SessionFile {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SessionFiles {
     pub files: Vec<SessionFile>,
+    /// Folders with more of them, each to be listed by itself ([`Agent::session_files_in`]): where there are many, several at
+    /// once.
+    pub folders: Vec<PathBuf>,
     /// Folders that could not be looked into, and why.
     pub refused: Vec<String>,
 }
@@ -141,6 +144,11 @@ pub trait Agent: Debug + Sync {
 
     /// Every file on this machine that it keeps a conversation in, sub-agents' included, archived ones too.
     fn session_files(&self, _var: Var<'_>) -> SessionFiles {
+        SessionFiles::default()
+    }
+
+    /// Those in one of the folders that [`session_files`](Agent::session_files) names.
+    fn session_files_in(&self, _folder: &Path) -> SessionFiles {
         SessionFiles::default()
     }
 

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
@@ -37,35 +38,55 @@ pub(super) struct Tree {
     pub(super) refused: Vec<String>,
 }
 
-/// Files below which a second thread is not worth starting to look at them.
-const MANY: usize = 512;
+/// Something to look at: files, or a folder to be listed first.
+enum Part {
+    Files(usize, Vec<SessionFile>),
+    Folder(usize, PathBuf),
+}
+
+/// Files that are looked at by one thread in one go.
+const SHARE: usize = 256;
 
 impl Tree {
+    /// Lists all files of all agents and looks at each, on several threads: this is all that a scan with nothing to read does.
     pub(super) fn look(agents: &[&'static dyn Agent], var: Var<'_>, threads: usize) -> Self {
         let mut tree = Self::default();
-        let mut named = Vec::new();
+        let mut parts = Vec::new();
         for (number, agent) in agents.iter().enumerate() {
             tree.roots.extend(agent.session_roots(var));
-            let listed = agent.session_files(var);
-            named.extend(listed.files.into_iter().map(|file| (number, file)));
+            let mut listed = agent.session_files(var);
+            while !listed.files.is_empty() {
+                let rest = listed.files.split_off(SHARE.min(listed.files.len()));
+                parts.push(Part::Files(number, std::mem::replace(&mut listed.files, rest)));
+            }
+            parts.extend(listed.folders.into_iter().map(|folder| Part::Folder(number, folder)));
             tree.refused.extend(listed.refused);
         }
-        let threads = if named.len() < MANY { 1 } else { threads };
-        let share = named.len().div_ceil(threads).max(1);
-        let mut shares = Vec::new();
-        while !named.is_empty() {
-            let rest = named.split_off(share.min(named.len()));
-            shares.push(std::mem::replace(&mut named, rest));
-        }
-        tree.found = std::thread::scope(|scope| {
-            let mut shares = shares.into_iter();
-            let own = shares.next();
-            let others: Vec<_> = shares.map(|share| scope.spawn(|| looked_at(share))).collect();
-            let mut found = own.map(looked_at).unwrap_or_default();
-            for other in others {
-                found.extend(other.join().unwrap_or_default());
+        let threads = threads.min(parts.len());
+        let parts = Mutex::new(parts.into_iter());
+        let work = || {
+            let mut share = Self::default();
+            while let Some(part) = next(&parts) {
+                let (agent, files) = match part {
+                    Part::Files(agent, files) => (agent, files),
+                    Part::Folder(agent, folder) => {
+                        let listed = agents[agent].session_files_in(&folder);
+                        share.refused.extend(listed.refused);
+                        (agent, listed.files)
+                    }
+                };
+                look_at(agent, files, &mut share.found);
             }
-            found
+            share
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            for share in std::iter::once(own).chain(others.into_iter().filter_map(|other| other.join().ok()))
+            {
+                tree.found.extend(share.found);
+                tree.refused.extend(share.refused);
+            }
         });
         // Links can lead to one file by two names, or by two ways.
         let mut met = CheapMap::with_capacity_and_hasher(tree.found.len(), BuildHasherDefault::default());
@@ -74,16 +95,20 @@ impl Tree {
     }
 }
 
+fn next(parts: &Mutex<std::vec::IntoIter<Part>>) -> Option<Part> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
 /// What the files are. One that is gone again is not there.
-fn looked_at(files: Vec<(usize, SessionFile)>) -> Vec<Found> {
-    let mut found = Vec::with_capacity(files.len());
+fn look_at(agent: usize, files: Vec<SessionFile>, found: &mut Vec<Found>) {
+    found.reserve(files.len());
     let mut open: Option<(Vec<u8>, OwnedFd)> = None;
     let mut files = files.into_iter().peekable();
-    while let Some((agent, file)) = files.next() {
+    while let Some(file) = files.next() {
         // Where several lie in one folder, the way there is gone once.
         let (folder, name) = split(&file.path);
         if open.as_ref().is_none_or(|(path, _)| path != folder) {
-            let several = files.peek().is_some_and(|(_, next)| split(&next.path).0 == folder);
+            let several = files.peek().is_some_and(|next| split(&next.path).0 == folder);
             open = several.then(|| folder_at(folder)).flatten();
         }
         let stat = match &open {
@@ -94,7 +119,6 @@ fn looked_at(files: Vec<(usize, SessionFile)>) -> Vec<Found> {
             found.push(Found::new(agent, file, &stat));
         }
     }
-    found
 }
 
 fn split(path: &Path) -> (&[u8], &[u8]) {

@@ -88,7 +88,11 @@ impl Agent for Claude {
     }
 
     fn session_files(&self, var: Var<'_>) -> SessionFiles {
-        ClaudeFiles::from_env(var).map(|files| files.session_files()).unwrap_or_default()
+        ClaudeFiles::from_env(var).map(|files| files.project_folders()).unwrap_or_default()
+    }
+
+    fn session_files_in(&self, folder: &Path) -> SessionFiles {
+        files::files_of_project(folder)
     }
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {

@@ -95,28 +95,42 @@ impl ClaudeFiles {
 
     /// Every file that holds calls, with the conversation they count under, in no order.
     pub fn session_files(&self) -> SessionFiles {
-        let mut found = SessionFiles::default();
-        for (project, kind) in listed(&self.projects(), &mut found) {
-            if kind != EntryKind::Folder {
-                continue;
-            }
-            for (path, kind) in listed(&project, &mut found) {
-                match kind {
-                    EntryKind::File if is_lines(&path) => {
-                        let conversation = session_id(&path);
-                        found.files.push(SessionFile { path, conversation });
-                    }
-                    EntryKind::Folder => {
-                        let Some(root) = path.file_name().and_then(OsStr::to_str) else { continue };
-                        let root = AgentSessionId(root.to_owned());
-                        subagents_below(&path.join("subagents"), &root, SUBAGENT_FOLDERS, &mut found);
-                    }
-                    EntryKind::File | EntryKind::Other => {}
-                }
-            }
+        let mut found = self.project_folders();
+        for project in std::mem::take(&mut found.folders) {
+            let more = files_of_project(&project);
+            found.files.extend(more.files);
+            found.refused.extend(more.refused);
         }
         found
     }
+
+    /// The folders that hold them.
+    pub(super) fn project_folders(&self) -> SessionFiles {
+        let mut found = SessionFiles::default();
+        let inside = listed(&self.projects(), &mut found).into_iter();
+        found.folders = inside.filter(|entry| entry.1 == EntryKind::Folder).map(|entry| entry.0).collect();
+        found
+    }
+}
+
+/// Every file in a project folder that holds calls, sub-agents' included.
+pub(super) fn files_of_project(project: &Path) -> SessionFiles {
+    let mut found = SessionFiles::default();
+    for (path, kind) in listed(project, &mut found) {
+        match kind {
+            EntryKind::File if is_lines(&path) => {
+                let conversation = session_id(&path);
+                found.files.push(SessionFile { path, conversation });
+            }
+            EntryKind::Folder => {
+                let Some(root) = path.file_name().and_then(OsStr::to_str) else { continue };
+                let root = AgentSessionId(root.to_owned());
+                subagents_below(&path.join("subagents"), &root, SUBAGENT_FOLDERS, &mut found);
+            }
+            EntryKind::File | EntryKind::Other => {}
+        }
+    }
+    found
 }
 
 /// The files with lines in a project folder itself: the sessions', and those of sub-agents of earlier versions, of which only
