@@ -112,7 +112,7 @@ impl ClaudeTrail {
         if self.proper.is_none() && (entry.pid == agent.pid || processes.descends(entry.pid, agent.pid)) {
             // The first of ours to register is the agent; what registers below it later was started by it.
             let process = processes.identify(entry.pid);
-            self.proper = process.filter(|process| entry.is_foreign_to(*process, self.prepared).is_none());
+            self.proper = process.filter(|process| entry.why_not_of(*process, self.prepared).is_none());
             seen.adopted = self.proper.filter(|proper| *proper != agent);
         }
         let ours = self.proper.is_some_and(|proper| proper.pid == entry.pid);

@@ -37,7 +37,7 @@ pub struct RegistryEntry {
 impl RegistryEntry {
     /// Why it is not of this process, which was started no earlier than `spawned_at`. A pid alone is no proof: entries of
     /// killed processes stay behind, and pids come again.
-    pub fn is_foreign_to(&self, process: ProcessId, spawned_at: Timestamp) -> Option<&'static str> {
+    pub fn why_not_of(&self, process: ProcessId, spawned_at: Timestamp) -> Option<&'static str> {
         match (self.start, self.started_at) {
             (Some(start), _) if start == process.start => None,
             (Some(_), _) => Some("left behind by an earlier process with this pid"),

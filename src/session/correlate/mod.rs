@@ -198,7 +198,7 @@ impl Correlator {
         let Some(ours) = self.ours.iter().find(|process| process.pid == entry.pid) else {
             return self.another_process(now, entry.pid, entry.session, verdict);
         };
-        if let Some(why) = entry.is_foreign_to(*ours, self.spawned_at) {
+        if let Some(why) = entry.why_not_of(*ours, self.spawned_at) {
             return verdict.explain(now, "registry", &value, false, why);
         }
         let (pid, id) = (entry.pid, entry.session);
