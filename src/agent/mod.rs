@@ -26,6 +26,8 @@ use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
 pub use invocation::{Conversation, Invocation, Kind};
+#[cfg(test)]
+pub(crate) use trail::Seen;
 pub use trail::Trail;
 
 /// A look at an environment variable.

@@ -225,7 +225,7 @@ fn explain_tells_what_was_added_seen_and_rejected() {
         note(at, "registry", Verdict::Accepted, "7a276c6b: names the conversation of this very process"),
         note(at, "registry", Verdict::Accepted, "9b8dbe46: changed to a conversation that has no file yet"),
     ];
-    world.store.write(|tx| notes.iter().try_for_each(|one| tx.note_evidence(run.session, one))).unwrap();
+    world.store.write(|tx| notes.iter().try_for_each(|one| tx.note_evidence(run.session, run.id, one))).unwrap();
     world.bind(run, "7a276c6b", None);
     let next = world.clear(run, "9b8dbe46");
 
