@@ -10,6 +10,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::session::id::SessionId;
+use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
 pub use sessions::{
@@ -113,17 +114,24 @@ pub struct Wrapped {
 #[derive(Clone, Debug, Default, Args, PartialEq, Eq)]
 pub struct RunOptions {
     /// What to call the session, instead of agent and time
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = checked(names::check))]
     pub name: Option<String>,
     /// A word to find it by; may be given several times
-    #[arg(long, value_name = "TAG")]
+    #[arg(long, value_name = "TAG", value_parser = checked(names::check_tag))]
     pub tag: Vec<String>,
     /// A group to put it in
-    #[arg(long, value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP", value_parser = checked(names::check_group))]
     pub group: Option<String>,
     /// Say nothing after the agent has ended
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// What the store would refuse is refused before the agent starts.
+fn checked(
+    check: fn(&str) -> Result<(), names::NameError>,
+) -> impl Fn(&str) -> Result<String, names::NameError> + Clone {
+    move |text| check(text).map(|()| text.to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -382,6 +390,26 @@ mod tests {
         ] {
             assert_eq!(parsed(line), expected, "codemie {line:?}");
         }
+    }
+
+    #[test]
+    fn what_no_session_can_be_called_is_refused_before_the_agent_starts() {
+        let long = "x".repeat(150);
+        for (option, value, reason) in [
+            ("--name", "a/b", "the name \"a/b\" holds"),
+            ("--name", "", "a name cannot be empty"),
+            ("--name", long.as_str(), "the name is longer"),
+            ("--tag", "", "a tag cannot be empty"),
+            ("--tag", "a/b", "the tag \"a/b\" holds"),
+            ("--group", "a/b", "the group \"a/b\" holds"),
+        ] {
+            for line in [vec![option, value, "claude"], vec!["run", option, value, "--", "true"]] {
+                let refused = parse(line.iter().map(OsString::from).collect()).unwrap_err();
+                assert_eq!(refused.code, 125, "{line:?}");
+                assert!(refused.text.to_string().contains(reason), "{line:?}: {}", refused.text);
+            }
+        }
+        assert_eq!(parsed(&["--name", "fix auth", "--tag", "v1.2", "claude"]), "claude []");
     }
 
     #[test]

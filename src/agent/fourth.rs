@@ -198,6 +198,7 @@ mod tests {
                 conversation: lifecycle::Conversation::Fresh,
                 assigned: None,
                 folder: self.folder.clone(),
+                surroundings: crate::store::Surroundings::default(),
                 name: Some("letter".into()),
                 tags: Vec::new(),
                 group: None,

@@ -27,6 +27,8 @@ use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
 pub use invocation::{Conversation, Invocation, Kind};
+#[cfg(test)]
+pub(crate) use trail::Seen;
 pub use trail::Trail;
 
 /// A look at an environment variable.
@@ -60,8 +62,12 @@ pub struct SessionFiles {
 }
 
 impl SessionFiles {
-    fn refuse(&mut self, folder: &Path, error: &std::io::Error) {
-        self.refused.push(format!("{}: {error}", folder.display()));
+    /// What is in a folder; of one that may not be looked into, that it may not.
+    fn taken<T>(&mut self, folder: &Path, inside: std::io::Result<Vec<T>>) -> Vec<T> {
+        inside.unwrap_or_else(|error| {
+            self.refused.push(format!("{}: {error}", folder.display()));
+            Vec::new()
+        })
     }
 }
 

@@ -20,7 +20,7 @@ use crate::output::Style;
 use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::lifecycle::Conversation;
 use crate::session::record::{SessionRecord, record};
-use crate::store::{self, Store, View};
+use crate::store::{self, Store, Surroundings, View};
 use crate::terminal::{self, Launch};
 use crate::track::Plan;
 
@@ -133,6 +133,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         notes: vec![note(now, "arguments", format!("added: --session-id {assigned}"))],
         assigned: Some(assigned),
         folder,
+        surroundings: Surroundings::default(),
         name: None,
         tags: Vec::new(),
         group: None,

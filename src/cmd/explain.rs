@@ -1,5 +1,6 @@
 //! `codemie explain`: which evidence bound a session to which conversation of the agent's, and what was rejected.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -16,9 +17,9 @@ use crate::home::Home;
 use crate::output::table::shorten;
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style};
-use crate::session::id::AgentSessionId;
+use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::record::{Correlation, record};
-use crate::session::state::{EndReason, EvidenceKind, Link};
+use crate::session::state::{EvidenceKind, Link, StartReason};
 use crate::store::{Evidence, SessionRow, Verdict, View};
 
 /// The sources of what codemie itself did to the agent, as opposed to what it saw.
@@ -46,13 +47,15 @@ struct Account {
     name: String,
     agent: String,
     correlation: Correlation,
-    /// The session before it in the same process, and why that ended.
+    /// The session it came from within a process, and how.
     follows: Option<Follows>,
+    /// The runs that were in it, in order; more than one where it was resumed.
+    runs: Vec<OneRun>,
     /// What was added to the agent's arguments and environment or taken away when its process was started, which may
     /// have been in an earlier session of the run.
-    additions: Vec<Evidence>,
+    additions: Vec<Seen>,
     /// What was seen, in order; where it follows another, beginning with what led from there to here.
-    evidence: Vec<Evidence>,
+    evidence: Vec<Seen>,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,37 +63,71 @@ struct Account {
 struct Follows {
     session_id: String,
     name: String,
-    end_reason: Option<EndReason>,
+    end_reason: StartReason,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OneRun {
+    #[serde(skip)]
+    n: Option<i64>,
+    run_id: Option<RunId>,
+    start_time: Option<Timestamp>,
+}
+
+/// A piece of evidence, and in which run it was seen.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Seen {
+    #[serde(skip)]
+    run: Option<i64>,
+    run_id: Option<RunId>,
+    #[serde(flatten)]
+    evidence: Evidence,
 }
 
 impl Account {
     fn of(view: &View<'_>, row: &SessionRow, now: Timestamp) -> anyhow::Result<Self> {
         let record = record(view, row, now)?;
         let is_addition = |evidence: &Evidence| ADDITIONS.contains(&evidence.source.as_str());
-        let before = earlier_of_run(view, row)?;
-        let (mut additions, own): (Vec<_>, Vec<_>) = view.evidence(row.n)?.into_iter().partition(is_addition);
-        if let Some(first) = before.last() {
-            additions = view.evidence(first.n)?.into_iter().filter(is_addition).collect();
-        }
-        let mut evidence = match (before.first(), &row.agent_session) {
-            (Some(last), Some(here)) => {
-                let mut led_here = view.evidence(last.n)?;
-                led_here.retain(|seen| names(seen, here));
-                led_here
-            }
-            _ => Vec::new(),
-        };
+        let (own_additions, own): (Vec<_>, Vec<_>) =
+            view.evidence_by_run(row.n)?.into_iter().partition(|(_, seen)| is_addition(seen));
+        let mut evidence = led_here(view, row)?;
         evidence.extend(own);
+
+        let mut numbers: BTreeSet<Option<i64>> =
+            evidence.iter().chain(&own_additions).map(|(run, _)| *run).collect();
+        numbers.extend(row.run.map(Some));
+        let (mut runs, mut additions) = (Vec::new(), Vec::new());
+        for n in numbers {
+            let of_run: Vec<Evidence> = match n {
+                Some(n) => view.evidence_of_run(n)?,
+                None => first_of_chain(view, row)?,
+            };
+            additions.extend(of_run.into_iter().filter(is_addition).map(|seen| (n, seen)));
+            let run = n.map(|n| view.run_number(n)).transpose()?.flatten();
+            runs.push(OneRun {
+                n,
+                run_id: run.as_ref().map(|run| run.id),
+                start_time: run.as_ref().map(|run| run.started_at),
+            });
+        }
+        // A stable sort: within a run the order is that in which things were seen.
+        evidence.sort_by_key(|(run, _)| *run);
+        let seen = |(run, evidence): (Option<i64>, Evidence)| Seen {
+            run,
+            run_id: runs.iter().find(|known| known.n == run).and_then(|known| known.run_id),
+            evidence,
+        };
+        let (additions, evidence) =
+            (additions.into_iter().map(seen).collect(), evidence.into_iter().map(seen).collect());
         Ok(Self {
             session_id: record.session_id,
             name: record.name,
             agent: record.agent,
             correlation: record.correlation,
-            follows: before.first().map(|last| Follows {
-                session_id: last.shown_id(),
-                name: last.name.clone(),
-                end_reason: last.end_reason,
-            }),
+            follows: follows(view, row)?,
+            runs,
             additions,
             evidence,
         })
@@ -100,8 +137,7 @@ impl Account {
         let name = style.paint(&shorten(&self.name, usize::MAX), Colour::Heading);
         let mut text = format!("{name}  {}  {}\n", self.session_id, self.agent);
         let follows = self.follows.as_ref().map(|before| {
-            let reason = before.end_reason.map_or(String::new(), |reason| format!(" by {reason}"));
-            format!("It follows {} in the same process{reason}.", before.name)
+            format!("It follows {} in the same process by {}.", before.name, before.end_reason)
         });
         for line in follows.iter().chain([&self.conclusion(zone)]).flat_map(|said| wrap(said, style.columns))
         {
@@ -110,10 +146,20 @@ impl Account {
         if let Some(file) = &self.correlation.agent_session_file {
             text += &["Its file: ", &shorten(file, usize::MAX), "\n"].concat();
         }
-        text += &style.paint("\nAdded to the agent and taken away\n", Colour::Faint);
-        text += &lines(&self.additions, "Nothing.", style, zone);
-        text += &style.paint("\nEvidence\n", Colour::Faint);
-        text += &lines(&self.evidence, "None.", style, zone);
+        for run in &self.runs {
+            let of_run = |all: &[Seen]| -> Vec<Evidence> {
+                all.iter().filter(|seen| seen.run == run.n).map(|seen| seen.evidence.clone()).collect()
+            };
+            let which = match run.start_time {
+                _ if self.runs.len() == 1 => String::new(),
+                Some(at) => format!("In the run of {}: ", date(at, zone)),
+                None => "In earlier runs: ".into(),
+            };
+            text += &style.paint(&format!("\n{which}Added to the agent and taken away\n"), Colour::Faint);
+            text += &lines(&of_run(&self.additions), "Nothing.", style, zone);
+            text += &style.paint(&format!("\n{which}Evidence\n"), Colour::Faint);
+            text += &lines(&of_run(&self.evidence), "None.", style, zone);
+        }
         text
     }
 
@@ -150,20 +196,41 @@ fn reason(kind: EvidenceKind) -> &'static str {
     }
 }
 
-/// The sessions before this one in the same run, by `/clear` or switch, last first.
-fn earlier_of_run(view: &View<'_>, row: &SessionRow) -> anyhow::Result<Vec<SessionRow>> {
-    let mut earlier: Vec<SessionRow> = Vec::new();
-    while let Some(id) = earlier.last().unwrap_or(row).transitioned_from {
-        // A switch can lead back to where it came from.
-        if id == row.id || earlier.iter().any(|seen| seen.id == id) {
-            break;
-        }
-        match view.session(id)? {
-            Some(before) if before.run == row.run => earlier.push(before),
-            _ => break,
+/// The session it came from, whatever runs have been in it since.
+fn follows(view: &View<'_>, row: &SessionRow) -> anyhow::Result<Option<Follows>> {
+    let Some((from, end_reason)) = view.came_from(row.n)? else { return Ok(None) };
+    Ok(view.session(from)?.map(|before| Follows {
+        session_id: before.shown_id(),
+        name: before.name,
+        end_reason,
+    }))
+}
+
+/// What was seen in the sessions before it that speaks of its conversation.
+fn led_here(view: &View<'_>, row: &SessionRow) -> anyhow::Result<Vec<(Option<i64>, Evidence)>> {
+    let Some(here) = &row.agent_session else { return Ok(Vec::new()) };
+    let from: BTreeSet<SessionId> =
+        view.openings(row.n)?.iter().filter_map(|opening| opening.transitioned_from).collect();
+    let mut led = Vec::new();
+    for id in from {
+        if let Some(before) = view.session(id)?.filter(|before| before.n != row.n) {
+            led.extend(view.evidence_by_run(before.n)?.into_iter().filter(|(_, seen)| names(seen, here)));
         }
     }
-    Ok(earlier)
+    Ok(led)
+}
+
+/// What an older version noted of a process stands with its first session, and names no run.
+fn first_of_chain(view: &View<'_>, row: &SessionRow) -> anyhow::Result<Vec<Evidence>> {
+    let (mut first, mut seen) = (row.clone(), vec![row.n]);
+    while let Some((from, _)) = view.came_from(first.n)?
+        && let Some(before) = view.session(from)?.filter(|before| !seen.contains(&before.n))
+    {
+        seen.push(before.n);
+        first = before;
+    }
+    let noted = view.evidence_by_run(first.n)?;
+    Ok(noted.into_iter().filter(|(run, _)| run.is_none()).map(|(_, seen)| seen).collect())
 }
 
 /// Time, verdict, source, and the reason folded beside them.
@@ -204,15 +271,20 @@ mod tests {
     use super::*;
     use crate::cmd::words::sample;
 
-    fn seen(at: i64, source: &str, verdict: Verdict, detail: &str) -> Evidence {
+    fn seen(at: i64, source: &str, verdict: Verdict, detail: &str) -> Seen {
         let id = (source == "registry").then(|| AgentSessionId("7a276c6b".into()));
-        Evidence {
+        let evidence = Evidence {
             at: Timestamp(at),
             source: source.into(),
             verdict,
             agent_session_id: id,
             detail: detail.into(),
-        }
+        };
+        Seen { run: Some(1), run_id: None, evidence }
+    }
+
+    fn run(n: i64, start: i64) -> OneRun {
+        OneRun { n: Some(n), run_id: None, start_time: Some(Timestamp(start)) }
     }
 
     fn account() -> Account {
@@ -223,6 +295,7 @@ mod tests {
             agent: record.agent,
             correlation: record.correlation,
             follows: None,
+            runs: vec![run(1, 1_794_819_900_000)],
             additions: vec![seen(
                 1_794_819_900_001,
                 "arguments",
@@ -260,6 +333,19 @@ Evidence
                                     began before this one
 "
         );
+    }
+
+    #[test]
+    fn each_run_has_its_own_evidence() {
+        let mut account = account();
+        account.runs.push(run(2, 1_794_823_500_000));
+        let resumed = seen(1_794_823_500_200, "assigned", Verdict::Accepted, "named by --resume");
+        account.evidence.push(Seen { run: Some(2), ..resumed });
+        let text = account.draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
+        let (first, second) = text.split_once("\nIn the run of 2026-11-16 10:05:00: Added").unwrap();
+        assert!(first.contains("In the run of 2026-11-16 09:05:00: Evidence\n  09:05:00.100"), "{text}");
+        assert!(second.contains("Nothing.") && second.contains("10:05:00.200  accepted  assigned"), "{text}");
+        assert!(!first.contains("named by --resume") && !second.contains("added:"), "{text}");
     }
 
     #[test]

@@ -144,7 +144,8 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone) -> Table {
     for line in lines {
         let Totals { api_calls, input, output, cache_read, cache_write, cost: pico, .. } = line.totals;
         let calls = api_calls > 0;
-        let tokens = [input, output, cache_read, cache_write].into_iter().map(number).sum();
+        let tokens =
+            [input, output, cache_read, cache_write].into_iter().map(number).fold(0, u64::saturating_add);
         table.row([
             line.name.as_str().into(),
             line.agent.as_str().into(),

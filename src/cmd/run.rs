@@ -3,10 +3,12 @@
 //! This is the hot path from argv0 to exec. Nothing here may keep the agent from running: what codemie cannot do it
 //! leaves out, and says so after the agent has ended.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::words;
 use crate::agent::{self, Agent, Conversation as Asked, Invocation, Kind};
 use crate::cli::{RunOptions, Target};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -14,13 +16,14 @@ use crate::config::{AgentConfig, Config};
 use crate::forward::{self, Sinks};
 use crate::home::Home;
 use crate::output::human;
-use crate::session::id::{Ids, RandomIds, RunId};
+use crate::output::table::shorten;
+use crate::session::id::{AgentSessionId, Ids, RandomIds, RunId};
 use crate::session::lifecycle::Conversation;
 use crate::session::record::SessionRecord;
 use crate::shim::{self, depth::Depth};
-use crate::store::{Evidence, Verdict};
+use crate::store::{Evidence, Surroundings, Verdict};
 use crate::terminal::{self, Companion, Ended, Ending, Launch, Started, Tap};
-use crate::track::{Plan, Summary, Tracker, version};
+use crate::track::{Plan, Summary, Together, Tracker, version};
 
 /// How long the shell waits for the END to be stored. A commit takes a millisecond; this bounds a database that somebody
 /// else keeps locked.
@@ -30,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub const RUN_VARIABLE: &str = "CODEMIE_RUN_ID";
 /// The first session of that run.
 pub const SESSION_VARIABLE: &str = "CODEMIE_SESSION_ID";
+
+/// Said in the end where there is nowhere to record anything.
+const NO_HOME: &str = "this session is not recorded: set HOME or CODEMIE_HOME";
 
 /// From us to ourselves: no id is to be given.
 const ANEW_VARIABLE: &str = "CODEMIE_STARTED_ANEW";
@@ -66,6 +72,7 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         },
         Target::Command(command) => Prepared::command(command, args),
     };
+    let homeless = home.is_none();
     let speak = !(options.quiet || config.quiet) && all_terminals();
     let given = prepared.agent.as_ref().and_then(|run| Some((run.agent, run.assigned.clone()?)));
     let talks = prepared.interactive && all_terminals();
@@ -77,10 +84,11 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         start_anew();
     }
     if let Some(session) = summary.session {
-        outcome.say(closing_line(&session));
+        outcome.say(closing_line(&session, summary.together));
     }
     let mut problems = config.problems;
     problems.extend(summary.problem);
+    problems.extend(homeless.then(|| NO_HOME.to_owned()));
     if !problems.is_empty() && !options.quiet && !config.quiet {
         outcome.say(format!("codemie: {}", problems.join("; ")));
     }
@@ -169,7 +177,10 @@ struct Prepared {
 
 struct AgentRun {
     agent: &'static dyn Agent,
-    assigned: Option<crate::session::id::AgentSessionId>,
+    /// The id we chose for its session.
+    assigned: Option<AgentSessionId>,
+    /// The id the user chose.
+    chosen: Option<AgentSessionId>,
     version: Option<String>,
     binary: Option<version::Identity>,
 }
@@ -200,22 +211,34 @@ impl Prepared {
         // As the agent will see it; but a mark that is not this run's own tells nothing.
         let mark =
             self.agent.as_ref().and_then(|run| run.agent.mark(uuid::Uuid::nil())).map(|(name, _)| name);
+        let surroundings = RefCell::new(Surroundings::default());
         let var = |name: &str| {
             let set = self.launch.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
-            set.or_else(|| std::env::var_os(name).filter(|_| mark != Some(name)))
+            let value = set.or_else(|| std::env::var_os(name).filter(|_| mark != Some(name)));
+            surroundings.borrow_mut().note(name, value.as_deref());
+            value
         };
+        let mut trail = self.agent.as_ref().and_then(|run| run.agent.trail(&var, &folder));
+        let mut conversation = self.conversation;
+        let mut chosen = self.agent.as_ref().and_then(|run| run.chosen.clone());
+        // An id that is taken is refused by the agent; should it go on there all the same, it says so itself.
+        if chosen.as_ref().zip(trail.as_mut()).is_some_and(|(id, trail)| !trail.files(id).is_empty()) {
+            chosen = None;
+            conversation = Conversation::Unsure;
+        }
         let plan = Plan {
             summary: speak,
             begun_at: SystemClock.now(),
             run: RandomIds.run(),
             session: RandomIds.session(),
             agent: target.name(),
-            trail: self.agent.as_ref().and_then(|run| run.agent.trail(&var, &folder)),
+            trail,
             version: self.agent.as_ref().and_then(|run| run.version.clone()),
             binary: self.agent.as_ref().and_then(|run| run.binary.clone()),
-            assigned: self.agent.as_ref().and_then(|run| run.assigned.clone()),
-            conversation: self.conversation,
+            assigned: self.agent.as_ref().and_then(|run| run.assigned.clone()).or(chosen),
+            conversation,
             folder,
+            surroundings: surroundings.into_inner(),
             name: options.name.clone(),
             tags: options.tag.clone(),
             group: options.group.clone(),
@@ -305,7 +328,7 @@ fn prepare_agent(
         launch,
         interactive: invocation.kind == Kind::Interactive,
         conversation: conversation(&invocation, assigned.is_some()),
-        agent: Some(AgentRun { agent, assigned, version, binary }),
+        agent: Some(AgentRun { agent, assigned, chosen: chosen(&invocation), version, binary }),
         notes,
     })
 }
@@ -339,6 +362,14 @@ fn conversation(invocation: &Invocation, assigned: bool) -> Conversation {
     }
 }
 
+/// The id that the user chose for a conversation that is new, or a new copy.
+fn chosen(invocation: &Invocation) -> Option<AgentSessionId> {
+    match &invocation.session {
+        Asked::Chosen(id) | Asked::Fork { to: Some(id), .. } => Some(id.clone()),
+        _ => None,
+    }
+}
+
 fn bypassed() -> bool {
     std::env::var_os("CODEMIE_BYPASS").is_some_and(|value| value == "1")
 }
@@ -348,23 +379,27 @@ fn all_terminals() -> bool {
     terminal::is_terminal(&stdin()) && terminal::is_terminal(&stdout()) && terminal::is_terminal(&stderr())
 }
 
-/// Name, duration, tokens, cost, how to resume.
-fn closing_line(session: &SessionRecord) -> String {
-    let mut parts = vec![session.name.clone(), human::duration(Duration::from_millis(session.duration_ms))];
+/// Name, duration, tokens, cost, how to resume, on one line of a usual terminal: the name stands in what to type. Names and
+/// models come from the agents' files.
+fn closing_line(session: &SessionRecord, together: Option<Together>) -> String {
+    let mut parts = vec![human::duration(Duration::from_millis(session.duration_ms))];
     let usage = &session.usage;
-    let tokens =
-        usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
     if usage.api_calls > 0 {
-        parts.push(format!("{} tokens", human::count(u64::try_from(tokens).unwrap_or(0))));
+        parts.push(format!("{} tokens", human::count(words::tokens(usage))));
         parts.push(human::usd(usage.cost_usd));
         if !usage.unpriced_models.is_empty() {
             parts.push(format!("no price for {}", usage.unpriced_models.join(", ")));
         }
     }
+    if let Some(Together { sessions, cost }) = together {
+        parts.push(format!("{sessions} sessions, {} in all", human::usd(cost.dollars())));
+    }
     if session.correlation.agent_session_file.is_some() {
         parts.push(format!("codemie resume {}", session.name));
+    } else {
+        parts.insert(0, session.name.clone());
     }
-    format!("codemie: {}", parts.join(" · "))
+    shorten(&format!("codemie: {}", parts.join(" · ")), usize::MAX)
 }
 
 fn cannot_run(launch: &Launch, ending: Ending, errno: i32) -> Outcome {
@@ -375,4 +410,64 @@ fn cannot_run(launch: &Launch, ending: Ending, errno: i32) -> Outcome {
         std::io::Error::from_raw_os_error(errno).to_string()
     };
     Outcome::failed(ending.code(), format!("codemie: {name}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+    use crate::cmd::words::sample;
+    use crate::money::PicoDollars;
+
+    #[test]
+    fn the_closing_line_fits_and_says_all() {
+        let mut session = sample();
+        session.name = "claude-2611160731-2".into();
+        session.usage.input_tokens = 123_456_789;
+        session.duration_ms = 5 * 3_600_000;
+        let line = closing_line(&session, None);
+        assert_eq!(line, "codemie: 5h 00m · 123M tokens · $0.0123 · codemie resume claude-2611160731-2");
+        assert!(line.width() <= 80, "{line}");
+    }
+
+    #[test]
+    fn after_a_clear_the_closing_line_tells_of_the_whole_run() {
+        let mut session = sample();
+        session.name = "fix-auth.2".into();
+        let together = Together { sessions: 2, cost: PicoDollars(39_900_000_000) };
+        assert_eq!(
+            closing_line(&session, Some(together)),
+            "codemie: 47s · 6.91k tokens · $0.0123 · 2 sessions, $0.0399 in all · codemie resume fix-auth.2"
+        );
+    }
+
+    #[test]
+    fn what_agents_wrote_cannot_steer_the_terminal_and_no_number_is_too_large() {
+        let mut session = sample();
+        session.correlation.agent_session_file = None;
+        session.usage.unpriced_models = vec!["evil\u{1b}]0;owned\u{7}".into()];
+        session.usage.input_tokens = i64::MAX;
+        session.usage.output_tokens = i64::MAX;
+        let line = closing_line(&session, None);
+        assert!(line.starts_with("codemie: fix-auth · 47s · "), "{line}");
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+
+    #[test]
+    fn an_id_the_user_chose_is_as_good_as_ours() {
+        let id = || AgentSessionId("22222222-2222-4222-8222-222222222222".into());
+        let table = [
+            (Asked::Chosen(id()), Some(id())),
+            (Asked::Fork { from: None, to: Some(id()) }, Some(id())),
+            (Asked::Fork { from: Some(id()), to: None }, None),
+            (Asked::Named(id()), None),
+            (Asked::Fresh, None),
+        ];
+        for (session, expected) in table {
+            let invocation =
+                Invocation { kind: Kind::Interactive, session, injectable: false, persistent: true };
+            assert_eq!(chosen(&invocation), expected, "{invocation:?}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crate::session::id::SessionId;
 use crate::session::lookup::{Foreign, Found};
 use crate::session::record::{SessionRecord, record};
 use crate::session::state::Link;
-use crate::store::{SessionRow, View};
+use crate::store::{self, SessionRow, View};
 
 pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let now = SystemClock.now();
@@ -176,19 +176,26 @@ impl Chain {
         // A switch can lead back to where it came from.
         let mut seen = vec![row.id];
         let mut chain = Self::default();
-        let mut walk = |mut next: Option<SessionId>, on: fn(&SessionRow) -> Option<SessionId>| {
+        let mut walk = |on: &dyn Fn(&SessionRow) -> Result<Option<SessionId>, store::Error>| {
             let mut names = Vec::new();
+            let mut next = on(row)?;
             while let Some(id) = next.filter(|id| !seen.contains(id)) {
                 seen.push(id);
                 let row = view.session(id)?;
                 names
                     .push(row.as_ref().map_or_else(|| words::short(&id.to_string()), |row| row.name.clone()));
-                next = row.as_ref().and_then(on);
+                next = row.as_ref().map(on).transpose()?.flatten();
             }
             anyhow::Ok(names)
         };
-        chain.before.extend(walk(row.transitioned_from, |row| row.transitioned_from)?.into_iter().rev());
-        chain.after = walk(row.transitioned_to, |row| row.transitioned_to)?;
+        // A session that was resumed has forgotten its neighbours; its openings, and theirs, have not.
+        let before = |row: &SessionRow| Ok(view.came_from(row.n)?.map(|(from, _)| from));
+        let after = |row: &SessionRow| match row.transitioned_to {
+            Some(to) => Ok(Some(to)),
+            None => view.went_to(row.id),
+        };
+        chain.before.extend(walk(&before)?.into_iter().rev());
+        chain.after = walk(&after)?;
         Ok(chain)
     }
 

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_story_fits_together() {
-        assert!(price::is_priced(MODEL), "a demonstration without a cost shows nothing");
+        assert!(price::Prices::of(MODEL).is_some(), "a demonstration without a cost shows nothing");
         for call in SCRIPT.iter().flat_map(Conversation::calls) {
             assert!(call.tool.is_some() || !call.text.is_empty(), "an answer is something: {call:?}");
             if let Some(Tool::Edit { patch, .. }) = &call.tool {

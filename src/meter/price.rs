@@ -23,11 +23,6 @@ pub fn cost(usage: &Usage) -> Option<PicoDollars> {
     Prices::of(&usage.model)?.cost(&usage.tokens, usage.fast)
 }
 
-/// Whether the model has a price at all.
-pub fn is_priced(model: &str) -> bool {
-    row(model).is_some()
-}
-
 /// What one model costs, looked up once for many calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
@@ -318,7 +313,6 @@ mod tests {
             ("[1m]", None),
         ] {
             assert_eq!(row(model), listed.map(|name| find(name).unwrap()), "{model}");
-            assert_eq!(is_priced(model), listed.is_some(), "{model}");
         }
     }
 }

@@ -6,6 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
+/// More of anything no call uses and no tool writes: a count beyond it is damage or a bad joke, and sums of many such stay
+/// within what a database's integer holds.
+const MOST: u64 = 1 << 40;
+/// The longest key; the agents' own have some forty characters.
+pub const LONGEST_KEY: usize = 512;
+/// The longest name or id of anything else; a cloud's name for a model has some hundred characters.
+const LONGEST_NAME: usize = 256;
+
 /// One fact, keyed by the agent's own id for it. A key counts once per agent and kind, over all files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -16,6 +24,25 @@ pub struct Record {
     /// The sub-agent that made it, by the agent's id; `None` in the main conversation.
     pub subagent: Option<String>,
     pub fact: Fact,
+}
+
+impl Record {
+    /// Whether it can be what an agent meant. What is longer or larger would be kept for good, added to every sum and sent on.
+    pub fn is_plausible(&self) -> bool {
+        let named = match &self.fact {
+            Fact::Usage(usage) => {
+                usage.tokens.is_plausible() && is_name(&usage.model) && usage.request_id.iter().all(is_name)
+            }
+            Fact::Tool(tool) => is_name(&tool.name) && tool.lines_added.max(tool.lines_removed) <= MOST,
+            Fact::Error(error) => is_name(&error.kind),
+            Fact::Prompt => true,
+        };
+        named && self.key.len() <= LONGEST_KEY && self.subagent.iter().all(is_name)
+    }
+}
+
+fn is_name(name: impl AsRef<str>) -> bool {
+    name.as_ref().len() <= LONGEST_NAME
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +76,14 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// See [`Record::is_plausible`].
+    pub fn is_plausible(&self) -> bool {
+        let Self { input, output, cache_read, cache_write_5m, cache_write_1h, reasoning } = *self;
+        [input, output, cache_read, cache_write_5m, cache_write_1h, reasoning]
+            .iter()
+            .all(|count| *count <= MOST)
+    }
+
     pub fn cache_write(&self) -> u64 {
         self.cache_write_5m.saturating_add(self.cache_write_1h)
     }
@@ -95,4 +130,51 @@ pub enum ToolKind {
 pub struct ApiError {
     pub status: Option<u16>,
     pub kind: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(change: impl FnOnce(&mut Record, &mut Usage)) -> Record {
+        let mut usage = Usage {
+            model: "claude-opus-4-8".into(),
+            tokens: Tokens { input: 10_000_000, ..Tokens::default() },
+            fast: false,
+            request_id: Some("req_1".into()),
+        };
+        let mut record = Record {
+            key: "msg_1".into(),
+            at: Timestamp(0),
+            copied: false,
+            subagent: Some("a1".into()),
+            fact: Fact::Prompt,
+        };
+        change(&mut record, &mut usage);
+        record.fact = Fact::Usage(usage);
+        record
+    }
+
+    #[test]
+    fn what_no_agent_means_is_told_from_what_it_does() {
+        let long = |length: usize| "x".repeat(length);
+        let good = [
+            call(|_, _| {}),
+            call(|record, _| record.key = long(512)),
+            call(|_, usage| usage.model = long(256)),
+            call(|_, usage| usage.tokens.output = 1 << 40),
+        ];
+        let bad = [
+            call(|record, _| record.key = long(513)),
+            call(|record, _| record.subagent = Some(long(257))),
+            call(|_, usage| usage.model = long(257)),
+            call(|_, usage| usage.request_id = Some(long(257))),
+            call(|_, usage| usage.tokens.input = u64::MAX),
+            call(|_, usage| usage.tokens.cache_write_1h = (1 << 40) + 1),
+        ];
+        assert!(good.iter().all(Record::is_plausible));
+        for record in bad {
+            assert!(!record.is_plausible(), "{record:?}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::line::{Harvest, Lines};
+use super::record::Record;
 pub use crate::file::FileId;
 
 /// What is read, and committed, at once. Why 256 KiB: some hundred lines, well above what a commit costs, and nothing
@@ -72,6 +73,11 @@ pub enum Anew {
 pub trait Source {
     fn identity(&self) -> io::Result<(FileId, u64)>;
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// When it was last written to, where that is known.
+    fn written_at(&self) -> io::Result<Option<(i64, i64)>> {
+        Ok(None)
+    }
 }
 
 impl Source for File {
@@ -83,12 +89,19 @@ impl Source for File {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         FileExt::read_at(self, into, offset)
     }
+
+    fn written_at(&self) -> io::Result<Option<(i64, i64)>> {
+        let meta = self.metadata()?;
+        Ok(Some((meta.mtime(), meta.mtime_nsec())))
+    }
 }
 
 /// One followed file.
 #[derive(Debug)]
 pub struct Tail<L> {
     position: Option<Position>,
+    /// When it was written to last, as of when all that was read was last found in its place.
+    checked: Option<(i64, i64)>,
     lines: L,
     buffer: Vec<u8>,
     /// What the buffer shrinks to when nothing is left to read: nothing, unless it was lent.
@@ -120,7 +133,7 @@ impl LongLines {
 impl<L: Lines> Tail<L> {
     /// Goes on at `position`, with `lines` as they were there.
     pub fn new(position: Option<Position>, lines: L) -> Self {
-        Self { position, lines, buffer: Vec::new(), lent: 0, turn: None }
+        Self { position, checked: None, lines, buffer: Vec::new(), lent: 0, turn: None }
     }
 
     /// As [`Tail::new`], with a buffer whose length is what is read at once, for reading many files one after another and
@@ -144,7 +157,7 @@ impl<L: Lines> Tail<L> {
         let (file, len) = source.identity()?;
         let from = self.position;
         let mut at = from.unwrap_or(Position::start_of(file));
-        if at.file == file && at.offset == len {
+        if at.file == file && at.offset == len && self.is_all_read(&at, source)? {
             self.shrink(self.lent);
             return Ok(None);
         }
@@ -163,6 +176,16 @@ impl<L: Lines> Tail<L> {
         batch.state = self.lines.state();
         self.position = Some(batch.to);
         Ok(Some(batch))
+    }
+
+    /// Whether the end is the one that was read: a file may be written anew to the same length.
+    fn is_all_read(&mut self, at: &Position, source: &impl Source) -> io::Result<bool> {
+        let written = source.written_at()?;
+        let same = written == self.checked || mark(source, at.offset)? == at.mark;
+        if same {
+            self.checked = written;
+        }
+        Ok(same)
     }
 
     /// Reads until at least one line is whole, or the file ends.
@@ -225,7 +248,13 @@ impl<L: Lines> Tail<L> {
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', &self.buffer[..whole]) {
             batch.lines += 1;
-            if self.lines.read(&self.buffer[start..end], &mut batch.harvest).is_err() {
+            let before = batch.harvest.records.len();
+            let read = self.lines.read(&self.buffer[start..end], &mut batch.harvest);
+            let plausible = batch.harvest.records[before..].iter().all(Record::is_plausible);
+            if !plausible {
+                batch.harvest.records.truncate(before);
+            }
+            if read.is_err() || !plausible {
                 batch.unreadable += 1;
             }
             start = end + 1;

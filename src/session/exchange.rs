@@ -144,10 +144,10 @@ pub(super) fn take_in(
         tx.add_tag(n, tag)?;
     }
     for evidence in &exported.evidence {
-        tx.insert_evidence(n, evidence)?;
+        tx.insert_evidence(n, None, evidence)?;
     }
     for row in &exported.records {
-        if tx.known(&exported.session.agent, row.kind, &row.key)?.is_none() {
+        if row.is_plausible() && tx.known(&exported.session.agent, row.kind, &row.key)?.is_none() {
             tx.insert_record_row(&exported.session.agent, n, row)?;
         }
     }

@@ -180,6 +180,7 @@ fn take_in(
     tx.close_session(&row, ended_at, old.status, old.reason, exit, None)?;
     tx.insert_evidence(
         n,
+        None,
         &Evidence {
             at,
             source: "import".into(),

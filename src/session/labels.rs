@@ -20,7 +20,7 @@ pub fn rename(tx: &Tx<'_>, row: &SessionRow, name: &str) -> Result<(), Error> {
 
 /// Whether the tag was not there before.
 pub fn tag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
-    names::check(tag)?;
+    names::check_tag(tag)?;
     let added = tx.add_tag(row.n, tag)?;
     if added {
         tell(tx, row)?;
@@ -40,7 +40,7 @@ pub fn untag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
 /// `None` takes it out of its group.
 pub fn group(tx: &Tx<'_>, row: &SessionRow, group: Option<&str>) -> Result<(), Error> {
     if let Some(group) = group {
-        names::check(group)?;
+        names::check_group(group)?;
     }
     if row.group.as_deref() == group {
         return Ok(());

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use super::id::AgentSessionId;
+use crate::output::table::shorten;
 use crate::store::{self, SessionRow, View};
 
 /// Shorter prefixes are more likely a slip than a name.
@@ -62,7 +63,8 @@ pub struct Candidate {
 fn lines(candidates: &[Candidate]) -> String {
     let line = |candidate: &Candidate| {
         let name = candidate.name.as_deref().unwrap_or("foreign");
-        format!("  {}  {name}  {}", candidate.id, candidate.agent)
+        // Ids and names come from the agents' files and from imports.
+        shorten(&format!("  {}  {name}  {}", candidate.id, candidate.agent), usize::MAX)
     };
     candidates.iter().map(line).collect::<Vec<_>>().join("\n")
 }

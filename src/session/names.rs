@@ -21,26 +21,38 @@ impl Name {
     }
 }
 
+/// What is wrong with a name, a tag or a group: `0` says which of them it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    #[error("a name cannot be empty")]
-    Empty,
-    #[error("the name {0:?} begins with a dash, which commands would take for an option")]
-    Dash(String),
-    #[error("the name {0:?} holds a control character or a slash")]
-    Character(String),
-    #[error("the name is longer than 100 characters")]
-    Long,
+    #[error("a {0} cannot be empty")]
+    Empty(&'static str),
+    #[error("the {0} {1:?} begins with a dash, which commands would take for an option")]
+    Dash(&'static str, String),
+    #[error("the {0} {1:?} holds a control character or a slash")]
+    Character(&'static str, String),
+    #[error("the {0} is longer than 100 characters")]
+    Long(&'static str),
 }
 
 /// A name a person may give.
 pub fn check(name: &str) -> Result<(), NameError> {
-    match name {
-        "" => Err(NameError::Empty),
-        _ if name.trim().is_empty() => Err(NameError::Empty),
-        _ if name.starts_with('-') => Err(NameError::Dash(name.into())),
-        _ if name.chars().any(|c| c.is_control() || c == '/') => Err(NameError::Character(name.into())),
-        _ if name.chars().count() > 100 => Err(NameError::Long),
+    check_as("name", name)
+}
+
+pub fn check_tag(tag: &str) -> Result<(), NameError> {
+    check_as("tag", tag)
+}
+
+pub fn check_group(group: &str) -> Result<(), NameError> {
+    check_as("group", group)
+}
+
+fn check_as(what: &'static str, text: &str) -> Result<(), NameError> {
+    match text {
+        _ if text.trim().is_empty() => Err(NameError::Empty(what)),
+        _ if text.starts_with('-') => Err(NameError::Dash(what, text.into())),
+        _ if text.chars().any(|c| c.is_control() || c == '/') => Err(NameError::Character(what, text.into())),
+        _ if text.chars().count() > 100 => Err(NameError::Long(what)),
         _ => Ok(()),
     }
 }
@@ -125,6 +137,8 @@ mod tests {
         }
         for bad in ["", "  ", "-x", "a\nb", "a/b", "\u{1b}[31m", &"x".repeat(101)] {
             assert!(check(bad).is_err(), "{bad:?}");
+            let said = check_tag(bad).unwrap_err().to_string();
+            assert!(said.contains("tag") && !said.contains("name"), "{said}");
         }
     }
 }

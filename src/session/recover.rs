@@ -21,14 +21,14 @@ fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
 /// Ends every session whose last run is gone, as `interrupted`; which ones. Any number of processes may do this at
 /// once: each END is made once.
 ///
-/// `read_to_end` meters what is left of a session's file, through the same store, and says when the file last grew if
+/// `read_to_end` meters what is left of the files of a session of the run, through the same store, and says when the file last grew if
 /// it knows. It deals with its own errors: a file that cannot be read keeps no session open.
 pub fn recover(
     store: &mut Store,
     processes: &dyn Processes,
     here: &Realm,
     now: Timestamp,
-    mut read_to_end: impl FnMut(&mut Store, &SessionRow) -> Option<Timestamp>,
+    mut read_to_end: impl FnMut(&mut Store, &RunRow, &SessionRow) -> Option<Timestamp>,
 ) -> Result<Vec<SessionId>, Error> {
     let mut runs = store.read(|view| Ok::<_, Error>(view.live_runs()?))?;
     runs.retain(|run| gone(run, processes, here));
@@ -39,7 +39,13 @@ pub fn recover(
             continue;
         };
         tracing::info!(session = %session.id, run = %run.id, wrapper = %run.wrapper.pid, "its run is gone");
-        let grew = read_to_end(store, &session);
+        // Those it had left may have grown since as well: the agents write late.
+        for left in store.read(|view| view.sessions_of_run(run.n))? {
+            if left.n != session.n {
+                read_to_end(store, &run, &left);
+            }
+        }
+        let grew = read_to_end(store, &run, &session);
         let outcome = store.write(|tx| {
             let lived = last_sign_of_life(&[
                 Some(run.started_at),
@@ -67,9 +73,9 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Barrier;
 
-    use super::super::lifecycle::Conversation;
+    use super::super::lifecycle::{Conversation, Passage, To, transition};
     use super::super::state::{EndReason, Phase, Status};
-    use super::super::tests::{World, realm};
+    use super::super::tests::{World, binding, realm};
     use super::*;
     use crate::process::{Pid, StartTime};
 
@@ -100,7 +106,7 @@ mod tests {
         let table = alive(&mut world, living);
         let hours_later = world.wait(8 * 3_600_000);
         let mut read = Vec::new();
-        let ended = recover(&mut world.store, &table, &realm(), hours_later, |_, session| {
+        let ended = recover(&mut world.store, &table, &realm(), hours_later, |_, _, session| {
             read.push(session.id);
             None
         })
@@ -114,12 +120,33 @@ mod tests {
     }
 
     #[test]
+    fn every_session_of_a_dead_run_is_read_to_its_end() {
+        let mut world = World::new();
+        let (run, first) = world.start(Conversation::Fresh);
+        world.bind(first.session, "a").unwrap();
+        let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+        let at = world.wait(1000);
+        let ids = &world.ids;
+        let second = world.store.write(|tx| transition(tx, at, ids, run, &passage)).unwrap().new.session;
+        let now = world.wait(60_000);
+        let mut read = Vec::new();
+        recover(&mut world.store, &Table::default(), &realm(), now, |_, row, session| {
+            assert_eq!(row.id, run);
+            read.push(session.id);
+            None
+        })
+        .unwrap();
+        world.check();
+        assert_eq!(read, [first.session, second], "the one that was cleared may have grown since");
+    }
+
+    #[test]
     fn what_was_read_and_when_the_file_grew_say_when_it_ended() {
         let mut world = World::new();
         let (_, dead) = world.start(Conversation::Fresh);
         let grew = world.wait(5000);
         let now = world.wait(60_000);
-        recover(&mut world.store, &Table::default(), &realm(), now, |_, _| Some(grew)).unwrap();
+        recover(&mut world.store, &Table::default(), &realm(), now, |_, _, _| Some(grew)).unwrap();
         assert_eq!(world.session(dead.session).ended_at, Some(grew));
     }
 
@@ -152,7 +179,7 @@ mod tests {
                     let (mut store, barrier) = (world.another(), &barrier);
                     scope.spawn(move || {
                         barrier.wait();
-                        recover(&mut store, &Table::default(), &realm(), now, |_, _| None).unwrap().len()
+                        recover(&mut store, &Table::default(), &realm(), now, |_, _, _| None).unwrap().len()
                     })
                 })
                 .collect();
@@ -172,7 +199,7 @@ mod tests {
         world.bind(started.session, "a").unwrap();
         world.start(Conversation::Named(super::super::tests::agent_session("a")));
         let now = world.now;
-        let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_, _| None).unwrap();
+        let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_, _, _| None).unwrap();
         world.check();
         assert_eq!(ended, [started.session]);
     }

@@ -1,10 +1,10 @@
-//! What codemie saw and decided (`explain`), what went wrong with the store (`doctor`), which binary is which version.
+//! What codemie saw and decided (`explain`), what went wrong with the store (`doctor`), settings of its own.
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
-use crate::session::id::{AgentSessionId, SessionId};
+use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::state::spelled;
 
 spelled!(
@@ -36,31 +36,41 @@ pub struct Incident {
     pub detail: String,
 }
 
+const COLUMNS: &str = "at, source, verdict, agent_session, detail";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Evidence> {
+    Ok(Evidence {
+        at: row.get(0)?,
+        source: row.get(1)?,
+        verdict: row.get(2)?,
+        agent_session_id: row.get(3)?,
+        detail: row.get(4)?,
+    })
+}
+
 impl View<'_> {
     pub fn evidence(&self, session: i64) -> Result<Vec<Evidence>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM evidence WHERE session = ?1 ORDER BY n"), [session], read)
+    }
+
+    /// Each with the run it was seen in; of what was seen elsewhere or long ago nobody knows that.
+    pub fn evidence_by_run(&self, session: i64) -> Result<Vec<(Option<i64>, Evidence)>, Error> {
         self.all(
-            "SELECT at, source, verdict, agent_session, detail FROM evidence WHERE session = ?1 ORDER BY n",
+            &format!("SELECT {COLUMNS}, run FROM evidence WHERE session = ?1 ORDER BY n"),
             [session],
-            |row| {
-                Ok(Evidence {
-                    at: row.get(0)?,
-                    source: row.get(1)?,
-                    verdict: row.get(2)?,
-                    agent_session_id: row.get(3)?,
-                    detail: row.get(4)?,
-                })
-            },
+            |row| Ok((row.get(5)?, read(row)?)),
         )
+    }
+
+    /// Whatever session of the run it belongs to.
+    pub fn evidence_of_run(&self, run: i64) -> Result<Vec<Evidence>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM evidence WHERE run = ?1 ORDER BY n"), [run], read)
     }
 
     pub fn incidents(&self) -> Result<Vec<Incident>, Error> {
         self.all("SELECT at, kind, detail FROM incident ORDER BY n", [], |row| {
             Ok(Incident { at: row.get(0)?, kind: row.get(1)?, detail: row.get(2)? })
         })
-    }
-
-    pub fn agent_version(&self, identity: &str) -> Result<Option<String>, Error> {
-        self.maybe("SELECT version FROM agent_version WHERE identity = ?1", [identity], |row| row.get(0))
     }
 
     /// A value this room keeps for others (`machine.salt`, …).
@@ -70,16 +80,24 @@ impl View<'_> {
 }
 
 impl Tx<'_> {
-    pub fn note_evidence(&self, session: SessionId, evidence: &Evidence) -> Result<(), Error> {
+    pub fn note_evidence(&self, session: SessionId, run: RunId, evidence: &Evidence) -> Result<(), Error> {
         let Some(row) = self.session(session)? else { return Ok(()) };
-        self.insert_evidence(row.n, evidence)
+        self.insert_evidence(row.n, Some(run), evidence)
     }
 
-    pub(crate) fn insert_evidence(&self, session: i64, evidence: &Evidence) -> Result<(), Error> {
+    /// Without a run, it was seen elsewhere.
+    pub(crate) fn insert_evidence(
+        &self,
+        session: i64,
+        run: Option<RunId>,
+        evidence: &Evidence,
+    ) -> Result<(), Error> {
         self.run(
-            "INSERT INTO evidence (session, at, source, verdict, agent_session, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO evidence (session, run, at, source, verdict, agent_session, detail)
+             VALUES (?1, (SELECT n FROM run WHERE id = ?2), ?3, ?4, ?5, ?6, ?7)",
             params![
                 session,
+                run,
                 evidence.at,
                 evidence.source,
                 evidence.verdict,
@@ -92,12 +110,6 @@ impl Tx<'_> {
 
     pub fn note_incident(&self, at: Timestamp, kind: &str, detail: &str) -> Result<(), Error> {
         self.run("INSERT INTO incident (at, kind, detail) VALUES (?1, ?2, ?3)", params![at, kind, detail])
-            .map(drop)
-    }
-
-    /// `identity` names the binary beyond its path (device, inode, size, time of change), so an update is noticed.
-    pub fn remember_agent_version(&self, identity: &str, version: &str, at: Timestamp) -> Result<(), Error> {
-        self.run("INSERT OR REPLACE INTO agent_version VALUES (?1, ?2, ?3)", params![identity, version, at])
             .map(drop)
     }
 

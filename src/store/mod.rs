@@ -14,8 +14,8 @@
 //!
 //! Lifecycle changes are made by `session::lifecycle` on a [`Tx`]; the queries for commands are on [`View`]:
 //! `session`, `session_by_agent_session`, `current`, `run`, `live_runs`, `totals`, `evidence`, `position`,
-//! `unreadable`, `agent_version`, `incidents`, `list`, `usage`, `prunable`; small writes on [`Tx`]: `note_evidence`,
-//! `set_agent_process`, `set_agent_session_file`, `remember_agent_version`, `set_setting`. For senders: `sinks`,
+//! `unreadable`, `incidents`, `list`, `usage`, `prunable`; small writes on [`Tx`]: `note_evidence`,
+//! `set_agent_process`, `set_surroundings`, `set_agent_session_file`, `set_setting`. For senders: `sinks`,
 //! `outgoing`, `letters`, `backlog`, `add_sink`, `lease`, `pass`, `delivered`, `put_letter`, `set_backoff`, `pause`,
 //! `backfill`.
 
@@ -57,7 +57,7 @@ pub use outgoing::Outgoing;
 pub use position::Position;
 pub use query::{Filter, Show};
 pub use record::{Known, Priced, RecordKind, RecordRow};
-pub use run::{NewRun, Realm, RunRow};
+pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, OpeningRow, Place, SessionRow};
 pub use sink::{SinkCount, SinkRow};
 pub use told::{ModelSum, ToolSum};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::spelling::{count, tool_kind, tool_kind_of, uncount};
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
-use crate::meter::record::{ApiError, Fact, Record, Tokens, Tool, ToolKind, Usage};
+use crate::meter::record::{ApiError, Fact, LONGEST_KEY, Record, Tokens, Tool, ToolKind, Usage};
 use crate::money::PicoDollars;
 use crate::session::state::spelled;
 
@@ -61,6 +61,13 @@ pub struct RecordRow {
     pub tool: Option<ToolColumns>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorColumns>,
+}
+
+impl RecordRow {
+    /// What no line of an agent's would be read for is not taken in from elsewhere either.
+    pub fn is_plausible(&self) -> bool {
+        self.key.len() <= LONGEST_KEY && self.usage.iter().all(|usage| usage.tokens.is_plausible())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

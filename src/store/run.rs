@@ -1,8 +1,11 @@
 //! Runs of the wrapper: who they are, which session each is in, which are still going on.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 
 use rusqlite::{Row, params};
+use serde::{Deserialize, Serialize};
 
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
@@ -26,6 +29,27 @@ impl Realm {
     }
 }
 
+/// What the environment said to those who asked where the agent's files are, by variable; `None`: it was not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Surroundings(BTreeMap<String, Option<String>>);
+
+impl Surroundings {
+    /// A value that is no text is left out, and the environment of the day asked for it.
+    pub fn note(&mut self, name: &str, value: Option<&OsStr>) {
+        match value.map(OsStr::to_str) {
+            None => drop(self.0.insert(name.to_owned(), None)),
+            Some(Some(value)) => drop(self.0.insert(name.to_owned(), Some(value.to_owned()))),
+            Some(None) => {}
+        }
+    }
+
+    /// The outer `None`: nobody asked then.
+    pub fn get(&self, name: &str) -> Option<Option<OsString>> {
+        self.0.get(name).map(|value| value.as_ref().map(OsString::from))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct NewRun {
     pub id: RunId,
@@ -44,10 +68,10 @@ pub struct RunRow {
     pub ended_at: Option<Timestamp>,
     /// The session it is in, or was in last.
     pub session: Option<i64>,
+    pub surroundings: Surroundings,
 }
 
-const COLUMNS: &str =
-    "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, agent_start, started_at, ended_at, session";
+const COLUMNS: &str = "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, agent_start, started_at, ended_at, session, surroundings";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     let agent: (Option<Pid>, Option<StartTime>) = (row.get(6)?, row.get(7)?);
@@ -63,6 +87,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         started_at: row.get(8)?,
         ended_at: row.get(9)?,
         session: row.get(10)?,
+        surroundings: row
+            .get::<_, Option<String>>(11)?
+            .and_then(|json| serde_json::from_str(&json).ok())
+            .unwrap_or_default(),
     })
 }
 
@@ -104,6 +132,11 @@ impl Tx<'_> {
 
     pub(crate) fn end_run(&self, run: i64, at: Timestamp) -> Result<(), Error> {
         self.run("UPDATE run SET ended_at = ?2 WHERE n = ?1", params![run, at]).map(drop)
+    }
+
+    pub fn set_surroundings(&self, run: RunId, surroundings: &Surroundings) -> Result<(), Error> {
+        let json = serde_json::to_string(surroundings).unwrap_or_default();
+        self.run("UPDATE run SET surroundings = ?2 WHERE id = ?1", params![run, json]).map(drop)
     }
 
     /// The agent has been spawned.

@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 2;
+pub(super) const KNOWN: i64 = 3;
 
-const MIGRATIONS: &[&str] = &[V1, V2];
+const MIGRATIONS: &[&str] = &[V1, V2, V3];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -272,6 +272,13 @@ ALTER TABLE sink ADD COLUMN trouble TEXT;        -- what went wrong last
 ALTER TABLE sink ADD COLUMN target TEXT;         -- a fingerprint of address and credentials
 ";
 
+/// What recovery and `explain` must know of a run. The agents' versions are noted in files.
+const V3: &str = "
+ALTER TABLE run ADD COLUMN surroundings TEXT;    -- JSON: the variables that say where the agent's files are
+ALTER TABLE evidence ADD COLUMN run INTEGER REFERENCES run (n) ON DELETE SET NULL; -- in which it was seen
+DROP TABLE agent_version;
+";
+
 /// The version a database is at; reading it also proves that the file is a database.
 pub(super) fn version(conn: &Connection) -> Result<i64, Error> {
     Ok(conn.query_row("PRAGMA user_version", [], |row| row.get(0))?)
@@ -292,4 +299,27 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     tx.pragma_update(None, "user_version", KNOWN)?;
     tx.commit()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_of_any_earlier_version_becomes_one_of_this() {
+        for version in 1..MIGRATIONS.len() {
+            let mut old = Connection::open_in_memory().unwrap();
+            for migration in &MIGRATIONS[..version] {
+                old.execute_batch(migration).unwrap();
+            }
+            old.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
+            let run = "INSERT INTO run (id, boot, pids, wrapper_pid, wrapper_start, started_at) VALUES ('r', '', '', 1, 1, 1)";
+            old.execute_batch(run).unwrap();
+            migrate(&mut old).unwrap();
+            assert_eq!(self::version(&old).unwrap(), KNOWN);
+            let kept: Option<String> =
+                old.query_row("SELECT surroundings FROM run WHERE id = 'r'", [], |row| row.get(0)).unwrap();
+            assert_eq!(kept, None, "from {version}");
+        }
+    }
 }

@@ -204,6 +204,11 @@ impl View<'_> {
         )
     }
 
+    /// The sessions whose last run this was, in the order they began in.
+    pub fn sessions_of_run(&self, run: i64) -> Result<Vec<SessionRow>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.run = ?1 ORDER BY s.n"), [run], read)
+    }
+
     pub fn openings(&self, session: i64) -> Result<Vec<OpeningRow>, Error> {
         self.all(
             "SELECT number, reason, opened_at, closed_at, transitioned_from FROM opening WHERE session = ?1 ORDER BY number",
@@ -217,6 +222,26 @@ impl View<'_> {
                     transitioned_from: row.get(4)?,
                 })
             },
+        )
+    }
+
+    /// The session it was last come to from, by a `/clear` or a switch; openings by a new run tell nothing of that.
+    pub fn came_from(&self, session: i64) -> Result<Option<(SessionId, StartReason)>, Error> {
+        self.maybe(
+            "SELECT transitioned_from, reason FROM opening WHERE session = ?1 AND transitioned_from IS NOT NULL
+             ORDER BY number DESC LIMIT 1",
+            [session],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+    }
+
+    /// The session that it was last left for, by a `/clear` or a switch, though it may have been opened again since.
+    pub fn went_to(&self, session: SessionId) -> Result<Option<SessionId>, Error> {
+        self.maybe(
+            "SELECT s.id FROM opening o JOIN session s ON s.n = o.session WHERE o.transitioned_from = ?1
+             ORDER BY o.opened_at DESC, s.n DESC LIMIT 1",
+            [session],
+            |row| row.get(0),
         )
     }
 

@@ -232,3 +232,64 @@ fn start_is_quick() {
     let (min, median, p95) = (times[0], times[times.len() / 2], times[times.len() * 95 / 100]);
     println!("open+START (of it open): min {min:?}  p50 {median:?}  p95 {p95:?}");
 }
+
+/// Whatever stands in the rows, it can be added up.
+#[test]
+fn absurd_numbers_do_not_keep_the_rest_from_being_told() {
+    use super::{By, UsageRow};
+    use crate::session::absorb::{Batch, absorb};
+    use crate::session::tests::usage;
+    let mut world = World::new();
+    let (_, started) = world.start(Conversation::Fresh);
+    world.bind(started.session, "a").unwrap();
+    let at = world.now;
+    let mut records = [usage("one", at, 1), usage("two", at, 2), usage("three", at, 3)];
+    for priced in &mut records {
+        priced.cost = Some(super::PicoDollars(i64::MAX));
+        if let crate::meter::record::Fact::Usage(usage) = &mut priced.record.fact {
+            usage.tokens.input = u64::MAX;
+            usage.tokens.cache_write_1h = u64::MAX;
+        }
+    }
+    for (inode, record) in (1..).zip(&records) {
+        let batch = Batch {
+            file: super::FileId { device: 1, inode },
+            path: "/a".as_ref(),
+            from: 0,
+            restart: false,
+            to: 1,
+            state: &[],
+            unreadable: 0,
+            records: std::slice::from_ref(record),
+        };
+        world.store.write(|tx| absorb(tx, at, started.session, &batch)).unwrap();
+    }
+    let n = world.session(started.session).n;
+    let totals = world.store.read(|view| view.totals(n)).unwrap();
+    assert_eq!((totals.api_calls, totals.output, totals.input), (3, 6, i64::MAX));
+    world.store.write(|tx| tx.recount(n)).unwrap();
+    let recounted = world.store.read(|view| view.totals(n)).unwrap();
+    assert_eq!(recounted, totals);
+    let mut rows = world.store.read(|view| view.usage(By::Model, None)).unwrap();
+    assert_eq!((rows.len(), rows[0].output, rows[0].cost.0, rows[0].cache_write), (1, 6, i64::MAX, i64::MAX));
+    let row: UsageRow = rows[0].clone();
+    rows[0].add(&row);
+    assert_eq!((rows[0].output, rows[0].input), (12, i64::MAX));
+    assert_eq!(world.store.read(|view| view.model_sums(n)).unwrap()[0].input, i64::MAX);
+    assert_eq!(world.store.read(|view| view.opening_totals(n, 1)).unwrap().input, i64::MAX);
+}
+
+#[test]
+fn sums_are_exact() {
+    let sql = rusqlite::Connection::open_in_memory().unwrap();
+    sql.execute_batch("CREATE TABLE t (a INTEGER) STRICT").unwrap();
+    let sum = |sql: &rusqlite::Connection| -> i64 {
+        sql.query_row(&format!("SELECT {} FROM t", super::total::sum("a")), [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(sum(&sql), 0);
+    let values = [9_007_199_254_740_993, -5, 4_294_967_296, 4_294_967_295, -9_007_199_254_740_993, 17];
+    for value in values {
+        sql.execute("INSERT INTO t VALUES (?1)", [value]).unwrap();
+    }
+    assert_eq!(sum(&sql), values.iter().sum::<i64>());
+}

@@ -3,6 +3,7 @@
 use rusqlite::{Row, params};
 
 use super::outbox::{self, EventRow};
+use super::total::sum;
 use super::{Error, Totals, View};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
@@ -52,9 +53,16 @@ impl View<'_> {
     /// By model, the most used last.
     pub fn model_sums(&self, session: i64) -> Result<Vec<ModelSum>, Error> {
         self.all(
-            "SELECT ifnull(model, ''), count(*), sum(input), sum(output), sum(cache_read),
-                 sum(cache_write_5m + cache_write_1h), sum(reasoning), ifnull(sum(cost), 0), max(at)
-             FROM record WHERE session = ?1 AND kind = 'usage' GROUP BY 1 ORDER BY 2, 1",
+            &format!(
+                "SELECT ifnull(model, ''), count(*), {}, {}, {}, {}, {}, {}, max(at)
+                 FROM record WHERE session = ?1 AND kind = 'usage' GROUP BY 1 ORDER BY 2, 1",
+                sum("input"),
+                sum("output"),
+                sum("cache_read"),
+                sum("cache_write_5m + cache_write_1h"),
+                sum("reasoning"),
+                sum("cost"),
+            ),
             [session],
             read_model,
         )
@@ -72,12 +80,21 @@ impl View<'_> {
     /// The sums over what was recorded in one opening of a session. A file changed in two openings counts in both.
     pub fn opening_totals(&self, session: i64, opening: u32) -> Result<Totals, Error> {
         self.one(
-            "SELECT sum(r.kind = 'usage'), sum(r.input), sum(r.output), sum(r.cache_read),
-                 sum(r.cache_write_5m + r.cache_write_1h), sum(r.reasoning), sum(r.cost), sum(r.kind = 'prompt'),
-                 sum(r.kind = 'tool'), sum(r.kind = 'tool' AND r.ok = 0),
-                 count(DISTINCT CASE WHEN r.ok = 1 AND r.tool_kind IN ('write', 'edit') THEN r.file END),
-                 sum(r.lines_added), sum(r.lines_removed), sum(r.kind = 'error')
-             FROM event e JOIN record r ON r.n = e.record WHERE e.session = ?1 AND e.opening = ?2",
+            &format!(
+                "SELECT sum(r.kind = 'usage'), {}, {}, {}, {}, {}, {}, sum(r.kind = 'prompt'),
+                   sum(r.kind = 'tool'), sum(r.kind = 'tool' AND r.ok = 0),
+                   count(DISTINCT CASE WHEN r.ok = 1 AND r.tool_kind IN ('write', 'edit') THEN r.file END),
+                   {}, {}, sum(r.kind = 'error')
+                 FROM event e JOIN record r ON r.n = e.record WHERE e.session = ?1 AND e.opening = ?2",
+                sum("r.input"),
+                sum("r.output"),
+                sum("r.cache_read"),
+                sum("r.cache_write_5m + r.cache_write_1h"),
+                sum("r.reasoning"),
+                sum("r.cost"),
+                sum("r.lines_added"),
+                sum("r.lines_removed"),
+            ),
             params![session, opening],
             |row| {
                 let number = |at: usize| row.get::<_, Option<i64>>(at).map(Option::unwrap_or_default);

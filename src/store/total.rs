@@ -47,6 +47,14 @@ pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Totals> {
     })
 }
 
+/// An exact sum that stops at the largest integer, and is 0 over nothing: SQLite's own fails there, and an older version
+/// may have stored what cannot be added up.
+pub(super) fn sum(of: &str) -> String {
+    format!(
+        "CAST(ifnull(sum(CAST({of} AS INTEGER) >> 32) * 4294967296 + sum(CAST({of} AS INTEGER) & 4294967295), 0) AS INTEGER)"
+    )
+}
+
 impl View<'_> {
     pub fn totals(&self, session: i64) -> Result<Totals, Error> {
         let found =
@@ -62,17 +70,17 @@ impl Tx<'_> {
         if *more == Totals::default() {
             return Ok(());
         }
+        // A sum too large for an integer would become another kind of number, which the column refuses.
+        let add = COLUMNS
+            .split(", ")
+            .map(|column| format!("{column} = CAST({column} + excluded.{column} AS INTEGER)"))
+            .collect::<Vec<_>>()
+            .join(", ");
         self.run(
-            "INSERT INTO total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
-             ON CONFLICT (session) DO UPDATE SET
-               api_calls = api_calls + excluded.api_calls, input = input + excluded.input,
-               output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
-               cache_write = cache_write + excluded.cache_write, reasoning = reasoning + excluded.reasoning,
-               cost = cost + excluded.cost, prompts = prompts + excluded.prompts,
-               tool_calls = tool_calls + excluded.tool_calls, tool_errors = tool_errors + excluded.tool_errors,
-               files_changed = files_changed + excluded.files_changed,
-               lines_added = lines_added + excluded.lines_added,
-               lines_removed = lines_removed + excluded.lines_removed, api_errors = api_errors + excluded.api_errors",
+            &format!(
+                "INSERT INTO total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+             ON CONFLICT (session) DO UPDATE SET {add}"
+            ),
             params![
                 session,
                 more.api_calls,
@@ -104,13 +112,21 @@ impl Tx<'_> {
         )?;
         self.run("DELETE FROM total WHERE session = ?1", [session])?;
         self.run(
-            "INSERT INTO total SELECT ?1, count(*) FILTER (WHERE kind = 'usage'), ifnull(sum(input), 0),
-               ifnull(sum(output), 0), ifnull(sum(cache_read), 0), ifnull(sum(cache_write_5m + cache_write_1h), 0),
-               ifnull(sum(reasoning), 0), ifnull(sum(cost), 0), count(*) FILTER (WHERE kind = 'prompt'),
-               count(*) FILTER (WHERE kind = 'tool'), count(*) FILTER (WHERE kind = 'tool' AND NOT ok),
-               (SELECT count(*) FROM changed_file WHERE session = ?1), ifnull(sum(lines_added), 0),
-               ifnull(sum(lines_removed), 0), count(*) FILTER (WHERE kind = 'error')
-             FROM record WHERE session = ?1",
+            &format!(
+                "INSERT INTO total SELECT ?1, count(*) FILTER (WHERE kind = 'usage'), {}, {}, {}, {}, {}, {},
+                   count(*) FILTER (WHERE kind = 'prompt'), count(*) FILTER (WHERE kind = 'tool'),
+                   count(*) FILTER (WHERE kind = 'tool' AND NOT ok),
+                   (SELECT count(*) FROM changed_file WHERE session = ?1), {}, {}, count(*) FILTER (WHERE kind = 'error')
+                 FROM record WHERE session = ?1",
+                sum("input"),
+                sum("output"),
+                sum("cache_read"),
+                sum("cache_write_5m + cache_write_1h"),
+                sum("reasoning"),
+                sum("cost"),
+                sum("lines_added"),
+                sum("lines_removed"),
+            ),
             [session],
         )
         .map(drop)

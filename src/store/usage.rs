@@ -7,8 +7,10 @@ use std::collections::btree_map::Entry;
 use rusqlite::params;
 use serde::Serialize;
 
+use super::total::sum;
 use super::{Error, View};
 use crate::clock::Timestamp;
+use crate::meter::record::LONGEST_KEY;
 use crate::money::PicoDollars;
 use crate::session::state::spelled;
 
@@ -47,13 +49,14 @@ pub struct UsageRow {
 impl UsageRow {
     /// Adds another row's numbers to this one's.
     pub fn add(&mut self, other: &Self) {
-        self.api_calls += other.api_calls;
-        self.input += other.input;
-        self.output += other.output;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
-        self.reasoning += other.reasoning;
-        self.cost.0 += other.cost.0;
+        let add = |sum: &mut i64, more: i64| *sum = sum.saturating_add(more);
+        add(&mut self.api_calls, other.api_calls);
+        add(&mut self.input, other.input);
+        add(&mut self.output, other.output);
+        add(&mut self.cache_read, other.cache_read);
+        add(&mut self.cache_write, other.cache_write);
+        add(&mut self.reasoning, other.reasoning);
+        add(&mut self.cost.0, other.cost.0);
         for model in &other.unpriced_models {
             if !self.unpriced_models.contains(model) {
                 self.unpriced_models.push(model.clone());
@@ -134,11 +137,13 @@ impl View<'_> {
             By::Agent => ("s.agent", "cost DESC, key"),
             By::Branch => ("ifnull(s.branch, '(none)')", "cost DESC, key"),
         };
+        let [input, output, cache_read, reasoning] =
+            ["r.input", "r.output", "r.cache_read", "r.reasoning"].map(sum);
+        let (cache_write, cost) = (sum("r.cache_write_5m + r.cache_write_1h"), sum("r.cost"));
         self.all(
             &format!(
                 "SELECT {key} AS key, CASE WHEN min(s.agent) = max(s.agent) THEN min(s.agent) END, count(*),
-                   sum(r.input), sum(r.output), sum(r.cache_read), sum(r.cache_write_5m + r.cache_write_1h),
-                   sum(r.reasoning), ifnull(sum(r.cost), 0) AS cost,
+                   {input}, {output}, {cache_read}, {cache_write}, {reasoning}, {cost} AS cost,
                    json_group_array(DISTINCT r.model) FILTER (WHERE r.cost IS NULL), min(r.at)
                  FROM record r JOIN session s ON s.n = r.session
                  WHERE r.kind = 'usage' AND s.agent <> 'demo' AND (?1 IS NULL OR r.at >= ?1)
@@ -179,14 +184,18 @@ impl View<'_> {
         )
     }
 
-    /// Hands out agent and key of every call that has an owner here.
+    /// Hands out agent and key of every call that has an owner here. A key that no line is read with any more, but once
+    /// was, is nobody's.
     pub fn each_owned_call(&self, mut each: impl FnMut(&str, &str)) -> Result<(), Error> {
         let mut read = || {
             let mut statement =
                 self.conn.prepare_cached("SELECT agent, key FROM record WHERE kind = 'usage'")?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                each(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+                let (agent, key) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+                if key.len() <= LONGEST_KEY {
+                    each(agent, key);
+                }
             }
             Ok(())
         };

@@ -5,8 +5,10 @@
 //! line. It is started after the monitor was forked, so no thread exists when a process splits.
 
 mod follow;
+mod left;
 mod recover;
 mod run;
+mod step;
 pub mod version;
 mod watch;
 
@@ -20,11 +22,12 @@ use crate::agent::Trail;
 use crate::clock::Timestamp;
 use crate::forward::{Sender, Sinks};
 use crate::home::Home;
+use crate::money::PicoDollars;
 use crate::process::Pid;
 use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::lifecycle::Conversation;
 use crate::session::record::SessionRecord;
-use crate::store::Evidence;
+use crate::store::{Evidence, Surroundings};
 use crate::terminal::tap::{Notice, Taken, Tap};
 use crate::terminal::{self, Ended};
 
@@ -51,9 +54,11 @@ pub struct Plan {
     /// For noting the version, once the agent has told it.
     pub binary: Option<version::Identity>,
     pub conversation: Conversation,
-    /// The id codemie chose for the agent's session.
+    /// The id of the agent's session that stands in its arguments: codemie chose it, or the user.
     pub assigned: Option<AgentSessionId>,
     pub folder: PathBuf,
+    /// What the environment said when `trail` was made, for whoever has to recover this run.
+    pub surroundings: Surroundings,
     pub name: Option<String>,
     pub tags: Vec<String>,
     pub group: Option<String>,
@@ -89,10 +94,19 @@ type End = Arc<OnceLock<(Ended, Timestamp)>>;
 pub struct Summary {
     /// The session the run ended in.
     pub session: Option<SessionRecord>,
+    /// `None`: that was its only one.
+    pub together: Option<Together>,
     /// What of codemie's own is broken.
     pub problem: Option<String>,
     /// Everything is committed; not everything may have been sent.
     pub sender: Option<Sender>,
+}
+
+/// All sessions of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together {
+    pub sessions: usize,
+    pub cost: PicoDollars,
 }
 
 /// The wrapper's end of the tracker.

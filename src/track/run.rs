@@ -1,5 +1,6 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -9,22 +10,25 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::follow::Follower;
+use super::left::Left;
+use super::step::{Step, What};
 use super::watch::Watch;
-use super::{Begun, End, Plan, Summary, Wake, recover, version};
+use super::{Begun, End, Plan, Summary, Together, Wake, recover, version};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::forward::{self, Sender, Sinks, Word};
 use crate::log;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::project::Project;
-use crate::session::correlate::{self, Correlator, Decision, Signal, TransitionKind};
+use crate::session::correlate::{self, Correlator, Signal};
 use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::import;
-use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
+use crate::session::lifecycle::{self, Begin};
+use crate::session::names;
 use crate::session::publish::publish;
 use crate::session::record::{SessionRecord, record};
-use crate::session::state::{Ending, EvidenceKind, Exit};
+use crate::session::state::{Ending, Exit};
 use crate::session::{self};
-use crate::store::{self, Evidence, NewRun, Place, Realm, Store, Verdict};
+use crate::store::{self, NewRun, PicoDollars, Place, Realm, Store};
 use crate::terminal;
 
 /// Looks after an Enter, for what no file change announces (a folder that is not there yet, a network file system).
@@ -37,8 +41,6 @@ const AFTER_ENTER: [Duration; 4] = [
 /// The safety net where changes are reported, and the pace where they are not.
 const SLOW: Duration = Duration::from_secs(5);
 const POLLING: Duration = Duration::from_millis(500);
-/// The agents write late: an ended session's files are read until they have been quiet for this long.
-const QUIET: Duration = Duration::from_secs(2);
 /// How soon something half written is looked at again.
 const TORN: Duration = Duration::from_millis(5);
 /// A database log longer than this is moved into the database by a run that has the time: whoever opens the store next
@@ -81,6 +83,7 @@ pub(super) fn track(
     loop {
         run.look();
         if let Some((ended, at)) = end.get() {
+            run.retry_now();
             // What the agent did last may be on disk since that look.
             run.look();
             run.settle();
@@ -102,33 +105,33 @@ pub(super) fn track(
     }
 }
 
-/// A session that has ended while its file may still grow.
-struct Lingering {
-    session: SessionId,
-    conversation: AgentSessionId,
-    follower: Follower,
-    until: Instant,
-}
-
-struct Run {
-    plan: Plan,
+pub(super) struct Run {
+    pub(super) plan: Plan,
     agent: Option<ProcessId>,
-    store: Option<Store>,
+    pub(super) store: Option<Store>,
     /// When to try the store again, after it was busy or full.
     retry_at: Option<Instant>,
-    /// The first thing of ours that broke.
+    /// The first thing of ours that broke for good.
     problem: Option<String>,
+    /// What the store refused last and is asked again: nothing is lost if it takes it in the end.
+    trouble: Option<String>,
+    /// Whether there was such a refusal in this look.
+    refused: bool,
     watch: Option<Watch>,
     correlator: Option<Correlator>,
-    session: SessionId,
-    conversation: Option<AgentSessionId>,
+    pub(super) session: SessionId,
+    /// Every session of this run, the present one too.
+    pub(super) sessions: Vec<SessionId>,
+    pub(super) conversation: Option<AgentSessionId>,
     /// The conversation's file as the store was told; the agent may move it.
-    file: Option<PathBuf>,
+    pub(super) file: Option<PathBuf>,
     /// Where the agent works.
     folder: PathBuf,
     version: Option<String>,
-    follower: Follower,
-    lingering: Vec<Lingering>,
+    pub(super) follower: Follower,
+    pub(super) left: Vec<Left>,
+    /// What is to be told to the store, in order: a step that the store refused keeps the later ones waiting.
+    pub(super) undone: VecDeque<Step>,
     looks: Vec<Instant>,
     tidied: bool,
     /// Beside us, once there is something to send and somewhere to send it.
@@ -147,6 +150,7 @@ impl Run {
         Self {
             correlator,
             session: plan.session,
+            sessions: Vec::new(),
             version: plan.version.clone(),
             folder: plan.folder.clone(),
             agent,
@@ -154,11 +158,14 @@ impl Run {
             store: None,
             retry_at: None,
             problem: None,
+            trouble: None,
+            refused: false,
             watch: None,
             conversation: None,
             file: None,
             follower: Follower::default(),
-            lingering: Vec::new(),
+            left: Vec::new(),
+            undone: VecDeque::new(),
             looks: Vec::new(),
             tidied: false,
             sender: None,
@@ -169,10 +176,11 @@ impl Run {
     /// in the end.
     fn begin(&mut self, opened: Result<Store, store::Error>) {
         self.retry_at = None;
+        self.call_by_what_may_be();
         match opened.map_err(session::Error::from).and_then(|store| self.start_in(store)) {
             Ok(store) => {
                 self.store = Some(store);
-                self.problem = None;
+                self.trouble = None;
                 self.sender = self.plan.sinks.clone().and_then(Sender::start);
                 self.say(Word::Now);
                 if let Some(id) = self.plan.assigned.take().or_else(|| self.named()) {
@@ -183,8 +191,22 @@ impl Run {
                 tracing::error!(run = %self.plan.run, "not recorded: {error}");
                 let again = matches!(error, session::Error::Store(store::Error::Busy | store::Error::Full));
                 self.retry_at = again.then(|| Instant::now() + RETRY);
-                self.problem = Some(format!("this session is not recorded: {error}"));
+                self.trouble = Some(format!("this session is not recorded: {error}"));
             }
+        }
+    }
+
+    /// The command line refuses such labels; should one come here all the same, it does not cost the session.
+    fn call_by_what_may_be(&mut self) {
+        let plan = &mut self.plan;
+        let mut bad = Vec::new();
+        let mut good =
+            |checked: Result<(), names::NameError>| checked.map_err(|error| bad.push(error)).is_ok();
+        plan.name.take_if(|name| !good(names::check(name)));
+        plan.tags.retain(|tag| good(names::check_tag(tag)));
+        plan.group.take_if(|group| !good(names::check_group(group)));
+        for error in bad {
+            self.problem.get_or_insert_with(|| format!("this session is recorded without it: {error}"));
         }
     }
 
@@ -225,12 +247,14 @@ impl Run {
                 // The agent's environment names the id chosen before we knew.
                 tx.answer_to(self.plan.session, started.session)?;
             }
+            tx.set_surroundings(self.plan.run, &self.plan.surroundings)?;
             for note in &self.plan.notes {
-                tx.note_evidence(started.session, note)?;
+                tx.note_evidence(started.session, self.plan.run, note)?;
             }
             Ok::<_, session::Error>(started)
         })?;
         self.session = started.session;
+        self.sessions = vec![started.session];
         Ok(store)
     }
 
@@ -255,10 +279,15 @@ impl Run {
         self.say(Word::Soon);
     }
 
-    fn say(&self, word: Word) {
+    pub(super) fn say(&self, word: Word) {
         if let Some(sender) = &self.sender {
             sender.say(word);
         }
+    }
+
+    /// The end has come: what waits for the store is tried now.
+    fn retry_now(&mut self) {
+        self.retry_at = self.retry_at.map(|_| Instant::now());
     }
 
     /// Sees what is new, decides, and reads what was written.
@@ -269,9 +298,15 @@ impl Run {
                     let opened = Store::open(&self.plan.home, SystemClock.now());
                     self.begin(opened);
                 }
-                _ => return,
+                _ => {}
             }
         }
+        if self.store.is_none() {
+            return;
+        }
+        self.retry_at = None;
+        self.refused = false;
+        self.work_off();
         self.looks.retain(|at| *at > Instant::now());
         if let (Some(trail), Some(agent)) = (&mut self.plan.trail, self.agent) {
             let seen = trail.look(agent, &SystemProcesses);
@@ -289,19 +324,25 @@ impl Run {
             if let Some(folder) = &moved {
                 self.folder.clone_from(folder);
             }
-            let before = self.session;
+            let mut elsewhere = false;
             for signal in seen.signals {
-                self.consider(signal);
+                elsewhere |= self.consider(signal);
             }
             // A conversation picked from another folder brings the agent there, and the one before stays where it was.
-            if let Some(folder) = moved.filter(|_| self.session == before) {
-                self.tell_folder(&folder);
+            if let Some(folder) = moved.filter(|_| !elsewhere) {
+                self.tell(What::Moved(folder));
             }
             self.consider(Signal::Tick);
         }
-        self.read();
+        // What is written now may be of a conversation that the store does not know yet.
+        if self.undone.is_empty() {
+            self.read(false);
+        }
         if let (Some(watch), Some(trail)) = (&mut self.watch, &self.plan.trail) {
             watch.set(trail.watched());
+        }
+        if !self.refused {
+            self.trouble = None;
         }
     }
 
@@ -315,195 +356,58 @@ impl Run {
         }
     }
 
-    fn consider(&mut self, signal: Signal) {
-        let Some(correlator) = &mut self.correlator else { return };
+    /// Feeds a signal to the correlator; whether that leads to another conversation.
+    fn consider(&mut self, signal: Signal) -> bool {
+        let Some(correlator) = &mut self.correlator else { return false };
         let now = SystemClock.now();
         let verdict = correlator.feed(now, signal);
-        for explained in &verdict.explained {
-            let evidence = Evidence {
-                at: explained.at,
-                source: explained.kind.to_owned(),
-                verdict: if explained.accepted { Verdict::Accepted } else { Verdict::Rejected },
-                agent_session_id: None,
-                detail: format!("{}: {}", explained.value, explained.why),
-            };
-            let session = self.session;
-            self.commit(|store| {
-                store.write(|tx| tx.note_evidence(session, &evidence).map_err(session::Error::from))
-            });
+        let steps = Step::of(now, verdict, &self.folder);
+        let elsewhere = steps.iter().any(Step::leads_elsewhere);
+        let waiting = !self.undone.is_empty();
+        self.undone.extend(steps);
+        if !waiting {
+            self.work_off();
         }
-        for decision in verdict.decisions {
-            self.carry_out(decision);
-        }
+        elsewhere
     }
 
-    fn carry_out(&mut self, decision: Decision) {
-        let now = SystemClock.now();
-        match decision {
-            Decision::Bind { id, evidence } => {
-                let binding = self.binding(&id, evidence);
-                let session = self.session;
-                let bound = self.commit(|store| {
-                    store.write(|tx| lifecycle::bind(tx, now, &RandomIds, session, &binding))
-                });
-                self.conversation = Some(id);
-                match bound {
-                    Some(Bound::Merged(started)) => self.session = started.session,
-                    Some(Bound::Switched(passed)) => self.session = passed.new.session,
-                    _ => {}
-                }
-            }
-            Decision::Transition { kind, to, evidence } => {
-                // The old session ends with all that is known of it now.
-                self.read();
-                let passage = Passage {
-                    to: match kind {
-                        TransitionKind::Clear => To::Clear,
-                        TransitionKind::Switch => To::Switch,
-                    },
-                    binding: to.as_ref().map(|id| self.binding(id, evidence)),
-                    place: Some(place(&self.folder)),
-                };
-                let run = self.plan.run;
-                let passed = self.commit(|store| {
-                    store.write(|tx| lifecycle::transition(tx, now, &RandomIds, run, &passage))
-                });
-                if let Some(passed) = passed {
-                    self.linger();
-                    self.session = passed.new.session;
-                    self.conversation = to;
-                }
-            }
-            Decision::Ambiguous { .. } => {
-                let session = self.session;
-                self.commit(|store| store.write(|tx| lifecycle::doubt(tx, session)));
-            }
-        }
-        if let Some(conversation) = &self.conversation {
-            tracing::info!(session = %self.session, %conversation, "watching");
-        }
-        self.say(Word::Now);
-        self.publish();
-    }
-
-    fn binding(&mut self, id: &AgentSessionId, evidence: EvidenceKind) -> Binding {
-        let file = self.plan.trail.as_mut().and_then(|trail| trail.files(id).into_iter().next());
-        self.file.clone_from(&file);
-        Binding { agent_session: id.clone(), file, evidence }
-    }
-
-    /// The session just left is read a while longer.
-    fn linger(&mut self) {
-        let follower = std::mem::take(&mut self.follower);
-        if let Some(conversation) = self.conversation.take() {
-            let (session, until) = (self.session, Instant::now() + QUIET);
-            self.lingering.push(Lingering { session, conversation, follower, until });
-        }
-    }
-
-    /// Meters what has been written since.
-    fn read(&mut self) {
-        let now = SystemClock.now();
-        let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return };
-        let (mut failed, mut metered) = (None, false);
-        for old in &mut self.lingering {
-            let files = trail.files(&old.conversation);
-            match old.follower.read(store, now, old.session, &**trail, &files) {
-                Ok(news) if news.any => {
-                    old.until = Instant::now() + QUIET;
-                    metered = true;
-                }
-                Ok(_) => {}
-                Err(error) => failed = Some(error),
-            }
-        }
-        self.lingering.retain(|old| Instant::now() < old.until);
-        let mut facts = None;
-        let mut file = None;
-        let mut vanished = false;
-        if let Some(id) = &self.conversation {
-            let files = trail.files(id);
-            vanished = files.is_empty() && self.file.is_some();
-            file = files.first().filter(|file| self.file.as_ref() != Some(file)).cloned();
-            match self.follower.read(store, now, self.session, &**trail, &files) {
-                Ok(news) if news.any => {
-                    facts = Some(news.facts);
-                    metered = true;
-                }
-                Ok(_) => {}
-                Err(error) => failed = Some(error),
-            }
-        }
-        if let Some(error) = failed {
-            self.broke(&error);
-        }
-        if metered {
-            self.say(Word::Soon);
-        }
-        if let Some(file) = file {
-            self.tell_file(file);
-        }
-        if vanished {
-            self.tell_vanished();
-        }
-        if let Some(version) = facts.and_then(|facts| facts.version) {
-            self.learn_version(version);
-        }
-    }
-
-    fn tell_file(&mut self, file: PathBuf) {
-        let session = self.session;
-        let told = self.commit(|store| {
-            store.write(|tx| tx.set_agent_session_file(session, &file).map_err(session::Error::from))
-        });
-        if told.is_some() {
-            self.file = Some(file);
-            self.publish();
-        }
-    }
-
-    /// What was never spoken in some agents leave no file of.
-    fn tell_vanished(&mut self) {
-        let session = self.session;
-        self.file = None;
-        self.commit(|store| {
-            store.write(|tx| tx.forget_agent_session_file(session).map_err(session::Error::from))
-        });
-        self.publish();
-    }
-
-    /// The agent went to another folder and took the conversation along: there it is to be resumed.
-    fn tell_folder(&mut self, folder: &Path) {
-        let session = self.session;
-        self.commit(|store| store.write(|tx| tx.set_folder(session, folder).map_err(session::Error::from)));
-        self.publish();
-    }
-
-    fn learn_version(&mut self, version: String) {
+    pub(super) fn learn_version(&mut self, version: String) {
         if self.version.as_ref() == Some(&version) {
             return;
         }
-        let session = self.session;
-        self.commit(|store| store.write(|tx| lifecycle::learn_version(tx, session, &version)));
-        self.say(Word::Soon);
         if let Some(binary) = &self.plan.binary {
             version::remember(&self.plan.home, &self.plan.agent, binary, &version);
         }
-        self.version = Some(version);
+        self.version = Some(version.clone());
+        self.tell(What::Version(version));
     }
 
     /// Does something with the store; what goes wrong is remembered, and the run goes on.
-    fn commit<T>(&mut self, work: impl FnOnce(&mut Store) -> Result<T, session::Error>) -> Option<T> {
+    pub(super) fn commit<T>(
+        &mut self,
+        work: impl FnOnce(&mut Store) -> Result<T, session::Error>,
+    ) -> Option<T> {
         let done = work(self.store.as_mut()?);
         done.map_err(|error| self.broke(&error)).ok()
     }
 
-    fn broke(&mut self, error: &session::Error) {
-        tracing::error!(session = %self.session, "{error}");
-        self.problem.get_or_insert_with(|| error.to_string());
+    /// What the store refused is asked of it again; anything else will not be better next time.
+    pub(super) fn broke(&mut self, error: &session::Error) {
+        let text = error.to_string();
+        if let session::Error::Store(_) = error {
+            if self.trouble.as_ref() != Some(&text) {
+                tracing::error!(session = %self.session, "{error}");
+            }
+            self.trouble = Some(text);
+            self.refused = true;
+            self.retry_at = Some(Instant::now() + RETRY);
+        } else {
+            tracing::error!(session = %self.session, "{error}");
+            self.problem.get_or_insert(text);
+        }
     }
 
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         let home = self.plan.home.clone();
         let now = SystemClock.now();
         self.commit(|store| publish(store, &home, now));
@@ -529,7 +433,7 @@ impl Run {
         self.looks
             .iter()
             .copied()
-            .chain(self.lingering.iter().map(|old| old.until))
+            .chain(self.left.iter().filter_map(|left| left.until))
             .chain(self.retry_at)
             .chain(in_a_moment)
             .map(|at| at.saturating_duration_since(now))
@@ -547,7 +451,31 @@ impl Run {
         })
     }
 
+    /// What the run cost, where it was more than one session.
+    fn together(&mut self) -> Option<Together> {
+        let sessions = self.sessions.clone();
+        let cost = self.commit(|store| {
+            store.read(|view| {
+                let mut sum = 0_i64;
+                for session in &sessions {
+                    if let Some(row) = view.session(*session)? {
+                        sum = sum.saturating_add(view.totals(row.n)?.cost.0);
+                    }
+                }
+                Ok::<_, session::Error>(PicoDollars(sum))
+            })
+        })?;
+        (sessions.len() > 1).then_some(Together { sessions: sessions.len(), cost })
+    }
+
     fn finish(mut self, ended: terminal::Ended, at: Timestamp) -> Summary {
+        self.refused = false;
+        self.work_off();
+        if let Some(step) = self.undone.front() {
+            tracing::error!(session = %self.session, "never stored: {step:?}");
+        } else {
+            self.read(true);
+        }
         let exit = match ended.ending {
             terminal::Ending::Exited(code) => Exit::Code(code),
             terminal::Ending::Killed(signal) => Exit::Signal(signal),
@@ -563,16 +491,21 @@ impl Run {
             self.commit(|store| recover(store, &home));
         }
         self.publish();
-        let record = if self.plan.summary { self.record(at) } else { None };
+        let (record, together) =
+            if self.plan.summary { (self.record(at), self.together()) } else { (None, None) };
         self.commit(|store| if store.log_bytes() > TOO_LONG_LOG { Ok(store.checkpoint()?) } else { Ok(()) });
+        if self.store.is_some() && !self.refused {
+            self.trouble = None;
+        }
         // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
         // moment when nobody waits for us.
         std::mem::forget(self.store.take());
-        Summary { session: record, problem: self.problem.take(), sender: self.sender.take() }
+        let problem = self.trouble.take().or(self.problem.take());
+        Summary { session: record, together, problem, sender: self.sender.take() }
     }
 }
 
-fn place(folder: &Path) -> Place {
+pub(super) fn place(folder: &Path) -> Place {
     let project = Project::of(folder);
     Place {
         cwd: folder.to_owned(),
@@ -597,3 +530,7 @@ impl Ids for FirstOurs {
         first.map_or_else(|| RandomIds.uuid(), |id| id.0)
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

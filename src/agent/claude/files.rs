@@ -107,7 +107,7 @@ impl ClaudeFiles {
     /// The folders that hold them.
     pub(super) fn project_folders(&self) -> SessionFiles {
         let mut found = SessionFiles::default();
-        let inside = listed(&self.projects(), &mut found).into_iter();
+        let inside = found.taken(&self.projects(), entries_by_kind(&self.projects())).into_iter();
         found.folders = inside.filter(|entry| entry.1 == EntryKind::Folder).map(|entry| entry.0).collect();
         found
     }
@@ -116,7 +116,7 @@ impl ClaudeFiles {
 /// Every file in a project folder that holds calls, sub-agents' included.
 pub(super) fn files_of_project(project: &Path) -> SessionFiles {
     let mut found = SessionFiles::default();
-    for (path, kind) in listed(project, &mut found) {
+    for (path, kind) in found.taken(project, entries_by_kind(project)) {
         match kind {
             EntryKind::File if is_lines(&path) => {
                 let conversation = session_id(&path);
@@ -143,7 +143,7 @@ pub(super) fn in_project(project: &Path) -> Vec<PathBuf> {
 const SUBAGENT_FOLDERS: usize = 3;
 
 fn subagents_below(folder: &Path, root: &AgentSessionId, depth: usize, found: &mut SessionFiles) {
-    for (path, kind) in listed(folder, found) {
+    for (path, kind) in found.taken(folder, entries_by_kind(folder)) {
         if kind == EntryKind::File && is_lines(&path) {
             found.files.push(SessionFile { path, conversation: Some(root.clone()) });
         } else if kind == EntryKind::Folder && depth > 1 {
@@ -161,14 +161,6 @@ enum EntryKind {
     File,
     Folder,
     Other,
-}
-
-/// What is in a folder; of one that may not be looked into, that it may not.
-fn listed(folder: &Path, found: &mut SessionFiles) -> Vec<(PathBuf, EntryKind)> {
-    entries_by_kind(folder).unwrap_or_else(|error| {
-        found.refuse(folder, &error);
-        Vec::new()
-    })
 }
 
 /// As [`entries`], with what each is: the folder itself tells, so no file is looked at but links.

@@ -12,7 +12,7 @@ use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
 use crate::agent::{
-    Agent, Injection, Invocation, Kind, Remark, SessionFile, SessionFiles, Trail, Var, package, transcript,
+    Agent, Injection, Invocation, Kind, Remark, SessionFiles, Trail, Var, package, transcript,
 };
 use crate::meter::line::Lines;
 use crate::process::{Pid, Processes, SystemProcesses};
@@ -79,8 +79,8 @@ impl Agent for Codex {
     }
 
     fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
-        let found = CodexFiles::from_env(var).and_then(|files| files.all().ok()).unwrap_or_default();
-        let named = found.into_iter().filter_map(|file| Some((files::thread_of(&file)?, file)));
+        let found = self.session_files(var).files.into_iter().map(|file| file.path);
+        let named = found.filter_map(|file| Some((files::thread_of(&file)?, file)));
         named
             .filter(|(thread, _)| thread.0.starts_with(wanted))
             .filter_map(|(agent_session, file)| {
@@ -90,17 +90,8 @@ impl Agent for Codex {
             .collect()
     }
 
-    /// Whose a file is stands in its first line alone.
     fn session_files(&self, var: Var<'_>) -> SessionFiles {
-        let mut found = SessionFiles::default();
-        let Some(files) = CodexFiles::from_env(var) else { return found };
-        match files.all() {
-            Ok(all) => {
-                found.files.extend(all.into_iter().map(|path| SessionFile { path, conversation: None }));
-            }
-            Err(error) => found.refuse(files.root(), &error),
-        }
-        found
+        CodexFiles::from_env(var).map(|files| files.all()).unwrap_or_default()
     }
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {

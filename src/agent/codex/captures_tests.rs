@@ -53,9 +53,9 @@ fn cases() -> Vec<Case> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/codex");
     let truths: Value = serde_json::from_slice(&fs::read(root.join("truth.json")).unwrap()).unwrap();
     let case = |(name, truth): (&String, &Value)| {
-        let files = CodexFiles::at(root.join(name)).all().unwrap();
+        let files = CodexFiles::at(root.join(name)).all().files.into_iter().map(|file| file.path);
         let read = |path: PathBuf| (path.to_str().unwrap().to_owned(), fs::read(&path).unwrap());
-        Case { name: name.clone(), truth: truth.clone(), files: files.into_iter().map(read).collect() }
+        Case { name: name.clone(), truth: truth.clone(), files: files.map(read).collect() }
     };
     let cases: Vec<Case> = truths.as_object().unwrap().iter().map(case).collect();
     assert_eq!(cases.len(), 6);

@@ -12,6 +12,7 @@ use jiff::ToSpan;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
+use crate::agent::{SessionFile, SessionFiles};
 use crate::clock::Timestamp;
 use crate::file::entries;
 use crate::session::id::AgentSessionId;
@@ -107,14 +108,26 @@ impl CodexFiles {
         })
     }
 
-    /// Every rollout there is, archived ones and those of sub-agents included.
-    pub fn all(&self) -> io::Result<Vec<PathBuf>> {
-        let mut found = rollouts_in(&self.archived())?;
-        for day in self.days_since(None)? {
-            found.extend(rollouts_in(&day)?);
+    /// Every rollout there is, archived ones and those of sub-agents included. Whose a file is stands in its first line
+    /// alone.
+    pub fn all(&self) -> SessionFiles {
+        let mut found = SessionFiles::default();
+        let mut folders = vec![self.sessions()];
+        for _ in ["year", "month", "day"] {
+            let mut deeper = Vec::new();
+            for folder in folders {
+                deeper
+                    .extend(found.taken(&folder, entries(&folder)).into_iter().filter(|path| path.is_dir()));
+            }
+            folders = deeper;
         }
-        found.sort();
-        Ok(found)
+        folders.push(self.archived());
+        for folder in folders {
+            let rollouts = found.taken(&folder, rollouts_in(&folder));
+            found.files.extend(rollouts.into_iter().map(|path| SessionFile { path, conversation: None }));
+        }
+        found.files.sort();
+        found
     }
 }
 
@@ -211,7 +224,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, "").unwrap();
             assert_eq!(files.find(&id), Some(path.clone()));
-            assert_eq!(files.all().unwrap(), std::slice::from_ref(&path));
+            assert_eq!(files.all().files[..], [SessionFile { path: path.clone(), conversation: None }]);
             fs::remove_file(path).unwrap();
         }
         let other = "0b9d3c7e-1111-4222-8333-444455556666";

@@ -102,14 +102,15 @@ impl GeminiFiles {
     /// Every file there is. Which conversation a file proper belongs to, only its lines say.
     pub(super) fn all(&self) -> SessionFiles {
         let mut found = SessionFiles::default();
-        for project in listed(&self.projects(), &mut found) {
-            for path in listed(&project.join("chats"), &mut found) {
+        for project in found.taken(&self.projects(), entries(&self.projects())) {
+            let chats = project.join("chats");
+            for path in found.taken(&chats, entries(&chats)) {
                 if is_main(&path) {
                     found.files.push(SessionFile { path, conversation: None });
                 } else if path.is_dir() {
                     let root =
                         path.file_name().map(|name| AgentSessionId(name.to_string_lossy().into_owned()));
-                    let files = listed(&path, &mut found).into_iter().filter(|path| is_lines(path));
+                    let files = found.taken(&path, entries(&path)).into_iter().filter(|path| is_lines(path));
                     found.files.extend(files.map(|path| SessionFile { path, conversation: root.clone() }));
                 }
             }
@@ -149,14 +150,6 @@ pub(super) fn subagents(chats: &Path, id: &AgentSessionId) -> Vec<PathBuf> {
 /// Where they are, which need not exist.
 pub(super) fn subagent_folder(chats: &Path, id: &AgentSessionId) -> PathBuf {
     chats.join(file_name_part(&id.0))
-}
-
-/// What is in a folder; of one that may not be looked into, that it may not.
-fn listed(folder: &Path, found: &mut SessionFiles) -> Vec<PathBuf> {
-    entries(folder).unwrap_or_else(|error| {
-        found.refuse(folder, &error);
-        Vec::new()
-    })
 }
 
 fn is_lines(path: &Path) -> bool {

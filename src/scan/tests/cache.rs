@@ -338,3 +338,15 @@ fn readers_that_find_more_read_every_file_once_more_and_keep_what_is_gone() {
     let open = index.files.iter().flatten().filter(|file| !file.closed).count();
     assert_eq!((index.files.iter().flatten().count(), open), (2, 1), "read anew, and no file is kept twice");
 }
+
+#[test]
+fn a_file_written_over_in_its_length_with_its_old_time_is_read_again() {
+    let stage = Stage::new();
+    let path = stage.put("a.jsonl", &[answer("m1", "a", 5)]);
+    assert_eq!(stage.sessions(), BTreeMap::from([("a".to_owned(), 5)]));
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"output_tokens\":5", "\"output_tokens\":7")).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    assert_eq!(stage.sessions(), BTreeMap::from([("a".to_owned(), 7)]));
+}

@@ -3,11 +3,13 @@
 use std::process::Stdio;
 
 use codemie::cli::{Request, parse};
-use codemie::session::lifecycle::Begin;
+use codemie::clock::Timestamp;
+use codemie::session::id::{AgentSessionId, Ids as _, RandomIds};
+use codemie::session::lifecycle::{Begin, Conversation};
 use codemie::store::{Evidence, Verdict};
 use serde_json::json;
 
-use super::{DAY, Given, World, gone};
+use super::{DAY, Given, Run, World, gone};
 use crate::sandbox::{CODEMIE, Sandbox, say};
 use crate::support::pty::Start;
 
@@ -208,6 +210,53 @@ fn a_switch_back_and_forth_is_a_chain_that_ends() {
 }
 
 #[test]
+fn a_resumed_session_keeps_its_chain_and_the_evidence_of_every_run() {
+    let mut world = World::new();
+    let note = |detail: &str, source: &str, verdict| Evidence {
+        at: Timestamp(1_794_819_900_000),
+        source: source.into(),
+        verdict,
+        agent_session_id: None,
+        detail: detail.into(),
+    };
+    let noted = |world: &mut World, run: Run, one: &Evidence| {
+        world.store.write(|tx| tx.note_evidence(run.session, run.id, one)).unwrap();
+    };
+    let first = world.start("fix-auth");
+    noted(&mut world, first, &note("added: --session-id one-1", "arguments", Verdict::Noted));
+    world.bind(first, "one-1", None);
+    noted(&mut world, first, &note("two-2: another id in the registry", "registry", Verdict::Accepted));
+    let second = world.clear(first, "two-2");
+    world.end(second, 0);
+    let mut begin = World::begin("ignored");
+    begin.name = None;
+    begin.conversation = Conversation::Named(AgentSessionId("two-2".into()));
+    let resumed = world.start_as(&begin);
+    assert_eq!(resumed.session, second.session);
+    noted(&mut world, resumed, &note("two-2: the id stands in the arguments", "assigned", Verdict::Accepted));
+
+    let text = world.out(&["show", "fix-auth.2"]);
+    assert!(text.contains("fix-auth → [fix-auth.2]"), "{text}");
+    let account = world.json(&["explain", "fix-auth.2", "--json"]);
+    let runs = [json!(first.id), json!(resumed.id)];
+    assert_eq!([&account["runs"][0]["runId"], &account["runs"][1]["runId"]], [&runs[0], &runs[1]]);
+    let seen: Vec<_> = account["evidence"].as_array().unwrap().iter().map(|seen| &seen["runId"]).collect();
+    assert_eq!(seen, [&runs[0], &runs[1]], "{account}");
+    assert_eq!(account["additions"][0]["runId"], runs[0], "{account}");
+    assert_eq!(account["follows"]["name"], "fix-auth");
+    let text = world.out(&["explain", "fix-auth.2"]);
+    assert!(text.contains("It follows fix-auth") && text.contains("by clear"), "{text}");
+
+    // The other way round: who is gone on with knows where it once led.
+    world.end(resumed, 0);
+    begin.run.id = RandomIds.run();
+    begin.conversation = Conversation::Named(AgentSessionId("one-1".into()));
+    world.start_as(&begin);
+    let text = world.out(&["show", "fix-auth"]);
+    assert!(text.contains("[fix-auth] → fix-auth.2"), "{text}");
+}
+
+#[test]
 fn explain_tells_what_was_added_seen_and_rejected() {
     let mut world = World::new();
     let run = world.start("fix-auth");
@@ -225,7 +274,10 @@ fn explain_tells_what_was_added_seen_and_rejected() {
         note(at, "registry", Verdict::Accepted, "7a276c6b: names the conversation of this very process"),
         note(at, "registry", Verdict::Accepted, "9b8dbe46: changed to a conversation that has no file yet"),
     ];
-    world.store.write(|tx| notes.iter().try_for_each(|one| tx.note_evidence(run.session, one))).unwrap();
+    world
+        .store
+        .write(|tx| notes.iter().try_for_each(|one| tx.note_evidence(run.session, run.id, one)))
+        .unwrap();
     world.bind(run, "7a276c6b", None);
     let next = world.clear(run, "9b8dbe46");
 

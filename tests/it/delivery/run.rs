@@ -172,3 +172,14 @@ fn a_loopback_backend_is_spoken_to_with_the_token_it_left() {
     assert_eq!(drain(&sinks, Mode::Usual), Step::Empty { due: None });
     assert_eq!(ledger.events().len(), 4);
 }
+
+#[test]
+fn an_id_that_the_user_chose_binds_the_session() {
+    let play = Play::new("");
+    let id = "22222222-2222-4222-8222-222222222222";
+    assert_eq!(play.start_as(&["claude", "--session-id", id]).wait_exit(), Exit::Code(0));
+    let records = play.records();
+    let correlation = &records.last().unwrap()["correlation"];
+    assert_eq!(correlation["agentSessionId"], id, "{correlation}");
+    assert_eq!(correlation["evidence"], "assigned", "{correlation}");
+}

@@ -73,3 +73,16 @@ pub(super) fn process_attributes(bench: &Bench) {
     assert_eq!(told("inside"), told("before"));
     assert!(told("before").contains("SigIgn"));
 }
+
+#[test]
+fn who_has_no_home_is_told_that_nothing_is_recorded() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_codemie"));
+    command
+        .args(["run", "--", "sh", "-c", "exit 3"])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said, "codemie: this session is not recorded: set HOME or CODEMIE_HOME\n");
+    assert_eq!(output.status.code(), Some(3));
+}

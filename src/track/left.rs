@@ -1,0 +1,142 @@
+//! Reading what was written: the files of the session the run is in, and of those it has left, which may still grow.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::follow::Follower;
+use super::run::Run;
+use crate::clock::{Clock, SystemClock};
+use crate::file::Stamp;
+use crate::forward::Word;
+use crate::session::id::{AgentSessionId, SessionId};
+use crate::session::{self};
+
+/// The agents write late: a session just left is read with every look until its files have been quiet for this long.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// A session that this run has left. A sub-agent of it may work on for an hour, so it is never given up: once quiet, it is
+/// read when one of its files has changed, and with the last look.
+pub(super) struct Left {
+    pub(super) session: SessionId,
+    conversation: AgentSessionId,
+    follower: Follower,
+    /// Read with every look until then.
+    pub(super) until: Option<Instant>,
+    /// Its files and their folders, as they were when last read.
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+impl Left {
+    pub(super) fn now(session: SessionId, conversation: AgentSessionId, follower: Follower) -> Self {
+        Self { session, conversation, follower, until: Some(Instant::now() + QUIET), seen: Vec::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget_what_was_seen(&mut self) {
+        self.seen.clear();
+    }
+
+    fn may_have_grown(&self) -> bool {
+        self.until.is_some() || self.seen.iter().any(|(path, stamp)| Stamp::of(path) != *stamp)
+    }
+}
+
+/// Files and the folders they are in, with their stamps.
+fn stamped(files: &[PathBuf]) -> Vec<(PathBuf, Option<Stamp>)> {
+    let folders = files.iter().filter_map(|file| file.parent().map(PathBuf::from));
+    let mut paths: Vec<PathBuf> = files.iter().cloned().chain(folders).collect();
+    paths.sort();
+    paths.dedup();
+    paths.into_iter().map(|path| (Stamp::of(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
+}
+
+impl Run {
+    /// Meters what has been written since; with `all`, looks at the files of every session of this run.
+    pub(super) fn read(&mut self, all: bool) {
+        self.read_left(all);
+        self.read_current();
+    }
+
+    fn read_left(&mut self, all: bool) {
+        let now = SystemClock.now();
+        let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return };
+        let (mut failed, mut metered) = (None, false);
+        self.left.retain_mut(|left| {
+            if !all && !left.may_have_grown() {
+                return true;
+            }
+            let files = trail.files(&left.conversation);
+            let seen = stamped(&files);
+            match left.follower.read(store, now, left.session, &**trail, &files) {
+                Ok(news) => {
+                    left.seen = seen;
+                    let quiet_at = if news.any { Some(Instant::now() + QUIET) } else { left.until };
+                    left.until = quiet_at.filter(|at| Instant::now() < *at);
+                    metered |= news.any;
+                    true
+                }
+                Err(error) => {
+                    // One that was pruned meanwhile has nowhere to go.
+                    let again = matches!(error, session::Error::Store(_));
+                    failed = Some(error);
+                    again
+                }
+            }
+        });
+        if let Some(error) = failed {
+            self.broke(&error);
+        }
+        if metered {
+            self.say(Word::Soon);
+        }
+    }
+
+    fn read_current(&mut self) {
+        let now = SystemClock.now();
+        let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return };
+        let Some(id) = &self.conversation else { return };
+        let files = trail.files(id);
+        let vanished = files.is_empty() && self.file.is_some();
+        let file = files.first().filter(|file| self.file.as_ref() != Some(file)).cloned();
+        let read = self.follower.read(store, now, self.session, &**trail, &files);
+        if let Some(file) = file {
+            self.tell_file(file);
+        }
+        if vanished {
+            self.tell_vanished();
+        }
+        match read {
+            Ok(news) if news.any => {
+                self.say(Word::Soon);
+                if let Some(version) = news.facts.version {
+                    self.learn_version(version);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => self.broke(&error),
+        }
+    }
+
+    fn tell_file(&mut self, file: PathBuf) {
+        let session = self.session;
+        let told = self.commit(|store| {
+            store.write(|tx| tx.set_agent_session_file(session, &file).map_err(session::Error::from))
+        });
+        if told.is_some() {
+            self.file = Some(file);
+            self.publish();
+        }
+    }
+
+    /// What was never spoken in some agents leave no file of.
+    fn tell_vanished(&mut self) {
+        let session = self.session;
+        let told = self.commit(|store| {
+            store.write(|tx| tx.forget_agent_session_file(session).map_err(session::Error::from))
+        });
+        if told.is_some() {
+            self.file = None;
+            self.publish();
+        }
+    }
+}

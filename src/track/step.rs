@@ -1,0 +1,197 @@
+//! What a run has to tell the store, step by step. A step that the store refuses (it is full, or locked for long) is kept and
+//! tried again before any later one: the correlator has moved on and will not say it twice.
+
+use std::path::{Path, PathBuf};
+
+use super::left::Left;
+use super::run::{Run, place};
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::forward::Word;
+use crate::session::correlate::{self, Decision, Explained, TransitionKind};
+use crate::session::id::{AgentSessionId, RandomIds, SessionId};
+use crate::session::lifecycle::{self, Binding, Bound, Passage, To};
+use crate::session::state::EvidenceKind;
+use crate::session::{self};
+use crate::store::{Evidence, Store, Tx, Verdict};
+
+/// One step, and when it was due: that is its time, however late the store takes it.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    at: Timestamp,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// For `explain`.
+    Seen(Evidence),
+    Decided {
+        decision: Decision,
+        /// Where the agent worked.
+        folder: PathBuf,
+    },
+    /// The agent went to another folder and took the conversation along: there it is to be resumed.
+    Moved(PathBuf),
+    /// The agent's version became known.
+    Version(String),
+}
+
+impl Step {
+    /// A verdict, in the order in which it is to be told.
+    pub(super) fn of(at: Timestamp, verdict: correlate::Verdict, folder: &Path) -> Vec<Self> {
+        let seen = verdict.explained.iter().map(|explained| What::Seen(evidence(explained)));
+        let decided = verdict
+            .decisions
+            .into_iter()
+            .map(|decision| What::Decided { decision, folder: folder.to_owned() });
+        seen.chain(decided).map(|what| Self { at, what }).collect()
+    }
+
+    pub(super) fn leads_elsewhere(&self) -> bool {
+        matches!(&self.what, What::Decided { decision: Decision::Transition { .. }, .. })
+    }
+}
+
+fn evidence(explained: &Explained) -> Evidence {
+    Evidence {
+        at: explained.at,
+        source: explained.kind.to_owned(),
+        verdict: if explained.accepted { Verdict::Accepted } else { Verdict::Rejected },
+        agent_session_id: None,
+        detail: format!("{}: {}", explained.value, explained.why),
+    }
+}
+
+impl Run {
+    /// Tells the store now, or after what waits already.
+    pub(super) fn tell(&mut self, what: What) {
+        self.undone.push_back(Step { at: SystemClock.now(), what });
+        if self.undone.len() == 1 {
+            self.work_off();
+        }
+    }
+
+    /// Does what is to be done until the store refuses something.
+    pub(super) fn work_off(&mut self) {
+        while self.store.is_some()
+            && let Some(step) = self.undone.pop_front()
+        {
+            if let Err(error) = self.carry_out(&step) {
+                self.broke(&error);
+                if matches!(error, session::Error::Store(_)) {
+                    self.undone.push_front(step);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, step: &Step) -> Result<(), session::Error> {
+        let session = self.session;
+        match &step.what {
+            What::Seen(evidence) => {
+                let run = self.plan.run;
+                self.write(|tx| Ok(tx.note_evidence(session, run, evidence)?))
+            }
+            What::Version(version) => {
+                self.write(|tx| lifecycle::learn_version(tx, session, version))?;
+                self.say(Word::Soon);
+                Ok(())
+            }
+            What::Moved(folder) => {
+                self.write(|tx| Ok(tx.set_folder(session, folder)?))?;
+                self.publish();
+                Ok(())
+            }
+            What::Decided { decision, folder } => {
+                match decision {
+                    Decision::Bind { id, evidence } => self.bind(step.at, id, *evidence)?,
+                    Decision::Transition { kind, to, evidence } => {
+                        self.pass(step.at, *kind, to.as_ref(), *evidence, folder)?;
+                    }
+                    Decision::Ambiguous { .. } => self.write(|tx| lifecycle::doubt(tx, session))?,
+                }
+                if let Some(conversation) = &self.conversation {
+                    tracing::info!(session = %self.session, %conversation, "watching");
+                }
+                self.say(Word::Now);
+                self.publish();
+                Ok(())
+            }
+        }
+    }
+
+    fn bind(
+        &mut self,
+        at: Timestamp,
+        id: &AgentSessionId,
+        evidence: EvidenceKind,
+    ) -> Result<(), session::Error> {
+        let binding = self.binding(id, evidence);
+        let session = self.session;
+        let bound = self.write(|tx| lifecycle::bind(tx, at, &RandomIds, session, &binding))?;
+        self.conversation = Some(id.clone());
+        self.file = binding.file;
+        match bound {
+            Bound::Merged(started) => {
+                self.sessions.retain(|known| *known != session);
+                self.arrive(started.session);
+            }
+            Bound::Switched(passed) => self.arrive(passed.new.session),
+            Bound::New | Bound::Already => {}
+        }
+        Ok(())
+    }
+
+    fn pass(
+        &mut self,
+        at: Timestamp,
+        kind: TransitionKind,
+        to: Option<&AgentSessionId>,
+        evidence: EvidenceKind,
+        folder: &Path,
+    ) -> Result<(), session::Error> {
+        // The old session ends with all that is known of it now.
+        self.read(false);
+        let passage = Passage {
+            to: match kind {
+                TransitionKind::Clear => To::Clear,
+                TransitionKind::Switch => To::Switch,
+            },
+            binding: to.map(|id| self.binding(id, evidence)),
+            place: Some(place(folder)),
+        };
+        let run = self.plan.run;
+        let passed = self.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &passage))?;
+        let follower = std::mem::take(&mut self.follower);
+        if let Some(conversation) = self.conversation.take() {
+            self.left.push(Left::now(self.session, conversation, follower));
+        }
+        self.arrive(passed.new.session);
+        self.conversation = to.cloned();
+        self.file = passage.binding.and_then(|binding| binding.file);
+        Ok(())
+    }
+
+    fn arrive(&mut self, session: SessionId) {
+        self.session = session;
+        self.left.retain(|left| left.session != session);
+        if !self.sessions.contains(&session) {
+            self.sessions.push(session);
+        }
+    }
+
+    fn binding(&mut self, id: &AgentSessionId, evidence: EvidenceKind) -> Binding {
+        let file = self.plan.trail.as_mut().and_then(|trail| trail.files(id).into_iter().next());
+        Binding { agent_session: id.clone(), file, evidence }
+    }
+
+    fn write<T>(
+        &mut self,
+        work: impl FnOnce(&Tx<'_>) -> Result<T, session::Error>,
+    ) -> Result<T, session::Error> {
+        let run = self.plan.run;
+        let store: &mut Store = self.store.as_mut().ok_or(session::Error::NoRun(run))?;
+        store.write(work)
+    }
+}
