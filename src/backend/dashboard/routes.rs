@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Form, Path, Query, Request, State};
+use axum::extract::rejection::FormRejection;
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
@@ -18,7 +19,9 @@ use super::login::{self, GOOD_FOR_MS, safe_target};
 use super::model::{Overview, Story};
 use super::text::Now;
 use super::{Dashboard, assets, health, live, overview, session, sessions, stream};
+use crate::backend::limits;
 use crate::backend::model::{By, Page, SessionFilter};
+use crate::backend::patience::TooSlow;
 use crate::backend::storage::Error;
 use crate::session::state::Status;
 
@@ -51,7 +54,7 @@ pub fn router(dashboard: Dashboard) -> Router {
         .route_layer(middleware::from_fn_with_state(dashboard.clone(), guard));
     Router::new()
         .merge(inside)
-        .route("/login", get(login_page).post(log_in))
+        .route("/login", get(login_page).post(log_in).layer(DefaultBodyLimit::max(limits::FORM)))
         .route("/logout", post(log_out))
         .route("/enter", get(enter))
         .route("/static/{file}", get(|uri: Uri| async move { assets::serve(uri.path()) }))
@@ -193,9 +196,10 @@ struct Login {
 async fn log_in(
     State(dashboard): Shared,
     headers: HeaderMap,
-    Form(form): Form<Login>,
+    form: Result<Form<Login>, FormRejection>,
 ) -> Result<Response, Failure> {
     own_form(&headers)?;
+    let Form(form) = form?;
     let next = safe_target(&form.next);
     if matches!(dashboard.gate, Gate::Tokens(_))
         && let Some(cookie) = dashboard.pass(&headers, &form.token).await?
@@ -286,12 +290,19 @@ fn page(markup: &Markup) -> Html<String> {
 pub(super) enum Failure {
     Misread(String),
     Foreign,
+    Form(FormRejection),
     Storage(Error),
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Storage(error)
+    }
+}
+
+impl From<FormRejection> for Failure {
+    fn from(rejection: FormRejection) -> Self {
+        Self::Form(rejection)
     }
 }
 
@@ -310,6 +321,11 @@ impl IntoResponse for Failure {
                 "This came from another site",
                 "Open the page itself and try again.".to_owned(),
             ),
+            Self::Form(rejection) => {
+                let slow = TooSlow::is_behind(&rejection);
+                let status = if slow { StatusCode::REQUEST_TIMEOUT } else { rejection.status() };
+                (status, "This form did not arrive whole", "Open the page itself and try again.".to_owned())
+            }
             Self::Storage(error) => {
                 tracing::error!(%error, "a page could not be made");
                 let next = "Load the page again in a moment; the server's log tells more.".to_owned();

@@ -17,8 +17,8 @@ use super::client::Client;
 use super::told::{but, end, life, session, start, usage};
 
 /// A node in this process.
-struct Node {
-    address: SocketAddr,
+pub(super) struct Node {
+    pub(super) address: SocketAddr,
     storage: Arc<dyn Storage>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -26,7 +26,7 @@ struct Node {
 }
 
 impl Node {
-    fn start(options: Options) -> Self {
+    pub(super) fn start(options: Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.path().join("backend.db")).unwrap());
         let runtime =
@@ -52,7 +52,7 @@ impl Node {
         Self { address, storage, stop: Some(stop), thread: Some(thread), _folder: folder }
     }
 
-    fn client(&self, role: Role) -> Client {
+    pub(super) fn client(&self, role: Role) -> Client {
         Client { address: self.address, token: format!("{role}-secret") }
     }
 
@@ -258,7 +258,7 @@ fn sessions_and_usage_are_asked_for() {
 
 #[test]
 fn who_asks_too_often_is_told_when_to_come_back() {
-    let node = Node::start(Options { rate: 3 });
+    let node = Node::start(Options { rate: 3, ..Options::default() });
     let client = node.client(Role::Ingest);
     let statuses: Vec<u16> = (0..12).map(|_| client.post(b"[]", &[]).status).collect();
     assert!(statuses.starts_with(&[200; 6]), "{statuses:?}");

@@ -4,6 +4,7 @@ pub(crate) mod client;
 mod conformance;
 mod nodes;
 mod schema;
+mod slow;
 mod told;
 
 use std::sync::Arc;
