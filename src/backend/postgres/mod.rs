@@ -95,9 +95,15 @@ fn failed(error: &tokio_postgres::Error) -> Error {
             None => error.to_string(),
         },
     };
-    let class = error.code().map_or("08", |code| code.code().get(..2).unwrap_or_default());
-    // Connections (08), conflicts (40), resources (53), the operator (57): none of them is the statement's fault.
-    if ["08", "40", "53", "57"].contains(&class) { Error::Unavailable(text) } else { Error::Failed(text) }
+    let code = error.code().map_or("08", SqlState::code);
+    // Connections (08), conflicts (40), resources (53), the operator and time limits (57), locks that others hold (55P03),
+    // a pause that was too long (25P03): none of them is the statement's fault.
+    let passing = ["08", "40", "53", "57", "55P03", "25P03"];
+    if passing.iter().any(|some| code.starts_with(some)) {
+        Error::Unavailable(text)
+    } else {
+        Error::Failed(text)
+    }
 }
 
 /// A row as the read model takes it.

@@ -121,6 +121,8 @@ pub(super) async fn migrate(client: &mut Object) -> Result<(), Error> {
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let run = async {
         let tx = client.transaction().await?;
+        // Another node may be at it, and a large table takes its time.
+        tx.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
         tx.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]).await?;
         tx.batch_execute("CREATE TABLE IF NOT EXISTS codemie_schema (version bigint NOT NULL)").await?;
         let found: Option<i64> =

@@ -3,6 +3,7 @@ mod api;
 pub(crate) mod client;
 mod conformance;
 mod nodes;
+mod postgres;
 mod schema;
 mod slow;
 mod told;
