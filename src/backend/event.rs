@@ -14,6 +14,10 @@ use crate::session::state::EventType;
 /// 1970 to 2199: a clock may be wrong, but a chart over ten thousand years is none.
 const TIMES: std::ops::Range<i64> = 0..7_258_118_400_000;
 
+/// What sums are split by: agent, user, project and model together are a key of `daily`, and PostgreSQL has room for 2704
+/// bytes in one.
+pub const MOST_KEY_BYTES: usize = 512;
+
 /// An event that was accepted in form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -138,6 +142,16 @@ impl Event {
         }
         let attributes = Attributes::parse(wire.kind, wire.attributes.get())
             .map_err(|error| reason("attributes: ", wire.attributes.get(), &error))?;
+        let told = match &attributes {
+            Attributes::Start(start) => ("project", start.project.as_ref()),
+            Attributes::Usage(usage) => ("model", Some(&usage.model)),
+            _ => ("", None),
+        };
+        for (name, text) in [("agent", Some(&wire.agent)), ("user", wire.user.as_ref()), told] {
+            if text.is_some_and(|text| text.len() > MOST_KEY_BYTES) {
+                return Err(format!("{name} is longer than {MOST_KEY_BYTES} bytes"));
+            }
+        }
         Ok(Self {
             id: wire.id,
             rev: wire.rev,
