@@ -279,11 +279,12 @@ pub(super) fn all() -> Value {
         ]),
         "Timeline": whole(&[
             ("events", json!({"type": "array", "items": timeline_event})),
-            ("next", json!({"type": ["integer", "null"], "description": "`after` of the next page"})),
+            ("next", json!({"type": ["string", "null"], "description": "`after` of the next page"})),
         ]),
         "Usage": whole(&[
             ("by", json!({"type": "string"})),
             ("rows", json!({"type": "array", "items": sums(&[("key", text()), ("agent", or_null(text()))])})),
+            ("more", json!({"type": "boolean", "description": "there are more rows than limit allows: earlier days, or less cost"})),
             ("total", sums(&[])),
         ]),
     })

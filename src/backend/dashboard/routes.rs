@@ -20,7 +20,7 @@ use super::model::{Overview, Story};
 use super::text::Now;
 use super::{Dashboard, assets, health, live, overview, session, sessions, stream};
 use crate::backend::limits;
-use crate::backend::model::{By, Page, SessionFilter};
+use crate::backend::model::{By, Page, SessionFilter, TimelinePlace};
 use crate::backend::patience::TooSlow;
 use crate::backend::storage::Error;
 use crate::session::state::Status;
@@ -117,6 +117,7 @@ async fn overview_page(
         of(By::Project, overview::BARS + 1),
         of(By::User, PEOPLE),
     )?;
+    let (models, projects, users) = (models.rows, projects.rows, users.rows);
     let view = Overview { facets, days, models, projects, users };
     Ok(page(&overview::page(&frame, &filter, &view)))
 }
@@ -145,11 +146,10 @@ async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Resul
     let Some(detail) = found else {
         return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
     };
-    let mut events = dashboard.reader.timeline(&id, 0, EVENTS + 1).await?;
-    let more = events.len() > EVENTS;
-    events.truncate(EVENTS);
+    let mut told = dashboard.reader.timeline(&id, TimelinePlace::default(), EVENTS).await?;
     // Lines that were written late have a late `seq`; they happened when they happened.
-    events.sort_by_key(|event| (event.time, event.seq));
+    told.events.sort_by_key(|event| (event.time, event.seq));
+    let (events, more) = (told.events, told.next.is_some());
     Ok(page(&session::page(&frame, &Story { detail, events, more })).into_response())
 }
 
@@ -235,6 +235,8 @@ async fn enter(
     .into_response())
 }
 
+/// Takes the cookie from this browser. No node remembers cookies, so a copy of it is good until its time is over, or its
+/// token revoked.
 async fn log_out(State(dashboard): Shared, headers: HeaderMap) -> Result<Response, Failure> {
     own_form(&headers)?;
     let cookie = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", dashboard.gate.cookie_name());

@@ -149,15 +149,15 @@ impl Database for Postgres {
 impl Storage for Postgres {
     fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
         Box::pin(async move {
-            let mut batch = batch;
+            if batch.is_empty() {
+                return Ok(Ingested::default());
+            }
+            let mut intake = Intake::new(batch, now);
             let mut tries = 0;
             loop {
                 tries += 1;
-                let mut client = self.client().await?;
-                // The last try takes the events themselves; those before keep them for the next.
-                let events = if tries < TRIES { batch.clone() } else { std::mem::take(&mut batch) };
-                let mut intake = Intake::new(events, now);
-                match write::ingest(&mut client, &mut intake, now).await {
+                let client = self.client().await?;
+                match write::ingest(&client, &mut intake, now).await {
                     Ok(()) => {
                         let (ingested, touched) = intake.finish();
                         self.feed.tell(touched);
@@ -165,6 +165,7 @@ impl Storage for Postgres {
                     }
                     Err(trouble) if tries < TRIES && trouble.passes() => {
                         tracing::debug!(tries, "a batch met another one, and is tried again");
+                        intake = intake.again();
                     }
                     Err(Trouble::Database(error)) => return Err(failed(&error)),
                     Err(Trouble::Stored(error)) => return Err(error),

@@ -1,6 +1,5 @@
 //! Who is let in, and what keeps the others out.
 
-use codemie::backend::storage::Storage;
 use codemie::clock::{Clock, SystemClock};
 
 use super::Served;
