@@ -90,6 +90,12 @@ pub trait Storage: Reader {
     /// Adds one. False if its name is taken.
     fn add_token(&self, token: Token) -> Answer<'_, bool>;
 
+    /// Notes that the pass with this signature was given up; nobody needs to know it after `until`.
+    fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()>;
+
+    /// Whether it was.
+    fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool>;
+
     /// Revokes the token of this name. False if there is none, or it was revoked before.
     fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool>;
 }

@@ -235,10 +235,10 @@ async fn enter(
     .into_response())
 }
 
-/// Takes the cookie from this browser. No node remembers cookies, so a copy of it is good until its time is over, or its
-/// token revoked.
+/// Takes the cookie from this browser, and lets no copy of it in any more.
 async fn log_out(State(dashboard): Shared, headers: HeaderMap) -> Result<Response, Failure> {
     own_form(&headers)?;
+    dashboard.gate.close(cookies(&headers), dashboard.now().at).await?;
     let cookie = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", dashboard.gate.cookie_name());
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
 }

@@ -211,6 +211,21 @@ impl Storage for Postgres {
         })
     }
 
+    fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.run("DELETE FROM ended_pass WHERE until < $1", &[&now.0]).await?;
+            let sql = "INSERT INTO ended_pass (signature, until) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+            self.run(sql, &[&signature.as_slice(), &until.0]).await.map(drop)
+        })
+    }
+
+    fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool> {
+        Box::pin(async move {
+            let sql = "SELECT 1 FROM ended_pass WHERE signature = $1";
+            Ok(!self.run(sql, &[&signature.as_slice()]).await?.is_empty())
+        })
+    }
+
     fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool> {
         let name = name.to_owned();
         Box::pin(async move {

@@ -11,9 +11,12 @@ use crate::backend::storage::Error;
 /// Nodes that start at once migrate one after the other.
 const MIGRATING: i64 = 0x636f_6465_6d69_6500;
 
-fn migrations() -> [String; 1] {
-    [first()]
+fn migrations() -> [String; 2] {
+    [first(), ENDED_PASSES.to_owned()]
 }
+
+/// Passes to the dashboard that were given up before their time.
+const ENDED_PASSES: &str = "CREATE TABLE ended_pass (signature bytea PRIMARY KEY, until bigint NOT NULL)";
 
 /// Texts are compared byte by byte, so that both databases sort alike and no locale of the server matters.
 fn first() -> String {

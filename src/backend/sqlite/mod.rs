@@ -313,6 +313,22 @@ impl Storage for Sqlite {
         }))
     }
 
+    fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()> {
+        Box::pin(self.write(move |conn| {
+            conn.execute("DELETE FROM ended_pass WHERE until < ?1", [now]).map_err(failed)?;
+            let sql = "INSERT INTO ended_pass (signature, until) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+            conn.execute(sql, params![signature, until]).map(drop).map_err(failed)
+        }))
+    }
+
+    fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool> {
+        Box::pin(self.door.read(move |conn| {
+            let mut select =
+                conn.prepare_cached("SELECT 1 FROM ended_pass WHERE signature = ?1").map_err(failed)?;
+            select.exists([signature]).map_err(failed)
+        }))
+    }
+
     fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool> {
         let name = name.to_owned();
         Box::pin(self.write(move |conn| {

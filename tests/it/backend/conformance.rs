@@ -57,6 +57,7 @@ conformance!(
     who_watches_hears_of_it,
     origins_are_remembered,
     tokens_are_kept_and_revoked,
+    a_pass_that_was_given_up_is_so_on_every_node,
     too_many_holes_are_refused,
     long_and_strange_texts_survive,
     the_longest_keys_are_stored_and_longer_ones_refused,
@@ -626,6 +627,18 @@ async fn tokens_are_kept_and_revoked(kind: Kind<'_>) {
     assert_eq!(world.other.token(TokenHash::of("laptop")).await.unwrap().unwrap().revoked_at, Some(NOW));
     let names: Vec<_> = world.one.tokens().await.unwrap().into_iter().map(|token| token.name).collect();
     assert_eq!(names, ["laptop", "wall"]);
+}
+
+async fn a_pass_that_was_given_up_is_so_on_every_node(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let later = |ms: i64| Timestamp(NOW.0 + ms);
+    world.one.end_pass([1; 32], later(10), NOW).await.unwrap();
+    world.one.end_pass([1; 32], later(10), NOW).await.unwrap();
+    assert!(world.other.pass_ended([1; 32]).await.unwrap());
+    assert!(!world.other.pass_ended([2; 32]).await.unwrap());
+    world.other.end_pass([2; 32], later(30), later(20)).await.unwrap();
+    assert!(world.one.pass_ended([2; 32]).await.unwrap());
+    assert!(!world.one.pass_ended([1; 32]).await.unwrap(), "its time is over, and it is forgotten");
 }
 
 async fn too_many_holes_are_refused(kind: Kind<'_>) {

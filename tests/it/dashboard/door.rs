@@ -90,6 +90,19 @@ fn a_pass_is_good_until_its_token_is_revoked() {
 }
 
 #[test]
+fn a_logout_ends_the_pass_wherever_it_is_kept() {
+    let served = Served::new();
+    let cookie = served.cookie();
+    let page = |cookie: &str| served.get("/health", &[("cookie", cookie)]).status;
+    assert_eq!(page(&cookie), 200);
+    assert_eq!(ask(served.address, "POST", "/logout", &[("cookie", &cookie)], "").status, 303);
+    assert_eq!(page(&cookie), 303, "a copy of it is no good");
+    // Passes of the same millisecond are one and the same.
+    let other = std::iter::repeat_with(|| served.cookie()).find(|other| *other != cookie).unwrap();
+    assert_eq!(page(&other), 200, "others are");
+}
+
+#[test]
 fn what_another_site_makes_a_browser_send_is_refused() {
     let served = Served::new();
     let (cookie, token) = (served.cookie(), format!("token={}", served.token));
