@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 use super::storage::{Error, Storage};
@@ -48,15 +51,24 @@ impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            // Everything before the last @ may be a password, and so may what stands in the query.
-            Self::Postgres(url) => {
-                let place = url.split('?').next().unwrap_or_default();
-                let place = place.rsplit(['@', '/']).take(2).collect::<Vec<_>>();
-                let place: Vec<_> = place.into_iter().rev().collect();
-                write!(f, "postgres://{}", place.join("/"))
-            }
+            Self::Postgres(url) => match place(url) {
+                Some(place) => write!(f, "postgres://{place}"),
+                None => f.write_str("a PostgreSQL database"),
+            },
         }
     }
+}
+
+/// Where it is, as whoever connects reads it; nothing else of the address is repeated. `None` where that could be part of a
+/// password: a second `@` stands in one.
+fn place(url: &str) -> Option<String> {
+    let config: Config = url.parse().ok().filter(|_| url.matches('@').count() <= 1)?;
+    let hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(folder) => folder.display().to_string(),
+    });
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    Some(format!("{}/{database}", hosts.collect::<Vec<_>>().join(",")))
 }
 
 impl fmt::Debug for Database {
@@ -76,7 +88,14 @@ mod tests {
             ("sqlite:///a/b.db", Some("sqlite:/a/b.db")),
             ("sqlite:b.db", Some("sqlite:b.db")),
             ("postgres://u:canary@db/codemie?password=canary", Some("postgres://db/codemie")),
-            ("postgresql://u:can@ary@db/codemie", Some("postgres://db/codemie")),
+            ("postgres://u:canary@db", Some("postgres://db/u")),
+            ("postgres://u:can?ary@db/codemie", Some("postgres://db/codemie")),
+            ("postgres://u:can/ary@db:5433/codemie", Some("postgres://db/codemie")),
+            ("postgres://u@%2Frun%2Fpg/codemie?application_name=canary", Some("postgres:///run/pg/codemie")),
+            ("postgres://u@a,b/codemie?sslpassword=canary", Some("a PostgreSQL database")),
+            ("postgresql://u:can@ary@db/codemie", Some("a PostgreSQL database")),
+            ("postgresql://u:can@ary/canary@db/codemie", Some("a PostgreSQL database")),
+            ("postgres://u:canary", Some("a PostgreSQL database")),
             ("sqlite:", None),
             ("mysql://x", None),
             ("/a/b.db", None),

@@ -1,5 +1,8 @@
 //! One event as it comes over the wire, checked. What is not right is refused with a reason that repeats none of it.
 
+use std::fmt;
+
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -10,6 +13,10 @@ use crate::session::state::EventType;
 
 /// 1970 to 2199: a clock may be wrong, but a chart over ten thousand years is none.
 const TIMES: std::ops::Range<i64> = 0..7_258_118_400_000;
+
+/// What sums are split by: agent, user, project and model together are a key of `daily`, and PostgreSQL has room for 2704
+/// bytes in one.
+pub const MOST_KEY_BYTES: usize = 512;
 
 /// An event that was accepted in form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,19 +85,48 @@ pub enum BadBatch {
 pub const MOST_EVENTS: usize = 10_000;
 
 impl Batch {
+    /// One event after the other, and none beyond the limit: what follows it is not even looked at.
     pub fn parse(body: &[u8]) -> Result<Self, BadBatch> {
-        let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|_| BadBatch::NoArray)?;
-        if items.len() > MOST_EVENTS {
-            return Err(BadBatch::TooMany(MOST_EVENTS));
+        let mut batch = Self::default();
+        let mut json = serde_json::Deserializer::from_slice(body);
+        let read = json.deserialize_seq(Items(&mut batch)).and_then(|()| json.end());
+        match read {
+            _ if batch.events.len() + batch.rejected.len() > MOST_EVENTS => {
+                Err(BadBatch::TooMany(MOST_EVENTS))
+            }
+            Ok(()) => Ok(batch),
+            Err(_) => Err(BadBatch::NoArray),
         }
-        let mut batch = Self { events: Vec::with_capacity(items.len()), rejected: Vec::new() };
-        for item in items {
-            match Event::parse(item.get()) {
-                Ok(event) => batch.events.push(event),
-                Err(error) => batch.rejected.push(Rejected { id: claimed_id(item.get()), error }),
+    }
+
+    fn add(&mut self, json: &str) {
+        match Event::parse(json) {
+            Ok(event) => self.events.push(event),
+            Err(error) => self.rejected.push(Rejected { id: claimed_id(json), error }),
+        }
+    }
+}
+
+/// The items of a batch, each checked as it is met.
+struct Items<'a>(&'a mut Batch);
+
+impl<'de> Visitor<'de> for Items<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut count = 0;
+        while let Some(item) = items.next_element::<&RawValue>()? {
+            self.0.add(item.get());
+            count += 1;
+            if count > MOST_EVENTS {
+                return Err(serde::de::Error::custom("too many"));
             }
         }
-        Ok(batch)
+        Ok(())
     }
 }
 
@@ -106,6 +142,16 @@ impl Event {
         }
         let attributes = Attributes::parse(wire.kind, wire.attributes.get())
             .map_err(|error| reason("attributes: ", wire.attributes.get(), &error))?;
+        let told = match &attributes {
+            Attributes::Start(start) => ("project", start.project.as_ref()),
+            Attributes::Usage(usage) => ("model", Some(&usage.model)),
+            _ => ("", None),
+        };
+        for (name, text) in [("agent", Some(&wire.agent)), ("user", wire.user.as_ref()), told] {
+            if text.is_some_and(|text| text.len() > MOST_KEY_BYTES) {
+                return Err(format!("{name} is longer than {MOST_KEY_BYTES} bytes"));
+            }
+        }
         Ok(Self {
             id: wire.id,
             rev: wire.rev,
@@ -368,6 +414,25 @@ mod tests {
                 }
             }
             _ => *value = odd_value(dice),
+        }
+    }
+
+    #[test]
+    fn nothing_beyond_the_limit_is_looked_at() {
+        let ones = |count: usize| vec!["1"; count].join(",");
+        for (body, expected) in [
+            (format!("[{}]", ones(MOST_EVENTS)), Ok(MOST_EVENTS)),
+            (format!("[{}]", ones(MOST_EVENTS + 1)), Err(BadBatch::TooMany(MOST_EVENTS))),
+            (
+                format!("[{},nothing that could be read", ones(MOST_EVENTS + 1)),
+                Err(BadBatch::TooMany(MOST_EVENTS)),
+            ),
+            (format!("[{},", ones(MOST_EVENTS)), Err(BadBatch::NoArray)),
+            (format!("[{}] 1", ones(3)), Err(BadBatch::NoArray)),
+            (format!("{{\"a\":{}}}", ones(1)), Err(BadBatch::NoArray)),
+        ] {
+            let told = Batch::parse(body.as_bytes()).map(|batch| batch.rejected.len());
+            assert_eq!(told, expected, "{}…", &body[..20.min(body.len())]);
         }
     }
 

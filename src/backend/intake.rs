@@ -22,6 +22,8 @@ pub struct Intake {
     /// By id, so that every node locks sessions in the same order.
     changes: BTreeMap<String, Change>,
     outcome: Ingested,
+    /// Those that must not be stored.
+    refused: Vec<Event>,
     /// New events by who sent them; those heard of without anything new, too.
     origins: BTreeMap<(String, String), i64>,
 }
@@ -33,8 +35,17 @@ impl Intake {
             now,
             changes: BTreeMap::new(),
             outcome: Ingested::default(),
+            refused: Vec::new(),
             origins: BTreeMap::new(),
         }
+    }
+
+    /// The same batch from the start, after a try that came to nothing.
+    #[must_use]
+    pub fn again(self) -> Self {
+        // Those that stand for their id come first, as they must.
+        let batch = self.plan.events.into_iter().chain(self.refused).chain(self.plan.repeats);
+        Self::new(batch.collect(), self.now)
     }
 
     /// The sessions that the storage must load, sorted by id.
@@ -48,21 +59,21 @@ impl Intake {
         let changes = &mut self.changes;
         changes.extend(stored.into_iter().map(|session| (session.id.clone(), Change::of(session))));
         let outcome = &mut self.outcome;
-        let mut receive = |event: &Event| {
+        let mut refuse = |event: &mut Event| {
             if !changes.contains_key(&*event.session) {
                 changes.insert(event.session.to_string(), Change::begin(event));
             }
             let change = changes.get_mut(&*event.session);
             match change.map_or(Ok(()), |change| change.receive(event)) {
-                Ok(()) => true,
+                Ok(()) => false,
                 Err(rejected) => {
                     outcome.rejected.push(rejected);
-                    false
+                    true
                 }
             }
         };
-        self.plan.events.retain(&mut receive);
-        self.plan.repeats.retain(receive);
+        self.refused.extend(self.plan.events.extract_if(.., &mut refuse));
+        self.refused.extend(self.plan.repeats.extract_if(.., refuse));
         outcome.duplicates += self.plan.repeats.len();
         for change in self.changes.values_mut() {
             change.session.received_at = self.now;
@@ -141,5 +152,45 @@ impl Stored {
             // What we wrote ourselves can be read; if somebody changed it, it is better left alone.
             Err(_) => Known::Already,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn prompt(id: u128, rev: i64, session: &str, seq: i64) -> Event {
+        let event = json!({"id": Uuid::from_u128(id), "rev": rev, "type": "prompt", "sessionId": session, "seq": seq,
+            "time": "2026-11-16T00:00:00Z", "agent": "claude", "attributes": {}});
+        Event::parse(&event.to_string()).unwrap()
+    }
+
+    /// What a storage that has nothing is asked to do.
+    fn told(intake: &mut Intake) -> (Vec<Event>, Ingested) {
+        intake.load(Vec::new());
+        for at in 0..intake.events().len() {
+            intake.settle(at, &Known::Fresh);
+        }
+        (intake.events().to_vec(), intake.outcome.clone())
+    }
+
+    #[test]
+    fn a_second_try_is_like_the_first() {
+        // Told twice, under two sessions, and one that tears its session into more pieces than are kept.
+        let mut batch =
+            vec![prompt(2, 0, "a", 1), prompt(2, 5, "b", 1), prompt(2, 1, "a", 1), prompt(1, 0, "b", 9)];
+        batch.extend(
+            (0..4100).map(|number| prompt(10 + number, 0, "c", 2 + 2 * i64::try_from(number).unwrap())),
+        );
+        let mut intake = Intake::new(batch, Timestamp(1));
+        let first = told(&mut intake);
+        assert_eq!((first.1.accepted, first.1.duplicates, first.1.rejected.len()), (4098, 2, 4));
+        let mut intake = intake.again();
+        let mut second = told(&mut intake);
+        assert_eq!(second, first);
+        second = told(&mut intake.again());
+        assert_eq!(second, first);
     }
 }

@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 pub const BODY: usize = 8 << 20;
 /// A body unpacked. Ten thousand events are four megabytes.
 pub const UNPACKED: usize = 32 << 20;
-/// All bodies that are being read or taken in together.
+/// All bodies that are being read or taken in together, as they came and unpacked. What is made of one while it is
+/// taken in is a few times its size at most.
 pub const ALL_BODIES: usize = 256 << 20;
+/// A login: a token and where to go after it.
+pub const FORM: usize = 4 << 10;
 /// A request's head, and an idle connection.
 pub const HEAD: Duration = Duration::from_secs(30);
-/// A whole body, and any silence within it.
+/// A whole body, and any silence within it or before an answer is read.
 pub const WHOLE_BODY: Duration = Duration::from_mins(1);
 pub const SILENCE: Duration = Duration::from_secs(15);
 /// Connections at once; more wait in the kernel's queue.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-pub use query::{By, Cursor, Order, Page, SessionFilter, SessionPage, UsageFilter};
+pub use query::{By, Cursor, Order, Page, SessionFilter, SessionPage, TimelinePlace, UsageFilter};
 pub use record::Record;
 pub use session::{Life, Session, Told};
 
@@ -124,6 +124,13 @@ pub struct UsageRow {
     pub unpriced_models: Vec<String>,
 }
 
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UsagePage {
+    pub rows: Vec<UsageRow>,
+    /// There are more than were asked for: earlier days, or keys with less cost.
+    pub more: bool,
+}
+
 /// One point of a chart: a day, and one value of what it is split by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesRow {
@@ -201,6 +208,13 @@ pub struct TimelineEvent {
     pub kind: EventType,
     pub time: Timestamp,
     pub attributes: Attributes,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimelinePage {
+    pub events: Vec<TimelineEvent>,
+    /// Where the next page begins, if there is more.
+    pub next: Option<TimelinePlace>,
 }
 
 /// One session with everything around it that a page shows, but for its timeline, which is paged.

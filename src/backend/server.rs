@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -15,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use super::api::{Backend, Options};
 use super::dashboard::{self, Dashboard, Gate};
 use super::limits;
+use super::patience::{Patience, Unread};
 use super::storage::Storage;
 use crate::clock::SystemClock;
 
@@ -32,7 +35,7 @@ pub async fn run(
     let gate = Gate::Tokens(storage.clone());
     let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone());
     let router = Backend::new(storage, options, closing).router().merge(dashboard::router(pages));
-    serve(listener, router, close, shutdown).await;
+    serve_within(options.patience, listener, router, close, shutdown).await;
 }
 
 /// Serves any router in the same way. `close` is set to true when it is time for streams that never end by themselves.
@@ -42,6 +45,19 @@ pub async fn serve(
     close: watch::Sender<bool>,
     shutdown: impl Future<Output = ()>,
 ) {
+    serve_within(Patience::default(), listener, router, close, shutdown).await;
+}
+
+async fn serve_within(
+    patience: Patience,
+    listener: TcpListener,
+    router: Router,
+    close: watch::Sender<bool>,
+    shutdown: impl Future<Output = ()>,
+) {
+    // Over every route, whoever reads its body and however.
+    let timed = move |request: Request| async move { request.map(|body| patience.over(body)) };
+    let router = router.layer(middleware::map_request(timed));
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(limits::CONNECTIONS));
     let mut shutdown = std::pin::pin!(shutdown);
@@ -67,8 +83,8 @@ pub async fn serve(
         let service = TowerToHyperService::new(router.clone());
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(limits::HEAD)
-            .serve_connection(TokioIo::new(stream), service);
+            .header_read_timeout(patience.head)
+            .serve_connection(TokioIo::new(Unread::new(stream, patience.silence)), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {

@@ -1,5 +1,9 @@
 //! SQL that both databases understand, and the little in which they differ.
 
+use std::borrow::Cow;
+
+use serde::Serialize;
+
 use super::model::{Day, Session};
 use super::numbers::Numbers;
 use super::seqs::Seqs;
@@ -21,19 +25,35 @@ impl Dialect {
         }
     }
 
-    /// A sum that fits 64 bits.
+    /// A sum in 64 bits. What is beyond them is the most they hold, where a plain sum would be an error.
     pub fn sum(self, column: &str) -> String {
         match self {
-            Self::Sqlite => format!("sum({column})"),
-            Self::Postgres => format!("sum({column})::bigint"),
+            Self::Sqlite => format!("CAST(total({column}) AS INTEGER)"),
+            Self::Postgres => format!("least(sum({column}), {})::bigint", i64::MAX),
         }
     }
 
-    /// A sum that may not.
+    /// A sum that may need more.
     pub fn float_sum(self, column: &str) -> String {
         match self {
             Self::Sqlite => format!("total({column})"),
             Self::Postgres => format!("sum({column})::float8"),
+        }
+    }
+
+    /// An event's id as text.
+    pub fn shown_id(self, column: &str) -> String {
+        match self {
+            Self::Sqlite => format!("hex({column})"),
+            Self::Postgres => format!("{column}::text"),
+        }
+    }
+
+    /// An event's id, given as 32 hexadecimal digits.
+    pub fn given_id(self, parameter: &str) -> String {
+        match self {
+            Self::Sqlite => format!("unhex({parameter})"),
+            Self::Postgres => format!("{parameter}::text::uuid"),
         }
     }
 
@@ -158,6 +178,62 @@ pub fn numbers(row: &dyn Columns, at: usize) -> Result<Numbers, Error> {
 pub fn number_columns(pattern: &str) -> String {
     let columns: Vec<_> = Numbers::COLUMNS.iter().map(|column| pattern.replace("{}", column)).collect();
     columns.join(", ")
+}
+
+/// For `ON CONFLICT DO UPDATE`: adds a new row's column to that of the one that is there. The sum stays within 64 bits:
+/// neither database adds beyond them, and one sender's nonsense must not keep the batches of all others out.
+pub fn added(table: &str, column: &str) -> String {
+    let (old, new, most) = (format!("{table}.{column}"), format!("excluded.{column}"), i64::MAX);
+    format!(
+        "{column} = CASE WHEN {new} > 0 AND {old} > {most} - {new} THEN {most}
+           WHEN {new} < 0 AND {old} < -{most} - {new} THEN -{most} ELSE {old} + {new} END"
+    )
+}
+
+/// The same for all columns of [`Numbers`].
+pub fn numbers_added(table: &str) -> String {
+    let columns: Vec<_> = Numbers::COLUMNS.iter().map(|column| added(table, column)).collect();
+    columns.join(", ")
+}
+
+/// A column of the table of sessions: its name, and what of a session stands in it.
+pub type SessionColumn = (&'static str, Get);
+
+#[derive(Clone, Copy, Debug)]
+pub enum Get {
+    Int(fn(&Session) -> i64),
+    Text(for<'a> fn(&'a Session) -> Option<Cow<'a, str>>),
+}
+
+/// The columns that tell of its life.
+pub const LIFE: [SessionColumn; 12] = [
+    ("agent", Get::Text(|session| Some((&*session.life.agent).into()))),
+    ("machine", Get::Text(|session| session.life.machine.as_deref().map(Into::into))),
+    ("user_name", Get::Text(|session| session.life.user.as_deref().map(Into::into))),
+    ("project", Get::Text(|session| session.project().map(Into::into))),
+    ("branch", Get::Text(|session| session.branch().map(Into::into))),
+    ("agent_session", Get::Text(|session| session.agent_session().map(Into::into))),
+    ("parent", Get::Text(|session| session.parent().map(Into::into))),
+    ("transitioned_from", Get::Text(|session| session.transitioned_from().map(Into::into))),
+    ("status", Get::Text(|session| Some(session.status().as_str().into()))),
+    ("started_at", Get::Int(|session| session.started_at().0)),
+    ("search", Get::Text(|session| Some(session.search_text().into()))),
+    ("life", Get::Text(|session| Some(json(&session.life).into()))),
+];
+
+/// The columns that every batch changes, besides those of [`Numbers`].
+pub const COUNTED: [SessionColumn; 6] = [
+    ("seqs", Get::Text(|session| Some(session.seqs.to_json().into()))),
+    ("missing", Get::Int(Session::missing_count)),
+    ("first_at", Get::Int(|session| session.first_at.0)),
+    ("last_at", Get::Int(|session| session.last_at.0)),
+    ("received_at", Get::Int(|session| session.received_at.0)),
+    ("unpriced", Get::Text(|session| Some(json(&session.unpriced).into()))),
+];
+
+/// Structs and maps of texts and numbers always have a JSON form.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// What [`session`] reads.

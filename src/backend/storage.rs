@@ -10,8 +10,8 @@ use tokio::sync::broadcast;
 
 use super::event::{Event, Rejected};
 use super::model::{
-    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, TimelineEvent,
-    Touched, UsageFilter, UsageRow,
+    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, TimelinePage,
+    TimelinePlace, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Token, TokenHash};
 use crate::clock::Timestamp;
@@ -55,11 +55,11 @@ pub trait Reader: Send + Sync {
     /// These sessions as they are now, without what is around them; unknown ids are left out.
     fn sessions_by_id(&self, ids: Vec<String>) -> Answer<'_, Vec<Session>>;
 
-    /// A session's events with a `seq` beyond `after`, in order.
-    fn timeline(&self, id: &str, after: i64, limit: usize) -> Answer<'_, Vec<TimelineEvent>>;
+    /// A session's events beyond `after`, in order.
+    fn timeline(&self, id: &str, after: TimelinePlace, limit: usize) -> Answer<'_, TimelinePage>;
 
-    /// Sums by a key: days in order, everything else the dearest first; at most `limit`.
-    fn usage(&self, by: By, filter: UsageFilter, limit: usize) -> Answer<'_, Vec<UsageRow>>;
+    /// Sums by a key: the newest days in order, of everything else the dearest first; at most `limit`.
+    fn usage(&self, by: By, filter: UsageFilter, limit: usize) -> Answer<'_, UsagePage>;
 
     /// Sums per day, split by agent, model, project or user (by anything else: not split), days in order.
     fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>>;
@@ -89,6 +89,12 @@ pub trait Storage: Reader {
 
     /// Adds one. False if its name is taken.
     fn add_token(&self, token: Token) -> Answer<'_, bool>;
+
+    /// Notes that the pass with this signature was given up; nobody needs to know it after `until`.
+    fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()>;
+
+    /// Whether it was.
+    fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool>;
 
     /// Revokes the token of this name. False if there is none, or it was revoked before.
     fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool>;

@@ -85,7 +85,7 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     let made = first::tokens(&*storage, &file, &user, SystemClock.now()).await?;
     tell(out, address, &database, &file, made)?;
     tracing::info!(%address, %database, "listening");
-    server::run(listener, storage, Options { rate: args.rate }, ended).await;
+    server::run(listener, storage, Options { rate: args.rate, ..Options::default() }, ended).await;
     tracing::info!("ended");
     Ok(())
 }

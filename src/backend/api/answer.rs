@@ -50,6 +50,7 @@ impl From<BadBody> for Refusal {
         match bad {
             BadBody::TooLarge => Self::TooLarge(bad.to_string()),
             BadBody::Broken => Self::BadRequest(bad.to_string()),
+            BadBody::NoRoom => Self::Busy("too much at once; try again"),
         }
     }
 }

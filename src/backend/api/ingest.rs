@@ -15,8 +15,9 @@ use super::Backend;
 use super::answer::Refusal;
 use crate::backend::event::Batch;
 use crate::backend::limits;
+use crate::backend::patience::TooSlow;
 use crate::backend::storage::Ingested;
-use crate::backend::unpack::Encoding;
+use crate::backend::unpack::{BadBody, Encoding};
 
 pub(super) async fn events(
     State(backend): State<Arc<Backend>>,
@@ -27,15 +28,22 @@ pub(super) async fn events(
         Some(name) => name.to_str().ok().and_then(Encoding::named).ok_or(Refusal::UnknownEncoding)?,
         None => Encoding::Identity,
     };
-    let (body, _room) =
-        timeout(limits::WHOLE_BODY, read(&backend, &headers, body)).await.unwrap_or(Err(Refusal::TooSlow))?;
+    let (body, mut room) = read(&backend, &headers, body).await?;
     let begun = Instant::now();
+    let bodies = backend.bodies.clone();
     // Unpacking and parsing take milliseconds, which others on this thread would wait for.
     let batch = tokio::task::spawn_blocking(move || {
-        let content = encoding.unpack(body)?;
-        Ok::<_, Refusal>(Batch::parse(&content)?)
+        let more = |bytes| match bodies.clone().try_acquire_many_owned(kib(bytes)) {
+            Ok(more) => {
+                room.merge(more);
+                true
+            }
+            Err(_) => false,
+        };
+        let content = encoding.unpack(body, more)?;
+        Ok::<_, Refusal>((Batch::parse(&content)?, room))
     });
-    let Batch { events, mut rejected } = batch.await.map_err(|_| Refusal::Broken)??;
+    let (Batch { events, mut rejected }, _room) = batch.await.map_err(|_| Refusal::Broken)??;
     let mut ingested = backend.storage.ingest(events, backend.clock.now()).await?;
     rejected.append(&mut ingested.rejected);
     ingested.rejected = rejected;
@@ -62,14 +70,14 @@ async fn read(
     if length > limits::BODY {
         return Err(too_large());
     }
-    let room = u32::try_from((length >> 10) + 1).unwrap_or(u32::MAX);
-    let room = timeout(limits::SILENCE, backend.bodies.clone().acquire_many_owned(room));
-    let room = room.await.ok().and_then(Result::ok).ok_or(Refusal::Busy("too much at once; try again"))?;
+    let room = timeout(limits::SILENCE, backend.bodies.clone().acquire_many_owned(kib(length)));
+    let room = room.await.ok().and_then(Result::ok).ok_or(Refusal::from(BadBody::NoRoom))?;
     let mut content = Vec::new();
-    loop {
-        let frame = timeout(limits::SILENCE, body.frame()).await.map_err(|_| Refusal::TooSlow)?;
-        let Some(frame) = frame else { return Ok((content, room)) };
-        let frame = frame.map_err(|_| Refusal::BadRequest("the body was cut off".to_owned()))?;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let cut = || Refusal::BadRequest("the body was cut off".to_owned());
+            if TooSlow::is_behind(&error) { Refusal::TooSlow } else { cut() }
+        })?;
         if let Some(data) = frame.data_ref() {
             if content.len() + data.len() > limits::BODY {
                 return Err(too_large());
@@ -77,4 +85,10 @@ async fn read(
             content.extend_from_slice(data);
         }
     }
+    Ok((content, room))
+}
+
+/// Rounded up.
+fn kib(bytes: usize) -> u32 {
+    u32::try_from((bytes >> 10) + 1).unwrap_or(u32::MAX)
 }

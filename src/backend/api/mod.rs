@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::limits::{self, Rates};
 use super::metrics::Metrics;
+use super::patience::Patience;
 use super::storage::Storage;
 use crate::clock::{Clock, SystemClock};
 use auth::Tokens;
@@ -27,11 +28,13 @@ use auth::Tokens;
 pub struct Options {
     /// Requests per second and token.
     pub rate: u32,
+    /// How long a client may take.
+    pub patience: Patience,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { rate: limits::RATE }
+        Self { rate: limits::RATE, patience: Patience::default() }
     }
 }
 

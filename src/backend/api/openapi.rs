@@ -131,15 +131,21 @@ pub(super) fn get_session() -> Operation {
 }
 
 pub(super) fn get_timeline() -> Operation {
-    let after = json!({"type": "integer", "minimum": 0, "maximum": u32::MAX, "default": 0});
-    let parameters = vec![session_id(), query("after", "Beyond this seq", &after), limit(ROWS, MOST_ROWS)];
+    let after = json!({"type": "string", "pattern": "^([0-9]{1,9}|1000000000)(\\.[0-9a-f]{32})?$"});
+    let after = query("after", "`next` of the page before; or beyond this seq", &after);
+    let parameters = vec![session_id(), after, limit(ROWS, MOST_ROWS)];
     operation("A session's events in the order of seq", JSON, reference("Timeline"))
         .with(parameters)
         .refused(404, "there is no such session")
 }
 
 pub(super) fn get_usage() -> Operation {
-    operation("Tokens and cost; days are in UTC", JSON, reference("Usage")).with(vec![
+    operation(
+        "Tokens and cost: the newest days (in UTC), or the dearest of what it is split by",
+        JSON,
+        reference("Usage"),
+    )
+    .with(vec![
         query("by", "What to split by", &words(By::ALL.iter().map(|by| by.as_str()))),
         text("agent", "Of this agent"),
         text("model", "Of this model"),

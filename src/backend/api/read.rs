@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::Backend;
 use super::answer::Refusal;
 use crate::backend::model::{
-    By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, UsageFilter, UsageRow,
+    By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, TimelinePlace, UsageFilter,
+    UsageRow,
 };
 use crate::clock::Timestamp;
 use crate::session::state::Status;
@@ -142,8 +143,7 @@ pub(super) async fn session(State(backend): Shared, Path(id): Path<String>) -> R
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TimelineQuery {
-    #[serde(default)]
-    after: u32,
+    after: Option<String>,
     limit: Option<usize>,
 }
 
@@ -151,7 +151,7 @@ pub(super) struct TimelineQuery {
 pub(super) struct TimelineAnswer {
     events: Vec<TimelineEvent>,
     /// To be given as `after` for the next page.
-    next: Option<i64>,
+    next: Option<String>,
 }
 
 pub(super) async fn timeline(
@@ -160,12 +160,16 @@ pub(super) async fn timeline(
     Parameters(query): Parameters<TimelineQuery>,
 ) -> Result<Json<TimelineAnswer>, Refusal> {
     let (id, limit) = (checked(id)?, limit(query.limit, ROWS, MOST_ROWS)?);
+    let after: Option<TimelinePlace> = query
+        .after
+        .map(|after| after.parse())
+        .transpose()
+        .map_err(|error| Refusal::BadRequest(format!("after: {error}")))?;
     if backend.storage.sessions_by_id(vec![id.clone()]).await?.is_empty() {
         return Err(Refusal::NotFound("session"));
     }
-    let events = backend.storage.timeline(&id, i64::from(query.after), limit).await?;
-    let next = events.last().filter(|_| events.len() == limit).map(|event| event.seq);
-    Ok(Json(TimelineAnswer { events, next }))
+    let page = backend.storage.timeline(&id, after.unwrap_or_default(), limit).await?;
+    Ok(Json(TimelineAnswer { events: page.events, next: page.next.map(|next| next.to_string()) }))
 }
 
 #[derive(Deserialize)]
@@ -207,16 +211,17 @@ pub(super) async fn usage(
     let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, ROWS, MOST_ROWS)?);
     // The total is of everything, whatever number of rows is shown; agents are few.
     let all = backend.storage.usage(By::Agent, filter.clone(), MOST_ROWS).await?;
-    let rows = backend.storage.usage(by, filter, limit).await?;
+    let page = backend.storage.usage(by, filter, limit).await?;
     let mut total = UsageRow::default();
-    for row in &all {
+    for row in &all.rows {
         total.sums.add(&row.sums);
         total.unpriced_models.extend(row.unpriced_models.iter().cloned());
     }
     total.unpriced_models.sort();
     total.unpriced_models.dedup();
-    let rows: Vec<Value> = rows.iter().map(usage_row).collect();
-    Ok(Json(json!({"by": by, "rows": rows, "total": sums(&total.sums, &total.unpriced_models)})))
+    let rows: Vec<Value> = page.rows.iter().map(usage_row).collect();
+    let total = sums(&total.sums, &total.unpriced_models);
+    Ok(Json(json!({"by": by, "rows": rows, "more": page.more, "total": total})))
 }
 
 fn usage_row(row: &UsageRow) -> Value {

@@ -3,12 +3,18 @@
 use serde_json::{Map, Value, json};
 
 use crate::backend::attributes::Source;
+use crate::backend::event::MOST_KEY_BYTES;
 use crate::backend::seqs;
 use crate::session::record::Coverage;
 use crate::session::state::{EndReason, EventType, EvidenceKind, Link, StartReason, Status};
 
 fn text() -> Value {
     json!({"type": "string", "maxLength": 1024})
+}
+
+/// What sums are split by.
+fn dimension() -> Value {
+    json!({"type": "string", "maxLength": MOST_KEY_BYTES})
 }
 
 fn number() -> Value {
@@ -70,9 +76,9 @@ fn event(kind: EventType, attributes: &Value) -> Value {
             ("sessionId", json!({"type": "string", "minLength": 1, "maxLength": 1024})),
             ("seq", seq),
             ("time", json!({"type": "string", "format": "date-time"})),
-            ("agent", json!({"type": "string", "minLength": 1, "maxLength": 1024})),
+            ("agent", json!({"type": "string", "minLength": 1, "maxLength": MOST_KEY_BYTES})),
             ("machine", or_null(text())),
-            ("user", or_null(text())),
+            ("user", or_null(dimension())),
             ("attributes", attributes.clone()),
         ],
     )
@@ -88,7 +94,7 @@ fn events() -> Value {
             ("reason", or_null(words!(StartReason))),
             ("agentVersion", maybe()),
             ("wrapperVersion", maybe()),
-            ("project", maybe()),
+            ("project", or_null(dimension())),
             ("repository", maybe()),
             ("branch", maybe()),
             ("transitionedFrom", maybe()),
@@ -105,7 +111,7 @@ fn events() -> Value {
         &["model"],
         &[
             key.clone(),
-            ("model", text()),
+            ("model", dimension()),
             ("inputTokens", or_null(count())),
             ("outputTokens", or_null(count())),
             ("cacheReadTokens", or_null(count())),
@@ -273,11 +279,12 @@ pub(super) fn all() -> Value {
         ]),
         "Timeline": whole(&[
             ("events", json!({"type": "array", "items": timeline_event})),
-            ("next", json!({"type": ["integer", "null"], "description": "`after` of the next page"})),
+            ("next", json!({"type": ["string", "null"], "description": "`after` of the next page"})),
         ]),
         "Usage": whole(&[
             ("by", json!({"type": "string"})),
             ("rows", json!({"type": "array", "items": sums(&[("key", text()), ("agent", or_null(text()))])})),
+            ("more", json!({"type": "boolean", "description": "there are more rows than limit allows: earlier days, or less cost"})),
             ("total", sums(&[])),
         ]),
     })

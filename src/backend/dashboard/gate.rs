@@ -24,6 +24,8 @@ pub struct Once {
     secret: Mutex<Option<TokenHash>>,
     /// Signs the cookies of this process.
     key: TokenHash,
+    /// Signatures of passes that were given up.
+    ended: Mutex<Vec<[u8; 32]>>,
     /// Cookies know no ports: that of another dashboard on this machine must not be taken for ours.
     cookie: String,
 }
@@ -44,6 +46,7 @@ impl Gate {
         let once = Once {
             secret: Mutex::new(Some(TokenHash::of(&secret))),
             key: TokenHash::of(&new_secret(Role::Read)?),
+            ended: Mutex::default(),
             cookie: format!("codemie_{port}"),
         };
         Ok((Self::Once(once), secret))
@@ -76,16 +79,37 @@ impl Gate {
 
     /// Whether a `Cookie` header holds a pass of ours that is still good.
     pub async fn admits(&self, cookies: &str, now: Timestamp) -> Result<bool, Error> {
-        let Some(pass) = cookie(cookies, self.cookie_name()).and_then(Pass::parse) else { return Ok(false) };
+        Ok(self.good_pass(cookies, now).await?.is_some())
+    }
+
+    /// Ends the pass in a `Cookie` header, wherever else it may be kept. What is no good pass is not remembered.
+    pub async fn close(&self, cookies: &str, now: Timestamp) -> Result<(), Error> {
+        let Some(pass) = self.good_pass(cookies, now).await? else { return Ok(()) };
         match self {
+            Self::Tokens(storage) => storage.end_pass(pass.signature, pass.until, now).await,
+            Self::Once(once) => {
+                once.ended.lock().unwrap_or_else(PoisonError::into_inner).push(pass.signature);
+                Ok(())
+            }
+        }
+    }
+
+    async fn good_pass(&self, cookies: &str, now: Timestamp) -> Result<Option<Pass>, Error> {
+        let Some(pass) = cookie(cookies, self.cookie_name()).and_then(Pass::parse) else { return Ok(None) };
+        let good = match self {
             Self::Tokens(storage) => {
                 let good = storage.tokens().await?.into_iter().find(|token| {
                     token.name == pass.token && token.revoked_at.is_none() && token.role.covers(Role::Read)
                 });
-                Ok(good.is_some_and(|token| pass.holds(&token.hash.0, now)))
+                good.is_some_and(|token| pass.holds(&token.hash.0, now))
+                    && !storage.pass_ended(pass.signature).await?
             }
-            Self::Once(once) => Ok(pass.token == LOCAL && pass.holds(&once.key.0, now)),
-        }
+            Self::Once(once) => {
+                let ended = once.ended.lock().unwrap_or_else(PoisonError::into_inner);
+                pass.token == LOCAL && pass.holds(&once.key.0, now) && !ended.contains(&pass.signature)
+            }
+        };
+        Ok(good.then_some(pass))
     }
 }
 
@@ -104,6 +128,10 @@ mod tests {
         assert!(gate.admits(&header, now).await.unwrap());
         assert!(!gate.admits(&header, Timestamp(now.0 + GOOD_FOR_MS)).await.unwrap(), "expired");
         assert!(!gate.admits(&header.replace("codemie_4000", "codemie_4001"), now).await.unwrap());
+        gate.close("codemie_4000=1.00.00", now).await.unwrap();
+        assert!(gate.admits(&header, now).await.unwrap());
+        gate.close(&header, now).await.unwrap();
+        assert!(!gate.admits(&header, now).await.unwrap(), "given up");
         let (other, _) = Gate::once(4000).unwrap();
         assert!(!other.admits(&header, now).await.unwrap(), "another process has another key");
     }

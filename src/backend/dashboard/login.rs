@@ -1,7 +1,8 @@
 //! The door: who shows a token gets a cookie, and shows that from then on.
 //!
 //! The cookie says until when it is good and is signed with the hash of the token it was given for, so that any node that
-//! can look the token up can check it, none has to remember it, and a revoked token takes its cookies with it.
+//! can look the token up can check it, none has to remember it, and a revoked token takes its cookies with it. Remembered
+//! are those that were given up by a logout, until their time is over.
 
 use hmac::{Hmac, KeyInit, Mac};
 use maud::{DOCTYPE, Markup, html};
@@ -19,7 +20,7 @@ pub const GOOD_FOR_MS: i64 = 7 * 86_400_000;
 pub struct Pass {
     pub token: String,
     pub until: Timestamp,
-    signature: [u8; 32],
+    pub(super) signature: [u8; 32],
 }
 
 type Signer = Hmac<Sha256>;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Form, Path, Query, Request, State};
+use axum::extract::rejection::FormRejection;
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
@@ -18,7 +19,9 @@ use super::login::{self, GOOD_FOR_MS, safe_target};
 use super::model::{Overview, Story};
 use super::text::Now;
 use super::{Dashboard, assets, health, live, overview, session, sessions, stream};
-use crate::backend::model::{By, Page, SessionFilter};
+use crate::backend::limits;
+use crate::backend::model::{By, Page, SessionFilter, TimelinePlace};
+use crate::backend::patience::TooSlow;
 use crate::backend::storage::Error;
 use crate::session::state::Status;
 
@@ -51,7 +54,7 @@ pub fn router(dashboard: Dashboard) -> Router {
         .route_layer(middleware::from_fn_with_state(dashboard.clone(), guard));
     Router::new()
         .merge(inside)
-        .route("/login", get(login_page).post(log_in))
+        .route("/login", get(login_page).post(log_in).layer(DefaultBodyLimit::max(limits::FORM)))
         .route("/logout", post(log_out))
         .route("/enter", get(enter))
         .route("/static/{file}", get(|uri: Uri| async move { assets::serve(uri.path()) }))
@@ -114,6 +117,7 @@ async fn overview_page(
         of(By::Project, overview::BARS + 1),
         of(By::User, PEOPLE),
     )?;
+    let (models, projects, users) = (models.rows, projects.rows, users.rows);
     let view = Overview { facets, days, models, projects, users };
     Ok(page(&overview::page(&frame, &filter, &view)))
 }
@@ -142,11 +146,10 @@ async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Resul
     let Some(detail) = found else {
         return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
     };
-    let mut events = dashboard.reader.timeline(&id, 0, EVENTS + 1).await?;
-    let more = events.len() > EVENTS;
-    events.truncate(EVENTS);
+    let mut told = dashboard.reader.timeline(&id, TimelinePlace::default(), EVENTS).await?;
     // Lines that were written late have a late `seq`; they happened when they happened.
-    events.sort_by_key(|event| (event.time, event.seq));
+    told.events.sort_by_key(|event| (event.time, event.seq));
+    let (events, more) = (told.events, told.next.is_some());
     Ok(page(&session::page(&frame, &Story { detail, events, more })).into_response())
 }
 
@@ -193,9 +196,10 @@ struct Login {
 async fn log_in(
     State(dashboard): Shared,
     headers: HeaderMap,
-    Form(form): Form<Login>,
+    form: Result<Form<Login>, FormRejection>,
 ) -> Result<Response, Failure> {
     own_form(&headers)?;
+    let Form(form) = form?;
     let next = safe_target(&form.next);
     if matches!(dashboard.gate, Gate::Tokens(_))
         && let Some(cookie) = dashboard.pass(&headers, &form.token).await?
@@ -231,8 +235,10 @@ async fn enter(
     .into_response())
 }
 
+/// Takes the cookie from this browser, and lets no copy of it in any more.
 async fn log_out(State(dashboard): Shared, headers: HeaderMap) -> Result<Response, Failure> {
     own_form(&headers)?;
+    dashboard.gate.close(cookies(&headers), dashboard.now().at).await?;
     let cookie = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", dashboard.gate.cookie_name());
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
 }
@@ -286,12 +292,19 @@ fn page(markup: &Markup) -> Html<String> {
 pub(super) enum Failure {
     Misread(String),
     Foreign,
+    Form(FormRejection),
     Storage(Error),
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Storage(error)
+    }
+}
+
+impl From<FormRejection> for Failure {
+    fn from(rejection: FormRejection) -> Self {
+        Self::Form(rejection)
     }
 }
 
@@ -310,6 +323,11 @@ impl IntoResponse for Failure {
                 "This came from another site",
                 "Open the page itself and try again.".to_owned(),
             ),
+            Self::Form(rejection) => {
+                let slow = TooSlow::is_behind(&rejection);
+                let status = if slow { StatusCode::REQUEST_TIMEOUT } else { rejection.status() };
+                (status, "This form did not arrive whole", "Open the page itself and try again.".to_owned())
+            }
             Self::Storage(error) => {
                 tracing::error!(%error, "a page could not be made");
                 let next = "Load the page again in a moment; the server's log tells more.".to_owned();

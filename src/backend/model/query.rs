@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use uuid::Uuid;
+
 use super::{Day, Session};
 use crate::clock::Timestamp;
 use crate::session::state::{Status, spelled};
@@ -100,6 +102,37 @@ impl FromStr for Cursor {
         if id.contains('\0') { Err(NoCursor) } else { Ok(Self { rank, id: id.to_owned() }) }
     }
 }
+
+/// A place in a session's events: beyond all with this `seq`, or beyond one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimelinePlace {
+    pub seq: i64,
+    pub id: Option<Uuid>,
+}
+
+impl fmt::Display for TimelinePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.id {
+            Some(id) => write!(f, "{}.{}", self.seq, id.simple()),
+            None => write!(f, "{}", self.seq),
+        }
+    }
+}
+
+impl FromStr for TimelinePlace {
+    type Err = NoPlace;
+
+    fn from_str(text: &str) -> Result<Self, NoPlace> {
+        let (seq, id) = text.split_once('.').map_or((text, None), |(seq, id)| (seq, Some(id)));
+        let seq: u32 = seq.parse().map_err(|_| NoPlace)?;
+        let id = id.map(Uuid::try_parse).transpose().map_err(|_| NoPlace)?;
+        Ok(Self { seq: i64::from(seq), id })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("that is neither a seq nor `next` of an earlier answer; leave it out to begin at the first")]
+pub struct NoPlace;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("that is no cursor of an earlier answer; leave it out to begin at the newest")]

@@ -35,9 +35,8 @@ pub struct Life {
     pub start: Option<Told<Start>>,
     pub bound: Option<Told<Bound>>,
     pub end: Option<Told<End>>,
-    /// How many STARTs and ENDs there are.
+    /// How many STARTs there are.
     pub starts: u32,
-    pub ends: u32,
 }
 
 /// A session, everything added up.
@@ -104,7 +103,6 @@ impl Session {
             }
             Attributes::Bound(bound) => supersede(&mut life.bound, event, bound),
             Attributes::End(end) => {
-                life.ends += u32::from(first);
                 supersede(&mut life.end, event, &**end);
                 true
             }

@@ -1,7 +1,8 @@
-//! From a URL to a connection: TLS is verified, always.
+//! From a URL to a connection: TLS is verified, always, and nobody waits for ever for anybody.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -20,12 +21,47 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// What the server is asked for, unless the address asks for something else. A node that freezes in the middle of a batch
+/// holds locks that others wait for: they give up first and answer 503, then the server takes the locks from it.
+const SESSION: [(&str, &str); 4] = [
+    ("lock_timeout", "5s"),
+    ("idle_in_transaction_session_timeout", "10s"),
+    ("statement_timeout", "30s"),
+    ("tcp_user_timeout", "30s"),
+];
+/// A server that is gone without a word is noticed about as fast.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+
+/// Sets what the address leaves open.
+fn bounded(config: &mut Config) {
+    let given = config.get_options().unwrap_or_default().to_owned();
+    let ours = SESSION.iter().filter(|(name, _)| !given.contains(name));
+    let ours = ours.map(|(name, value)| format!("-c {name}={value}")).collect::<Vec<_>>().join(" ");
+    config.options(format!("{given} {ours}").trim());
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(UNACKNOWLEDGED);
+    }
+    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+        config.keepalives_idle(KEEPALIVE_IDLE);
+    }
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_interval(KEEPALIVE_INTERVAL);
+    }
+    if config.get_keepalives_retries().is_none() {
+        config.keepalives_retries(KEEPALIVE_RETRIES);
+    }
+}
+
 pub(super) fn settings(url: &str) -> Result<(Config, MakeRustlsConnect), Error> {
     // The URL holds a password: neither it nor what the parser says of it is repeated.
     let mut config: Config = url.parse().map_err(|_| {
         Error::Open("the database's address is not of the form postgres://USER@HOST/DATABASE".to_owned())
     })?;
     config.application_name("codemie");
+    bounded(&mut config);
     if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) {
         config.ssl_mode(SslMode::Disable); // no network to be protected from
     }
@@ -56,4 +92,28 @@ fn roots() -> RootCertStore {
         }
     }
     roots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_waited_for_without_end_unless_the_address_says_so() {
+        let all = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s -c statement_timeout=30s -c tcp_user_timeout=30s";
+        let rest = all.replace("-c lock_timeout=5s ", "");
+        for (url, options, unacknowledged, idle) in [
+            ("postgres://u@h/d", all.to_owned(), 30, 15),
+            ("postgres://u@h/d?tcp_user_timeout=7&keepalives_idle=9", all.to_owned(), 7, 9),
+            ("postgres://u@h/d?options=-c%20lock_timeout%3D0", format!("-c lock_timeout=0 {rest}"), 30, 15),
+            ("postgres://u@h/d?options=-c%20work_mem%3D64MB", format!("-c work_mem=64MB {all}"), 30, 15),
+        ] {
+            let mut config: Config = url.parse().unwrap();
+            bounded(&mut config);
+            assert_eq!(config.get_options(), Some(&*options), "{url}");
+            assert_eq!(config.get_tcp_user_timeout(), Some(&Duration::from_secs(unacknowledged)), "{url}");
+            assert_eq!(config.get_keepalives_idle(), Duration::from_secs(idle), "{url}");
+            assert!(config.get_keepalives_interval().is_some() && config.get_keepalives_retries().is_some());
+        }
+    }
 }

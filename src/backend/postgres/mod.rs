@@ -95,9 +95,15 @@ fn failed(error: &tokio_postgres::Error) -> Error {
             None => error.to_string(),
         },
     };
-    let class = error.code().map_or("08", |code| code.code().get(..2).unwrap_or_default());
-    // Connections (08), conflicts (40), resources (53), the operator (57): none of them is the statement's fault.
-    if ["08", "40", "53", "57"].contains(&class) { Error::Unavailable(text) } else { Error::Failed(text) }
+    let code = error.code().map_or("08", SqlState::code);
+    // Connections (08), conflicts (40), resources (53), the operator and time limits (57), locks that others hold (55P03),
+    // a pause that was too long (25P03): none of them is the statement's fault.
+    let passing = ["08", "40", "53", "57", "55P03", "25P03"];
+    if passing.iter().any(|some| code.starts_with(some)) {
+        Error::Unavailable(text)
+    } else {
+        Error::Failed(text)
+    }
 }
 
 /// A row as the read model takes it.
@@ -143,15 +149,15 @@ impl Database for Postgres {
 impl Storage for Postgres {
     fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
         Box::pin(async move {
-            let mut batch = batch;
+            if batch.is_empty() {
+                return Ok(Ingested::default());
+            }
+            let mut intake = Intake::new(batch, now);
             let mut tries = 0;
             loop {
                 tries += 1;
-                let mut client = self.client().await?;
-                // The last try takes the events themselves; those before keep them for the next.
-                let events = if tries < TRIES { batch.clone() } else { std::mem::take(&mut batch) };
-                let mut intake = Intake::new(events, now);
-                match write::ingest(&mut client, &mut intake, now).await {
+                let client = self.client().await?;
+                match write::ingest(&client, &mut intake, now).await {
                     Ok(()) => {
                         let (ingested, touched) = intake.finish();
                         self.feed.tell(touched);
@@ -159,6 +165,7 @@ impl Storage for Postgres {
                     }
                     Err(trouble) if tries < TRIES && trouble.passes() => {
                         tracing::debug!(tries, "a batch met another one, and is tried again");
+                        intake = intake.again();
                     }
                     Err(Trouble::Database(error)) => return Err(failed(&error)),
                     Err(Trouble::Stored(error)) => return Err(error),
@@ -201,6 +208,21 @@ impl Storage for Postgres {
                 )
                 .await?;
             Ok(!added.is_empty())
+        })
+    }
+
+    fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.run("DELETE FROM ended_pass WHERE until < $1", &[&now.0]).await?;
+            let sql = "INSERT INTO ended_pass (signature, until) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+            self.run(sql, &[&signature.as_slice(), &until.0]).await.map(drop)
+        })
+    }
+
+    fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool> {
+        Box::pin(async move {
+            let sql = "SELECT 1 FROM ended_pass WHERE signature = $1";
+            Ok(!self.run(sql, &[&signature.as_slice()]).await?.is_empty())
         })
     }
 

@@ -1,19 +1,21 @@
 //! Many rows in one statement: each column an array, unfolded by the server. The statement's text does not depend on how
 //! many rows there are, so it is prepared once.
 
+use std::borrow::Cow;
+
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::backend::numbers::Numbers;
 
 #[derive(Debug)]
-pub(super) enum Array {
+pub(super) enum Array<'a> {
     Int(Vec<i64>),
-    Text(Vec<Option<String>>),
+    Text(Vec<Option<Cow<'a, str>>>),
     Uuid(Vec<Uuid>),
 }
 
-impl Array {
+impl Array<'_> {
     fn kind(&self) -> &'static str {
         match self {
             Self::Int(_) => "bigint[]",
@@ -33,25 +35,25 @@ impl Array {
 
 /// Rows by columns.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct Rows<'a> {
     names: Vec<&'static str>,
-    arrays: Vec<Array>,
+    arrays: Vec<Array<'a>>,
 }
 
-impl Rows {
+impl<'a> Rows<'a> {
     pub(super) fn int(mut self, name: &'static str, values: impl Iterator<Item = i64>) -> Self {
         self.names.push(name);
         self.arrays.push(Array::Int(values.collect()));
         self
     }
 
-    pub(super) fn text<'a>(
+    pub(super) fn text<T: Into<Cow<'a, str>>>(
         mut self,
         name: &'static str,
-        values: impl Iterator<Item = Option<&'a str>>,
+        values: impl Iterator<Item = Option<T>>,
     ) -> Self {
         self.names.push(name);
-        self.arrays.push(Array::Text(values.map(|text| text.map(str::to_owned)).collect()));
+        self.arrays.push(Array::Text(values.map(|text| text.map(Into::into)).collect()));
         self
     }
 
@@ -62,7 +64,7 @@ impl Rows {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "an iterator is handed over")]
-    pub(super) fn numbers<'a>(mut self, rows: impl Iterator<Item = &'a Numbers> + Clone) -> Self {
+    pub(super) fn numbers<'n>(mut self, rows: impl Iterator<Item = &'n Numbers> + Clone) -> Self {
         for (at, name) in Numbers::COLUMNS.iter().enumerate() {
             self = self.int(name, rows.clone().map(|numbers| numbers.values()[at]));
         }

@@ -11,9 +11,12 @@ use crate::backend::storage::Error;
 /// Nodes that start at once migrate one after the other.
 const MIGRATING: i64 = 0x636f_6465_6d69_6500;
 
-fn migrations() -> [String; 1] {
-    [first()]
+fn migrations() -> [String; 2] {
+    [first(), ENDED_PASSES.to_owned()]
 }
+
+/// Passes to the dashboard that were given up before their time.
+const ENDED_PASSES: &str = "CREATE TABLE ended_pass (signature bytea PRIMARY KEY, until bigint NOT NULL)";
 
 /// Texts are compared byte by byte, so that both databases sort alike and no locale of the server matters.
 fn first() -> String {
@@ -121,6 +124,8 @@ pub(super) async fn migrate(client: &mut Object) -> Result<(), Error> {
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let run = async {
         let tx = client.transaction().await?;
+        // Another node may be at it, and a large table takes its time.
+        tx.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
         tx.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]).await?;
         tx.batch_execute("CREATE TABLE IF NOT EXISTS codemie_schema (version bigint NOT NULL)").await?;
         let found: Option<i64> =

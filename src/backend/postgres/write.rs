@@ -1,9 +1,9 @@
 //! Taking a batch in: the statements. What to write is decided by [`Intake`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use deadpool_postgres::{Object, Transaction};
-use futures_util::future::try_join_all;
+use deadpool_postgres::Object;
+use futures_util::future::{FutureExt, try_join, try_join_all, try_join4};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -15,8 +15,10 @@ use crate::backend::fold::{Change, Known};
 use crate::backend::intake::{Intake, Stored};
 use crate::backend::model::{Day, Session};
 use crate::backend::numbers::Numbers;
-use crate::backend::read::number_assignments;
-use crate::backend::sql::{SESSION_COLUMNS, day, number_columns, numbers, session, session_columns, text};
+use crate::backend::sql::{
+    COUNTED, Get, LIFE, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers, numbers_added,
+    session, session_columns, text,
+};
 use crate::clock::Timestamp;
 
 /// Sessions are locked by stripes: a batch of ten thousand sessions must not fill the server's table of locks.
@@ -27,19 +29,36 @@ const LOCKS: i32 = 0x636d;
 /// The number of each session of the batch in this database, and whether it is there already.
 type Places = HashMap<String, (i64, bool)>;
 
-pub(super) async fn ingest(client: &mut Object, intake: &mut Intake, now: Timestamp) -> Result<(), Trouble> {
-    let tx = client.transaction().await?;
-    let (places, stored) = load(&tx, intake).await?;
+/// Three waits for the server: what is there, which events are new, and the commit.
+pub(super) async fn ingest(client: &Object, intake: &mut Intake, now: Timestamp) -> Result<(), Trouble> {
+    let mut tx = Transaction { client, open: false };
+    let (places, stored) = begin(&mut tx, intake).await?;
     intake.load(stored);
     add_events(&tx, intake, &places).await?;
     let before = days_before(&tx, intake, &places).await?;
-    write(&tx, intake, &places, &before, now).await?;
-    Ok(tx.commit().await?)
+    write(&mut tx, intake, &places, &before, now).await
 }
 
-async fn query(tx: &Transaction<'_>, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Trouble> {
-    let statement = tx.prepare_cached(sql).await?;
-    Ok(tx.query(&statement, values).await?)
+/// One whose BEGIN and COMMIT travel with other statements. Whoever drops it in the middle rolls it back.
+struct Transaction<'a> {
+    client: &'a Object,
+    open: bool,
+}
+
+impl Transaction<'_> {
+    async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Trouble> {
+        let statement = self.client.prepare_cached(sql).await?;
+        Ok(self.client.query(&statement, values).await?)
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            // Sent, and not waited for: what is asked next on this connection comes after it.
+            let _ = self.client.batch_execute("ROLLBACK").now_or_never();
+        }
+    }
 }
 
 fn stripe(session: &str) -> i32 {
@@ -50,17 +69,29 @@ fn stripe(session: &str) -> i32 {
     (hash % STRIPES).cast_signed()
 }
 
-/// Locks the sessions of the batch, then reads them; those that are not there get numbers.
-async fn load(tx: &Transaction<'_>, intake: &Intake) -> Result<(Places, Vec<Session>), Trouble> {
-    let ids = intake.sessions();
+/// Locks the sessions of the batch, then reads them; those that are not there get numbers. All that goes out at once.
+async fn begin(tx: &mut Transaction<'_>, intake: &Intake) -> Result<(Places, Vec<Session>), Trouble> {
+    let (client, ids) = (tx.client, intake.sessions());
     let mut stripes: Vec<i32> = ids.iter().map(|id| stripe(id)).collect();
     stripes.sort_unstable();
     stripes.dedup();
     let lock = format!("SELECT pg_advisory_xact_lock({LOCKS}, stripe) FROM unnest($1::int[]) AS stripe");
-    query(tx, &lock, &[&stripes]).await?;
     // A statement of its own: it sees what was committed while the lock was waited for.
     let select = format!("SELECT {}, s.n FROM session s WHERE s.id = ANY($1)", session_columns());
-    let rows = query(tx, &select, &[&ids]).await?;
+    // A number for each, since it is not known yet which are there; there are more than will ever be used.
+    let numbers = "SELECT nextval('session_n') FROM generate_series(1, $1::bigint)";
+    let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+    let lock = client.prepare_cached(&lock).await?;
+    let select = client.prepare_cached(&select).await?;
+    let numbers = client.prepare_cached(numbers).await?;
+    tx.open = true;
+    let ((), _, rows, numbers) = try_join4(
+        client.batch_execute("BEGIN"),
+        client.query(&lock, &[&stripes]),
+        client.query(&select, &[&ids]),
+        client.query(&numbers, &[&count]),
+    )
+    .await?;
     let (mut places, mut sessions) = (Places::new(), Vec::new());
     for row in &rows {
         // A session that cannot be read must not be written over.
@@ -68,14 +99,9 @@ async fn load(tx: &Transaction<'_>, intake: &Intake) -> Result<(Places, Vec<Sess
         places.insert(stored.id.clone(), (row.try_get(SESSION_COLUMNS)?, true));
         sessions.push(stored);
     }
-    let new: Vec<String> = ids.into_iter().filter(|id| !places.contains_key(id)).collect();
-    if !new.is_empty() {
-        let count = i64::try_from(new.len()).unwrap_or(i64::MAX);
-        let sql = "SELECT nextval('session_n') FROM generate_series(1, $1::bigint)";
-        let numbers = query(tx, sql, &[&count]).await?;
-        for (id, row) in new.into_iter().zip(&numbers) {
-            places.insert(id, (row.try_get(0)?, false));
-        }
+    for (id, row) in ids.into_iter().zip(&numbers) {
+        let fresh = row.try_get(0)?;
+        places.entry(id).or_insert((fresh, false));
     }
     Ok((places, sessions))
 }
@@ -85,7 +111,6 @@ fn number(places: &Places, id: &str) -> i64 {
 }
 
 async fn add_events(tx: &Transaction<'_>, intake: &mut Intake, places: &Places) -> Result<(), Trouble> {
-    let attributes: Vec<String> = intake.events().iter().map(|event| event.attributes.to_json()).collect();
     let events = || intake.events().iter();
     let rows = Rows::default()
         .int("session", events().map(|event| number(places, &event.session)))
@@ -94,13 +119,18 @@ async fn add_events(tx: &Transaction<'_>, intake: &mut Intake, places: &Places) 
         .int("rev", events().map(|event| event.rev))
         .text("kind", events().map(|event| Some(event.kind().as_str())))
         .int("time", events().map(|event| event.time.0))
-        .text("attributes", attributes.iter().map(|text| Some(&**text)));
-    let sql = format!("{} ON CONFLICT (id) DO NOTHING RETURNING id", rows.insert("event"));
-    let added = query(tx, &sql, &rows.values()).await?;
+        .text("attributes", events().map(|event| Some(event.attributes.to_json())));
+    // Which were added is told only if some were not.
+    let sql = format!(
+        "WITH added AS ({} ON CONFLICT (id) DO NOTHING RETURNING id)
+         SELECT CASE WHEN count(*) < cardinality($3::uuid[]) THEN coalesce(array_agg(id), '{{}}') END FROM added",
+        rows.insert("event")
+    );
+    let told = tx.query(&sql, &rows.values()).await?;
+    let added: Option<Vec<Uuid>> = told.first().map_or(Ok(None), |row| row.try_get(0))?;
     let mut known: Vec<Known> = vec![Known::Fresh; intake.events().len()];
-    if added.len() < known.len() {
-        let added: std::collections::HashSet<Uuid> =
-            added.iter().map(|row| row.try_get(0)).collect::<Result<_, tokio_postgres::Error>>()?;
+    if let Some(added) = added {
+        let added = added.into_iter().collect();
         settle_others(tx, intake.events(), &added, &mut known, places).await?;
     }
     for (at, known) in known.iter().enumerate() {
@@ -113,14 +143,14 @@ async fn add_events(tx: &Transaction<'_>, intake: &mut Intake, places: &Places) 
 async fn settle_others(
     tx: &Transaction<'_>,
     events: &[Event],
-    added: &std::collections::HashSet<Uuid>,
+    added: &HashSet<Uuid>,
     known: &mut [Known],
     places: &Places,
 ) -> Result<(), Trouble> {
     let ids: Vec<Uuid> = events.iter().map(|event| event.id).filter(|id| !added.contains(id)).collect();
     let sql = "SELECT id, session, rev, kind, time, attributes FROM event WHERE id = ANY($1)";
     let mut stored: HashMap<Uuid, Row> = HashMap::with_capacity(ids.len());
-    for row in query(tx, sql, &[&ids]).await? {
+    for row in tx.query(sql, &[&ids]).await? {
         stored.insert(row.try_get(0)?, row);
     }
     let mut revised = Vec::new();
@@ -137,16 +167,16 @@ async fn settle_others(
             None => Known::Already,
         };
         if matches!(known, Known::Revised { .. }) {
-            revised.push((event, event.attributes.to_json()));
+            revised.push(event);
         }
     }
     if !revised.is_empty() {
         let rows = Rows::default()
-            .uuid("id", revised.iter().map(|(event, _)| event.id))
-            .int("rev", revised.iter().map(|(event, _)| event.rev))
-            .int("time", revised.iter().map(|(event, _)| event.time.0))
-            .text("attributes", revised.iter().map(|(_, attributes)| Some(&**attributes)));
-        query(tx, &rows.update("event"), &rows.values()).await?;
+            .uuid("id", revised.iter().map(|event| event.id))
+            .int("rev", revised.iter().map(|event| event.rev))
+            .int("time", revised.iter().map(|event| event.time.0))
+            .text("attributes", revised.iter().map(|event| Some(event.attributes.to_json())));
+        tx.query(&rows.update("event"), &rows.values()).await?;
     }
     Ok(())
 }
@@ -158,7 +188,7 @@ async fn days_before(tx: &Transaction<'_>, intake: &Intake, places: &Places) -> 
     let mut days = Days::new();
     for change in intake.changes().filter(|change| change.moves()) {
         let sql = format!("SELECT day, model, {} FROM session_day WHERE session = $1", number_columns("{}"));
-        let rows = query(tx, &sql, &[&number(places, &change.session.id)]).await?;
+        let rows = tx.query(&sql, &[&number(places, &change.session.id)]).await?;
         let rows =
             rows.iter().map(RowColumns).map(|row| Ok((day(&row, 0)?, text(&row, 1)?, numbers(&row, 2)?)));
         days.insert(change.session.id.clone(), rows.collect::<Result<_, Trouble>>()?);
@@ -166,9 +196,10 @@ async fn days_before(tx: &Transaction<'_>, intake: &Intake, places: &Places) -> 
     Ok(days)
 }
 
-/// All that is left goes out at once and is carried out in order: one wait instead of eight.
+/// All that is left goes out at once, the commit with it, and is carried out in order: one wait instead of nine. After a
+/// statement that failed, the server takes the commit for a rollback.
 async fn write(
-    tx: &Transaction<'_>,
+    tx: &mut Transaction<'_>,
     intake: &Intake,
     places: &Places,
     before: &Days,
@@ -178,14 +209,18 @@ async fn write(
     let here = |change: &&&Change| places.get(&change.session.id).is_some_and(|(_, stored)| *stored);
     let (old, new): (Vec<&Change>, Vec<&Change>) = changes.iter().copied().partition(|change| here(&change));
     let told: Vec<&Change> = old.iter().copied().filter(|change| change.life_changed).collect();
-    let mut statements: Vec<(String, Rows)> = Vec::new();
-    let mut add = |some: bool, rows: Rows, sql: &dyn Fn(&Rows) -> String| {
+    let sums = intake.daily(before).0;
+    let origins: Vec<_> = intake.origins().collect();
+    let mut statements: Vec<(String, Rows<'_>)> = Vec::new();
+    let mut add = |some: bool, rows, sql: &dyn Fn(&Rows<'_>) -> String| {
         if some {
             statements.push((sql(&rows), rows));
         }
     };
-    add(!new.is_empty(), counted(life(named(&new, places), &new), &new), &|rows| rows.insert("session"));
-    add(!told.is_empty(), life(numbered(&told, places), &told), &|rows| rows.update("session"));
+    add(!new.is_empty(), counted(with(named(&new, places), &LIFE, &new), &new), &|rows| {
+        rows.insert("session")
+    });
+    add(!told.is_empty(), with(numbered(&told, places), &LIFE, &told), &|rows| rows.update("session"));
     add(!old.is_empty(), counted(numbered(&old, places), &old), &|rows| rows.update("session"));
     let days = session_days(&changes, places);
     add(changes.iter().any(|change| !change.days.is_empty()), days, &|rows| {
@@ -194,12 +229,10 @@ async fn write(
     let tools = session_tools(&changes, places);
     add(changes.iter().any(|change| !change.tools.is_empty()), tools, &|rows| {
         let sums = ["calls", "errors", "lines_added", "lines_removed"];
-        let set: Vec<_> =
-            sums.iter().map(|sum| format!("{sum} = session_tool.{sum} + excluded.{sum}")).collect();
+        let set: Vec<_> = sums.iter().map(|sum| added("session_tool", sum)).collect();
         let insert = rows.insert("session_tool");
         format!("{insert} ON CONFLICT (session, tool, kind) DO UPDATE SET {}", set.join(", "))
     });
-    let sums = intake.daily(before).0;
     let keys = || sums.keys();
     let daily = Rows::default()
         .int("day", keys().map(|key| i64::from(key.day.0)))
@@ -209,7 +242,6 @@ async fn write(
         .text("user_name", keys().map(|key| Some(&*key.dimensions.user)))
         .numbers(sums.values());
     add(!sums.is_empty(), daily, &|rows| upsert(rows, "daily", "day, agent, model, project, user_name"));
-    let origins: Vec<_> = intake.origins().collect();
     let origin = Rows::default()
         .text("machine", origins.iter().map(|origin| Some(origin.0)))
         .text("user_name", origins.iter().map(|origin| Some(origin.1)))
@@ -224,65 +256,45 @@ async fn write(
             rows.insert("origin")
         )
     });
-    let prepared = try_join_all(statements.iter().map(|(sql, _)| tx.prepare_cached(sql))).await?;
+    let client = tx.client;
+    let prepared = try_join_all(statements.iter().map(|(sql, _)| client.prepare_cached(sql))).await?;
     let values: Vec<_> = statements.iter().map(|(_, rows)| rows.values()).collect();
     // Fewer than the number from which on their order would not be kept.
-    let run = prepared.iter().zip(&values).map(|(statement, values)| tx.execute(statement, values));
-    try_join_all(run).await?;
+    let run = prepared.iter().zip(&values).map(|(statement, values)| client.execute(statement, values));
+    tx.open = false;
+    try_join(try_join_all(run), client.batch_execute("COMMIT")).await?;
     Ok(())
 }
 
-fn upsert(rows: &Rows, table: &str, key: &str) -> String {
-    format!("{} ON CONFLICT ({key}) DO UPDATE SET {}", rows.insert(table), number_assignments(table))
+fn upsert(rows: &Rows<'_>, table: &str, key: &str) -> String {
+    format!("{} ON CONFLICT ({key}) DO UPDATE SET {}", rows.insert(table), numbers_added(table))
 }
 
-fn numbered(changes: &[&Change], places: &Places) -> Rows {
+fn numbered<'a>(changes: &[&Change], places: &Places) -> Rows<'a> {
     Rows::default().int("n", changes.iter().map(|change| number(places, &change.session.id)))
 }
 
-fn named(changes: &[&Change], places: &Places) -> Rows {
+fn named<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
     numbered(changes, places).text("id", changes.iter().map(|change| Some(&*change.session.id)))
 }
 
-/// The columns that tell of a session's life.
-fn life(rows: Rows, changes: &[&Change]) -> Rows {
+fn with<'a>(mut rows: Rows<'a>, columns: &[SessionColumn], changes: &[&'a Change]) -> Rows<'a> {
     let sessions = || changes.iter().map(|change| &change.session);
-    let search: Vec<String> = sessions().map(Session::search_text).collect();
-    // Structs of texts and numbers always have a JSON form.
-    let lives: Vec<String> =
-        sessions().map(|session| serde_json::to_string(&session.life).unwrap_or_default()).collect();
-    rows.text("agent", sessions().map(|session| Some(&*session.life.agent)))
-        .text("machine", sessions().map(|session| session.life.machine.as_deref()))
-        .text("user_name", sessions().map(|session| session.life.user.as_deref()))
-        .text("project", sessions().map(Session::project))
-        .text("branch", sessions().map(Session::branch))
-        .text("agent_session", sessions().map(Session::agent_session))
-        .text("parent", sessions().map(Session::parent))
-        .text("transitioned_from", sessions().map(Session::transitioned_from))
-        .text("status", sessions().map(|session| Some(session.status().as_str())))
-        .int("started_at", sessions().map(|session| session.started_at().0))
-        .text("search", search.iter().map(|text| Some(&**text)))
-        .text("life", lives.iter().map(|text| Some(&**text)))
+    for (name, get) in columns {
+        rows = match *get {
+            Get::Int(get) => rows.int(name, sessions().map(get)),
+            Get::Text(get) => rows.text(name, sessions().map(get)),
+        };
+    }
+    rows
 }
 
-/// The columns that every batch changes.
-fn counted(rows: Rows, changes: &[&Change]) -> Rows {
-    let sessions = changes.iter().map(|change| &change.session);
-    let seqs: Vec<String> = sessions.clone().map(|session| session.seqs.to_json()).collect();
-    let unpriced: Vec<String> = sessions
-        .clone()
-        .map(|session| serde_json::to_string(&session.unpriced).unwrap_or_default())
-        .collect();
-    rows.text("seqs", seqs.iter().map(|text| Some(&**text)))
-        .int("missing", sessions.clone().map(Session::missing_count))
-        .int("first_at", sessions.clone().map(|session| session.first_at.0))
-        .int("last_at", sessions.clone().map(|session| session.last_at.0))
-        .int("received_at", sessions.clone().map(|session| session.received_at.0))
-        .text("unpriced", unpriced.iter().map(|text| Some(&**text)))
-        .numbers(sessions.map(|session| &session.numbers))
+/// With the columns that every batch changes.
+fn counted<'a>(rows: Rows<'a>, changes: &[&'a Change]) -> Rows<'a> {
+    with(rows, &COUNTED, changes).numbers(changes.iter().map(|change| &change.session.numbers))
 }
 
-fn session_days(changes: &[&Change], places: &Places) -> Rows {
+fn session_days<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
     let days = || {
         changes.iter().flat_map(|change| {
             let n = number(places, &change.session.id);
@@ -296,7 +308,7 @@ fn session_days(changes: &[&Change], places: &Places) -> Rows {
         .numbers(days().map(|row| row.3).collect::<Vec<_>>().into_iter())
 }
 
-fn session_tools(changes: &[&Change], places: &Places) -> Rows {
+fn session_tools<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
     let tools = || {
         changes.iter().flat_map(|change| {
             let n = number(places, &change.session.id);

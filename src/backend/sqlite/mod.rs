@@ -1,4 +1,5 @@
-//! Events in one SQLite file: one thread writes, several connections read.
+//! Events in one SQLite file: one thread writes, several connections read, and one more is kept for tokens, so that nobody
+//! who brings events waits for a page.
 //!
 //! The writer takes all batches that wait into one transaction, each in a savepoint of its own, and answers them after
 //! the commit: one fsync for many. The file is the owner's alone.
@@ -24,7 +25,7 @@ use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Role, Token, TokenHash};
 use crate::clock::Timestamp;
 
-/// As many as read at once; more wait.
+/// As many pages are read for at once; more wait.
 const READERS: usize = 4;
 /// Batches that may wait for the writer before whoever brings the next one waits too.
 const QUEUE: usize = 64;
@@ -46,10 +47,10 @@ struct Done {
 
 #[derive(Debug)]
 pub struct Sqlite {
-    path: PathBuf,
     writer: mpsc::Sender<Job>,
-    idle: Arc<Mutex<Vec<Connection>>>,
-    readers: Arc<Semaphore>,
+    pages: Readers,
+    /// For tokens, and for whether the database answers: a look each.
+    door: Readers,
     feed: broadcast::Sender<Arc<[Touched]>>,
 }
 
@@ -74,10 +75,9 @@ impl Sqlite {
         let thread = std::thread::Builder::new().name("backend writer".to_owned());
         thread.spawn(move || write_all(&conn, jobs)).map_err(|error| Error::Open(error.to_string()))?;
         Ok(Self {
-            path: path.to_owned(),
             writer,
-            idle: Arc::default(),
-            readers: Arc::new(Semaphore::new(READERS)),
+            pages: Readers::new(path, READERS),
+            door: Readers::new(path, 1),
             feed: broadcast::Sender::new(FEED),
         })
     }
@@ -99,12 +99,26 @@ impl Sqlite {
         self.writer.send(job).await.map_err(|_| gone())?;
         outcome.await.map_err(|_| gone())?
     }
+}
+
+/// Connections that read, made when they are needed.
+#[derive(Debug)]
+struct Readers {
+    path: PathBuf,
+    seats: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Readers {
+    fn new(path: &Path, seats: usize) -> Self {
+        Self { path: path.to_owned(), seats: Arc::new(Semaphore::new(seats)), idle: Arc::default() }
+    }
 
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let permit = self.readers.clone().acquire_owned().await;
+        let permit = self.seats.clone().acquire_owned().await;
         let permit = permit.map_err(|_| Error::Unavailable("closing".to_owned()))?;
         let (idle, path) = (self.idle.clone(), self.path.clone());
         let task = tokio::task::spawn_blocking(move || {
@@ -158,33 +172,48 @@ fn write_all(conn: &Connection, mut jobs: mpsc::Receiver<Job>) {
     }
 }
 
+/// All of them, or none: what ends the transaction of one ends that of all.
 fn write_together(conn: &Connection, batch: Vec<Job>) {
-    let begun = conn.execute_batch("BEGIN IMMEDIATE");
+    let mut together = run(conn, "BEGIN IMMEDIATE");
     let done: Vec<Done> = batch
         .into_iter()
-        .map(|Job(job)| match &begun {
-            Ok(()) => in_savepoint(conn, job),
-            Err(error) => job(Err(Error::Unavailable(error.to_string()))),
+        .map(|Job(job)| {
+            if let Err(error) = &together {
+                return job(Err(Error::Unavailable(error.clone())));
+            }
+            let (done, ended) = in_savepoint(conn, job);
+            together = ended;
+            done
         })
         .collect();
-    let committed = begun.and_then(|()| conn.execute_batch("COMMIT"));
+    let committed = together.and_then(|()| run(conn, "COMMIT"));
     if committed.is_err() && !conn.is_autocommit() {
         let _ = conn.execute_batch("ROLLBACK");
     }
     for Done { answer, .. } in done {
-        answer(committed.as_ref().map(|&()| ()).map_err(|error| Error::Unavailable(error.to_string())));
+        answer(committed.clone().map_err(Error::Unavailable));
     }
 }
 
-fn in_savepoint(conn: &Connection, job: Box<dyn FnOnce(Result<&Connection, Error>) -> Done + Send>) -> Done {
-    if let Err(error) = conn.execute_batch("SAVEPOINT job") {
-        return job(Err(failed(error)));
+fn run(conn: &Connection, sql: &str) -> Result<(), String> {
+    conn.execute_batch(sql).map_err(|error| error.to_string())
+}
+
+/// What is left of the job, and whether the transaction around it still stands.
+fn in_savepoint(
+    conn: &Connection,
+    job: Box<dyn FnOnce(Result<&Connection, Error>) -> Done + Send>,
+) -> (Done, Result<(), String>) {
+    if let Err(error) = run(conn, "SAVEPOINT job") {
+        return (job(Err(Error::Unavailable(error.clone()))), Err(error));
     }
     let done = job(Ok(conn));
-    let end = if done.keep { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
-    // If even this fails, so does the commit, and everybody hears of it.
-    let _ = conn.execute_batch(end);
-    done
+    // A full disk, among others, makes SQLite roll back everything by itself; the next savepoint would begin anew.
+    if conn.is_autocommit() {
+        return (done, Err("another batch of the same transaction failed, and took it along".to_owned()));
+    }
+    let ended = run(conn, if done.keep { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" });
+    (done, ended)
 }
 
 /// A row as the read model takes it.
@@ -217,7 +246,7 @@ impl Database for Sqlite {
     const DIALECT: Dialect = Dialect::Sqlite;
 
     async fn fetch<T: Send + 'static>(&self, query: Query, decode: Decode<T>) -> Result<Vec<T>, Error> {
-        self.read(move |conn| {
+        let read = self.pages.read(move |conn| {
             // SQLite's own spelling of numbered parameters; no text of ours holds another dollar.
             let mut statement = conn.prepare_cached(&query.sql.replace('$', "?")).map_err(failed)?;
             let mut rows = statement.query(params_from_iter(query.values)).map_err(failed)?;
@@ -226,8 +255,8 @@ impl Database for Sqlite {
                 found.push(decode(&RowColumns(row))?);
             }
             Ok(found)
-        })
-        .await
+        });
+        read.await
     }
 
     fn listen(&self) -> broadcast::Receiver<Arc<[Touched]>> {
@@ -252,11 +281,11 @@ impl Storage for Sqlite {
     }
 
     fn ping(&self) -> Answer<'_, ()> {
-        Box::pin(self.read(|conn| conn.query_row("SELECT 1", [], |_| Ok(())).map_err(failed)))
+        Box::pin(self.door.read(|conn| conn.query_row("SELECT 1", [], |_| Ok(())).map_err(failed)))
     }
 
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
-        Box::pin(self.read(|conn| {
+        Box::pin(self.door.read(|conn| {
             let mut select = conn
                 .prepare_cached(&format!("SELECT {TOKEN} FROM token ORDER BY created_at, name"))
                 .map_err(failed)?;
@@ -266,7 +295,7 @@ impl Storage for Sqlite {
     }
 
     fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
-        Box::pin(self.read(move |conn| {
+        Box::pin(self.door.read(move |conn| {
             let mut select =
                 conn.prepare_cached(&format!("SELECT {TOKEN} FROM token WHERE hash = ?1")).map_err(failed)?;
             select.query_row([&hash.0], token).optional().map_err(failed)
@@ -281,6 +310,22 @@ impl Storage for Sqlite {
                 params![token.name, token.role.as_str(), token.hash.0, token.created_at, token.revoked_at],
             );
             Ok(added.map_err(failed)? > 0)
+        }))
+    }
+
+    fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()> {
+        Box::pin(self.write(move |conn| {
+            conn.execute("DELETE FROM ended_pass WHERE until < ?1", [now]).map_err(failed)?;
+            let sql = "INSERT INTO ended_pass (signature, until) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+            conn.execute(sql, params![signature, until]).map(drop).map_err(failed)
+        }))
+    }
+
+    fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool> {
+        Box::pin(self.door.read(move |conn| {
+            let mut select =
+                conn.prepare_cached("SELECT 1 FROM ended_pass WHERE signature = ?1").map_err(failed)?;
+            select.exists([signature]).map_err(failed)
         }))
     }
 
@@ -307,4 +352,62 @@ fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
         created_at: row.get(3)?,
         revoked_at: row.get(4)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A job that runs a statement, and where its answer arrives.
+    fn job(sql: &'static str) -> (Job, oneshot::Receiver<Result<(), Error>>) {
+        let (sender, outcome) = oneshot::channel();
+        let job =
+            Job(Box::new(move |conn| match conn.and_then(|conn| conn.execute_batch(sql).map_err(failed)) {
+                Ok(()) => Done { keep: true, answer: Box::new(|commit| drop(sender.send(commit))) },
+                Err(error) => Done { keep: false, answer: Box::new(|_| drop(sender.send(Err(error)))) },
+            }));
+        (job, outcome)
+    }
+
+    /// Which of the jobs were told that they succeeded, and how many rows there are after them.
+    fn outcome(statements: &[&'static str]) -> (Vec<bool>, i64) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        std::fs::File::create(&path).unwrap();
+        let conn = connect(&path).unwrap();
+        conn.execute_batch("CREATE TABLE t (x)").unwrap();
+        conn.pragma_update(None, "max_page_count", 20).unwrap();
+        let (jobs, outcomes): (Vec<_>, Vec<_>) = statements.iter().map(|sql| job(sql)).unzip();
+        write_together(&conn, jobs);
+        assert!(conn.is_autocommit());
+        let told = outcomes.into_iter().map(|mut outcome| outcome.try_recv().unwrap().is_ok()).collect();
+        (told, conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap())
+    }
+
+    #[test]
+    fn nobody_is_told_of_a_success_that_was_rolled_back() {
+        let (small, wrong) =
+            ("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (1); INSERT INTO nowhere VALUES (1)");
+        let large = "INSERT INTO t VALUES (zeroblob(1000000))";
+        for (statements, told, rows) in [
+            (&[small, small][..], &[true, true][..], 2),
+            (&[small, wrong, small], &[true, false, true], 2),
+            // SQLite gives up the whole transaction when it is full.
+            (&[small, large, small], &[false, false, false], 0),
+            (&[large], &[false], 0),
+        ] {
+            assert_eq!(outcome(statements), (told.to_vec(), rows), "{statements:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn tokens_and_health_do_not_wait_for_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Sqlite::open(&folder.path().join("x.db")).unwrap();
+        let seats = u32::try_from(READERS).unwrap();
+        let _pages = storage.pages.seats.clone().acquire_many_owned(seats).await.unwrap();
+        storage.ping().await.unwrap();
+        assert_eq!(storage.token(TokenHash::of("x")).await.unwrap(), None);
+        assert!(storage.tokens().await.unwrap().is_empty());
+    }
 }

@@ -7,9 +7,12 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::backend::sql::number_columns;
 use crate::backend::storage::Error;
 
-fn migrations() -> [String; 1] {
-    [first()]
+fn migrations() -> [String; 2] {
+    [first(), ENDED_PASSES.to_owned()]
 }
+
+/// Passes to the dashboard that were given up before their time.
+const ENDED_PASSES: &str = "CREATE TABLE ended_pass (signature BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID";
 
 fn first() -> String {
     let numbers = number_columns("{} INTEGER NOT NULL");

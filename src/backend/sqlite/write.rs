@@ -1,5 +1,6 @@
 //! Taking a batch in: the statements. What to write is decided by [`Intake`].
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, params_from_iter};
@@ -10,8 +11,10 @@ use crate::backend::fold::{Change, Known};
 use crate::backend::intake::{Intake, Stored};
 use crate::backend::model::{Day, Session};
 use crate::backend::numbers::Numbers;
-use crate::backend::read::number_assignments;
-use crate::backend::sql::{SESSION_COLUMNS, day, number_columns, numbers, session, session_columns, text};
+use crate::backend::sql::{
+    COUNTED, Get, LIFE, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers, numbers_added,
+    session, session_columns, text,
+};
 use crate::backend::storage::Error;
 use crate::clock::Timestamp;
 
@@ -144,9 +147,10 @@ fn write_sessions(conn: &Connection, intake: &Intake, rows: &Rows) -> Result<(),
         let place = place(rows, &change.session.id)?;
         if place.stored {
             if change.life_changed {
-                update_life(conn, place.n, &change.session)?;
+                update_session(conn, place.n, &names(&LIFE), values(&LIFE, &change.session))?;
             }
-            update_numbers(conn, place.n, &change.session)?;
+            let (columns, values) = counted(&change.session);
+            update_session(conn, place.n, &columns, values)?;
         } else {
             insert_session(conn, place.n, &change.session)?;
         }
@@ -155,44 +159,24 @@ fn write_sessions(conn: &Connection, intake: &Intake, rows: &Rows) -> Result<(),
     Ok(())
 }
 
-/// The columns that tell of its life, and their values.
-const LIFE: &str = "agent, machine, user_name, project, branch, agent_session, parent, transitioned_from, status, \
-     started_at, search, life";
-
-fn life(session: &Session) -> Result<[Box<dyn ToSql>; 12], Error> {
-    let text = |text: Option<&str>| Box::new(text.map(str::to_owned)) as Box<dyn ToSql>;
-    let life = serde_json::to_string(&session.life).map_err(|error| Error::Failed(error.to_string()))?;
-    Ok([
-        text(Some(&session.life.agent)),
-        text(session.life.machine.as_deref()),
-        text(session.life.user.as_deref()),
-        text(session.project()),
-        text(session.branch()),
-        text(session.agent_session()),
-        text(session.parent()),
-        text(session.transitioned_from()),
-        Box::new(session.status().as_str()),
-        Box::new(session.started_at()),
-        Box::new(session.search_text()),
-        Box::new(life),
-    ])
+fn values(columns: &[SessionColumn], session: &Session) -> Vec<Box<dyn ToSql>> {
+    let values = columns.iter().map(|(_, get)| match get {
+        Get::Int(get) => Box::new(get(session)) as Box<dyn ToSql>,
+        Get::Text(get) => Box::new(get(session).map(Cow::into_owned)),
+    });
+    values.collect()
 }
 
-/// The columns that every batch changes, and their values.
-const COUNTED: &str = "seqs, missing, first_at, last_at, received_at, unpriced";
+fn names(columns: &[SessionColumn]) -> String {
+    let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
+}
 
-fn counted(session: &Session) -> Vec<Box<dyn ToSql>> {
-    let mut values: Vec<Box<dyn ToSql>> = vec![
-        Box::new(session.seqs.to_json()),
-        Box::new(session.missing_count()),
-        Box::new(session.first_at),
-        Box::new(session.last_at),
-        Box::new(session.received_at),
-        // A map of texts to numbers always has a JSON form.
-        Box::new(serde_json::to_string(&session.unpriced).unwrap_or_default()),
-    ];
+/// What every batch changes, by name and value.
+fn counted(session: &Session) -> (String, Vec<Box<dyn ToSql>>) {
+    let mut values = values(&COUNTED, session);
     values.extend(session.numbers.values().map(|value| Box::new(value) as Box<dyn ToSql>));
-    values
+    (format!("{}, {}", names(&COUNTED), number_columns("{}")), values)
 }
 
 fn questions(count: usize) -> String {
@@ -200,32 +184,23 @@ fn questions(count: usize) -> String {
 }
 
 fn insert_session(conn: &Connection, n: i64, session: &Session) -> Result<(), Error> {
-    let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(n), Box::new(session.id.clone())];
-    values.extend(life(session)?);
-    values.extend(counted(session));
-    let sql = format!(
-        "INSERT INTO session (n, id, {LIFE}, {COUNTED}, {}) VALUES ({})",
-        number_columns("{}"),
-        questions(values.len())
-    );
-    prepare(conn, &sql)?.execute(params_from_iter(values)).map_err(failed)?;
-    Ok(())
-}
-
-fn update_life(conn: &Connection, n: i64, session: &Session) -> Result<(), Error> {
-    let values = life(session)?;
-    let sql = format!("UPDATE session SET ({LIFE}) = ({}) WHERE n = ?", questions(values.len()));
-    let values = values.into_iter().chain([Box::new(n) as Box<dyn ToSql>]);
-    prepare(conn, &sql)?.execute(params_from_iter(values)).map_err(failed)?;
-    Ok(())
-}
-
-fn update_numbers(conn: &Connection, n: i64, session: &Session) -> Result<(), Error> {
-    let values = counted(session);
-    let columns = number_columns("{}");
+    let (counted, counted_values) = counted(session);
+    let mut all: Vec<Box<dyn ToSql>> = vec![Box::new(n), Box::new(session.id.clone())];
+    all.extend(values(&LIFE, session).into_iter().chain(counted_values));
     let sql =
-        format!("UPDATE session SET ({COUNTED}, {columns}) = ({}) WHERE n = ?", questions(values.len()));
-    let values = values.into_iter().chain([Box::new(n) as Box<dyn ToSql>]);
+        format!("INSERT INTO session (n, id, {}, {counted}) VALUES ({})", names(&LIFE), questions(all.len()));
+    prepare(conn, &sql)?.execute(params_from_iter(all)).map_err(failed)?;
+    Ok(())
+}
+
+fn update_session(
+    conn: &Connection,
+    n: i64,
+    columns: &str,
+    mut values: Vec<Box<dyn ToSql>>,
+) -> Result<(), Error> {
+    let sql = format!("UPDATE session SET ({columns}) = ({}) WHERE n = ?", questions(values.len()));
+    values.push(Box::new(n));
     prepare(conn, &sql)?.execute(params_from_iter(values)).map_err(failed)?;
     Ok(())
 }
@@ -236,7 +211,7 @@ fn write_sums(conn: &Connection, n: i64, change: &Change) -> Result<(), Error> {
          ON CONFLICT (session, day, model) DO UPDATE SET {}",
         number_columns("{}"),
         questions(Numbers::COUNT),
-        number_assignments("session_day")
+        numbers_added("session_day")
     );
     let mut upsert = prepare(conn, &sql)?;
     for ((day, model), numbers) in &change.days {
@@ -245,15 +220,13 @@ fn write_sums(conn: &Connection, n: i64, change: &Change) -> Result<(), Error> {
         let values = key.into_iter().chain(values.iter().map(|value| value as &dyn ToSql));
         upsert.execute(params_from_iter(values)).map_err(failed)?;
     }
-    let mut upsert = prepare(
-        conn,
+    let sums = ["calls", "errors", "lines_added", "lines_removed"].map(|sum| added("session_tool", sum));
+    let sql = format!(
         "INSERT INTO session_tool (session, tool, kind, calls, errors, lines_added, lines_removed)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         ON CONFLICT (session, tool, kind) DO UPDATE SET calls = session_tool.calls + excluded.calls,
-           errors = session_tool.errors + excluded.errors,
-           lines_added = session_tool.lines_added + excluded.lines_added,
-           lines_removed = session_tool.lines_removed + excluded.lines_removed",
-    )?;
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (session, tool, kind) DO UPDATE SET {}",
+        sums.join(", ")
+    );
+    let mut upsert = prepare(conn, &sql)?;
     for ((tool, kind), sums) in &change.tools {
         let numbers = (sums.calls, sums.errors, sums.lines_added, sums.lines_removed);
         upsert.execute(params![n, tool, kind, numbers.0, numbers.1, numbers.2, numbers.3]).map_err(failed)?;
@@ -271,7 +244,7 @@ fn write_daily(
          ON CONFLICT (day, agent, model, project, user_name) DO UPDATE SET {}",
         number_columns("{}"),
         questions(Numbers::COUNT),
-        number_assignments("daily")
+        numbers_added("daily")
     );
     let mut upsert = prepare(conn, &sql)?;
     for (key, numbers) in &intake.daily(before).0 {

@@ -17,8 +17,8 @@ use super::client::Client;
 use super::told::{but, end, life, session, start, usage};
 
 /// A node in this process.
-struct Node {
-    address: SocketAddr,
+pub(super) struct Node {
+    pub(super) address: SocketAddr,
     storage: Arc<dyn Storage>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -26,7 +26,7 @@ struct Node {
 }
 
 impl Node {
-    fn start(options: Options) -> Self {
+    pub(super) fn start(options: Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.path().join("backend.db")).unwrap());
         let runtime =
@@ -52,7 +52,7 @@ impl Node {
         Self { address, storage, stop: Some(stop), thread: Some(thread), _folder: folder }
     }
 
-    fn client(&self, role: Role) -> Client {
+    pub(super) fn client(&self, role: Role) -> Client {
         Client { address: self.address, token: format!("{role}-secret") }
     }
 
@@ -181,6 +181,7 @@ fn a_bad_event_costs_the_others_nothing() {
         (bad(json!({".model": null})), "attributes"),
         (bad(json!({".source": "canary"})), "unknown word"),
         (bad(json!({"user": "x".repeat(1025)})), "longer"),
+        (bad(json!({".model": "canary".repeat(100)})), "longer"),
     ];
     for (event, expected) in table {
         let answer = sender.post_events(&[event.clone(), good.clone()]).json();
@@ -242,9 +243,19 @@ fn sessions_and_usage_are_asked_for() {
     );
     assert_eq!((&usage["total"]["apiCalls"], &usage["total"]["prompts"]), (&json!(14), &json!(7)));
     assert_eq!(reader.get("/v1/usage?by=model&limit=1").json()["total"]["prompts"], 7);
+    assert_eq!(
+        (&usage["more"], &reader.get("/v1/usage?by=project&limit=1").json()["more"]),
+        (&json!(false), &json!(true))
+    );
     assert_eq!(reader.get("/v1/usage?by=mood").status, 400);
     let events = reader.get(&format!("/v1/sessions/{}/events?after=7", session(1))).json();
-    assert_eq!(events["events"][0]["type"], "error");
+    assert_eq!((&events["events"][0]["type"], &events["next"]), (&json!("error"), &json!(null)));
+    let place = format!("/v1/sessions/{}/events?limit=1&after=", session(1));
+    let next = reader.get(&format!("{place}7")).json()["next"].as_str().unwrap().to_owned();
+    assert_eq!(reader.get(&format!("{place}{next}")).json()["events"][0]["seq"], 9);
+    for wrong in ["", "-1", "x", "7.", "7.x", "99999999999"] {
+        assert_eq!(reader.get(&format!("{place}{wrong}")).status, 400, "{wrong}");
+    }
     assert_eq!(events["events"].as_array().unwrap().len(), 2);
     for nobody in ["/v1/sessions/nobody", "/v1/sessions/nobody/events", "/v1/sessions/%00", "/v1/nothing"] {
         assert_eq!(reader.get(nobody).status, 404, "{nobody}");
@@ -258,7 +269,7 @@ fn sessions_and_usage_are_asked_for() {
 
 #[test]
 fn who_asks_too_often_is_told_when_to_come_back() {
-    let node = Node::start(Options { rate: 3 });
+    let node = Node::start(Options { rate: 3, ..Options::default() });
     let client = node.client(Role::Ingest);
     let statuses: Vec<u16> = (0..12).map(|_| client.post(b"[]", &[]).status).collect();
     assert!(statuses.starts_with(&[200; 6]), "{statuses:?}");

@@ -1,7 +1,8 @@
 //! What every storage must do, once for SQLite and once for PostgreSQL.
 use std::collections::BTreeMap;
 
-use codemie::backend::model::{By, Cursor, Day, Page, SessionFilter, UsageFilter};
+use codemie::backend::event::Event;
+use codemie::backend::model::{By, Cursor, Day, Page, SessionFilter, TimelinePlace, UsageFilter};
 use codemie::backend::storage::Storage;
 use codemie::backend::token::{Role, Token, TokenHash};
 use codemie::clock::Timestamp;
@@ -56,8 +57,13 @@ conformance!(
     who_watches_hears_of_it,
     origins_are_remembered,
     tokens_are_kept_and_revoked,
+    a_pass_that_was_given_up_is_so_on_every_node,
     too_many_holes_are_refused,
     long_and_strange_texts_survive,
+    the_longest_keys_are_stored_and_longer_ones_refused,
+    sums_beyond_all_bounds_keep_nothing_out,
+    the_newest_days_are_shown_and_that_there_are_more,
+    events_with_one_seq_are_all_on_some_page,
 );
 
 async fn a_life_is_told_whole(kind: Kind<'_>) {
@@ -98,10 +104,8 @@ async fn a_life_is_told_whole(kind: Kind<'_>) {
     assert_eq!((detail.tools[0].numbers.calls, detail.tools[0].numbers.errors), (2, 1));
     let kinds: Vec<_> = detail.openings.iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [EventType::Start, EventType::Bound, EventType::End]);
-    assert_eq!(
-        world.one.timeline(&id, 3, 2).await.unwrap().iter().map(|e| e.seq).collect::<Vec<_>>(),
-        [4, 5]
-    );
+    let page = world.one.timeline(&id, TimelinePlace { seq: 3, id: None }, 2).await.unwrap();
+    assert_eq!(page.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5]);
     assert!(world.one.session("nobody").await.unwrap().is_none());
 }
 
@@ -204,10 +208,10 @@ async fn the_highest_revision_counts(kind: Kind<'_>) {
     assert_eq!(told["usage"]["unpricedModels"], json!(["other"]));
     let days =
         world.one.usage(By::Day, UsageFilter { model: Some("other".into()), ..UsageFilter::default() }, 10);
-    let days = days.await.unwrap();
+    let days = days.await.unwrap().rows;
     assert_eq!(days.len(), 1, "it moved to the day before: {days:?}");
     assert_eq!((&*days[0].key, days[0].sums.counts.output), ("2026-11-15", 90));
-    let models = world.one.usage(By::Model, UsageFilter::default(), 10).await.unwrap();
+    let models = world.one.usage(By::Model, UsageFilter::default(), 10).await.unwrap().rows;
     assert_eq!(models.len(), 1, "nothing is left of the first: {models:?}");
 }
 
@@ -266,7 +270,7 @@ async fn gaps_are_told_until_filled(kind: Kind<'_>) {
 }
 
 async fn by_key(storage: &dyn Storage, by: By) -> BTreeMap<String, (i64, i64)> {
-    let rows = storage.usage(by, UsageFilter::default(), 1000).await.unwrap();
+    let rows = storage.usage(by, UsageFilter::default(), 1000).await.unwrap().rows;
     rows.into_iter().map(|row| (row.key, (row.sums.counts.sessions, row.sums.counts.output))).collect()
 }
 
@@ -464,14 +468,14 @@ async fn usage_is_split_and_filtered(kind: Kind<'_>) {
         (By::Branch, UsageFilter { until: Day::parse("2026-11-15"), ..all() }, vec![]),
     ];
     for (by, filter, expected) in table {
-        let rows = world.one.usage(by, filter.clone(), 100).await.unwrap();
+        let rows = world.one.usage(by, filter.clone(), 100).await.unwrap().rows;
         let rows: Vec<_> = rows
             .into_iter()
             .map(|row| format!("{} {} {}", row.key, row.agent.unwrap_or_default(), row.sums.counts.output))
             .collect();
         assert_eq!(rows, expected, "{by} {filter:?}");
     }
-    let limited = world.one.usage(By::Agent, all(), 1).await.unwrap();
+    let limited = world.one.usage(By::Agent, all(), 1).await.unwrap().rows;
     assert_eq!((limited.len(), limited[0].sums.cost_usd), (1, 2.5), "the dearest first");
     let series = world.one.series(By::Model, all()).await.unwrap();
     let series: Vec<_> =
@@ -625,6 +629,18 @@ async fn tokens_are_kept_and_revoked(kind: Kind<'_>) {
     assert_eq!(names, ["laptop", "wall"]);
 }
 
+async fn a_pass_that_was_given_up_is_so_on_every_node(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let later = |ms: i64| Timestamp(NOW.0 + ms);
+    world.one.end_pass([1; 32], later(10), NOW).await.unwrap();
+    world.one.end_pass([1; 32], later(10), NOW).await.unwrap();
+    assert!(world.other.pass_ended([1; 32]).await.unwrap());
+    assert!(!world.other.pass_ended([2; 32]).await.unwrap());
+    world.other.end_pass([2; 32], later(30), later(20)).await.unwrap();
+    assert!(world.one.pass_ended([2; 32]).await.unwrap());
+    assert!(!world.one.pass_ended([1; 32]).await.unwrap(), "its time is over, and it is forgotten");
+}
+
 async fn too_many_holes_are_refused(kind: Kind<'_>) {
     let world = kind.world().await;
     let id = session(1);
@@ -649,7 +665,7 @@ async fn long_and_strange_texts_survive(kind: Kind<'_>) {
     assert_eq!(told["project"], "a,b;\"c\"{d}\n");
     assert_eq!(told["branch"], "NULL");
     assert_eq!(told["usage"]["unpricedModels"], json!(["a,b"]));
-    let rows = world.one.usage(By::Project, UsageFilter::default(), 10).await.unwrap();
+    let rows = world.one.usage(By::Project, UsageFilter::default(), 10).await.unwrap().rows;
     assert_eq!(rows[0].unpriced_models, ["a,b"]);
     let found = SessionFilter { search: Some("Ü 💡".to_owned()), ..SessionFilter::default() };
     assert_eq!(world.one.sessions(found, Page::first(1)).await.unwrap().sessions.len(), 1);
@@ -657,4 +673,110 @@ async fn long_and_strange_texts_survive(kind: Kind<'_>) {
     assert_eq!((empty.accepted, empty.duplicates), (0, 0));
     let error = event(&id, 3, "error", &json!({"status": 500}));
     assert_eq!(post(&*world.one, &[error]).await, (1, 0, 0));
+}
+
+/// A text of so many bytes that no compression makes shorter.
+fn noise(bytes: usize) -> String {
+    let mut dice = Dice(u64::try_from(bytes).unwrap());
+    (0..bytes)
+        .map(|_| {
+            char::from(
+                b"!#$%&()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_abcdefghij"[dice.roll(69)],
+            )
+        })
+        .collect()
+}
+
+async fn the_longest_keys_are_stored_and_longer_ones_refused(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let (key, long) = (noise(512), noise(1024));
+    let who = json!({"sessionId": long, "agent": key, "user": key, "machine": long});
+    let opening = json!({".name": "x", ".project": key, ".branch": long, ".transitionedFrom": long, ".parentSessionId": long});
+    let batch = [
+        but(but(start(&long, 1, "x"), &who), &opening),
+        but(but(bound(&long, 2), &who), &json!({".agentSessionId": long})),
+        but(but(usage(&long, 3, 1), &who), &json!({".model": key, ".costUsd": null})),
+        but(but(tool(&long, 4, true), &who), &json!({".name": long, ".kind": "other"})),
+    ];
+    assert_eq!(post(&*world.one, &batch).await, (4, 0, 0));
+    for by in [By::Agent, By::Model, By::Project, By::User] {
+        assert_eq!(world.one.usage(by, UsageFilter::default(), 10).await.unwrap().rows[0].key, key, "{by}");
+    }
+    let longer = noise(513);
+    for (event, named) in [
+        (but(batch[2].clone(), &json!({"agent": longer})), "agent"),
+        (but(batch[2].clone(), &json!({"user": longer})), "user"),
+        (but(batch[2].clone(), &json!({".model": longer})), "model"),
+        (but(batch[0].clone(), &json!({".project": longer})), "project"),
+    ] {
+        let refused = Event::parse(&event.to_string()).unwrap_err();
+        assert_eq!(refused, format!("{named} is longer than 512 bytes"));
+    }
+}
+
+async fn sums_beyond_all_bounds_keep_nothing_out(kind: Kind<'_>) {
+    let world = kind.world().await;
+    // Nine million dollars are the most that 64 bits of pico-dollars hold.
+    let call = |id: &str, seq| {
+        but(
+            usage(id, seq, 1_000_000_000_000),
+            &json!({".costUsd": 1000, ".cacheReadTokens": 1_000_000_000_000_i64}),
+        )
+    };
+    let (a, b) = (session(1), session(2));
+    for (id, project, first) in [(&a, "widgets", 2), (&a, "widgets", 5002), (&b, "gadgets", 2)] {
+        let mut batch = vec![start(id, 1, project)];
+        batch.extend((first..first + 5000).map(|seq| call(id, seq)));
+        let (accepted, duplicates, rejected) = post(&*world.one, &batch).await;
+        assert_eq!((accepted + duplicates, rejected), (5001, 0));
+    }
+    for by in By::ALL {
+        let rows = world.one.usage(*by, UsageFilter::default(), 10).await.unwrap().rows;
+        let dollars: f64 = rows.iter().map(|row| row.sums.cost_usd).sum();
+        assert!((14.2e6..15.1e6).contains(&dollars), "{by}: {dollars}");
+        let output: i64 = rows.iter().map(|row| row.sums.counts.output).sum();
+        assert_eq!(output, 15_000_000_000_000_000, "{by}");
+        assert!(!world.one.series(*by, UsageFilter::default()).await.unwrap().is_empty());
+    }
+    let told = world.one.session(&a).await.unwrap().unwrap();
+    assert_eq!((told.session.numbers.api_calls, told.models[0].numbers.cost), (10_000, i64::MAX));
+}
+
+async fn the_newest_days_are_shown_and_that_there_are_more(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    let day = |number: i64| Timestamp(MIDNIGHT + number * 86_400_000).to_string();
+    let calls: Vec<_> = (1..=5).map(|at| but(usage(&id, at, 1), &json!({"time": day(at)}))).collect();
+    post(&*world.one, &calls).await;
+    for (limit, days, more) in [
+        (2, &["2026-11-20", "2026-11-21"][..], true),
+        (4, &["2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21"], true),
+        (5, &["2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21"], false),
+    ] {
+        let page = world.one.usage(By::Day, UsageFilter::default(), limit).await.unwrap();
+        let found: Vec<_> = page.rows.iter().map(|row| &*row.key).collect();
+        assert_eq!((&*found, page.more), (days, more));
+    }
+}
+
+async fn events_with_one_seq_are_all_on_some_page(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    let again = |number: u128| {
+        let uuid = uuid::Uuid::from_u128(number << 64 | number);
+        but(prompt(&id, 2), &json!({"id": uuid}))
+    };
+    let batch = [start(&id, 1, "widgets"), again(0xff), again(1), again(0x80), prompt(&id, 3)];
+    post(&*world.one, &batch).await;
+    for limit in 1..=5 {
+        let (mut seqs, mut after) = (Vec::new(), TimelinePlace::default());
+        loop {
+            let page = world.one.timeline(&id, after, limit).await.unwrap();
+            assert!(page.events.len() <= limit);
+            seqs.extend(page.events.iter().map(|event| event.seq));
+            let Some(next) = page.next else { break };
+            after = next.to_string().parse().unwrap();
+        }
+        assert_eq!(seqs, [1, 2, 2, 2, 3], "{limit} at a time");
+    }
 }

@@ -3,7 +3,9 @@ mod api;
 pub(crate) mod client;
 mod conformance;
 mod nodes;
+mod postgres;
 mod schema;
+mod slow;
 mod told;
 
 use std::sync::Arc;

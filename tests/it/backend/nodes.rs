@@ -16,7 +16,7 @@ use super::told::{end, life, session, start, usage};
 use crate::support::postgres::Cluster;
 use crate::support::processes::signal;
 
-fn codemie(home: &Path) -> Command {
+pub(super) fn codemie(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codemie"));
     command.env("CODEMIE_HOME", home).env("USER", "dev").env_remove("CODEMIE_BACKEND_DATABASE");
     command
@@ -46,6 +46,11 @@ impl Process {
 
     pub(super) fn client(&self, token: &str) -> Client {
         Client { address: self.address, token: token.to_owned() }
+    }
+
+    /// It stays, and does nothing more.
+    pub(super) fn freeze(&self) {
+        signal(self.child.id().cast_signed(), Signal::STOP);
     }
 
     fn kill(&mut self) {

@@ -2,7 +2,7 @@
 use std::fmt::Write;
 
 use codemie::backend::event::Event;
-use codemie::backend::model::{By, Page, Record, SessionFilter, UsageFilter};
+use codemie::backend::model::{By, Page, Record, SessionFilter, TimelinePlace, UsageFilter};
 use codemie::backend::storage::Storage;
 use codemie::clock::Timestamp;
 use serde_json::{Value, json};
@@ -137,7 +137,7 @@ pub(super) async fn everything(storage: &dyn Storage) -> String {
         for session in &found.sessions {
             let detail = storage.session(&session.id).await.unwrap().unwrap();
             let record = record(storage, &session.id).await;
-            let timeline = storage.timeline(&session.id, 0, 10_000).await.unwrap();
+            let timeline = storage.timeline(&session.id, TimelinePlace::default(), 10_000).await.unwrap();
             writeln!(told, "{record}\n{:?}\n{:?}\n{timeline:?}", detail.models, detail.tools).unwrap();
         }
         match found.next {

@@ -1,6 +1,5 @@
 //! Who is let in, and what keeps the others out.
 
-use codemie::backend::storage::Storage;
 use codemie::clock::{Clock, SystemClock};
 
 use super::Served;
@@ -88,6 +87,19 @@ fn a_pass_is_good_until_its_token_is_revoked() {
     assert!(revoked);
     assert_eq!(served.get("/health", &[("cookie", &cookie)]).status, 303, "revoked");
     assert_eq!(served.log_in(&format!("token={}", served.token), &[]).status, 401);
+}
+
+#[test]
+fn a_logout_ends_the_pass_wherever_it_is_kept() {
+    let served = Served::new();
+    let cookie = served.cookie();
+    let page = |cookie: &str| served.get("/health", &[("cookie", cookie)]).status;
+    assert_eq!(page(&cookie), 200);
+    assert_eq!(ask(served.address, "POST", "/logout", &[("cookie", &cookie)], "").status, 303);
+    assert_eq!(page(&cookie), 303, "a copy of it is no good");
+    // Passes of the same millisecond are one and the same.
+    let other = std::iter::repeat_with(|| served.cookie()).find(|other| *other != cookie).unwrap();
+    assert_eq!(page(&other), 200, "others are");
 }
 
 #[test]

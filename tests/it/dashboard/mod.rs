@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use codemie::backend::event::Event;
+use codemie::backend::postgres::Postgres;
 use codemie::backend::sqlite::Sqlite;
 use codemie::backend::storage::Storage;
 use codemie::backend::token::{Role, Token, TokenHash, new_secret};
@@ -25,21 +26,33 @@ use crate::support::invented::{self, Opening, Telling};
 
 const CHROMIUM: &str = "/usr/bin/chromium";
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
 /// A backend in this process.
 struct Served {
     runtime: Runtime,
-    storage: Arc<Sqlite>,
+    storage: Arc<dyn Storage>,
     address: SocketAddr,
     token: String,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Served {
     fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let storage = Arc::new(Sqlite::open(&folder.path().join("backend.db")).unwrap());
+        Self { _folder: Some(folder), ..Self::with(runtime(), storage) }
+    }
+
+    fn on_postgres(url: &str) -> Self {
+        let runtime = runtime();
+        let storage = Arc::new(runtime.block_on(Postgres::connect(url)).unwrap());
+        Self::with(runtime, storage)
+    }
+
+    fn with(runtime: Runtime, storage: Arc<dyn Storage>) -> Self {
         let token = new_secret(Role::Read).unwrap();
         let known = Token {
             name: "read".into(),
@@ -56,7 +69,7 @@ impl Served {
             tokio::spawn(backend::run(listener, storage.clone(), Options::default(), never));
             address
         });
-        Self { runtime, storage, address, token, _folder: folder }
+        Self { runtime, storage, address, token, _folder: None }
     }
 
     fn send(&self, events: Vec<Event>) {

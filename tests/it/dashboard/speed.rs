@@ -8,15 +8,25 @@ use codemie::clock::{Clock, SystemClock};
 use super::Served;
 use super::http::ask;
 use crate::support::invented;
+use crate::support::postgres::Cluster;
 
 /// Each page is asked for so often; the median counts.
 const ROUNDS: usize = 7;
 
 #[test]
 fn pages_of_a_large_store() {
+    pages(&Served::new());
+}
+
+#[test]
+fn pages_of_a_large_store_on_postgres() {
+    let Some(cluster) = Cluster::start() else { return };
+    pages(&Served::on_postgres(&cluster.database("codemie")));
+}
+
+fn pages(served: &Served) {
     let full = std::env::var_os("CODEMIE_TEST_FULL").is_some();
     let (days, each) = if full { (366, 400) } else { (60, 10) };
-    let served = Served::new();
     let (now, begun) = (SystemClock.now(), Instant::now());
     let (mut sessions, mut events, mut waiting) = (0, 0, Vec::new());
     let (chain, more) = invented::chain(now);
@@ -54,7 +64,7 @@ fn pages_of_a_large_store() {
         "/live",
         "/health",
     ] {
-        let mut times: Vec<Duration> = (0..ROUNDS).map(|_| time(&served, &cookie, path)).collect();
+        let mut times: Vec<Duration> = (0..ROUNDS).map(|_| time(served, &cookie, path)).collect();
         times.sort();
         println!("{:7.1} ms  {path}", times[ROUNDS / 2].as_secs_f64() * 1000.0);
     }

@@ -1,7 +1,7 @@
 //! A PostgreSQL server of the test's own: its own folder, a Unix socket in it, no port.
 use std::fs;
 use std::os::unix::fs::chown;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use super::processes::{signal, wait_dead};
 pub(crate) struct Cluster {
     server: Child,
     folder: tempfile::TempDir,
+    port: u16,
 }
 
 impl Cluster {
@@ -23,17 +24,24 @@ impl Cluster {
     }
 
     pub(crate) fn start_with(settings: &[&str]) -> Option<Self> {
+        Self::start_at(5432, settings)
+    }
+
+    /// The port is in the socket's name, and the server's own if the settings say that it listens.
+    pub(crate) fn start_at(port: u16, settings: &[&str]) -> Option<Self> {
         let Some(programs) = programs() else {
             left_out("PostgreSQL is not installed (/usr/lib/postgresql)");
             return None;
         };
+        if getuid().is_root() && !has(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default(), id("-u"))
+        {
+            left_out("PostgreSQL does not run as root, and there is no other user in this namespace");
+            return None;
+        }
         // Short, because the path of a socket may have 107 bytes at most.
         let folder = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").unwrap();
         let data = folder.path().join("data");
-        if getuid().is_root() {
-            let (uid, gid) = (id("-u"), id("-g"));
-            chown(folder.path(), Some(uid), Some(gid)).unwrap();
-        }
+        hand_over(folder.path());
         let made = as_server(&programs.join("initdb"))
             .args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
             .arg(&data)
@@ -42,23 +50,25 @@ impl Cluster {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut command = as_server(&programs.join("postgres"));
         command.arg("-D").arg(&data).arg("-k").arg(folder.path()).args(["-c", "listen_addresses="]);
+        command.args(["-p", &port.to_string()]);
         for setting in settings {
             command.args(["-c", setting]);
         }
         let log = fs::File::create(folder.path().join("log")).unwrap();
         let server = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-        let cluster = Self { server, folder };
+        let cluster = Self { server, folder, port };
         cluster.await_ready(&programs);
         Some(cluster)
     }
 
-    fn await_ready(&self, programs: &std::path::Path) {
+    fn await_ready(&self, programs: &Path) {
         let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             let asked = Command::new(programs.join("pg_isready"))
                 .arg("-q")
                 .arg("-h")
                 .arg(self.folder.path())
+                .args(["-p", &self.port.to_string()])
                 .stdout(Stdio::null())
                 .status()
                 .unwrap();
@@ -71,17 +81,23 @@ impl Cluster {
         }
     }
 
-    /// The address of a new, empty database.
-    pub(crate) fn database(&self, name: &str) -> String {
+    /// Runs a statement in one of its databases.
+    pub(crate) fn run(&self, database: &str, sql: &str) {
         let psql = programs().unwrap().join("psql");
-        let made = Command::new(psql)
-            .args(["-q", "-U", "postgres", "-d", "postgres", "-c", &format!("CREATE DATABASE {name}"), "-h"])
+        let port = self.port.to_string();
+        let said = Command::new(psql)
+            .args(["-q", "-U", "postgres", "-d", database, "-p", &port, "-c", sql, "-h"])
             .arg(self.folder.path())
             .output()
             .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    }
+
+    /// The address of a new, empty database.
+    pub(crate) fn database(&self, name: &str) -> String {
+        self.run("postgres", &format!("CREATE DATABASE {name}"));
         let socket = self.folder.path().to_str().unwrap().replace('/', "%2F");
-        format!("postgres://postgres@{socket}/{name}")
+        format!("postgres://postgres@{socket}:{}/{name}", self.port)
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -100,8 +116,37 @@ impl Drop for Cluster {
     }
 }
 
+/// Makes it the server's own.
+pub(crate) fn hand_over(path: &Path) {
+    if getuid().is_root() {
+        chown(path, Some(id("-u")), Some(id("-g"))).unwrap();
+    }
+}
+
+/// Whether a namespace with this map (of numbers here, numbers outside, how many) has this user.
+fn has(uid_map: &str, user: u32) -> bool {
+    uid_map.is_empty()
+        || uid_map.lines().any(|line| {
+            let numbers: Vec<u64> =
+                line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+            matches!(numbers[..], [first, _, count] if (first..first + count).contains(&u64::from(user)))
+        })
+}
+
+#[test]
+fn users_of_a_namespace() {
+    for (map, expected) in [
+        ("", true),
+        ("         0          0 4294967295\n", true),
+        ("0 1000 1\n", false),
+        ("0 1000 1\n1 100000 65536\n", true),
+    ] {
+        assert_eq!(has(map, 102), expected, "{map}");
+    }
+}
+
 /// It refuses to run as root; and it goes when we do, however we go.
-fn as_server(program: &std::path::Path) -> Command {
+fn as_server(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "QUIT"]);
     if getuid().is_root() {

@@ -1,0 +1,79 @@
+//! The read model over SQL, the same for both databases.
+
+mod health;
+mod sessions;
+mod usage;
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+use super::model::{
+    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, TimelinePage,
+    TimelinePlace, Touched, UsageFilter, UsagePage,
+};
+use super::numbers::Numbers;
+use super::sql::{Decode, Dialect, Query};
+use super::storage::{Answer, Error, Reader};
+
+/// What differs between the databases when reading.
+pub trait Database: Send + Sync {
+    const DIALECT: Dialect;
+
+    fn fetch<T: Send + 'static>(
+        &self,
+        query: Query,
+        decode: Decode<T>,
+    ) -> impl Future<Output = Result<Vec<T>, Error>> + Send;
+
+    fn listen(&self) -> broadcast::Receiver<Arc<[Touched]>>;
+}
+
+impl<D: Database> Reader for D {
+    fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage> {
+        Box::pin(sessions::list(self, filter, page))
+    }
+
+    fn session(&self, id: &str) -> Answer<'_, Option<SessionDetail>> {
+        Box::pin(sessions::detail(self, id.to_owned()))
+    }
+
+    fn sessions_by_id(&self, ids: Vec<String>) -> Answer<'_, Vec<Session>> {
+        Box::pin(sessions::by_ids(self, ids))
+    }
+
+    fn timeline(&self, id: &str, after: TimelinePlace, limit: usize) -> Answer<'_, TimelinePage> {
+        Box::pin(sessions::timeline(self, id.to_owned(), after, limit))
+    }
+
+    fn usage(&self, by: By, filter: UsageFilter, limit: usize) -> Answer<'_, UsagePage> {
+        Box::pin(usage::page(self, by, filter, limit))
+    }
+
+    fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>> {
+        Box::pin(usage::series(self, by, filter))
+    }
+
+    fn health(&self, limit: usize) -> Answer<'_, Health> {
+        Box::pin(health::health(self, limit))
+    }
+
+    fn facets(&self) -> Answer<'_, Facets> {
+        Box::pin(health::facets(self))
+    }
+
+    fn live(&self) -> broadcast::Receiver<Arc<[Touched]>> {
+        self.listen()
+    }
+}
+
+fn limit_to(query: &mut Query, limit: usize) {
+    let limit = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+    query.push(&format!(" LIMIT {limit}"));
+}
+
+fn numbers_summed(dialect: Dialect, table: &str) -> String {
+    let columns: Vec<_> =
+        Numbers::COLUMNS.iter().map(|column| dialect.sum(&format!("{table}{column}"))).collect();
+    columns.join(", ")
+}

@@ -1,0 +1,223 @@
+//! Sessions: lists of them, and one with everything around it.
+
+use std::collections::HashSet;
+
+use super::super::attributes::Attributes;
+use super::super::model::{
+    Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter, SessionPage, TimelineEvent,
+    TimelinePage, TimelinePlace, ToolNumbers, ToolRow,
+};
+use super::super::sql::{self, Columns, Query, int, numbers, session_columns, text, time};
+use super::super::storage::Error;
+use super::{Database, limit_to, numbers_summed};
+use crate::session::state::{EventType, Status};
+
+/// A chain longer than this, to either side, is cut.
+const CHAIN: usize = 50;
+const CHILDREN: i64 = 100;
+
+pub(super) async fn list<D: Database>(
+    database: &D,
+    filter: SessionFilter,
+    page: Page,
+) -> Result<SessionPage, Error> {
+    let (limit, order) = (page.limit.clamp(1, Page::MOST), filter.order);
+    let mut sessions = database.fetch(listed::<D>(filter, page.after, limit + 1), sql::session).await?;
+    let more = sessions.len() > limit;
+    sessions.truncate(limit);
+    let next = sessions.last().filter(|_| more).map(|last| Cursor::after(last, order));
+    Ok(SessionPage { sessions, next })
+}
+
+pub(super) async fn by_ids<D: Database>(database: &D, ids: Vec<String>) -> Result<Vec<Session>, Error> {
+    let mut sessions = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(Page::MOST) {
+        let mut query = Query::default();
+        let names: Vec<_> = ids.iter().map(|id| query.bind(&**id)).collect();
+        query.sql =
+            format!("SELECT {} FROM session s WHERE s.id IN ({})", session_columns(), names.join(", "));
+        sessions.extend(database.fetch(query, sql::session).await?);
+    }
+    Ok(sessions)
+}
+
+pub(super) async fn detail<D: Database>(database: &D, id: String) -> Result<Option<SessionDetail>, Error> {
+    let Some(session) = by_id(database, &id).await? else { return Ok(None) };
+    let mut query = Query::new(format!(
+        "SELECT d.model, {} FROM session_day d JOIN session s ON s.n = d.session WHERE d.model <> ''",
+        numbers_summed(D::DIALECT, "d.")
+    ));
+    query.and_equal("s.id", Some(&*id));
+    query.push(" GROUP BY d.model ORDER BY d.model");
+    let mut models = database.fetch(query, model_row).await?;
+    models.retain(|row| !row.numbers.is_zero());
+    let mut query = Query::new(
+        "SELECT t.tool, t.kind, t.calls, t.errors, t.lines_added, t.lines_removed
+         FROM session_tool t JOIN session s ON s.n = t.session WHERE t.calls > 0",
+    );
+    query.and_equal("s.id", Some(&*id));
+    query.push(" ORDER BY t.calls DESC, t.tool, t.kind");
+    let tools = database.fetch(query, tool_row).await?;
+    let mut query =
+        Query::new(format!("{EVENTS} AND e.kind IN ('session.start', 'session.bound', 'session.end')"));
+    query.and_equal("s.id", Some(&*id));
+    query.push(" ORDER BY e.seq, e.id LIMIT 1000");
+    let openings = database.fetch(query, timeline_event).await?;
+    let parent = match session.parent() {
+        Some(parent) => by_id(database, parent).await?,
+        None => None,
+    };
+    let mut query = all();
+    query.and_equal("s.parent", Some(&*id));
+    query.push(&format!(" ORDER BY s.started_at DESC, s.id DESC LIMIT {CHILDREN}"));
+    let children = database.fetch(query, sql::session).await?;
+    let chain = chain(database, &session).await?;
+    Ok(Some(SessionDetail { session, models, tools, openings, chain, parent, children }))
+}
+
+/// What [`timeline_event`] reads.
+const EVENTS: &str = "SELECT e.seq, e.rev, e.kind, e.time, e.attributes
+     FROM event e JOIN session s ON s.n = e.session WHERE true";
+
+/// Two events may have the same `seq`; their ids say which comes first.
+pub(super) async fn timeline<D: Database>(
+    database: &D,
+    id: String,
+    after: TimelinePlace,
+    limit: usize,
+) -> Result<TimelinePage, Error> {
+    let limit = limit.max(1);
+    let shown = D::DIALECT.shown_id("e.id");
+    let mut query = Query::new(EVENTS.replacen("e.attributes", &format!("e.attributes, {shown}"), 1));
+    query.and_equal("s.id", Some(id));
+    match after.id {
+        None => query.and("e.seq >", Some(after.seq)),
+        Some(id) => {
+            let (seq, id) = (query.bind(after.seq), query.bind(id.simple().to_string()));
+            query.push(&format!(" AND (e.seq, e.id) > ({seq}, {})", D::DIALECT.given_id(&id)));
+        }
+    }
+    query.push(" ORDER BY e.seq, e.id");
+    limit_to(&mut query, limit + 1);
+    let mut rows = database.fetch(query, |row| Ok((timeline_event(row)?, text(row, 5)?))).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|(event, id)| match id.parse() {
+        Ok(id) => Ok(TimelinePlace { seq: event.seq, id: Some(id) }),
+        Err(error) => Err(Error::Damaged(format!("an event's id: {error}"))),
+    });
+    let next = next.transpose()?;
+    Ok(TimelinePage { events: rows.into_iter().map(|(event, _)| event).collect(), next })
+}
+
+/// All sessions, for conditions to follow.
+fn all() -> Query {
+    Query::new(format!("SELECT {} FROM session s WHERE true", session_columns()))
+}
+
+async fn by_id<D: Database>(database: &D, id: &str) -> Result<Option<Session>, Error> {
+    let mut query = all();
+    query.and_equal("s.id", Some(id));
+    Ok(database.fetch(query, sql::session).await?.pop())
+}
+
+/// The session that was opened out of this one, as that one tells: this one's END may not have come.
+async fn successor<D: Database>(database: &D, session: &Session) -> Result<Option<Session>, Error> {
+    if let Some(next) = session.transitioned_to() {
+        return by_id(database, next).await;
+    }
+    let mut query = all();
+    query.and_equal("s.transitioned_from", Some(&*session.id));
+    query.push(" ORDER BY s.started_at DESC, s.id DESC LIMIT 1");
+    Ok(database.fetch(query, sql::session).await?.pop())
+}
+
+/// Back and forth along the transitions. A switch back makes a ring of it, which is walked once.
+async fn chain<D: Database>(database: &D, session: &Session) -> Result<Vec<Session>, Error> {
+    let mut seen = HashSet::from([session.id.clone()]);
+    let mut chain = Vec::new();
+    let mut at = session.clone();
+    while chain.len() < CHAIN
+        && let Some(from) = at.transitioned_from()
+        && seen.insert(from.to_owned())
+        && let Some(earlier) = by_id(database, from).await?
+    {
+        chain.push(earlier.clone());
+        at = earlier;
+    }
+    chain.reverse();
+    chain.push(session.clone());
+    at = session.clone();
+    for _ in 0..CHAIN {
+        let Some(later) = successor(database, &at).await? else { break };
+        if !seen.insert(later.id.clone()) {
+            break;
+        }
+        chain.push(later.clone());
+        at = later;
+    }
+    Ok(chain)
+}
+
+fn listed<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usize) -> Query {
+    let mut query = all();
+    query.and_equal("s.agent", filter.agent);
+    query.and_equal("s.project", filter.project);
+    query.and_equal("s.branch", filter.branch);
+    query.and_equal("s.user_name", filter.user);
+    query.and_equal("s.machine", filter.machine);
+    query.and_equal("s.status", filter.status.map(Status::as_str));
+    query.and("s.started_at >=", filter.since);
+    query.and("s.started_at <", filter.until);
+    if filter.gaps {
+        query.push(" AND s.missing > 0");
+    }
+    if let Some(model) = filter.model {
+        let model = query.bind(model);
+        query.push(&format!(
+            " AND EXISTS (SELECT 1 FROM session_day d WHERE d.session = s.n AND d.model = {model} AND d.api_calls > 0)"
+        ));
+    }
+    if let Some(words) = filter.search.filter(|words| !words.is_empty()) {
+        let words = query.bind(words.to_lowercase());
+        query.push(&format!(" AND {}", D::DIALECT.contains("s.search", &words)));
+    }
+    let rank_by = match filter.order {
+        Order::Newest => "s.started_at",
+        Order::Dearest => "s.cost",
+    };
+    if let Some(Cursor { rank, id }) = after {
+        let (rank, id) = (query.bind(rank), query.bind(id));
+        query.push(&format!(" AND ({rank_by}, s.id) < ({rank}, {id})"));
+    }
+    query.push(&format!(" ORDER BY {rank_by} DESC, s.id DESC"));
+    limit_to(&mut query, limit);
+    query
+}
+
+fn model_row(row: &dyn Columns) -> Result<ModelRow, Error> {
+    Ok(ModelRow { model: text(row, 0)?, numbers: numbers(row, 1)? })
+}
+
+fn tool_row(row: &dyn Columns) -> Result<ToolRow, Error> {
+    let numbers = ToolNumbers {
+        calls: int(row, 2)?,
+        errors: int(row, 3)?,
+        lines_added: int(row, 4)?,
+        lines_removed: int(row, 5)?,
+    };
+    Ok(ToolRow { name: text(row, 0)?, kind: text(row, 1)?, numbers })
+}
+
+fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
+    let kind = text(row, 2)?;
+    let kind = EventType::parse(&kind).ok_or_else(|| Error::Damaged(format!("an event of type {kind}")))?;
+    let attributes = Attributes::parse(kind, &text(row, 4)?);
+    Ok(TimelineEvent {
+        seq: int(row, 0)?,
+        rev: int(row, 1)?,
+        kind,
+        time: time(row, 3)?,
+        attributes: attributes.map_err(|error| Error::Damaged(format!("an event: {error}")))?,
+    })
+}

@@ -1,0 +1,166 @@
+//! What only PostgreSQL can do to a node: hold a lock for ever, be newer, be somebody else.
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use codemie::backend::postgres::Postgres;
+use codemie::backend::storage::{Error, Reader, Storage};
+
+use super::block_on;
+use super::nodes::{Process, codemie, tokens};
+use super::told::{NOW, life, parsed, session};
+use crate::support::agents::left_out;
+use crate::support::postgres::{Cluster, hand_over};
+
+/// The locks of all sessions, as batches take them.
+const EVERY_LOCK: &str =
+    "SELECT count(pg_advisory_lock(25453, stripe)) FROM generate_series(0, 255) AS stripe";
+
+#[test]
+fn a_lock_that_another_node_never_gives_back_is_waited_for_only_so_long() {
+    let Some(cluster) = Cluster::start() else { return };
+    let url = cluster.database("codemie");
+    block_on(async {
+        let (other, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let node = Postgres::connect(&format!("{url}?options=-c%20lock_timeout%3D100ms")).await.unwrap();
+        other.execute(EVERY_LOCK, &[]).await.unwrap();
+        let batch = parsed(&life(&session(1), "widgets"));
+        let refused = node.ingest(batch.clone(), NOW).await.unwrap_err();
+        assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
+        assert!(node.sessions_by_id(vec![session(1)]).await.unwrap().is_empty());
+        // Whoever no longer waits for an answer leaves no transaction behind.
+        let patient = Postgres::connect(&url).await.unwrap();
+        let short = Duration::from_millis(100);
+        assert!(tokio::time::timeout(short, patient.ingest(batch.clone(), NOW)).await.is_err());
+        other.execute("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
+        let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+        while other.query_one(held, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(patient.ingest(batch, NOW).await.unwrap().accepted, 9);
+    });
+}
+
+#[test]
+fn a_node_that_freezes_in_a_batch_stops_no_other() {
+    let Some(cluster) = Cluster::start() else { return };
+    let url = cluster.database("codemie");
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let (frozen, other) = (Process::start(home, Some(&url)), Process::start(home, Some(&url)));
+    let made = tokens(home);
+    let token = made["ingest"].as_str().unwrap();
+    let body = serde_json::to_vec(&life(&session(1), "widgets")).unwrap();
+    let asked = block_on(async {
+        let (watch, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let seen = async |sql: &str| {
+            while watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        watch.execute(EVERY_LOCK, &[]).await.unwrap();
+        let (client, batch) = (frozen.client(token), body.clone());
+        let asked = std::thread::spawn(move || client.ask("POST", "/v1/events", &[], &batch).is_err());
+        seen("SELECT count(*) FROM pg_locks WHERE NOT granted").await;
+        frozen.freeze();
+        watch.execute("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
+        seen("SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'").await;
+        asked
+    });
+    let deadline = Instant::now() + Duration::from_mins(2);
+    loop {
+        let answer = other.client(token).post(&body, &[]);
+        if answer.status == 200 {
+            assert_eq!(answer.json()["accepted"], 9);
+            break;
+        }
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert!(Instant::now() < deadline, "the frozen node keeps its locks");
+    }
+    drop(frozen);
+    assert!(asked.join().unwrap(), "the frozen node answered nothing");
+}
+
+#[test]
+fn a_newer_schema_is_left_alone() {
+    let Some(cluster) = Cluster::start() else { return };
+    let url = cluster.database("codemie");
+    cluster.run(
+        "codemie",
+        "CREATE TABLE codemie_schema (version bigint); INSERT INTO codemie_schema VALUES (99)",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let said = codemie(folder.path())
+        .args(["backend", "serve", "--listen", "127.0.0.1:0", "--database", &url])
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(said.status.code(), Some(1), "{err}");
+    assert!(err.contains("schema 99") && err.contains("update codemie"), "{err}");
+    cluster.run("codemie", "SELECT 1 / (count(*) = 1)::int FROM pg_tables WHERE schemaname = 'public'");
+}
+
+fn openssl(folder: &Path, args: &str) {
+    let said = Command::new("openssl").current_dir(folder).args(args.split_whitespace()).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+/// `ca.pem` and `server.pem` signed by it for `localhost`, and `other.pem` that signed nothing.
+fn certificates(folder: &Path) {
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    for name in ["ca", "other"] {
+        openssl(folder, &format!("req -x509 {key} -keyout {name}.key -out {name}.pem -subj /CN={name}"));
+    }
+    openssl(
+        folder,
+        &format!(
+            "req -x509 -CA ca.pem -CAkey ca.key {key} -keyout server.key -out server.pem -subj /CN=server \
+             -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE"
+        ),
+    );
+    hand_over(&folder.join("server.key"));
+}
+
+#[test]
+fn a_server_must_show_a_certificate_that_is_trusted() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        return left_out("openssl is not installed");
+    }
+    let folder = tempfile::Builder::new().prefix("tls").tempdir_in("/tmp").unwrap();
+    hand_over(folder.path());
+    certificates(folder.path());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let settings = [
+        "fsync=off".to_owned(),
+        "ssl=on".to_owned(),
+        format!("ssl_cert_file={}", file("server.pem")),
+        format!("ssl_key_file={}", file("server.key")),
+        "listen_addresses=127.0.0.1".to_owned(),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let Some(cluster) = Cluster::start_at(port, &settings) else { return };
+    cluster.database("codemie");
+    let home = tempfile::tempdir().unwrap();
+    for (host, mode, trusted, expected) in [
+        ("localhost", "require", Some("ca.pem"), ""),
+        ("localhost", "prefer", Some("ca.pem"), ""),
+        ("localhost", "require", Some("other.pem"), "certificate"),
+        ("localhost", "prefer", Some("other.pem"), "certificate"),
+        ("localhost", "require", None, "certificate"),
+        ("127.0.0.1", "require", Some("ca.pem"), "certificate"),
+    ] {
+        let url = format!("postgres://postgres@{host}:{port}/codemie?sslmode={mode}&connect_timeout=20");
+        let mut command = codemie(home.path());
+        command.env_remove("SSL_CERT_FILE").env_remove("PGSSLROOTCERT");
+        command.envs(trusted.map(|name| ("PGSSLROOTCERT", file(name))));
+        let said = command.args(["backend", "token", "list", "--database", &url]).output().unwrap();
+        let err = String::from_utf8_lossy(&said.stderr);
+        let told = format!("{host} {mode} {trusted:?}: {err}");
+        assert_eq!(said.status.success(), expected.is_empty(), "{told}");
+        assert!(err.contains(expected), "{told}");
+    }
+}
