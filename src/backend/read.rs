@@ -46,6 +46,13 @@ impl<D: Database> Reader for D {
         })
     }
 
+    fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, i64> {
+        let mut query = Query::new("SELECT count(*) FROM (SELECT 1 FROM session s WHERE true");
+        matching::<D>(&mut query, filter);
+        query.push(&format!(" LIMIT {most}) counted"));
+        Box::pin(async move { Ok(self.fetch(query, |row| int(row, 0)).await?.pop().unwrap_or(0)) })
+    }
+
     fn session(&self, id: &str) -> Answer<'_, Option<SessionDetail>> {
         let id = id.to_owned();
         Box::pin(async move {
@@ -252,7 +259,23 @@ async fn chain<D: Database>(database: &D, session: &Session) -> Result<Vec<Sessi
 }
 
 fn list<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usize) -> Query {
+    let order = filter.order;
     let mut query = Query::new(format!("SELECT {} FROM session s WHERE true", session_columns()));
+    matching::<D>(&mut query, filter);
+    let rank_by = match order {
+        Order::Newest => "s.started_at",
+        Order::Dearest => "s.cost",
+    };
+    if let Some(Cursor { rank, id }) = after {
+        let (rank, id) = (query.bind(rank), query.bind(id));
+        query.push(&format!(" AND ({rank_by}, s.id) < ({rank}, {id})"));
+    }
+    query.push(&format!(" ORDER BY {rank_by} DESC, s.id DESC"));
+    limit_to(&mut query, limit);
+    query
+}
+
+fn matching<D: Database>(query: &mut Query, filter: SessionFilter) {
     query.and_equal("s.agent", filter.agent);
     query.and_equal("s.project", filter.project);
     query.and_equal("s.branch", filter.branch);
@@ -270,21 +293,16 @@ fn list<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usize)
             " AND EXISTS (SELECT 1 FROM session_day d WHERE d.session = s.n AND d.model = {model} AND d.api_calls > 0)"
         ));
     }
+    if let Some(tag) = filter.tag {
+        // What is searched through ends with the id and the tags, a line each.
+        let tags = format!("substr(s.search, {}) || '\n'", D::DIALECT.position("s.search", "lower(s.id)"));
+        let tag = query.bind(format!("\n{}\n", tag.to_lowercase()));
+        query.push(&format!(" AND {}", D::DIALECT.contains(&tags, &tag)));
+    }
     if let Some(words) = filter.search.filter(|words| !words.is_empty()) {
         let words = query.bind(words.to_lowercase());
         query.push(&format!(" AND {}", D::DIALECT.contains("s.search", &words)));
     }
-    let rank_by = match filter.order {
-        Order::Newest => "s.started_at",
-        Order::Dearest => "s.cost",
-    };
-    if let Some(Cursor { rank, id }) = after {
-        let (rank, id) = (query.bind(rank), query.bind(id));
-        query.push(&format!(" AND ({rank_by}, s.id) < ({rank}, {id})"));
-    }
-    query.push(&format!(" ORDER BY {rank_by} DESC, s.id DESC"));
-    limit_to(&mut query, limit);
-    query
 }
 
 fn limit_to(query: &mut Query, limit: usize) {
@@ -320,6 +338,7 @@ fn restrict(query: &mut Query, filter: UsageFilter, only_models: bool) {
     query.and_equal("d.project", filter.project);
     query.and_equal("d.branch", filter.branch);
     query.and_equal("d.user_name", filter.user);
+    query.and("d.agent <>", filter.without_agent);
     if only_models {
         query.push(" AND d.model <> ''");
     }
