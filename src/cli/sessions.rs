@@ -122,7 +122,7 @@ pub struct Prune {
     /// Sessions that ended before then: 90d, 2w, or a date like 2026-11-01
     #[arg(long, value_name = "TIME", required_unless_present = "agent")]
     pub older_than: Option<Since>,
-    /// Only of this agent, whenever they ended; `demo` is the demonstration
+    /// Only of this agent; those of `demo`, the demonstration, go whatever their age
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     /// Only tell what would go

@@ -8,8 +8,11 @@ use serde_json::json;
 
 use super::open::open_existing;
 use super::words::{self, date, short};
+use super::{Failure, USAGE};
+use crate::agent::Agent;
 use crate::cli::Prune;
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::demo::Demo;
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human};
@@ -17,6 +20,11 @@ use crate::session::prune::prune;
 use crate::store::{Filter, SessionRow, Show, View};
 
 pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    if args.older_than.is_none() && args.agent.as_deref() != Some(Demo.name()) {
+        let message =
+            "say how old with --older-than, for example 90d; only the demonstration's go whatever their age";
+        return Err(Failure { code: USAGE, message: message.to_owned() }.into());
+    }
     let (now, zone) = (SystemClock.now(), crate::zone::local());
     let (before, agent) =
         (args.older_than.map_or(now, |then| then.before(now, &zone)), args.agent.as_deref());
