@@ -6,6 +6,7 @@ mod sessions;
 
 use std::ffi::{OsStr, OsString};
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
@@ -18,13 +19,21 @@ pub use sessions::{
     Usage, UsageBy, View,
 };
 
+/// The lines there are. Those of a run are split before clap sees them ([`split`]), so it cannot know.
+const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] AGENT [ARGS…]
+       codemie run [OPTIONS] -- PROGRAM [ARGS…]
+       codemie COMMAND";
+
 /// Runs coding agents and knows what happened in each session.
 #[derive(Debug, Parser)]
 #[command(name = "codemie", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
 #[command(
+    override_usage = LINES,
     after_help = "Everything after the agent's name belongs to the agent; codemie's own options stand before it."
 )]
 pub struct Cli {
+    #[command(flatten)]
+    pub options: RunOptions,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -38,7 +47,7 @@ pub enum Command {
     /// Run Gemini CLI
     Gemini(Wrapped),
     /// Run an agent by name, or any other program after `--`
-    Run(Wrapped),
+    Run(Run),
     /// Go on in a session's conversation, in its own folder
     Resume(Resume),
     /// List sessions, newest first
@@ -89,6 +98,11 @@ pub enum Command {
     Completions(Completions),
     /// Show it all at work without any agent: a scripted one, a /clear, what was recorded
     Demo(Demo),
+    /// Tell about a command
+    Help(Help),
+    /// Words for the completion of a shell, one a line
+    #[command(hide = true)]
+    Complete(Complete),
     /// Finishes sending what a run or a command left
     #[command(hide = true)]
     Deliver,
@@ -100,18 +114,50 @@ pub enum Command {
     DemoBackend(DemoBackend),
 }
 
-/// Only for help and completions: these lines are split before clap sees them ([`split`]).
+/// Only for help and completions: these lines are split before clap sees them ([`split`]). No option of ours stands here.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct Wrapped {
-    #[command(flatten)]
-    pub options: RunOptions,
+    /// The agent's own
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub args: Vec<OsString>,
 }
 
+/// Only for help, completions and what is wrong with a line: those that are right are split before.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "codemie run [OPTIONS] AGENT [ARGS…]\n       codemie run [OPTIONS] -- PROGRAM [ARGS…]"
+)]
+pub struct Run {
+    #[command(flatten)]
+    pub options: RunOptions,
+    /// An agent (claude, codex, gemini) and its arguments, or `--` and any other program with its own
+    #[arg(trailing_var_arg = true, value_name = "AGENT", help_heading = "Arguments")]
+    pub args: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Help {
+    /// Which one; without it all are listed
+    #[arg(value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Complete {
+    pub what: Completable,
+}
+
+/// What only the store and the settings know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Completable {
+    Sessions,
+    Settings,
+}
+
 /// codemie's own options of a run.
 #[derive(Clone, Debug, Default, Args, PartialEq, Eq)]
+#[command(next_help_heading = "Options of a run, before the agent's name")]
 pub struct RunOptions {
     /// What to call the session, instead of agent and time
     #[arg(long, value_name = "NAME", value_parser = checked(names::check))]
@@ -148,6 +194,7 @@ pub enum ShimAction {
     Uninstall,
     /// Tell for each agent whether its shim is there and comes first on PATH
     Status {
+        /// For programs
         #[arg(long)]
         json: bool,
     },
@@ -155,6 +202,7 @@ pub enum ShimAction {
 
 #[derive(Debug, Args)]
 pub struct Init {
+    /// Whose language
     pub shell: InitShell,
     /// Only the lines that set PATH, no aliases and no completions
     #[arg(long)]
@@ -177,6 +225,7 @@ pub struct Dashboard {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// For programs
     #[arg(long)]
     pub json: bool,
     /// How many seconds a shell or an agent may take to answer
@@ -197,19 +246,34 @@ pub struct Config {
 pub enum ConfigAction {
     /// Where the file is
     Path,
-    /// Every setting, its value and where that comes from
+    /// Every setting, its value, where that comes from and what it is for
     Show {
+        /// For programs
         #[arg(long)]
         json: bool,
     },
     /// One setting's value
-    Get { key: String },
+    Get {
+        /// Its name, as `codemie config show` lists it
+        key: String,
+    },
     /// Write a setting to the file
-    Set { key: String, value: String },
+    Set {
+        /// Its name, as `codemie config show` lists it
+        key: String,
+        /// What it is to be; nothing ("") takes it out of the file
+        value: String,
+    },
+    /// Take a setting out of the file, so that its default holds
+    Unset {
+        /// Its name, as `codemie config show` lists it
+        key: String,
+    },
 }
 
 #[derive(Debug, Args)]
 pub struct Completions {
+    /// Whose language
     pub shell: clap_complete::Shell,
 }
 
@@ -284,23 +348,73 @@ const USAGE: u8 = 2;
 const WITH_VALUE: [&str; 3] = ["--name", "--tag", "--group"];
 
 /// Reads the arguments after our own name. What belongs to the agent is never looked at.
-pub fn parse(args: Vec<OsString>) -> Result<Request, Refusal> {
+pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
     if let Some(Split { own, target, rest }) = split(&args) {
         let options = own_options(&args[..own])?;
-        Ok(Request::Run { options, target, args: args[rest..].to_vec() })
-    } else {
-        let line = std::iter::once(OsString::from("codemie")).chain(args);
-        let cli =
-            Cli::try_parse_from(line).map_err(|text| Refusal { code: usage_code(&text, USAGE), text })?;
-        match cli.command {
-            Command::Run(_) | Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) => {
-                let message = "run needs an agent (claude, codex, gemini), or -- and a command";
-                let text = Cli::command().error(clap::error::ErrorKind::MissingRequiredArgument, message);
-                Err(Refusal { text, code: RUN_USAGE })
-            }
-            command => Ok(Request::Manage(command)),
-        }
+        return Ok(Request::Run { options, target, args: args.split_off(rest) });
     }
+    // Who begins with an option, or with `run`, meant to run something.
+    let runs = args.first().is_some_and(|first| is_option(first) || first == "run");
+    let code = if runs { RUN_USAGE } else { USAGE };
+    let cli = by_clap(&args).map_err(|text| match text.kind() {
+        ErrorKind::MissingSubcommand => refusal(RUN_USAGE, MISSING),
+        _ => Refusal { code: usage_code(&text, code), text },
+    })?;
+    match cli.command {
+        Command::Help(Help { command }) => Err(help(&command)),
+        Command::Run(Run { args, .. }) => Err(match args.first() {
+            Some(program) => {
+                let name = program.to_string_lossy();
+                refusal(
+                    RUN_USAGE,
+                    &format!("{name} is no agent; any other program stands after --: codemie run -- {name}"),
+                )
+            }
+            None => refusal(RUN_USAGE, MISSING),
+        }),
+        Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) => Err(refusal(RUN_USAGE, MISSING)),
+        _ if cli.options != RunOptions::default() => Err(refusal(
+            RUN_USAGE,
+            "--name, --tag, --group and --quiet belong to a run; an agent's name follows them",
+        )),
+        command => Ok(Request::Manage(command)),
+    }
+}
+
+const MISSING: &str =
+    "which agent? Its name is missing: claude, codex or gemini (or run, -- and any other program)";
+
+fn by_clap(args: &[OsString]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(std::iter::once(OsString::from("codemie")).chain(args.iter().cloned()))
+}
+
+fn refusal(code: u8, message: &str) -> Refusal {
+    Refusal { text: Cli::command().error(ErrorKind::MissingRequiredArgument, message), code }
+}
+
+/// What `codemie help COMMAND` says: the same as `codemie COMMAND --help`, but of the agents, whose `--help` is their own.
+fn help(command: &[OsString]) -> Refusal {
+    let agent = command.first().and_then(|name| name.to_str()).and_then(agent::called);
+    let of = if agent.is_some() { &[OsString::from("run")][..] } else { command };
+    let line: Vec<OsString> = of.iter().cloned().chain([OsString::from("--help")]).collect();
+    match by_clap(&line) {
+        Err(text) => Refusal { code: usage_code(&text, USAGE), text },
+        Ok(_) => refusal(USAGE, "there is no such command; codemie --help lists them"),
+    }
+}
+
+/// The command line without what is nobody's business: what completions are made from.
+pub fn visible() -> clap::Command {
+    fn shown(command: &clap::Command) -> clap::Command {
+        let about = command.get_about().cloned().unwrap_or_default();
+        clap::Command::new(command.get_name().to_owned())
+            .about(about)
+            .disable_help_flag(command.is_disable_help_flag_set())
+            .disable_help_subcommand(true)
+            .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
+            .subcommands(command.get_subcommands().filter(|command| !command.is_hide_set()).map(shown))
+    }
+    shown(&Cli::command()).version(env!("CARGO_PKG_VERSION"))
 }
 
 /// Help and version are no errors.
@@ -347,11 +461,14 @@ fn own_options(own: &[OsString]) -> Result<RunOptions, Refusal> {
     if options.peek().is_none() {
         return Ok(RunOptions::default()); // the usual case does not build clap's tables
     }
-    let command = RunOptions::augment_args(clap::Command::new("codemie").no_binary_name(true));
-    command
-        .try_get_matches_from(options)
-        .and_then(|matches| RunOptions::from_arg_matches(&matches))
-        .map_err(|text| Refusal { code: usage_code(&text, RUN_USAGE), text })
+    let command = clap::Command::new("codemie").no_binary_name(true).override_usage(LINES);
+    let command = RunOptions::augment_args(command.version(env!("CARGO_PKG_VERSION")));
+    let parsed =
+        command.try_get_matches_from(options).and_then(|matches| RunOptions::from_arg_matches(&matches));
+    parsed.map_err(|text| match text.kind() {
+        ErrorKind::DisplayHelp => help(&[]),
+        _ => Refusal { code: usage_code(&text, RUN_USAGE), text },
+    })
 }
 
 #[cfg(test)]
@@ -385,11 +502,66 @@ mod tests {
             (&["--bogus", "claude"], "exit 125"),
             (&["run", "--bogus", "--", "ls"], "exit 125"),
             (&["bogus"], "exit 2"),
+            (&["--name", "x"], "exit 125"),
+            (&["--name", "x", "list"], "exit 125"),
+            (&["--nme", "x", "claude"], "exit 125"),
             (&["--help"], "exit 0"),
+            (&["--help", "claude"], "exit 0"),
             (&["--version"], "exit 0"),
+            (&["--version", "claude"], "exit 0"),
+            (&["run", "--help"], "exit 0"),
+            (&["help"], "exit 0"),
+            (&["help", "claude"], "exit 0"),
+            (&["help", "config", "set"], "exit 0"),
+            (&["help", "bogus"], "exit 2"),
         ] {
             assert_eq!(parsed(line), expected, "codemie {line:?}");
         }
+    }
+
+    fn said(line: &[&str]) -> String {
+        parse(line.iter().map(OsString::from).collect()).unwrap_err().text.to_string()
+    }
+
+    #[test]
+    fn the_options_of_a_run_can_be_found_out() {
+        for line in
+            [&["--help"][..], &["help"], &["--help", "claude"], &["run", "--help"], &["help", "claude"]]
+        {
+            let said = said(line);
+            for wanted in ["--name <NAME>", "--tag <TAG>", "--group <GROUP>", "--quiet", "AGENT [ARGS…]"] {
+                assert!(said.contains(wanted), "codemie {line:?}, {wanted}:\n{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_is_told_what_is_wrong_with_it() {
+        for (line, wanted, unwanted) in [
+            (&["--nme", "x", "claude"][..], "exists: '--name'", "claude --name"),
+            (&["--nme", "claude"], "exists: '--name'", "claude --name"),
+            (&["--name", "x"], "which agent?", "unexpected"),
+            (&["run", "--name", "x"], "which agent?", "unexpected"),
+            (&["--name", "x", "list"], "belong to a run", "unexpected"),
+            (&["run", "ls"], "codemie run -- ls", "which agent?"),
+        ] {
+            let said = said(line);
+            assert!(said.contains(wanted) && !said.contains(unwanted), "codemie {line:?}:\n{said}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_without_a_word_and_nothing_is_offered_that_is_hidden() {
+        fn look(command: &clap::Command) {
+            for arg in command.get_arguments() {
+                assert!(arg.get_help().is_some() && !arg.is_hide_set(), "{} {arg}", command.get_name());
+            }
+            for command in command.get_subcommands() {
+                assert!(command.get_about().is_some() && !command.is_hide_set(), "{}", command.get_name());
+                look(command);
+            }
+        }
+        look(&visible());
     }
 
     #[test]

@@ -293,7 +293,7 @@ mod tests {
         let (_, second) = world.start(Conversation::Fresh);
         let mut copy = LocalCopy::open(&world.home).await.unwrap();
         assert_eq!(names(&copy).await.len(), 2);
-        assert_eq!(prune(&mut world.store, &world.home, before, false).unwrap().len(), 1);
+        assert_eq!(prune(&mut world.store, &world.home, before, None, false).unwrap().len(), 1);
         copy.catch_up().await.unwrap();
         let left = name(&mut world, second.session);
         assert_eq!(names(&copy).await, std::slice::from_ref(&left), "{} is gone", first.session);

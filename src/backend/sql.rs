@@ -19,9 +19,14 @@ pub enum Dialect {
 impl Dialect {
     /// True where `column` contains the text.
     pub fn contains(self, column: &str, parameter: &str) -> String {
+        format!("{} > 0", self.position(column, parameter))
+    }
+
+    /// Where the one begins in the other, counted from 1; 0 if it is not there.
+    pub fn position(self, column: &str, parameter: &str) -> String {
         match self {
-            Self::Sqlite => format!("instr({column}, {parameter}) > 0"),
-            Self::Postgres => format!("strpos({column}, {parameter}) > 0"),
+            Self::Sqlite => format!("instr({column}, {parameter})"),
+            Self::Postgres => format!("strpos({column}, {parameter})"),
         }
     }
 

@@ -49,6 +49,9 @@ pub trait Reader: Send + Sync {
     /// Sessions, in the order the filter asks for.
     fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage>;
 
+    /// How many there are of them, counted no further than `most`.
+    fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, i64>;
+
     /// One session and what is around it.
     fn session(&self, id: &str) -> Answer<'_, Option<SessionDetail>>;
 

@@ -51,6 +51,7 @@ pub struct Tokens {
 pub enum TokenAction {
     /// Print a new token, alone and once: only its hash is kept
     Create {
+        /// What it is good for
         #[arg(long)]
         role: RoleName,
         /// What to call it; else the role and a number
@@ -61,6 +62,7 @@ pub enum TokenAction {
     },
     /// Which tokens there are
     List {
+        /// For programs
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -68,6 +70,7 @@ pub enum TokenAction {
     },
     /// Refuse a token from now on
     Revoke {
+        /// Which one, as `codemie backend token list` calls it
         name: String,
         #[command(flatten)]
         store: Store,

@@ -37,6 +37,12 @@ pub struct Sync {
 
 #[derive(Debug, Subcommand)]
 pub enum SyncAction {
+    /// Tell how far delivery has got; the same as --status
+    Status {
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
     /// Print what would be sent, to the byte; send nothing
     Preview {
         /// At most so many events per receiver

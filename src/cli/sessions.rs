@@ -30,6 +30,9 @@ pub struct List {
     /// Only if open since then: 30m, 12h, 7d, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
+    /// At most so many, 0 for all; without it as many as fit the terminal, all where there is none
+    #[arg(short = 'n', long, value_name = "NUMBER")]
+    pub limit: Option<usize>,
     /// For programs
     #[arg(long)]
     pub json: bool,
@@ -82,6 +85,7 @@ pub struct Current {
 pub struct Rename {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
+    /// Its name from now on
     pub name: String,
 }
 
@@ -89,6 +93,7 @@ pub struct Rename {
 pub struct Tags {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
+    /// Words to find it by
     #[arg(required = true, value_name = "TAG")]
     pub tags: Vec<String>,
 }
@@ -97,6 +102,7 @@ pub struct Tags {
 pub struct Group {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
+    /// The group to put it in
     #[arg(required_unless_present = "none")]
     pub group: Option<String>,
     /// Take it out of its group
@@ -114,8 +120,11 @@ pub struct Archive {
 #[derive(Debug, Args)]
 pub struct Prune {
     /// Sessions that ended before then: 90d, 2w, or a date like 2026-11-01
-    #[arg(long, value_name = "TIME")]
-    pub older_than: Since,
+    #[arg(long, value_name = "TIME", required_unless_present = "agent")]
+    pub older_than: Option<Since>,
+    /// Only of this agent; those of `demo`, the demonstration, go whatever their age
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
     /// Only tell what would go
     #[arg(long)]
     pub dry_run: bool,
@@ -175,6 +184,7 @@ pub enum UsageBy {
 
 #[derive(Debug, Args)]
 pub struct Resume {
+    /// Session id, name, the agent's session id, or the beginning of an id
     #[arg(value_name = "SESSION")]
     pub session: String,
     /// What to do if it is running
@@ -190,7 +200,8 @@ pub enum OnConflict {
     /// Say so and do nothing
     #[default]
     Fail,
-    /// Connect to it, if it runs in the background
+    /// Connect to it; there are no background sessions yet, so it is refused
+    #[value(hide = true)]
     Attach,
     /// End it, then go on here
     Takeover,

@@ -25,6 +25,7 @@ use crate::forward::identity::login_name;
 use crate::home::{Home, create_private};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human};
+use crate::terminal;
 
 /// For those who do not want a password on a command line, where others can read it.
 const DATABASE: &str = "CODEMIE_BACKEND_DATABASE";
@@ -67,7 +68,9 @@ async fn open(database: &Database, home: &Home) -> anyhow::Result<Arc<dyn Storag
 async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
     let config =
         Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
-    log::start(&config.log_level);
+    // A line for every request is for those who collect them; a person at a terminal hears of what is wrong.
+    let at_terminal = terminal::is_terminal(&std::io::stderr()) && config.log_level == "info";
+    log::start(if at_terminal { "warn" } else { &config.log_level });
     let database = database(&args.store, home)?;
     let storage = open(&database, home).await?;
     // Asked for before anybody can connect: a signal right after the first answer must find us ready.
@@ -83,7 +86,7 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     }
     let (file, user) = (home.backend_tokens(), login_name().unwrap_or_else(|| "local".to_owned()));
     let made = first::tokens(&*storage, &file, &user, SystemClock.now()).await?;
-    tell(out, address, &database, &file, made)?;
+    tell(out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
     server::run(listener, storage, Options { rate: args.rate, ..Options::default() }, ended).await;
     tracing::info!("ended");
@@ -103,15 +106,23 @@ fn tell(
     database: &Database,
     file: &Path,
     made: Outcome,
+    to_person: bool,
 ) -> anyhow::Result<()> {
     writeln!(out, "http://{address}")?;
-    writeln!(out, "database  {database}")?;
+    writeln!(out, "database   {database}")?;
     match made {
-        Outcome::Made => writeln!(out, "tokens    {} (made now: ingest, read, admin)", file.display())?,
-        Outcome::Known => writeln!(out, "tokens    {}", file.display())?,
+        Outcome::Made => writeln!(out, "tokens     {} (made now: ingest, read, admin)", file.display())?,
+        Outcome::Known => writeln!(out, "tokens     {}", file.display())?,
         Outcome::Elsewhere => {
-            writeln!(out, "tokens    made elsewhere; another: codemie backend token create --role read")?;
+            writeln!(out, "tokens     made elsewhere; another: codemie backend token create --role read")?;
         }
+    }
+    if to_person {
+        let with = match made {
+            Outcome::Made | Outcome::Known => format!("the `read` token of {}", file.display()),
+            Outcome::Elsewhere => "a token of role read".to_owned(),
+        };
+        writeln!(out, "dashboard  open the address, log in with {with}")?;
     }
     out.flush()?;
     Ok(())
@@ -213,4 +224,22 @@ fn list(tokens: &[Token], as_json: bool, out: &mut dyn Write) -> anyhow::Result<
     }
     out.write_all(table.render(Style::of_stdout()).as_bytes())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_told_how_to_log_in() {
+        let told = |made, to_person| {
+            let mut out = Vec::new();
+            let (address, file) = (SocketAddr::from(([127, 0, 0, 1], 8788)), Path::new("/h/tokens"));
+            tell(&mut out, address, &Database::Sqlite("/h/b.db".into()), file, made, to_person).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(told(Outcome::Known, true).contains("log in with the `read` token of /h/tokens"));
+        assert!(told(Outcome::Elsewhere, true).contains("log in with a token of role read"));
+        assert!(!told(Outcome::Known, false).contains("log in"), "scripts read what they always did");
+    }
 }

@@ -32,18 +32,23 @@ pub fn run(
             None if keys::find(key).is_some() => {}
             None => bail!("there is no setting {key}; `codemie config show` lists them"),
         },
-        ConfigAction::Set { key, value } => match edit::set(&file, key, value) {
-            Err(error @ (edit::Error::Unknown { .. } | edit::Error::Value { .. })) => {
-                writeln!(err, "codemie: {error}")?;
-                return Ok(ExitCode::from(USAGE));
-            }
-            done => return Ok(done.map(|()| ExitCode::SUCCESS)?),
-        },
+        ConfigAction::Set { key, value } => return written(edit::set(&file, key, value), err),
+        ConfigAction::Unset { key } => return written(edit::unset(&file, key), err),
     }
     for problem in &settings.problems {
         writeln!(err, "codemie: {problem}")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn written(done: Result<(), edit::Error>, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    match done {
+        Err(error @ (edit::Error::Unknown { .. } | edit::Error::Value { .. })) => {
+            writeln!(err, "codemie: {error}")?;
+            Ok(ExitCode::from(USAGE))
+        }
+        done => Ok(done.map(|()| ExitCode::SUCCESS)?),
+    }
 }
 
 fn show<V: Fn(&str) -> Option<std::ffi::OsString>>(
@@ -57,29 +62,48 @@ fn show<V: Fn(&str) -> Option<std::ffi::OsString>>(
         .flat_map(|key| key.names(agents))
         .map(|key| {
             let value = settings.get(&key).map(|(value, source)| (masked(&key, value), source));
-            (key, value)
+            let about = keys::find(&key).map_or("", |known| known.about);
+            Row { key, value, about }
         })
         .collect();
     if as_json {
-        let entries = rows.iter().map(|(key, value)| {
+        let entries = rows.iter().map(|Row { key, value, about }| {
             let (value, source) = value.as_ref().map_or((None, "default".to_owned()), |(value, source)| {
                 (Some(value.as_bool().map_or_else(|| json!(plain(value)), |flag| json!(flag))), name(source))
             });
-            json!({"key": key, "value": value, "source": source})
+            json!({"key": key, "value": value, "source": source, "about": about})
         });
         writeln!(out, "{}", serde_json::to_string_pretty(&entries.collect::<Vec<_>>())?)?;
         return Ok(());
     }
-    let width = rows.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    for (key, value) in rows {
-        match value {
-            Some((value, source)) => {
-                writeln!(out, "{key:width$} = {}  # {}", value.decorated("", ""), name(&source))?;
-            }
-            None => writeln!(out, "{key:width$}   # not set")?,
-        }
-    }
+    write!(out, "{}", drawn(&rows))?;
     Ok(())
+}
+
+/// One setting as it is shown.
+struct Row {
+    key: String,
+    value: Option<(Value, Source)>,
+    about: &'static str,
+}
+
+/// Values longer than this push what follows to the right, instead of everything in every line.
+const VALUE: usize = 24;
+
+/// As the file would say it, in columns.
+fn drawn(rows: &[Row]) -> String {
+    let value = |row: &Row| {
+        row.value
+            .as_ref()
+            .map_or(String::new(), |(value, _)| format!("= {}", value.clone().decorated("", "")))
+    };
+    let wide = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
+    let room = rows.iter().map(|row| value(row).len()).max().unwrap_or(0).min(VALUE);
+    let line = |row: &Row| {
+        let source = row.value.as_ref().map_or("not set".to_owned(), |(_, source)| name(source));
+        format!("{:wide$} {:room$}  # {source}: {}\n", row.key, value(row), row.about)
+    };
+    rows.iter().map(line).collect()
 }
 
 /// A list may be read over a shoulder, or sent in with a question; whoever wants the secret itself asks for it by name.
@@ -99,4 +123,26 @@ fn name(source: &Source) -> String {
 /// A text without its quotes, for scripts.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.clone().decorated("", "").to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_says_its_value_where_it_is_from_and_what_it_is_for_in_columns() {
+        let row =
+            |key: &str, value: Option<(Value, Source)>| Row { key: key.into(), value, about: "what it is" };
+        let rows = [
+            row("quiet", Some((false.into(), Source::Default))),
+            row("backend.url", None),
+            row("log.level", Some(("info".into(), Source::File))),
+        ];
+        assert_eq!(
+            drawn(&rows),
+            "quiet       = false   # default: what it is\n\
+             backend.url           # not set: what it is\n\
+             log.level   = \"info\"  # config.toml: what it is\n"
+        );
+    }
 }

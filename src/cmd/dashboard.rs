@@ -51,7 +51,8 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     write!(out, "{url}\nThis address lets one browser in, once. ^C ends the dashboard.\n")?;
     out.flush()?;
     if !args.no_open {
-        show(&url, |name| std::env::var_os(name));
+        // Without a browser the address is on the terminal.
+        let _opened = show(&url, |name| std::env::var_os(name));
     }
     let home = home.clone();
     let runtime = Handle::current();
@@ -119,15 +120,21 @@ fn outbox(store: &Mutex<Store>) -> Vec<Outbox> {
 }
 
 /// Opens the browser, where there is one to be opened. If that fails, the address is on the terminal. The address is seen
-/// in the list of processes for a moment; it is good once, and the browser is the first to have it.
-pub(super) fn show(url: &str, var: impl Fn(&str) -> Option<OsString>) {
-    let Some(program) = opener(var) else { return };
+/// in the list of processes for a moment; it is good once, and the browser is the first to have it. Whether there was one.
+pub(super) fn show(url: &str, var: impl Fn(&str) -> Option<OsString>) -> bool {
+    let Some(program) = opener(var) else { return false };
     let mut command = Command::new(program);
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match command.spawn() {
         // Waited for, or it would stay a zombie for as long as we run.
-        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
-        Err(error) => tracing::info!(%error, program, "no browser was opened"),
+        Ok(mut child) => {
+            std::thread::spawn(move || child.wait());
+            true
+        }
+        Err(error) => {
+            tracing::info!(%error, program, "no browser was opened");
+            false
+        }
     }
 }
 

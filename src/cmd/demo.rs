@@ -16,7 +16,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::demo::{self, Demo, report};
 use crate::home::Home;
-use crate::output::Style;
+use crate::output::{Style, human};
 use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::lifecycle::Conversation;
 use crate::session::record::{SessionRecord, record};
@@ -26,8 +26,9 @@ use crate::track::Plan;
 
 const NEXT: &str = "
 The agent was a script; everything else was real. Next:
-  codemie shim install   wrap claude, codex and gemini
-  codemie list           see all sessions
+  codemie shim install         wrap claude, codex and gemini
+  codemie list                 see all sessions
+  codemie prune --agent demo   forget the demonstration's
 ";
 
 pub fn run(
@@ -47,15 +48,16 @@ pub fn run(
     let chain = recorded(home, session)?;
     anyhow::ensure!(!chain.is_empty(), "nothing was recorded; `codemie doctor` may tell why");
     write!(out, "{}", report::report(&chain, Style::of_stdout()))?;
-    if code == 0 {
+    // Quietly, there is nothing to be looked at unless somebody says so.
+    if code == 0 && (args.open || !args.quiet) {
         match deliver(home, &chain) {
             Ok((events, entrance)) => {
-                write!(
-                    out,
-                    "\nA backend of the demonstration's own has received all {events} events. Its dashboard, for ten minutes:\n  {entrance}\n"
-                )?;
-                if args.open {
-                    dashboard::show(&entrance, |name| std::env::var_os(name));
+                if !args.quiet {
+                    write!(out, "{}", received(events, &entrance))?;
+                }
+                if args.open && !dashboard::show(&entrance, |name| std::env::var_os(name)) {
+                    let address = if args.quiet { &entrance } else { "use the address" };
+                    writeln!(err, "codemie: no browser to open: {address}")?;
                 }
             }
             Err(error) => writeln!(err, "codemie: the demonstration's own backend is missing: {error:#}")?,
@@ -65,6 +67,14 @@ pub fn run(
         write!(out, "{NEXT}")?;
     }
     Ok(ExitCode::from(code))
+}
+
+fn received(events: usize, entrance: &str) -> String {
+    let events = human::grouped(events as u64);
+    format!(
+        "\nA backend of the demonstration's own has received all {events} events. Its dashboard:\n  {entrance}\n\
+         The address lets one browser in, once, within ten minutes.\n"
+    )
 }
 
 /// `codemie demo-backend`: the backend of a demonstration, in a process apart.

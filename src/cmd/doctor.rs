@@ -34,10 +34,17 @@ pub fn run(
         shell: std::env::var_os("SHELL").filter(|shell| !shell.is_empty()),
         timeout: Duration::from_secs(args.timeout),
     };
-    let findings = examine(&patient);
-    let text = if args.json { report::json(&findings) } else { report::list(&findings, Style::of_stdout()) };
-    out.write_all(text.as_bytes())?;
-    Ok(if report::healthy(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let style = Style::of_stdout();
+    let examined = examine(&patient, &mut |part| {
+        if args.json {
+            return Ok(());
+        }
+        out.write_all(report::list(part, style).as_bytes())?;
+        out.flush()
+    })?;
+    let end = if args.json { report::json(&examined.findings) } else { report::summary(&examined) };
+    out.write_all(end.as_bytes())?;
+    Ok(if report::healthy(&examined.findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs `program` where no terminal can stop it, and not beyond the doctor that asked.

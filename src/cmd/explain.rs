@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr;
 use super::find;
 use super::open::open;
 use super::words::{date, instant};
+use crate::agent;
 use crate::cli::Explain;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
@@ -173,6 +174,9 @@ impl Account {
                 let silent =
                     if agent_session_file.is_none() { " It has no file: nothing was said yet." } else { "" };
                 format!("Bound to {id}{at}: {why}.{silent}")
+            }
+            (None, _) if agent::by_name(&self.agent).is_none() => {
+                format!("Not bound, and never to be: {} is no agent.", self.agent)
             }
             (None, Link::Ambiguous) => {
                 "Not bound: the evidence allows more than one conversation. Later evidence may decide.".into()

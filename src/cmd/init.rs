@@ -12,13 +12,7 @@ use crate::home::Home;
 use crate::shim::files::{DiskFiles, Identity};
 use crate::shim::shell::{self, Places, Shell};
 
-pub fn run(
-    args: &Init,
-    home: &Home,
-    agents: &[&str],
-    command: &mut clap::Command,
-    out: &mut dyn Write,
-) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Init, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let binary = Identity::of_this_process(&DiskFiles).canonical.context("cannot tell where codemie is")?;
     let shims = std::path::absolute(home.shims())?;
     let places = Places { shims: &shims, bin: binary.parent().unwrap_or(Path::new("/")), agents };
@@ -30,7 +24,7 @@ pub fn run(
     let script = if args.path_only {
         shell::path_setup(shell, places)
     } else {
-        shell::init(shell, places, &completions::script(completion_shell, command))
+        shell::init(shell, places, &completions::script(completion_shell))
     };
     out.write_all(&script)?;
     Ok(ExitCode::SUCCESS)

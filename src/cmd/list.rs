@@ -23,15 +23,22 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let filter = filter(args, now, &zone);
     let mut store = open_existing(home)?;
     if args.json {
-        let records = each(store.as_mut(), &filter, |view, row| record(view, row, now))?;
+        let all = |count| fitting(count, args.limit, None);
+        let (records, _) = each(store.as_mut(), &filter, all, |view, row| record(view, row, now))?;
         writeln!(out, "{}", serde_json::to_string_pretty(&records)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let lines = each(store.as_mut(), &filter, |view, row| Line::of(view, row, now))?;
+    let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
+    let (lines, more) = each(store.as_mut(), &filter, fitting, |view, row| Line::of(view, row, now))?;
     if lines.is_empty() {
         writeln!(out, "{}", nothing(args))?;
     } else {
         out.write_all(table(&lines, now, &zone).render(Style::of_stdout()).as_bytes())?;
+    }
+    if more > 0 {
+        let more = human::grouped(more as u64);
+        let line = format!("… {more} more, `--limit 0` shows all");
+        writeln!(out, "{}", Style::of_stdout().paint(&line, Colour::Faint))?;
     }
     if let Some(store) = &mut store {
         for row in store.read(|view| view.sinks())? {
@@ -44,13 +51,34 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
+/// The first of them, as many as `fitting` says of how many there are; and how many more that leaves.
 fn each<T>(
     store: Option<&mut Store>,
     filter: &Filter,
+    fitting: impl Fn(usize) -> usize,
     of: impl Fn(&View<'_>, &SessionRow) -> Result<T, store::Error>,
-) -> Result<Vec<T>, store::Error> {
-    let Some(store) = store else { return Ok(Vec::new()) };
-    store.read(|view| view.list(filter)?.iter().map(|row| of(view, row)).collect())
+) -> Result<(Vec<T>, usize), store::Error> {
+    let Some(store) = store else { return Ok((Vec::new(), 0)) };
+    store.read(|view| {
+        let rows = view.list(filter)?;
+        let shown = fitting(rows.len());
+        let made: Result<Vec<_>, _> = rows.iter().take(shown).map(|row| of(view, row)).collect();
+        Ok((made?, rows.len() - shown))
+    })
+}
+
+/// How many of so many are shown: what was asked for, else what fits so many lines.
+fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
+    /// Titles, and the shell's prompt below.
+    const AROUND: usize = 2;
+    let most = match (limit, lines) {
+        (Some(0), _) | (None, None) => count,
+        (Some(limit), _) => limit,
+        (None, Some(lines)) if count + AROUND <= lines => count,
+        // One line less for the one that says so; a few are shown on the lowest of terminals.
+        (None, Some(lines)) => lines.saturating_sub(AROUND + 1).max(5),
+    };
+    most.min(count)
 }
 
 /// What the table shows of a session: less than its record, which takes a handful of queries more. Among thousands of
@@ -117,7 +145,7 @@ fn project(wanted: &str) -> String {
 }
 
 fn nothing(args: &List) -> &'static str {
-    let List { all: _, active, agent, project, tag, group, since, json: _ } = args;
+    let List { all: _, active, agent, project, tag, group, since, limit: _, json: _ } = args;
     let narrowed = [agent, project, tag, group].iter().any(|filter| filter.is_some()) || since.is_some();
     if narrowed {
         "No session matches. `codemie list --all` shows every one there is."
@@ -192,6 +220,25 @@ mod tests {
         let first = line("01a1e2f3-0000", "fix-auth", Status::Completed, "2026-11-16T09:05:00Z", 6);
         let second = line("9f3c77aa-0000", "fix-auth.2", Status::Interrupted, "2026-10-02T08:00:00Z", 0);
         vec![first, Line { project: Some("a-rather-long-name-of-a-project".into()), ..second }]
+    }
+
+    #[test]
+    fn as_many_are_shown_as_are_wanted_or_fit() {
+        for (count, limit, lines, shown) in [
+            (100, None, None, 100),
+            (100, None, Some(24), 21),
+            (22, None, Some(24), 22),
+            (23, None, Some(24), 21),
+            (100, None, Some(3), 5),
+            (2, None, Some(3), 2),
+            (100, Some(0), Some(24), 100),
+            (100, Some(7), Some(24), 7),
+            (100, Some(50), Some(24), 50),
+            (3, Some(7), None, 3),
+            (0, None, Some(24), 0),
+        ] {
+            assert_eq!(fitting(count, limit, lines), shown, "{count} {limit:?} {lines:?}");
+        }
     }
 
     fn drawn(columns: usize) -> String {

@@ -28,10 +28,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::CommandFactory;
 
 use crate::agent;
-use crate::cli::{Cli, Command};
+use crate::cli::Command;
 use crate::home::Home;
 
 /// The exit code of a command line that cannot be obeyed.
@@ -99,12 +98,13 @@ fn carry_out(
         Command::Usage(args) => usage::run(args, &home, out),
         Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Sync(args) => sync::run(args, &home, out, err),
+        Command::Complete(args) => completions::words(args.what, &home, &agents, out),
         Command::Deliver => sync::deliver(&home),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
-        Command::Init(args) => init::run(args, &home, &agents, &mut Cli::command(), out),
+        Command::Init(args) => init::run(args, &home, &agents, out),
         Command::Dashboard(args) => dashboard::run(args, &home, out),
         Command::Config(args) => config::run(args, &home, &agents, out, err),
-        Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
+        Command::Completions(args) => completions::run(args, out),
         Command::Demo(args) => demo::run(args, &home, out, err),
         Command::DemoBackend(args) => demo::serve(args, &home),
         Command::DemoAgent(args) => demo::act(args, &home),
@@ -112,6 +112,7 @@ fn carry_out(
         | Command::Claude(_)
         | Command::Codex(_)
         | Command::Gemini(_)
+        | Command::Help(_)
         | Command::Run(_) => anyhow::bail!("not a management command"),
     }
 }

@@ -8,8 +8,11 @@ use serde_json::json;
 
 use super::open::open_existing;
 use super::words::{self, date, short};
+use super::{Failure, USAGE};
+use crate::agent::Agent;
 use crate::cli::Prune;
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::demo::Demo;
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human};
@@ -17,13 +20,19 @@ use crate::session::prune::prune;
 use crate::store::{Filter, SessionRow, Show, View};
 
 pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    if args.older_than.is_none() && args.agent.as_deref() != Some(Demo.name()) {
+        let message =
+            "say how old with --older-than, for example 90d; only the demonstration's go whatever their age";
+        return Err(Failure { code: USAGE, message: message.to_owned() }.into());
+    }
     let (now, zone) = (SystemClock.now(), crate::zone::local());
-    let before = args.older_than.before(now, &zone);
+    let (before, agent) =
+        (args.older_than.map_or(now, |then| then.before(now, &zone)), args.agent.as_deref());
     let (rows, kept) = match open_existing(home)? {
         Some(mut store) => {
-            let rows = prune(&mut store, home, before, args.dry_run)?;
+            let rows = prune(&mut store, home, before, agent, args.dry_run)?;
             let gone = if args.dry_run { rows.len() } else { 0 };
-            (rows, store.read(|view| old(view, before))?.saturating_sub(gone))
+            (rows, store.read(|view| old(view, before, agent))?.saturating_sub(gone))
         }
         None => (Vec::new(), 0),
     };
@@ -38,7 +47,11 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
     if !rows.is_empty() {
         out.write_all(table(&rows, now, &zone).render(Style::of_stdout()).as_bytes())?;
     }
-    writeln!(out, "{}", summary(rows.len(), args.dry_run, &date(before, &zone)))?;
+    writeln!(
+        out,
+        "{}",
+        summary(rows.len(), args.dry_run, agent, args.older_than.map(|_| date(before, &zone)).as_deref())
+    )?;
     if kept > 0 {
         writeln!(out, "Not yet removed, because not all of it is delivered: {}.", sessions(kept))?;
     }
@@ -46,26 +59,26 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
 }
 
 /// How many ended before a time, prunable or not.
-fn old(view: &View<'_>, before: Timestamp) -> anyhow::Result<usize> {
-    let all = view.list(&Filter { show: Show::All, ..Filter::default() })?;
+fn old(view: &View<'_>, before: Timestamp, agent: Option<&str>) -> anyhow::Result<usize> {
+    let agent = agent.map(str::to_owned);
+    let all = view.list(&Filter { show: Show::All, agent, ..Filter::default() })?;
     Ok(all.iter().filter(|row| !row.is_active() && row.ended_at.is_some_and(|at| at < before)).count())
 }
 
-fn summary(count: usize, dry_run: bool, before: &str) -> String {
+fn summary(count: usize, dry_run: bool, agent: Option<&str>, before: Option<&str>) -> String {
+    let of = agent.map_or(String::new(), |agent| format!(" of {agent}"));
+    let ended = before.map_or("ended".to_owned(), |before| format!("ended before {before}"));
     match (count, dry_run) {
-        (0, _) => format!("Nothing to remove: no session ended before {before}."),
+        (0, _) => format!("Nothing to remove: no session{of} {ended}."),
         (count, true) => {
-            format!(
-                "{} that ended before {before} would be removed; leave --dry-run out to do it.",
-                sessions(count)
-            )
+            format!("{}{of} that {ended} would be removed; leave --dry-run out to do it.", sessions(count))
         }
-        (count, false) => format!("{} that ended before {before} removed.", sessions(count)),
+        (count, false) => format!("{}{of} that {ended} removed.", sessions(count)),
     }
 }
 
 fn sessions(count: usize) -> String {
-    if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
+    human::counted(count, "session")
 }
 
 fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
@@ -86,4 +99,27 @@ fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_is_said_as_it_was_asked() {
+        for (count, dry_run, agent, before, said) in [
+            (0, false, None, Some("2026"), "Nothing to remove: no session ended before 2026."),
+            (0, false, Some("demo"), None, "Nothing to remove: no session of demo ended."),
+            (1200, false, None, Some("2026"), "1,200 sessions that ended before 2026 removed."),
+            (
+                2,
+                true,
+                Some("demo"),
+                None,
+                "2 sessions of demo that ended would be removed; leave --dry-run out to do it.",
+            ),
+        ] {
+            assert_eq!(summary(count, dry_run, agent, before), said);
+        }
+    }
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::find;
 use super::open::open;
 use super::words::{self, Sheet, cost, date, number, tokens};
+use crate::agent;
 use crate::cli::Show;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
@@ -229,6 +230,7 @@ fn process(record: &SessionRecord) -> Option<String> {
 fn conversation(record: &SessionRecord) -> String {
     match (&record.correlation.agent_session_id, record.correlation.status) {
         (Some(id), _) => id.to_string(),
+        (None, _) if agent::by_name(&record.agent).is_none() => format!("none: {} is no agent", record.agent),
         (None, Link::Ambiguous) => "ambiguous: the evidence allows two; `codemie explain` shows it".into(),
         (None, Link::Failed) => "never known; `codemie explain` shows what was seen".into(),
         (None, _) => format!("pending: {} has not shown one yet", record.agent),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use futures_util::future::join_all;
+use rustix::termios::tcgetwinsize;
 use tokio::sync::mpsc;
 
 use super::Failure;
@@ -19,7 +20,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::forward::{self, Drain, Mode, Sinks, Step};
 use crate::home::Home;
-use crate::output::human::counted;
+use crate::output::human::{self, counted};
+use crate::output::table::shorten;
 use crate::store::{self, Store};
 use crate::{log, terminal};
 
@@ -32,11 +34,15 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
         writeln!(err, "codemie: {problem}")?;
     }
     let sinks = Sinks::of(home, &config.delivery);
-    if args.status {
-        return status::run(home, &config.delivery, sinks.as_ref(), args.json, out);
-    }
-    if let Some(SyncAction::Preview { limit }) = &args.action {
-        return preview(home, &config, sinks.as_ref(), *limit, out, err);
+    match &args.action {
+        Some(SyncAction::Status { json }) => {
+            return status::run(home, &config.delivery, sinks.as_ref(), *json, out);
+        }
+        Some(SyncAction::Preview { limit }) => {
+            return preview(home, &config, sinks.as_ref(), *limit, out, err);
+        }
+        None if args.status => return status::run(home, &config.delivery, sinks.as_ref(), args.json, out),
+        None => {}
     }
     if let Some(name) = &args.forget {
         return forget(name, home, sinks.as_ref(), err);
@@ -123,16 +129,27 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     let drains = sinks.drains(Mode::Pressing)?;
     let (tell, mut progress) = mpsc::unbounded_channel();
     let show = terminal::is_terminal(&std::io::stderr());
+    if show {
+        terminal::clear_line_on_interrupt();
+    }
     let fared = runtime.block_on(async {
         let sending = join_all(drains.into_iter().map(|drain| send(drain, deadline, tell.clone())));
         drop(tell);
         let drawing = async {
-            let mut drawn = Instant::now();
-            while let Some((name, left)) = progress.recv().await {
-                if show && drawn.elapsed() >= DRAW {
-                    drawn = Instant::now();
-                    let _ = write!(err, "\r{name}: {left} waiting\x1b[K");
-                    let _ = err.flush();
+            let mut latest: Option<Progress> = None;
+            let mut tick = tokio::time::interval(DRAW);
+            loop {
+                tokio::select! {
+                    told = progress.recv() => match told {
+                        Some(told) => latest = Some(told),
+                        None => break,
+                    },
+                    _ = tick.tick() => if let Some(latest) = latest.as_ref().filter(|_| show) {
+                        let columns = tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col.into());
+                        let line = shorten(&latest.line(Instant::now()), usize::saturating_sub(columns, 1));
+                        let _ = write!(err, "\r{line}\x1b[K");
+                        let _ = err.flush();
+                    },
                 }
             }
         };
@@ -140,6 +157,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     });
     if show {
         write!(err, "\r\x1b[K")?;
+        terminal::interrupt_as_ever();
     }
     let mut code = ExitCode::SUCCESS;
     for Fared { name, moved, left } in fared {
@@ -155,12 +173,29 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     Ok(code)
 }
 
+/// How a receiver is faring, for whoever watches.
+struct Progress {
+    name: &'static str,
+    left: i64,
+    /// What keeps it, and until when.
+    kept: Option<(String, Instant)>,
+}
+
+impl Progress {
+    fn line(&self, now: Instant) -> String {
+        let (name, left) = (self.name, human::grouped(u64::try_from(self.left).unwrap_or(0)));
+        match &self.kept {
+            None => format!("{name}: {left} waiting"),
+            Some((why, until)) => {
+                let seconds = until.saturating_duration_since(now).as_millis().div_ceil(1000).max(1);
+                format!("{name}: {left} waiting, {why}, next try in {seconds} s")
+            }
+        }
+    }
+}
+
 /// Sends until nothing is left or the time is up.
-async fn send(
-    mut drain: Drain,
-    deadline: Instant,
-    tell: mpsc::UnboundedSender<(&'static str, i64)>,
-) -> Fared {
+async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<Progress>) -> Fared {
     let name = drain.name();
     let mut moved = 0;
     let fared = |left: Option<String>, moved| Fared { name, moved, left };
@@ -172,7 +207,7 @@ async fn send(
             Ok(Ok(Step::Moved(events))) => {
                 moved += events;
                 if let Ok(count) = drain.count() {
-                    let _ = tell.send((name, count.pending));
+                    let _ = tell.send(Progress { name, left: count.pending, kept: None });
                 }
                 continue;
             }
@@ -193,6 +228,9 @@ async fn send(
         let wake = Instant::now() + until.since(SystemClock.now());
         if wake >= deadline {
             return fared(Some(waiting(&mut drain, &why)), moved);
+        }
+        if let Ok(count) = drain.count() {
+            let _ = tell.send(Progress { name, left: count.pending, kept: Some((why, wake)) });
         }
         tokio::time::sleep_until(wake.into()).await;
     }
@@ -234,4 +272,21 @@ fn preview(
         out.write_all(text.as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_is_told_for_what_and_how_long() {
+        let now = Instant::now();
+        let line = |left, kept| Progress { name: "backend", left, kept }.line(now);
+        assert_eq!(line(1204, None), "backend: 1,204 waiting");
+        let why = "nobody listens at http://127.0.0.1:8788".to_owned();
+        assert_eq!(
+            line(4, Some((why, now + Duration::from_millis(2100)))),
+            "backend: 4 waiting, nobody listens at http://127.0.0.1:8788, next try in 3 s"
+        );
+    }
 }

@@ -6,13 +6,15 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::open::open_existing;
 use super::words::{self, cost, number, short};
-use crate::agent;
+use crate::agent::{self, Agent};
 use crate::cli::{Usage, UsageBy};
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table, shorten};
@@ -20,7 +22,7 @@ use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, human};
 use crate::scan::{Days, Scanner, Watch};
 use crate::session::id::AgentSessionId;
-use crate::store::{By, Store, UsageRow, View, joined};
+use crate::store::{By, Filter, Show, Store, UsageRow, View, joined};
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let by = match args.by {
@@ -36,7 +38,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
     let mut store = open_existing(home)?;
     let report = match &mut store {
         _ if args.scan => {
-            let bar = Bar::on_terminal("reading session files");
+            let bar = Bar::on_terminal("reading session files", "B");
             let scanner = Scanner {
                 folder: home.scans(),
                 agents: &agent::ALL,
@@ -54,8 +56,15 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
                 by,
                 rows: view.usage(by, since)?,
                 unreadable: view.unreadable()?,
-                files: view.files_read()?,
+                files: view.files_read(&demo::folder(home))?,
                 scan: false,
+                played: !view
+                    .list(&Filter {
+                        agent: Some(Demo.name().to_owned()),
+                        show: Show::All,
+                        ..Filter::default()
+                    })?
+                    .is_empty(),
             })
         })?,
         None => Report { by, ..Report::default() },
@@ -65,8 +74,9 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
     } else if args.csv {
         report.csv()
     } else {
-        let names = store.as_mut().filter(|_| by == By::Session).map(|store| names(store, &report.rows));
-        report.draw(&names.transpose()?.unwrap_or_default(), since.is_some(), Style::of_stdout())
+        let places = store.as_mut().filter(|_| by == By::Session).map(|store| places(store, &report.rows));
+        let places = places.transpose()?.unwrap_or_default();
+        report.draw(&places, &Moments::now(), since.is_some(), Style::of_stdout())
     };
     out.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -104,20 +114,45 @@ fn scanned(
         unreadable: unreadable.into_iter().collect(),
         files: found.files() as u64,
         scan: true,
+        played: false,
     })
 }
 
-/// What people call the sessions of the rows.
-fn names(store: &mut Store, rows: &[UsageRow]) -> anyhow::Result<Vec<String>> {
+/// What people call the session of a row, and where it took place.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    name: String,
+    project: Option<String>,
+}
+
+fn places(store: &mut Store, rows: &[UsageRow]) -> anyhow::Result<Vec<Place>> {
     store.read(|view| {
-        let name = |row: &UsageRow| {
+        let place = |row: &UsageRow| {
             let id = AgentSessionId(row.key.clone());
             let found =
                 row.agent.as_ref().map(|agent| view.session_by_agent_session(agent, &id)).transpose()?;
-            anyhow::Ok(found.flatten().map_or(String::new(), |found| found.name))
+            let found = found.flatten().map(|found| Place { name: found.name, project: found.place.project });
+            anyhow::Ok(found.unwrap_or_default())
         };
-        rows.iter().map(name).collect()
+        rows.iter().map(place).collect()
     })
+}
+
+/// How a time is told: as seen from when, and where.
+#[derive(Debug)]
+struct Moments {
+    now: Timestamp,
+    zone: TimeZone,
+}
+
+impl Moments {
+    fn now() -> Self {
+        Self { now: SystemClock.now(), zone: crate::zone::local() }
+    }
+
+    fn tell(&self, at: Timestamp) -> String {
+        human::moment(at, self.now, &self.zone)
+    }
 }
 
 #[derive(Debug)]
@@ -128,11 +163,13 @@ struct Report {
     unreadable: Vec<(PathBuf, u64)>,
     files: u64,
     scan: bool,
+    /// The demonstration was played here.
+    played: bool,
 }
 
 impl Default for Report {
     fn default() -> Self {
-        Self { by: By::Day, rows: Vec::new(), unreadable: Vec::new(), files: 0, scan: false }
+        Self { by: By::Day, rows: Vec::new(), unreadable: Vec::new(), files: 0, scan: false, played: false }
     }
 }
 
@@ -209,12 +246,12 @@ impl Report {
         text
     }
 
-    /// `names`: of the sessions, where the rows are sessions.
-    fn draw(&self, names: &[String], since: bool, style: Style) -> String {
+    /// `places`: of the sessions, where the rows are sessions.
+    fn draw(&self, places: &[Place], moments: &Moments, since: bool, style: Style) -> String {
         let mut text = if self.rows.is_empty() {
-            nothing(since, self.scan).to_owned() + "\n"
+            self.nothing(since).to_owned() + "\n"
         } else {
-            self.table(names).render(style)
+            self.table(places, moments).render(style)
         };
         let unpriced = self.total().unpriced_models;
         if !unpriced.is_empty() {
@@ -242,7 +279,19 @@ impl Report {
         text
     }
 
-    fn table(&self, names: &[String]) -> Table {
+    fn nothing(&self, since: bool) -> &'static str {
+        if since {
+            "No usage since then. `codemie usage` shows all there is."
+        } else if self.scan {
+            "No calls in any session file on this machine. Run your agent, for example `codemie claude`."
+        } else if self.played {
+            "Only the demonstration's, which is left out. Run your agent through codemie, for example `codemie claude`."
+        } else {
+            "No usage recorded yet. Run your agent through codemie, for example `codemie claude`."
+        }
+    }
+
+    fn table(&self, places: &[Place], moments: &Moments) -> Table {
         let by_session = self.by == By::Session;
         let mut columns = vec![match self.by {
             By::Day => Column::text("DAY", usize::MAX),
@@ -253,26 +302,32 @@ impl Report {
             By::Branch => Column::text("BRANCH", 12),
         }];
         if by_session {
-            columns.push(Column::text("CONVERSATION", usize::MAX).dispensable(5));
+            columns.push(Column::text("DATE", usize::MAX).dispensable(1));
+            columns.push(Column::text("PROJECT", 8).dispensable(2));
+            columns.push(Column::text("CONVERSATION", usize::MAX).dispensable(9));
         }
         if self.by != By::Agent {
-            columns.push(Column::text("AGENT", 6).dispensable(4));
+            columns.push(Column::text("AGENT", 6).dispensable(6));
         }
         columns.extend([
-            Column::number("CALLS").dispensable(3),
+            Column::number("CALLS").dispensable(5),
             Column::number("INPUT"),
             Column::number("OUTPUT"),
-            Column::number("CACHE READ").dispensable(1),
-            Column::number("CACHE WRITE").dispensable(2),
-            Column::number("REASONING").dispensable(6),
+            Column::number("CACHE READ").dispensable(3),
+            Column::number("CACHE WRITE").dispensable(4),
+            Column::number("REASONING").dispensable(8),
             Column::number("COST"),
         ]);
         let mut table = Table::new(columns);
-        let cells = |row: &UsageRow, first: Cell, name: Option<&String>| {
-            let mut cells =
-                vec![name.filter(|name| !name.is_empty()).map_or(first.clone(), |name| name.as_str().into())];
+        let cells = |row: &UsageRow, first: Cell, place: Option<&Place>| {
+            let name = place.map(|place| place.name.as_str()).filter(|name| !name.is_empty());
+            let mut cells = vec![name.map_or(first, Cell::from)];
             if by_session {
-                cells.push(Cell::painted(short(&row.key), Colour::Faint));
+                let project = row.project.as_deref().or_else(|| place?.project.as_deref());
+                // A foreign one has no name; its id stands in the first column.
+                let id = if row.foreign { String::new() } else { short(&row.key) };
+                let date = if row.key.is_empty() { String::new() } else { moments.tell(row.first_at) };
+                cells.extend([date.into(), project.unwrap_or("").into(), Cell::painted(id, Colour::Faint)]);
             }
             if self.by != By::Agent {
                 cells.push(row.agent.as_deref().unwrap_or("").into());
@@ -289,20 +344,10 @@ impl Report {
             } else {
                 row.key.as_str().into()
             };
-            table.row(cells(row, first, names.get(at)));
+            table.row(cells(row, first, places.get(at)));
         }
         table.total(cells(&UsageRow { agent: None, ..self.total() }, "total".into(), None));
         table
-    }
-}
-
-fn nothing(since: bool, scan: bool) -> &'static str {
-    if since {
-        "No usage since then. `codemie usage` shows all there is."
-    } else if scan {
-        "No calls in any session file on this machine. Run your agent, for example `codemie claude`."
-    } else {
-        "No usage recorded yet. Run your agent through codemie, for example `codemie claude`."
     }
 }
 
@@ -313,13 +358,10 @@ fn note(text: &mut String, line: &str, style: Style) {
     }
 }
 
-/// As RFC 4180 has it.
+/// As RFC 4180 has it, and on one line: names come from the agents' files, which may hold anything.
 fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+    let field: String = field.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
 }
 
 #[cfg(test)]
@@ -345,13 +387,17 @@ mod tests {
 
     fn report(by: By) -> Report {
         let rows = vec![row("2026-11-15", 3, 123_400_000_000, &[]), row("a, \"b\"", 1, 0, &["new-model"])];
-        Report { by, rows, unreadable: vec![("/p/x.jsonl".into(), 2)], files: 4, scan: false }
+        Report { by, rows, unreadable: vec![("/p/x.jsonl".into(), 2)], files: 4, scan: false, played: false }
+    }
+
+    fn moments() -> Moments {
+        Moments { now: Timestamp::parse("2026-11-16T12:00:00Z").unwrap(), zone: TimeZone::UTC }
     }
 
     #[test]
     fn a_table_has_a_total_and_names_what_is_missing() {
         assert_eq!(
-            report(By::Day).draw(&[], false, Style { colour: false, columns: 80 }),
+            report(By::Day).draw(&[], &moments(), false, Style { colour: false, columns: 80 }),
             "\
 DAY         AGENT   CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE      COST
 2026-11-15  claude      3  3.70k     168        360k        4.00k   $0.1234
@@ -369,8 +415,11 @@ total                   4  4.94k     224        480k        8.00k  $0.1234+
         report.scan = true;
         report.rows[1].foreign = true;
         report.rows[1].key = "0123456789abcdef".into();
-        let text = report.draw(&[], false, Style { colour: false, columns: 200 });
-        assert!(text.contains("\nforeign 01234567"), "{text}");
+        report.rows[1].first_at = Timestamp::parse("2026-11-15T09:05:00Z").unwrap();
+        report.rows[1].project = Some("widgets".into());
+        let text = report.draw(&[], &moments(), false, Style { colour: false, columns: 200 });
+        assert!(text.contains("\nforeign 01234567  Nov 15 09:05  widgets "), "{text}");
+        assert_eq!(text.matches("01234567").count(), 1, "{text}");
         assert!(text.contains("\n1 conversation not run through codemie: foreign.\n"), "{text}");
         assert!(text.contains("2 lines could not be read, the first of them in /p/x.jsonl."), "{text}");
         let value: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
@@ -380,11 +429,16 @@ total                   4  4.94k     224        480k        8.00k  $0.1234+
     #[test]
     fn sessions_are_shown_by_name() {
         let text = report(By::Session).draw(
-            &["fix-auth".into(), String::new()],
+            &[Place { name: "fix-auth".into(), project: Some("shop".into()) }, Place::default()],
+            &moments(),
             false,
             Style { colour: false, columns: 200 },
         );
-        assert!(text.contains("fix-auth  2026-11-"), "{text}");
+        let first = text.lines().nth(1).unwrap();
+        assert!(
+            first.starts_with("fix-auth  ") && first.contains("  shop ") && first.contains("  2026-11-  "),
+            "{text}"
+        );
         assert!(text.contains("\na, \"b\""), "one without a name is shown by its key: {text}");
     }
 
@@ -398,7 +452,7 @@ total                   4  4.94k     224        480k        8.00k  $0.1234+
             if *by == By::Day || *by == By::Agent {
                 report.rows[0].key = "2026-11-15".into();
             }
-            let text = report.draw(&[], false, Style { colour: false, columns });
+            let text = report.draw(&[], &moments(), false, Style { colour: false, columns });
             assert!(text.lines().all(|line| line.width() <= columns), "{by}:\n{text}");
         }
     }
@@ -411,6 +465,18 @@ total                   4  4.94k     224        480k        8.00k  $0.1234+
              2026-11-15,claude,3702,168,360000,4000,0,3,0.1234,\n\
              \"a, \"\"b\"\"\",claude,1234,56,120000,4000,0,1,0,new-model\n"
         );
+    }
+
+    #[test]
+    fn what_stands_in_an_agents_file_moves_no_cursor() {
+        let mut report = report(By::Model);
+        report.rows[0].key = "evil\x1b[2J\u{9b}31m\nmodel".into();
+        report.rows[1].unpriced_models = vec!["a\x07b".into()];
+        let drawn = report.draw(&[], &moments(), false, Style { colour: false, columns: 200 });
+        for text in [report.csv(), drawn] {
+            assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
+        }
+        assert_eq!(report.csv().lines().count(), 3);
     }
 
     #[test]
@@ -431,7 +497,9 @@ total                   4  4.94k     224        480k        8.00k  $0.1234+
     fn nothing_says_what_to_do_next() {
         let empty = Report::default();
         let style = Style { colour: false, columns: 80 };
-        assert!(empty.draw(&[], false, style).contains("codemie claude"));
-        assert!(empty.draw(&[], true, style).contains("codemie usage"));
+        assert!(empty.draw(&[], &moments(), false, style).contains("codemie claude"));
+        assert!(empty.draw(&[], &moments(), true, style).contains("codemie usage"));
+        let played = Report { played: true, ..Report::default() };
+        assert!(played.draw(&[], &moments(), false, style).starts_with("Only the demonstration's"));
     }
 }

@@ -86,7 +86,7 @@ impl Delivery {
             let text = settings.text("codemieV1.auth");
             let auth = text.as_deref().and_then(header);
             if text.is_some() && auth.is_none() {
-                settings.problem("codemieV1.auth must be a header like \"Cookie: name=value\"".to_owned());
+                settings.problem(format!("codemieV1.auth {AUTH}"));
             }
             CodemieV1 { url, auth }
         });
@@ -118,28 +118,48 @@ impl Delivery {
 
 fn address<V: Fn(&str) -> Option<OsString>>(settings: &mut Settings<V>, key: &str) -> Option<Url> {
     let text = settings.text(key).filter(|text| !text.trim().is_empty())?;
-    match Url::parse(text.trim()) {
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            settings.problem(format!("{key} must hold no password; nothing is sent there"));
-            None
-        }
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Some(url),
-        _ => {
-            settings.problem(format!(
-                "{key} must be an address that begins with http:// or https://; nothing is sent there"
-            ));
+    match usable(&text) {
+        Ok(url) => Some(url),
+        Err(expected) => {
+            settings.problem(format!("{key} {expected}; nothing is sent there"));
             None
         }
     }
 }
 
+fn usable(text: &str) -> Result<Url, &'static str> {
+    match Url::parse(text.trim()) {
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => Err("must hold no password"),
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
+        _ => Err("must be an address that begins with http:// or https://"),
+    }
+}
+
+/// What is wrong with a setting of delivery, beyond its kind: asked when it is set, and not only when it is needed.
+pub(super) fn refused(key: &str, text: &str) -> Option<&'static str> {
+    match key {
+        "backend.url" | "otlp.endpoint" | "codemieV1.url" => usable(text).err(),
+        "otlp.headers" => pairs(text).any(|pair| pair.is_none()).then_some(HEADERS),
+        "codemieV1.auth" => header(text).is_none().then_some(AUTH),
+        _ => None,
+    }
+}
+
+const HEADERS: &str = "must be like \"name=value,name=value\"";
+const AUTH: &str = "must be a header like \"Cookie: name=value\"";
+
+fn pairs(text: &str) -> impl Iterator<Item = Option<(String, Secret)>> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').and_then(|(name, value)| pair_of(name, value)))
+}
+
 /// `name=value,name=value`, as OpenTelemetry's own variable has it.
 fn headers<V: Fn(&str) -> Option<OsString>>(settings: &mut Settings<V>, text: &str) -> Vec<(String, Secret)> {
     let mut headers = Vec::new();
-    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=').and_then(|(name, value)| pair_of(name, value)) {
+    for pair in pairs(text) {
+        match pair {
             Some(pair) => headers.push(pair),
-            None => settings.problem("otlp.headers must be like \"name=value,name=value\"".to_owned()),
+            None => settings.problem(format!("otlp.headers {HEADERS}")),
         }
     }
     headers

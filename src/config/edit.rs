@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use super::keys;
+use super::{delivery, keys};
 use crate::home::create_private;
 
 #[derive(Debug, thiserror::Error)]
@@ -23,13 +23,34 @@ pub enum Error {
     Io { file: PathBuf, error: io::Error },
 }
 
-/// Writes one setting; comments, order and every other key stay as they are.
+/// Writes one setting; comments, order and every other key stay as they are. An empty text takes it out.
 pub fn set(file: &Path, key: &str, text: &str) -> Result<(), Error> {
+    if text.is_empty() {
+        return unset(file, key);
+    }
     let known = keys::find(key).ok_or_else(|| Error::Unknown { key: key.to_owned() })?;
     let value = known.kind.parse(text).map_err(|expected| Error::Value { key: key.to_owned(), expected })?;
+    if let Some(expected) = delivery::refused(key, text) {
+        return Err(Error::Value { key: key.to_owned(), expected: expected.to_owned() });
+    }
     let mut document = super::parse(file).map_err(|problem| Error::Broken { problem })?;
     put(&mut document, key, value)?;
     write(file, document.to_string().as_bytes()).map_err(|error| Error::Io { file: file.to_owned(), error })
+}
+
+/// Takes one setting out, also one that nobody knows any more.
+pub fn unset(file: &Path, key: &str) -> Result<(), Error> {
+    let mut document = super::parse(file).map_err(|problem| Error::Broken { problem })?;
+    let (place, last) = key.rsplit_once('.').unwrap_or(("", key));
+    let mut parts = place.split('.').filter(|part| !part.is_empty());
+    let table = parts.try_fold(document.as_item_mut(), |item, part| item.as_table_like_mut()?.get_mut(part));
+    let taken = table.and_then(Item::as_table_like_mut).and_then(|table| table.remove(last));
+    match taken {
+        Some(_) => write(file, document.to_string().as_bytes())
+            .map_err(|error| Error::Io { file: file.to_owned(), error }),
+        None if keys::find(key).is_some() => Ok(()),
+        None => Err(Error::Unknown { key: key.to_owned() }),
+    }
 }
 
 fn put(document: &mut DocumentMut, key: &str, value: Value) -> Result<(), Error> {
@@ -115,6 +136,11 @@ mod tests {
         let cases = [
             ("", "quite", "true", "there is no setting quite"),
             ("", "quiet", "perhaps", "quiet must be true or false"),
+            ("", "backend.url", "foo", "backend.url must be an address that begins with http"),
+            ("", "otlp.endpoint", "http://me:word@x", "must hold no password"),
+            ("", "otlp.headers", "a=b,c", "must be like"),
+            ("", "codemieV1.auth", "x", "must be a header like"),
+            ("", "quite", "", "there is no setting quite"),
             ("[log\n", "quiet", "true", "line 1"),
             ("log = 3\n", "log.level", "debug", "log in config.toml is not a table"),
         ];
@@ -125,6 +151,24 @@ mod tests {
             assert_eq!(fs::read_to_string(&file).unwrap(), content);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn what_is_taken_out_is_gone_and_the_rest_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.toml");
+        for (before, key, after) in [
+            ("# mine\nquiet = true\n[log]\nlevel = 'info'\n", "log.level", "# mine\nquiet = true\n[log]\n"),
+            ("quiet = true\nwat = 1\n", "wat", "quiet = true\n"),
+            ("[backend]\nurl = 'http://x'\ntoken = 'y'\n", "backend.token", "[backend]\nurl = 'http://x'\n"),
+            ("quiet = true\n", "backend.url", "quiet = true\n"),
+        ] {
+            for set in [unset, |file: &Path, key: &str| set(file, key, "")] {
+                fs::write(&file, before).unwrap();
+                set(&file, key).unwrap();
+                assert_eq!(fs::read_to_string(&file).unwrap(), after, "{key} out of {before:?}");
+            }
+        }
     }
 
     #[test]

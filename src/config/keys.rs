@@ -26,28 +26,126 @@ pub struct Key {
     pub variable: Option<&'static str>,
     /// As `config show` prints it; empty for "not set".
     pub default: &'static str,
+    /// What it is for, in a few words.
+    pub about: &'static str,
 }
 
 pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 pub const KEYS: &[Key] = &[
-    Key { name: "quiet", kind: Kind::Flag, variable: Some("CODEMIE_QUIET"), default: "false" },
-    Key { name: "log.level", kind: Kind::Choice(LOG_LEVELS), variable: Some("CODEMIE_LOG"), default: "info" },
-    Key { name: "backend.url", kind: Kind::Text, variable: Some("CODEMIE_BACKEND_URL"), default: "" },
-    Key { name: "backend.token", kind: Kind::Secret, variable: Some("CODEMIE_BACKEND_TOKEN"), default: "" },
-    Key { name: "sync.interval", kind: Kind::Time, variable: None, default: "10s" },
-    Key { name: "sync.exitTimeout", kind: Kind::Time, variable: None, default: "1s" },
-    Key { name: "sync.maxMegabytes", kind: Kind::Count, variable: None, default: "256" },
-    Key { name: "otlp.endpoint", kind: Kind::Text, variable: None, default: "" },
-    Key { name: "otlp.headers", kind: Kind::Secret, variable: None, default: "" },
-    Key { name: "codemieV1.url", kind: Kind::Text, variable: None, default: "" },
-    Key { name: "codemieV1.auth", kind: Kind::Secret, variable: None, default: "" },
-    Key { name: "tls.caFile", kind: Kind::Text, variable: None, default: "" },
-    Key { name: "identity.user", kind: Kind::Text, variable: None, default: "" },
-    Key { name: "agent.*.path", kind: Kind::Text, variable: Some("CODEMIE_REAL_*"), default: "" },
-    Key { name: "agent.*.inject", kind: Kind::Flag, variable: None, default: "true" },
+    Key {
+        name: "quiet",
+        kind: Kind::Flag,
+        variable: Some("CODEMIE_QUIET"),
+        default: "false",
+        about: "say nothing after the agent has ended",
+    },
+    Key {
+        name: "log.level",
+        kind: Kind::Choice(LOG_LEVELS),
+        variable: Some("CODEMIE_LOG"),
+        default: "info",
+        about: "how much goes to the log",
+    },
+    Key {
+        name: "backend.url",
+        kind: Kind::Text,
+        variable: Some("CODEMIE_BACKEND_URL"),
+        default: "",
+        about: "the metrics backend, http:// or https://",
+    },
+    Key {
+        name: "backend.token",
+        kind: Kind::Secret,
+        variable: Some("CODEMIE_BACKEND_TOKEN"),
+        default: "",
+        about: "its token of role ingest",
+    },
+    Key {
+        name: "sync.interval",
+        kind: Kind::Time,
+        variable: None,
+        default: "10s",
+        about: "how often what waits is sent",
+    },
+    Key {
+        name: "sync.exitTimeout",
+        kind: Kind::Time,
+        variable: None,
+        default: "1s",
+        about: "how long the shell waits for sending at the end",
+    },
+    Key {
+        name: "sync.maxMegabytes",
+        kind: Kind::Count,
+        variable: None,
+        default: "256",
+        about: "doctor warns when more than this waits",
+    },
+    Key {
+        name: "otlp.endpoint",
+        kind: Kind::Text,
+        variable: None,
+        default: "",
+        about: "an OpenTelemetry collector, http:// or https://",
+    },
+    Key {
+        name: "otlp.headers",
+        kind: Kind::Secret,
+        variable: None,
+        default: "",
+        about: "name=value,name=value for it",
+    },
+    Key {
+        name: "codemieV1.url",
+        kind: Kind::Text,
+        variable: None,
+        default: "",
+        about: "a CodeMie v1 server, http:// or https://",
+    },
+    Key {
+        name: "codemieV1.auth",
+        kind: Kind::Secret,
+        variable: None,
+        default: "",
+        about: "its header, like Cookie: name=value",
+    },
+    Key {
+        name: "tls.caFile",
+        kind: Kind::Text,
+        variable: None,
+        default: "",
+        about: "certificates to trust besides the system's",
+    },
+    Key {
+        name: "identity.user",
+        kind: Kind::Text,
+        variable: None,
+        default: "",
+        about: "who is named in events; none: nobody; else the login name",
+    },
+    Key {
+        name: "agent.*.path",
+        kind: Kind::Text,
+        variable: Some("CODEMIE_REAL_*"),
+        default: "",
+        about: "the real binary; else the first on PATH",
+    },
+    Key {
+        name: "agent.*.inject",
+        kind: Kind::Flag,
+        variable: None,
+        default: "true",
+        about: "may codemie add an id to its arguments",
+    },
     // The vendor sees it: off unless asked for.
-    Key { name: "agent.codex.originator", kind: Kind::Flag, variable: None, default: "false" },
+    Key {
+        name: "agent.codex.originator",
+        kind: Kind::Flag,
+        variable: None,
+        default: "false",
+        about: "mark what it writes; the vendor sees it",
+    },
 ];
 
 /// The setting that `key` (`agent.claude.path`) is one of.

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::probe::{Answer, ask};
 use super::shells::{self, Asked, Mode};
-use super::{Finding, Patient};
+use super::{Examined, Finding, Level, Patient};
 use crate::config::Config;
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{Shims, State};
@@ -16,7 +16,7 @@ use crate::shim::resolve::{self, NotFound, Place, Query, Verdict};
 use crate::shim::status::Reach;
 use crate::shim::{depth, override_variable};
 
-pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
+pub fn examine(patient: &Patient<'_>) -> Examined {
     let config_file = patient.home.as_ref().map(crate::home::Home::config_file);
     let config = Config::load(config_file.as_deref(), |name| std::env::var_os(name), patient.agents);
     let reals: Vec<_> = patient
@@ -37,7 +37,9 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
         (asked, versions)
     });
 
-    let mut findings = Vec::new();
+    let (mut findings, mut any_wrapped) = (Vec::new(), false);
+    let shims_on_path = shims_on_path(patient);
+    let mut missed = false;
     for (((index, agent), real), version) in patient.agents.iter().enumerate().zip(&reals).zip(versions) {
         let query = Query {
             name: agent,
@@ -56,20 +58,44 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
             continue;
         }
         findings.extend(hits(agent, &places));
-        findings.extend(reach(agent, &on_path, shim_state(agent, patient), patient));
+        any_wrapped |= matches!(on_path, Reach::Wrapped(_));
+        let shim = shim_state(agent, patient);
+        missed |= !shims_on_path && matches!((&on_path, &shim), (Reach::Bare(_), Some((_, State::Current))));
+        findings.extend(reach(agent, &on_path, shim, shims_on_path, patient));
         for Asked { shell, mode, meanings } in &asked {
             let Ok(meanings) = meanings else { continue };
             let wrapped = |path: &Path| {
                 let verdict = resolve::judge(path, agent, &patient.ourselves, &DiskFiles);
                 matches!(verdict, Verdict::SameFile | Verdict::OtherCopy | Verdict::ScriptShim)
             };
-            findings.extend(shells::judge(agent, shell, *mode, &meanings[index], wrapped));
+            let judged = shells::judge(agent, shell, *mode, &meanings[index], wrapped);
+            any_wrapped |= judged.as_ref().is_some_and(|finding| finding.level == Level::Ok);
+            findings.extend(judged);
         }
         findings.push(real_binary(agent, real, version));
         findings.extend(set_up(agent, &config));
     }
     findings.extend(asked.into_iter().filter_map(|asked| asked.meanings.err()));
-    findings
+    if missed {
+        let fix = format!("{}; then open a new shell", shells::set_up(shell_name(patient)));
+        findings.push(Finding::warn("shell", "here, the shims are not on PATH", fix));
+    }
+    Examined { findings, wrapped: any_wrapped }
+}
+
+fn shims_on_path(patient: &Patient<'_>) -> bool {
+    let shims = patient.home.as_ref().and_then(|home| std::path::absolute(home.shims()).ok());
+    let same =
+        |folder: PathBuf| shims.as_ref().is_some_and(|shims| folder == *shims || same_folder(&folder, shims));
+    patient.path.as_deref().is_some_and(|path| std::env::split_paths(path).any(same))
+}
+
+fn same_folder(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+fn shell_name<'a>(patient: &'a Patient<'_>) -> &'a str {
+    patient.shell.as_deref().and_then(|shell| Path::new(shell).file_name()?.to_str()).unwrap_or("sh")
 }
 
 /// What is worth knowing of the agent's own set-up.
@@ -151,7 +177,13 @@ fn shim_state(agent: &str, patient: &Patient<'_>) -> Option<(PathBuf, State)> {
 }
 
 /// The shim itself, and what this process's PATH makes of it.
-fn reach(agent: &str, reach: &Reach, shim: Option<(PathBuf, State)>, patient: &Patient<'_>) -> Vec<Finding> {
+fn reach(
+    agent: &str,
+    reach: &Reach,
+    shim: Option<(PathBuf, State)>,
+    shims_on_path: bool,
+    patient: &Patient<'_>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let install = "run: codemie shim install";
     let mut usable = false;
@@ -174,12 +206,13 @@ fn reach(agent: &str, reach: &Reach, shim: Option<(PathBuf, State)>, patient: &P
     }
     match reach {
         Reach::Wrapped(_) => {}
+        // Said once for all of them.
+        Reach::Bare(_) if usable && !shims_on_path => {}
         Reach::Bare(path) if usable => {
-            let shell = patient.shell.as_deref().and_then(|shell| Path::new(shell).file_name()?.to_str());
             findings.push(Finding::warn(
                 agent,
                 format!("here, {} comes before the shim", path.display()),
-                format!("{}; then open a new shell", shells::set_up(shell.unwrap_or("sh"))),
+                format!("{}; then open a new shell", shells::set_up(shell_name(patient))),
             ));
         }
         Reach::Bare(path) => findings.push(Finding::note(

@@ -74,12 +74,39 @@ pub struct Patient<'a> {
     pub timeout: Duration,
 }
 
-/// Looks at everything.
-pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
-    let mut findings = folder::examine(patient);
-    findings.extend(sessions::examine(patient));
-    findings.extend(delivery::examine(patient));
-    findings.extend(agents::examine(patient));
-    findings.extend(surroundings::examine());
-    findings
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub struct Examined {
+    pub findings: Vec<Finding>,
+    /// Some agent, called by its name, runs through codemie.
+    pub wrapped: bool,
+}
+
+/// Looks at everything. What has been found of one part, all of its areas, is told as soon as it is known: asking shells
+/// and agents takes a while.
+pub fn examine<E>(
+    patient: &Patient<'_>,
+    tell: &mut dyn FnMut(&[Finding]) -> Result<(), E>,
+) -> Result<Examined, E> {
+    let mut all = Examined::default();
+    let parts: [&dyn Fn() -> Examined; 5] = [
+        &|| folder::examine(patient).into(),
+        &|| sessions::examine(patient).into(),
+        &|| delivery::examine(patient).into(),
+        &|| surroundings::examine().into(),
+        &|| agents::examine(patient),
+    ];
+    for part in parts {
+        let Examined { findings, wrapped } = part();
+        tell(&findings)?;
+        all.findings.extend(findings);
+        all.wrapped |= wrapped;
+    }
+    Ok(all)
+}
+
+impl From<Vec<Finding>> for Examined {
+    fn from(findings: Vec<Finding>) -> Self {
+        Self { findings, wrapped: false }
+    }
 }

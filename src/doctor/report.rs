@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use super::{Finding, Level};
+use super::{Examined, Finding, Level};
 use crate::output::human::counted;
 use crate::output::{Colour, Style};
 
@@ -49,13 +49,17 @@ pub fn list(findings: &[Finding], style: Style) -> String {
             }
         }
     }
-    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    let summary = match (count(Level::Error), count(Level::Warn)) {
-        (0, 0) => "All is well.".to_owned(),
-        (errors, warnings) => format!("{}, {}.", counted(errors, "error"), counted(warnings, "warning")),
-    };
-    _ = writeln!(text, "{summary}");
     text
+}
+
+/// The last word.
+pub fn summary(examined: &Examined) -> String {
+    let count = |level| examined.findings.iter().filter(|finding| finding.level == level).count();
+    match (count(Level::Error), count(Level::Warn)) {
+        (0, 0) if !examined.wrapped => "Nothing is wrong, but nothing is wrapped yet.\n".to_owned(),
+        (0, 0) => "All is well.\n".to_owned(),
+        (errors, warnings) => format!("{}, {}.\n", counted(errors, "error"), counted(warnings, "warning")),
+    }
 }
 
 /// Two spaces, the level, two spaces.
@@ -101,8 +105,7 @@ mod tests {
              \x20        be\n\
              \x20        → run: this and that\n\
              terminal\n\
-             \x20 ok     TERM is xterm\n\
-             0 errors, 1 warning.\n"
+             \x20 ok     TERM is xterm\n"
         );
         assert!(text.lines().all(|line| line.chars().count() <= 40));
     }
@@ -116,6 +119,24 @@ mod tests {
             coloured = coloured.replace(&format!("\x1b[{code}m"), "");
         }
         assert_eq!(plain, coloured);
+    }
+
+    #[test]
+    fn the_last_word_is_no_praise_for_nothing() {
+        let fine = || {
+            vec![
+                Finding::ok("terminal", "TERM is xterm"),
+                Finding::note("claude", "not installed", "install it"),
+            ]
+        };
+        for (findings, wrapped, said) in [
+            (findings(), true, "0 errors, 1 warning.\n"),
+            (findings(), false, "0 errors, 1 warning.\n"),
+            (fine(), true, "All is well.\n"),
+            (fine(), false, "Nothing is wrong, but nothing is wrapped yet.\n"),
+        ] {
+            assert_eq!(summary(&Examined { findings, wrapped }), said);
+        }
     }
 
     #[test]

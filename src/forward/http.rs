@@ -79,7 +79,7 @@ impl Http {
         } else if let Some(file) = ca_file {
             builder = builder.tls_certs_merge(certificates(file)?);
         }
-        let client = builder.build().map_err(|error| Error::NotSent(told(error)))?;
+        let client = builder.build().map_err(|error| Error::NotSent(told(error, url)))?;
         Ok(Self { client })
     }
 
@@ -102,7 +102,7 @@ impl Http {
                 posting = posting.header(name, value);
             }
         }
-        let mut response = posting.send().await.map_err(|error| Error::NotSent(told(error)))?;
+        let mut response = posting.send().await.map_err(|error| Error::NotSent(told(error, &request.url)))?;
         let header = |name: HeaderName| {
             response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
         };
@@ -112,7 +112,9 @@ impl Http {
             content_type: header(CONTENT_TYPE),
             ..Answer::default()
         };
-        while let Some(chunk) = response.chunk().await.map_err(|error| Error::NotSent(told(error)))? {
+        while let Some(chunk) =
+            response.chunk().await.map_err(|error| Error::NotSent(told(error, &request.url)))?
+        {
             if answer.body.len() + chunk.len() > MOST_READ {
                 answer.overlong = true;
                 break;
@@ -150,10 +152,16 @@ fn pack(encoding: Encoding, body: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// What went wrong, down to its cause, without the address.
-fn told(error: reqwest::Error) -> String {
+/// What went wrong, down to its cause; of the address no more than who is meant.
+fn told(error: reqwest::Error, url: &Url) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
+    }
+    let who = url.origin().ascii_serialization();
+    // With a proxy between, it may be the proxy that is not there.
+    let direct = is_loopback(url) || !PROXIES.iter().any(|name| std::env::var_os(name).is_some());
+    if direct && refused(&error) {
+        return format!("nobody listens at {who}");
     }
     let error = error.without_url();
     let mut text = error.to_string();
@@ -166,6 +174,15 @@ fn told(error: reqwest::Error) -> String {
         cause = deeper.source();
     }
     text.chars().take(300).collect()
+}
+
+const PROXIES: [&str; 6] =
+    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+
+fn refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<std::io::Error>())
+        .any(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 #[cfg(test)]

@@ -36,9 +36,9 @@ pub fn count(number: u64) -> String {
     }
 }
 
-/// `1 line`, `2 lines`.
+/// `1 line`, `2 lines`, `1,810 lines`.
 pub fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+    format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
 }
 
 /// Digits in groups of three: `12,345,678`.
@@ -125,6 +125,8 @@ mod tests {
         ] {
             assert_eq!(count(number), text);
         }
+        assert_eq!(counted(1, "line"), "1 line");
+        assert_eq!(counted(1_268, "line"), "1,268 lines");
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(1_000), "1,000");
         assert_eq!(grouped(12_345_678), "12,345,678");

@@ -31,6 +31,12 @@ impl Style {
         }
     }
 
+    /// How many lines standard output shows at once; `None` where it is no terminal.
+    pub fn rows_of_stdout() -> Option<usize> {
+        let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_row > 0 && isatty(stdout()));
+        size.map(|size| usize::from(size.ws_row))
+    }
+
     pub fn paint(self, text: &str, colour: Colour) -> String {
         match colour.code() {
             Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),

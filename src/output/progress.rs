@@ -7,52 +7,68 @@ use std::time::{Duration, Instant};
 use rustix::termios::{isatty, tcgetwinsize};
 
 use super::human;
+use crate::terminal;
 
 /// What is over before is not worth a flicker.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Cells of the bar itself.
+/// Cells of the bar itself, at most.
 const WIDTH: u64 = 30;
+/// On fewer columns there is no room for anything.
+const NARROWEST: u64 = 20;
 
 /// Bytes done of bytes to do.
 #[derive(Debug)]
 pub struct Bar {
     what: &'static str,
     since: Instant,
+    unit: &'static str,
     drawn: Cell<bool>,
 }
 
 impl Bar {
-    /// `None` where nobody would see it.
-    pub fn on_terminal(what: &'static str) -> Option<Self> {
-        let wide = tcgetwinsize(stderr()).is_ok_and(|size| u64::from(size.ws_col) > WIDTH + 40);
-        let bar = Self { what, since: Instant::now(), drawn: Cell::new(false) };
-        (isatty(stderr()) && wide).then_some(bar)
+    /// `None` where nobody would see it. `unit` stands behind the numbers.
+    pub fn on_terminal(what: &'static str, unit: &'static str) -> Option<Self> {
+        let bar = Self { what, unit, since: Instant::now(), drawn: Cell::new(false) };
+        (isatty(stderr()) && columns() >= NARROWEST).then_some(bar)
     }
 
     pub fn draw(&self, done: u64, of: u64) {
         if self.since.elapsed() < QUIET {
             return;
         }
-        self.drawn.set(true);
+        if !self.drawn.replace(true) {
+            terminal::clear_line_on_interrupt();
+        }
         // The cursor stays at the beginning: whatever is written next overwrites the bar.
-        let _ = write!(stderr(), "{}\x1b[K\r", line(self.what, done, of));
+        let _ = write!(stderr(), "{}\x1b[K\r", line(self.what, self.unit, done, of, columns()));
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
         if self.drawn.get() {
+            terminal::interrupt_as_ever();
             let _ = write!(stderr(), "\x1b[K");
         }
     }
 }
 
-fn line(what: &str, done: u64, of: u64) -> String {
+fn columns() -> u64 {
+    tcgetwinsize(stderr()).map_or(0, |size| u64::from(size.ws_col))
+}
+
+/// One cell less than there are columns, or the terminal would fold it. What does not fit goes: the bar shrinks, then the
+/// words are left out.
+fn line(what: &str, unit: &str, done: u64, of: u64, columns: u64) -> String {
     let done = done.min(of);
-    let filled = (done * WIDTH).checked_div(of).unwrap_or(WIDTH);
-    let bar: String = (0..WIDTH).map(|cell| if cell < filled { '#' } else { '-' }).collect();
-    format!("{what} [{bar}] {}B of {}B", human::count(done), human::count(of))
+    let numbers = format!("{}{unit} of {}{unit}", human::count(done), human::count(of));
+    let taken = |words: &str| words.len() as u64 + numbers.len() as u64 + 5;
+    let what = if taken(what) + 5 <= columns { format!("{what} ") } else { String::new() };
+    let width = columns.saturating_sub(taken(&what)).min(WIDTH);
+    let filled = (done * width).checked_div(of).unwrap_or(width);
+    let bar: String = (0..width).map(|cell| if cell < filled { '#' } else { '-' }).collect();
+    format!("{what}[{bar}] {numbers}")
 }
 
 #[cfg(test)]
@@ -61,6 +77,7 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_full_as_the_work_is_done() {
+        let line = |what, done, of| line(what, "B", done, of, 120);
         assert_eq!(line("reading", 0, 2_000_000), "reading [------------------------------] 0B of 2.00MB");
         assert_eq!(
             line("reading", 1_000_000, 2_000_000),
@@ -68,5 +85,16 @@ mod tests {
         );
         assert_eq!(line("x", 9, 3), "x [##############################] 3B of 3B");
         assert_eq!(line("x", 0, 0), "x [##############################] 0B of 0B");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_a_narrow_bar() {
+        for columns in NARROWEST..120 {
+            let drawn = line("reading session files", "B", 999_000_000, 1_990_000_000, columns);
+            let fits = (drawn.len() as u64) < columns || columns < 25;
+            assert!(fits && drawn.contains("999MB of 1.99GB"), "{columns}: {drawn}");
+        }
+        let drawn = line("reading session files", "B", 1_000_000, 2_000_000, 60);
+        assert_eq!(drawn, "reading session files [########---------] 1.00MB of 2.00MB");
     }
 }

@@ -170,7 +170,8 @@ impl<'a> Conversations<'a> {
 /// The table that is asked for.
 pub(super) fn rows(index: &Index, cells: &[Cell], by: By) -> Vec<UsageRow> {
     let words = &index.words;
-    let conversations = matches!(by, By::Project | By::Branch).then(|| Conversations::of(index));
+    let conversations =
+        matches!(by, By::Session | By::Project | By::Branch).then(|| Conversations::of(index));
     let fact = |cell: &Cell, fact: fn(&FileFacts) -> Word| {
         let file =
             conversations.as_ref().and_then(|known| known.get(cell.agent, cell.conversation)).map(fact);
@@ -198,6 +199,7 @@ pub(super) fn rows(index: &Index, cells: &[Cell], by: By) -> Vec<UsageRow> {
             agent: Some(agent.to_owned()),
             first_at: Timestamp(cell.sums.first),
             foreign: true,
+            project: words.some(fact(cell, |file| file.project)).map(str::to_owned),
             ..UsageRow::default()
         });
         let sums = &cell.sums;

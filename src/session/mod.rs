@@ -18,7 +18,7 @@
 //! record::record(view, &row, now)                  the record of `show --json`
 //! lookup::find(view, text, scan)                   SESSION on a command line → one session
 //! labels::{rename, tag, untag, group, archive}     on a row that was found
-//! prune::prune(&mut store, &home, before, dry_run) old sessions leave
+//! prune::prune(&mut store, &home, before, agent, dry_run) old sessions leave
 //! exchange::export(view, &rows, now)               sessions as a file to take elsewhere
 //! import::import(&mut store, path, now)            such a file, or an old store's file or folder
 //! import::first_start(&mut store, user_home, cwd, now)  old stores found on the way, each once ever

@@ -5,14 +5,16 @@ use crate::clock::Timestamp;
 use crate::home::Home;
 use crate::store::{SessionRow, Store};
 
-/// What would go, or went: sessions that ended before `before` and that every sink has all of.
+/// What would go, or went: sessions (of one agent, if it is named) that ended before `before` and that every sink has all of.
 pub fn prune(
     store: &mut Store,
     home: &Home,
     before: Timestamp,
+    agent: Option<&str>,
     dry_run: bool,
 ) -> Result<Vec<SessionRow>, Error> {
     let mut rows = store.read(|view| view.prunable(before))?;
+    rows.retain(|row| agent.is_none_or(|agent| row.agent == agent));
     if dry_run {
         return Ok(rows);
     }

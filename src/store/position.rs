@@ -32,9 +32,10 @@ impl View<'_> {
         )
     }
 
-    /// How many files have been read.
-    pub fn files_read(&self) -> Result<u64, Error> {
-        self.one("SELECT count(*) FROM position", [], |row| row.get(0).map(uncount))
+    /// How many files have been read, those in this folder left out.
+    pub fn files_read(&self, outside: &Path) -> Result<u64, Error> {
+        let sql = "SELECT count(*) FROM position WHERE substr(path, 1, length(?1)) <> ?1";
+        self.one(sql, [format!("{}/", outside.display())], |row| row.get(0).map(uncount))
     }
 
     /// Files with lines that could not be read, and how many.

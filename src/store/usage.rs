@@ -44,6 +44,8 @@ pub struct UsageRow {
     pub first_at: Timestamp,
     /// None of it was run through codemie: a scan found it.
     pub foreign: bool,
+    /// Where a conversation that a scan found took place.
+    pub project: Option<String>,
 }
 
 impl UsageRow {
@@ -167,6 +169,7 @@ impl View<'_> {
                         .unwrap_or_default(),
                     first_at: row.get(10)?,
                     foreign: false,
+                    project: None,
                 })
             },
         )

@@ -163,6 +163,20 @@ pub fn is_terminal(fd: &impl std::os::fd::AsFd) -> bool {
     rustix::termios::isatty(fd)
 }
 
+/// While a line of standard error is drawn again and again: ^C clears it before it ends us.
+pub fn clear_line_on_interrupt() {
+    if !sys::was_ignored(libc::SIGINT) {
+        let _ = sys::clear_line_before_dying(libc::SIGINT);
+    }
+}
+
+/// The line is gone.
+pub fn interrupt_as_ever() {
+    if !sys::was_ignored(libc::SIGINT) {
+        let _ = sys::set_default(libc::SIGINT);
+    }
+}
+
 /// Does the name hold a path, so that `PATH` is not searched?
 pub fn is_path(name: &OsStr) -> bool {
     name.as_bytes().contains(&b'/')

@@ -155,6 +155,21 @@ pub fn catch(signal: c_int) -> io::Result<()> {
     set_action(signal, handler as usize, libc::SA_SIGINFO | libc::SA_RESTART)
 }
 
+extern "C" fn clear_line_and_die(signal: c_int) {
+    const CLEAR: &[u8] = b"\r\x1b[K";
+    // SAFETY: both calls are async-signal-safe. The default is back already (SA_RESETHAND); it comes when we return.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, CLEAR.as_ptr().cast(), CLEAR.len());
+        libc::raise(signal);
+    }
+}
+
+/// The signal ends the process as ever, but the line the cursor of standard error is on is cleared first.
+pub fn clear_line_before_dying(signal: c_int) -> io::Result<()> {
+    let handler: extern "C" fn(c_int) = clear_line_and_die;
+    set_action(signal, handler as usize, libc::SA_RESETHAND)
+}
+
 pub fn ignore(signal: c_int) -> io::Result<()> {
     set_action(signal, libc::SIG_IGN, 0)
 }
@@ -164,7 +179,7 @@ pub fn set_default(signal: c_int) -> io::Result<()> {
 }
 
 fn set_action(signal: c_int, handler: usize, flags: c_int) -> io::Result<()> {
-    // SAFETY: a zeroed sigaction is valid; the handler is either a constant or `on_signal`, which is async-signal-safe.
+    // SAFETY: a zeroed sigaction is valid; the handler is a constant or one of ours, which are async-signal-safe.
     let result = unsafe {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         action.sa_sigaction = handler;

@@ -57,7 +57,7 @@ const shot = async (page, name, fullPage = true) => {
 const context = await watched();
 const page = await context.newPage();
 const rows = () => page.locator("main table tbody tr");
-const names = () => page.locator("td.name a").allTextContents();
+const names = () => page.locator("td.name > a:first-child").allTextContents();
 const apply = () => page.getByRole("button", { name: "Apply" }).click();
 const { sessions, incomplete } = await ask("sessions");
 const pages = ["/", "/sessions", `/sessions/${sessions[1]}`, "/live", "/health"];
@@ -241,7 +241,17 @@ await check("on a phone", async () => {
     assert.ok(width <= 375, `${path} is ${width} wide`);
     await shot(page, `phone-${path === "/" ? "overview" : path.includes(sessions[1]) ? "session" : path.slice(1).replace(/\W.*/, "")}`);
   }
+  await page.goto(`${BASE}/sessions`);
+  assert.match(await page.locator("td .narrow:visible").first().textContent(), /(ago|now|yesterday|\d [A-Z][a-z]+) · \w+/);
+  const button = page.getByRole("button", { name: "Apply" });
+  assert.ok(!(await button.isVisible()), "the filters are folded");
+  await page.locator("label.fold").click();
+  assert.ok(await button.isVisible(), "and unfold");
+  await shot(page, "phone-filters");
   await page.setViewportSize({ width: 1280, height: 900 });
+  assert.ok(!(await page.locator("td .narrow").first().isVisible()));
+  const [to, end] = [await page.getByLabel("To", { exact: true }).boundingBox(), await button.boundingBox()];
+  assert.ok(Math.abs(to.y - end.y) < 12, "the button stands beside the last field");
 });
 
 await check("without script", async () => {

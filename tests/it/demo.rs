@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use codemie::demo::script::{Conversation, SCRIPT, Tool};
 use rustix::process::Signal;
@@ -124,8 +125,9 @@ fn its_own_backend_has_received_both_sessions_and_shows_them() {
     let sandbox = Sandbox::new();
     // Wherever else events are sent, these are not.
     sandbox.file(".codemie/config.toml", "[backend]\nurl = 'http://127.0.0.1:1'\n");
-    let said = say(&mut sandbox.codemie(&["demo", "--quiet"]));
+    let said = say(&mut sandbox.codemie(&["demo"]));
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    assert!(said.out.contains("lets one browser in, once, within ten minutes"), "{said:?}");
     let entrance = said.out.lines().find_map(|line| line.trim().strip_prefix("http://")).unwrap();
     let (address, path) = entrance.split_once('/').unwrap();
     let (status, headers, _) = ask(address, "GET", &format!("/{path}"), &[], &[]).unwrap();
@@ -142,6 +144,36 @@ fn its_own_backend_has_received_both_sessions_and_shows_them() {
     }
     let (status, headers, _) = ask(address, "GET", &format!("/{path}"), &[], &[]).unwrap();
     assert!((300..400).contains(&status) && headers.contains("/login"), "let in once: {headers}");
+    let (_, _, door) = ask(address, "GET", "/login", &[], &[]).unwrap();
+    let door = String::from_utf8(door).unwrap();
+    assert!(door.contains("codemie demo") && !door.contains("codemie dashboard"), "{door}");
+
+    // Another demonstration's backend has all of it; this one ends.
+    assert_eq!(say(&mut sandbox.codemie(&["demo"])).code, Some(0));
+    let deadline = Instant::now() + TIMEOUT;
+    while std::net::TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < deadline, "two backends of one home");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn it_costs_nothing_and_goes_when_it_is_told_to() {
+    let sandbox = Sandbox::new();
+    let said = say(sandbox
+        .codemie(&["demo", "--quiet", "--open"])
+        .env_remove("DISPLAY")
+        .env_remove("WAYLAND_DISPLAY"));
+    assert!(said.err.contains("no browser to open: http://127.0.0.1:"), "{said:?}");
+    let usage = say(&mut sandbox.codemie(&["usage"]));
+    assert!(usage.out.starts_with("Only the demonstration's, which is left out."), "{usage:?}");
+    let usage = say(&mut sandbox.codemie(&["usage", "--json"]));
+    let usage: Value = serde_json::from_str(&usage.out).unwrap();
+    assert_eq!((&usage["rows"], &usage["files"]), (&serde_json::json!([]), &0.into()));
+    let pruned = say(&mut sandbox.codemie(&["prune", "--agent", "demo"]));
+    assert!(pruned.out.contains("2 sessions of demo that ended removed."), "{pruned:?}");
+    let list = say(&mut sandbox.codemie(&["list", "--all", "--json"]));
+    assert_eq!(list.out, "[]\n");
 }
 
 #[test]
@@ -150,7 +182,10 @@ fn quietly_it_tells_the_numbers_alone() {
     let terminal = start(&sandbox, &["demo", "--quiet"]).spawn();
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
     let bytes = String::from_utf8(terminal.bytes()).unwrap();
-    assert!(!bytes.contains("demo agent") && !bytes.contains("shim install"), "{bytes}");
+    assert!(
+        !bytes.contains("demo agent") && !bytes.contains("shim install") && !bytes.contains("http://"),
+        "{bytes}"
+    );
     assert_as_scripted(&sandbox, &terminal.text());
 }
 

@@ -71,6 +71,35 @@ fn a_healthy_machine_is_told_what_runs_where() {
 }
 
 #[test]
+fn shims_that_are_not_on_path_are_told_of_once() {
+    let sandbox = healthy();
+    sandbox.script("real/codex", "echo codex-cli 0.144.3");
+    let path = |folders: &[&str]| {
+        let mut path = sandbox.search(folders);
+        path.push(":");
+        path.push(TOOLS);
+        path
+    };
+    let mut absent = doctor(&sandbox, "/bin/bash");
+    absent.env("PATH", path(&["real"]));
+    assert_eq!(findings(&mut absent, "shell").0, ["warn: here, the shims are not on PATH"]);
+    let (claude, _) = findings(&mut absent, "claude");
+    assert!(claude.iter().all(|finding| !finding.contains("the shim")), "{claude:#?}");
+    let mut late = doctor(&sandbox, "/bin/bash");
+    late.env("PATH", path(&["real", ".codemie/shims"]));
+    assert_any(&findings(&mut late, "claude").0, &["warn: ", "comes before the shim"]);
+    assert_eq!(findings(&mut late, "shell").0, [""; 0]);
+}
+
+#[test]
+fn where_nothing_is_wrapped_the_doctor_does_not_say_that_all_is_well() {
+    let sandbox = Sandbox::new();
+    let said =
+        say(sandbox.codemie(&["doctor"]).env("PATH", TOOLS).env("SHELL", "/bin/bash").env("LANG", "C.UTF-8"));
+    assert!(said.out.contains("nothing is wrapped yet") && !said.out.contains("All is well"), "{said:?}");
+}
+
+#[test]
 fn aliases_and_functions_that_shadow_are_found() {
     let cases: [(&str, &str, &[&str]); 4] = [
         (".bashrc", "alias claude=~/.claude/local/claude\n", &["warn: ", "bash", "has an alias in front"]),

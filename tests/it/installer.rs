@@ -68,7 +68,7 @@ fn installs_twice_as_once_and_leaves_no_trace() {
         let first = install(&sandbox, shell, &[]);
         assert_eq!(first.code, Some(0), "{shell:?}: {first:?}");
         assert_eq!(first.err, "", "{shell:?}");
-        assert!(first.out.contains("All is well."), "it ends with the doctor's word: {first:?}");
+        assert!(first.out.contains("nothing is wrapped yet"), "it ends with the doctor's word: {first:?}");
         let once = sandbox.tree();
         let second = install(&sandbox, shell, &[]);
         assert_eq!(second.code, Some(0), "{shell:?}: {second:?}");

@@ -122,6 +122,7 @@ pub(super) async fn sessions(
         until: at(query.until),
         gaps: query.gaps,
         order: Order::Newest,
+        tag: None,
         search: query.search,
     };
     let page = backend.storage.sessions(filter, page).await?;
@@ -200,6 +201,7 @@ pub(super) async fn usage(
     let now = backend.clock.now();
     let day = |moment: Option<Since>| moment.map(|moment| Day::of(moment.before(now, &TimeZone::UTC)));
     let filter = UsageFilter {
+        without_agent: None,
         agent: query.agent,
         model: query.model,
         project: query.project,

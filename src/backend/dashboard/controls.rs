@@ -33,6 +33,11 @@ pub fn status(session: &Session) -> Markup {
     html! { span class={ "pill " (status.as_str()) } { (told) } }
 }
 
+/// Beside a heading over days. They are added up as they come in, wherever that is.
+pub fn utc() -> Markup {
+    html! { " " span.aside { "days in UTC" } }
+}
+
 pub fn ranges(filter: &Filter, path: &str) -> Markup {
     html! {
         nav.ranges aria-label="Days" {
@@ -51,6 +56,8 @@ pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Mar
     };
     let parts = filter.parts();
     html! {
+        input.fold type="checkbox" id="filters" aria-label="Show the filters";
+        label.fold for="filters" { "Filters" @if !parts.is_empty() { " (" (parts.len()) ")" } }
         form.filters method="get" action=(path) {
             @if let Some(range) = filter.range_word() { input type="hidden" name="range" value=(range); }
             (more)
@@ -60,9 +67,11 @@ pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Mar
             @if choices.users.len() > 1 || filter.user.is_some() {
                 (select("user", "User", &choices.users, filter.user.as_deref()))
             }
-            label { "From" input type="date" name="from" value=[from]; }
-            label { "To" input type="date" name="to" value=[to]; }
-            div.buttons { button type="submit" { "Apply" } }
+            div.span {
+                label { "From" input type="date" name="from" value=[from]; }
+                label { "To" input type="date" name="to" value=[to]; }
+                button type="submit" { "Apply" }
+            }
         }
         @if !parts.is_empty() {
             ul.chips aria-label="Filters" {

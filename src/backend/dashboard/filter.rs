@@ -8,8 +8,10 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use crate::backend::model::{Day, Order, SessionFilter, UsageFilter};
+use crate::agent::Agent;
+use crate::backend::model::{Day, Facets, Order, SessionFilter, UsageFilter};
 use crate::clock::Timestamp;
+use crate::demo::Demo;
 use crate::session::state::Status;
 
 /// The parameters as they stand in an address. A form sends its empty fields too.
@@ -24,6 +26,7 @@ pub struct Parameters {
     model: String,
     user: String,
     status: String,
+    tag: String,
     q: String,
     sort: String,
     after: String,
@@ -62,6 +65,7 @@ pub struct Filter {
     pub model: Option<String>,
     pub user: Option<String>,
     pub status: Option<Status>,
+    pub tag: Option<String>,
     pub words: Option<String>,
     pub sort: Sort,
     /// Where the page begins: what the page before it ended with.
@@ -108,7 +112,7 @@ impl Parameters {
                 Status::parse(text).ok_or(Misread { name: "status", expected: "a status of a session" })?,
             ),
         };
-        let texts = [&self.agent, &self.project, &self.model, &self.user, &self.q, &self.after];
+        let texts = [&self.agent, &self.project, &self.model, &self.user, &self.tag, &self.q, &self.after];
         if texts.iter().any(|text| text.contains('\0')) {
             return Err(Misread { name: "this", expected: "a text: it holds a NUL" });
         }
@@ -120,6 +124,7 @@ impl Parameters {
             model: given(self.model),
             user: given(self.user),
             status,
+            tag: given(self.tag),
             words: given(self.q),
             sort,
             after: given(self.after),
@@ -154,6 +159,7 @@ impl Filter {
             ("model", text(&self.model)),
             ("user", text(&self.user)),
             ("status", self.status.map(|status| status.to_string()).unwrap_or_default()),
+            ("tag", text(&self.tag)),
             ("q", text(&self.words)),
             ("sort", if self.sort == Sort::Cost { "cost".into() } else { String::new() }),
             ("after", text(&self.after)),
@@ -187,14 +193,16 @@ impl Filter {
         }
     }
 
-    /// What this asks of the sums.
-    pub fn usage(&self, today: Date) -> UsageFilter {
+    /// What this asks of the sums. The demonstration's are play money: left out unless they are asked for, or all there is.
+    pub fn usage(&self, today: Date, there: &Facets) -> UsageFilter {
+        let played = there.agents.iter().any(|agent| agent == Demo.name()) && there.agents.len() > 1;
         let (since, until) = self.bounds(today);
         UsageFilter {
             agent: self.agent.clone(),
             model: self.model.clone(),
             project: self.project.clone(),
             user: self.user.clone(),
+            without_agent: (played && self.agent.is_none()).then(|| Demo.name().to_owned()),
             since,
             until,
             ..UsageFilter::default()
@@ -213,6 +221,7 @@ impl Filter {
             since: since.map(Day::start),
             until: until.map(|Day(day)| Day(day.saturating_add(1)).start()),
             order: if self.sort == Sort::Cost { Order::Dearest } else { Order::Newest },
+            tag: self.tag.clone(),
             search: self.words.clone(),
             ..SessionFilter::default()
         }
@@ -240,6 +249,7 @@ impl Filter {
         part("model", &self.model, |filter| filter.model = None);
         part("user", &self.user, |filter| filter.user = None);
         part("status", &self.status.map(|status| status.to_string()), |filter| filter.status = None);
+        part("tag", &self.tag, |filter| filter.tag = None);
         part("search", &self.words, |filter| filter.words = None);
         if let Range::Between(from, to) = self.range {
             let date = |date: Option<Date>| date.map_or("…".to_owned(), |date| date.to_string());
@@ -303,6 +313,7 @@ mod tests {
             (&[("range", "7d"), ("agent", "claude")], "/?range=7d&agent=claude"),
             (&[("range", "all"), ("q", "fix & co/ä")], "/?range=all&q=fix%20%26%20co%2F%C3%A4"),
             (&[("range", "7d"), ("from", "2026-11-01")], "/?from=2026-11-01"),
+            (&[("tag", "foreign")], "/?tag=foreign"),
             (&[("sort", "cost"), ("after", "x=")], "/?sort=cost&after=x%3D"),
         ] {
             assert_eq!(filter(pairs).unwrap().address("/"), address);
@@ -325,6 +336,23 @@ mod tests {
     }
 
     #[test]
+    fn the_demonstration_counts_only_where_it_is_asked_for_or_alone() {
+        let today = jiff::civil::date(2026, 11, 16);
+        for (agents, agent, left_out) in [
+            (&["claude", "demo"][..], "", true),
+            (&["claude", "demo"], "demo", false),
+            (&["claude", "demo"], "claude", false),
+            (&["demo"], "", false),
+            (&["claude"], "", false),
+        ] {
+            let there =
+                Facets { agents: agents.iter().map(|&name| name.into()).collect(), ..Facets::default() };
+            let usage = filter(&[("agent", agent)]).unwrap().usage(today, &there);
+            assert_eq!(usage.without_agent.is_some(), left_out, "{agents:?} {agent:?}");
+        }
+    }
+
+    #[test]
     fn a_change_begins_at_the_first_page() {
         let second = filter(&[("after", "cursor"), ("agent", "claude")]).unwrap();
         assert_eq!(
@@ -340,8 +368,10 @@ mod tests {
     fn ranges_are_days_of_utc_and_both_ends_count() {
         let today = jiff::civil::date(2026, 11, 16);
         let told = |pairs: &[(&str, &str)]| {
-            let (usage, sessions) =
-                (filter(pairs).unwrap().usage(today), filter(pairs).unwrap().sessions(today));
+            let (usage, sessions) = (
+                filter(pairs).unwrap().usage(today, &Facets::default()),
+                filter(pairs).unwrap().sessions(today),
+            );
             let day = |day: Option<Day>| day.map(|day| day.to_string()).unwrap_or_default();
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
             [day(usage.since), day(usage.until), at(sessions.since), at(sessions.until)]

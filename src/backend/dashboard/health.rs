@@ -23,7 +23,9 @@ pub fn page(frame: &Frame, health: &Health, outbox: Option<&[Outbox]>) -> Markup
             div { dt { "Sessions" } dd { (grouped(health.sessions)) } dd.hint { (grouped(health.active)) " running" } }
             div { dt { "Events" } dd { (grouped(events)) } dd.hint { "taken in, each once" } }
             div { dt { "With gaps" } dd { (grouped(health.gap_count)) } dd.hint { @if health.gap_count == 0 { "nothing is missing" } @else { "sessions" } } }
-            div { dt { "Last received" } dd { @if let Some(last) = last { (frame.now.ago(last)) } @else { "never" } } dd.hint { "from any machine" } }
+            @if frame.place == Place::Backend {
+                div { dt { "Last received" } dd { @if let Some(last) = last { (frame.now.ago(last)) } @else { "never" } } dd.hint { "from any machine" } }
+            }
         }
         @if let Some(outbox) = outbox { section.panel { h2 { "Outbox of this machine" } (sinks(frame, outbox)) } }
         section.panel { h2 { "Sessions with missing events" } (gaps(frame, health)) }

@@ -114,11 +114,11 @@ pub fn onward(target: &str) -> Markup {
 }
 
 /// For a local dashboard, whose only key is the address that the command printed.
-pub fn closed() -> Markup {
+pub fn closed(command: &str) -> Markup {
     let content = html! {
         div.panel.door {
             h1 { "This address is used up" }
-            p.lead { "It lets one browser in, once. Start " code { "codemie dashboard" } " again for a new one." }
+            p.lead { "It lets one browser in, once. " code { (command) } " prints a new one." }
         }
     };
     door("Closed", &content)

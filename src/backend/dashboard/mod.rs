@@ -57,6 +57,8 @@ pub struct Dashboard {
     clock: Arc<dyn Clock>,
     zone: TimeZone,
     outbox: Option<AskOutbox>,
+    /// The command that a dashboard of this machine is opened by.
+    opened_by: &'static str,
     seats: Arc<Semaphore>,
     /// True once the server is to end: live pages are hung up on, or it would wait for them.
     closing: watch::Receiver<bool>,
@@ -81,9 +83,17 @@ impl Dashboard {
             clock,
             zone: crate::zone::local(),
             outbox: None,
+            opened_by: "codemie dashboard",
             seats: Arc::new(Semaphore::new(SEATS)),
             closing,
         }
+    }
+
+    /// Another command makes a new address.
+    #[must_use]
+    pub fn opened_by(mut self, command: &'static str) -> Self {
+        self.opened_by = command;
+        self
     }
 
     /// Also shows what waits in the outbox of this machine.

@@ -14,6 +14,8 @@ pub struct Overview {
     pub models: Vec<UsageRow>,
     pub projects: Vec<UsageRow>,
     pub users: Vec<UsageRow>,
+    /// The demonstration is not among them.
+    pub demo_left_out: bool,
 }
 
 impl Overview {

@@ -9,8 +9,10 @@ use super::filter::{self, Filter, Range};
 use super::frame::{Frame, Room, empty};
 use super::model::Overview;
 use super::span::{self, Columns};
-use super::text::{cents, count, float, grouped, money, share, short_count};
+use super::text::{cents, cost, count, float, grouped, priced, share, short_count};
+use crate::agent::Agent;
 use crate::backend::model::{SeriesRow, Sums, UsageRow};
+use crate::demo::Demo;
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
 pub const BARS: usize = 8;
@@ -21,10 +23,13 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     let sums = view.sums();
     let content = html! {
         div.head {
-            h1 { "Overview" }
+            h1 { "Overview" (controls::utc()) }
             (controls::ranges(filter, PATH))
         }
         (controls::form(filter, &view.facets, PATH, &html! {}))
+        @if view.demo_left_out {
+            p.muted.small { "The demonstration's sessions are left out. " a href=(filter.with(|f| f.agent = Some(Demo.name().to_owned())).address(PATH)) { "Show them" } }
+        }
         @if view.days.is_empty() {
             div.panel { (nothing(frame, filter, view)) }
         } @else {
@@ -62,11 +67,11 @@ fn totals(view: &Overview, sums: &Sums) -> Markup {
     let people = i64::try_from(view.users.len()).unwrap_or(i64::MAX);
     html! {
         dl.totals {
-            div { dt { "Cost" } dd { (money(sums.cost_usd)) } dd.hint { (each(counts.sessions)) " per session" } }
+            div { dt { "Cost" } dd { (cost(sums.cost_usd, counts.unpriced_calls)) } dd.hint { (each(counts.sessions)) " per session" } }
             div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.hint { (grouped(counts.prompts)) " prompts" } }
-            div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.hint { (share(float(counts.cache_read), float(input))) " of input from cache" } }
+            div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.hint { @if input > 0 { (share(float(counts.cache_read), float(input))) " of input from cache" } @else { "none" } } }
             div { dt { "API calls" } dd { (count(counts.api_calls)) } dd.hint { (grouped(counts.api_errors)) " failed" } }
-            div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.hint { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } }
+            div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.hint { @if counts.tool_calls > 0 { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } @else { "none" } } }
             div { dt { "Lines" } dd { "+" (count(counts.lines_added)) } dd.hint { "−" (count(counts.lines_removed)) @if people > 1 { " · " (people) " people" } } }
         }
     }
@@ -79,7 +84,7 @@ fn unpriced(models: &[UsageRow]) -> Markup {
     names.dedup();
     html! {
         @if !names.is_empty() {
-            p.note { "No price is known for " (names.join(", ")) ": its tokens are counted, its cost is not." }
+            p.note { "+ No price is known for " (names.join(", ")) ": the tokens are counted, the cost is not." }
         }
     }
 }
@@ -138,10 +143,12 @@ fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Marku
             tick,
         })
     };
-    let cost = draw("Cost in US dollars", &by_agent, 0.0, chart::dollars, &|(whole, parts)| {
-        let said = parts.iter().zip(&agents).filter(|(part, _)| agents.len() > 1 && part.cost_usd > 0.0);
-        let lines = said.map(|(part, agent)| format!("{agent} {}", cents(part.cost_usd)));
-        let title: Vec<String> = std::iter::once(cents(whole.cost_usd)).chain(lines).collect();
+    let spent = draw("Cost in US dollars", &by_agent, 0.0, chart::dollars, &|(whole, parts)| {
+        let said = |sums: &Sums| priced(sums.cost_usd, sums.counts.unpriced_calls);
+        let any = |sums: &Sums| sums.cost_usd > 0.0 || sums.counts.unpriced_calls > 0;
+        let each = parts.iter().zip(&agents).filter(|(part, _)| agents.len() > 1 && any(part));
+        let lines = each.map(|(part, agent)| format!("{agent} {}", said(part)));
+        let title: Vec<String> = std::iter::once(said(whole)).chain(lines).collect();
         (title.join("\n"), parts.iter().map(|part| part.cost_usd).collect())
     });
     let tokens = draw("Tokens", &by_kind, 1.0, chart::amount, &|(whole, _)| {
@@ -163,8 +170,8 @@ fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Marku
     });
     html! {
         section.panel {
-            h2 { "Cost per " (unit) span.aside { (cents(sums.cost_usd)) } }
-            (cost)
+            h2 { "Cost per " (unit) span.aside { (priced(sums.cost_usd, sums.counts.unpriced_calls)) } }
+            (spent)
             (table(unit, &columns, &data))
         }
         div.grid {
@@ -201,7 +208,7 @@ fn table(unit: &str, columns: &Columns, data: &Data) -> Markup {
                         tr {
                             td.nowrap { (date_or_span(*first, *last)) }
                             td.n { (grouped(counts.sessions)) } td.n { (grouped(counts.api_calls)) } td.n { (grouped(counts.input)) } td.n { (grouped(counts.cache_read)) }
-                            td.n { (grouped(counts.cache_write)) } td.n { (grouped(counts.output)) } td.n { (money(sums.cost_usd)) }
+                            td.n { (grouped(counts.cache_write)) } td.n { (grouped(counts.output)) } td.n { (cost(sums.cost_usd, counts.unpriced_calls)) }
                         }
                     }
                 }
@@ -235,7 +242,7 @@ fn parts(
                                 @if row.key.is_empty() { span.muted { "unknown" } } @else { a href=(narrowed(row.key.clone()).address(PATH)) { (row.key) } }
                             }
                             td { (chart::bar(row.sums.cost_usd, 0.0, largest, &class(&row.key))) }
-                            td.n { (money(row.sums.cost_usd)) }
+                            td.n { (cost(row.sums.cost_usd, row.sums.counts.unpriced_calls)) }
                         }
                     }
                 }

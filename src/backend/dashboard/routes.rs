@@ -18,7 +18,7 @@ use super::gate::Gate;
 use super::login::{self, GOOD_FOR_MS, safe_target};
 use super::model::{Overview, Story};
 use super::text::Now;
-use super::{Dashboard, assets, health, live, overview, session, sessions, stream};
+use super::{Dashboard, assets, health, live, overview, session, sessions, stream, turns};
 use crate::backend::limits;
 use crate::backend::model::{By, Page, SessionFilter, TimelinePlace};
 use crate::backend::patience::TooSlow;
@@ -58,6 +58,7 @@ pub fn router(dashboard: Dashboard) -> Router {
         .route("/logout", post(log_out))
         .route("/enter", get(enter))
         .route("/static/{file}", get(|uri: Uri| async move { assets::serve(uri.path()) }))
+        .fallback(no_page)
         .layer(middleware::map_response(harden))
         .with_state(dashboard)
 }
@@ -107,18 +108,20 @@ async fn overview_page(
     Query(given): Query<Parameters>,
 ) -> Result<Html<String>, Failure> {
     let (frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
-    let (reader, usage) = (&dashboard.reader, filter.usage(frame.now.today()));
+    let reader = &dashboard.reader;
+    let facets = reader.facets().await?;
+    let usage = filter.usage(frame.now.today(), &facets);
     let of = |by, limit| reader.usage(by, usage.clone(), limit);
     // Side by side: with many sessions each of them is work for a core.
-    let (facets, days, models, projects, users) = tokio::try_join!(
-        reader.facets(),
+    let (days, models, projects, users) = tokio::try_join!(
         reader.series(By::Agent, usage.clone()),
         of(By::Model, overview::BARS + 1),
         of(By::Project, overview::BARS + 1),
         of(By::User, PEOPLE),
     )?;
+    let demo_left_out = usage.without_agent.is_some();
     let (models, projects, users) = (models.rows, projects.rows, users.rows);
-    let view = Overview { facets, days, models, projects, users };
+    let view = Overview { facets, days, models, projects, users, demo_left_out };
     Ok(page(&overview::page(&frame, &filter, &view)))
 }
 
@@ -133,10 +136,13 @@ async fn sessions_page(
         .map(str::parse)
         .transpose()
         .map_err(|error| Failure::Misread(format!("{error}")))?;
-    let listing =
-        dashboard.reader.sessions(filter.sessions(frame.now.today()), Page { after, limit: ROWS }).await?;
-    let facets = dashboard.reader.facets().await?;
-    Ok(page(&sessions::page(&frame, &filter, &facets, &listing)))
+    let (reader, asked) = (&dashboard.reader, filter.sessions(frame.now.today()));
+    let (listing, total, facets) = tokio::try_join!(
+        reader.sessions(asked.clone(), Page { after, limit: ROWS }),
+        reader.count_sessions(asked.clone(), sessions::COUNTED),
+        reader.facets(),
+    )?;
+    Ok(page(&sessions::page(&frame, &filter, &facets, &listing, total)))
 }
 
 async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Result<Response, Failure> {
@@ -147,8 +153,7 @@ async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Resul
         return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
     };
     let mut told = dashboard.reader.timeline(&id, TimelinePlace::default(), EVENTS).await?;
-    // Lines that were written late have a late `seq`; they happened when they happened.
-    told.events.sort_by_key(|event| (event.time, event.seq));
+    turns::order(&mut told.events);
     let (events, more) = (told.events, told.next.is_some());
     Ok(page(&session::page(&frame, &Story { detail, events, more })).into_response())
 }
@@ -163,6 +168,16 @@ async fn health_page(State(dashboard): Shared) -> Result<Html<String>, Failure> 
     let health = dashboard.reader.health(health::GAPS).await?;
     let outbox = dashboard.outbox.as_ref().map(|outbox| outbox());
     Ok(page(&health::page(&dashboard.frame(), &health, outbox.as_deref())))
+}
+
+/// Programs are told in as many words as they read.
+async fn no_page(headers: HeaderMap) -> Response {
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepts.contains("text/html") {
+        Failure::Absent.into_response()
+    } else {
+        (StatusCode::NOT_FOUND, "there is nothing at this address\n").into_response()
+    }
 }
 
 #[derive(Deserialize)]
@@ -182,7 +197,9 @@ async fn login_page(
     }
     Ok(match dashboard.gate {
         Gate::Tokens(_) => page(&login::page(next, false)).into_response(),
-        Gate::Once(_) => (StatusCode::UNAUTHORIZED, page(&login::closed())).into_response(),
+        Gate::Once(_) => {
+            (StatusCode::UNAUTHORIZED, page(&login::closed(dashboard.opened_by))).into_response()
+        }
     })
 }
 
@@ -293,6 +310,7 @@ pub(super) enum Failure {
     Misread(String),
     Foreign,
     Form(FormRejection),
+    Absent,
     Storage(Error),
 }
 
@@ -328,6 +346,11 @@ impl IntoResponse for Failure {
                 let status = if slow { StatusCode::REQUEST_TIMEOUT } else { rejection.status() };
                 (status, "This form did not arrive whole", "Open the page itself and try again.".to_owned())
             }
+            Self::Absent => (
+                StatusCode::NOT_FOUND,
+                "There is no such page",
+                "Nothing of the dashboard is at this address.".to_owned(),
+            ),
             Self::Storage(error) => {
                 tracing::error!(%error, "a page could not be made");
                 let next = "Load the page again in a moment; the server's log tells more.".to_owned();

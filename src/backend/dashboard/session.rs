@@ -6,11 +6,12 @@ use super::chart::{self, Lane, Point};
 use super::controls;
 use super::frame::{Frame, Room, empty};
 use super::model::Story;
-use super::sessions::{address, link, marks};
-use super::text::{cents, count, duration, float, grouped, money, share, short, short_count};
+use super::sessions::{address, foreign, link, marks};
+use super::text::{self, count, duration, float, grouped, priced, share, short, short_count};
 use super::turns::{self, Step, Turn};
 use crate::backend::attributes::Attributes;
 use crate::backend::model::{ModelRow, Session, ToolRow};
+use crate::backend::numbers::Numbers;
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
 use crate::output::human;
@@ -40,7 +41,7 @@ pub fn page(frame: &Frame, view: &Story) -> Markup {
         }
         @if detail.chain.len() > 1 {
             section.panel {
-                h2 { "Chain" span.aside { (detail.chain.len()) " sessions, " (cents(detail.chain.iter().map(dollars).sum())) " in all" } }
+                h2 { "Chain" span.aside { (detail.chain.len()) " sessions, " (priced(detail.chain.iter().map(dollars).sum(), detail.chain.iter().map(|session| session.numbers.unpriced_calls).sum())) " in all" } }
                 (chain(frame, &detail.chain, &session.id))
             }
         }
@@ -49,7 +50,7 @@ pub fn page(frame: &Frame, view: &Story) -> Markup {
         section.panel { h2 { "Timeline" } (timeline(frame, view, &time)) }
         div.grid {
             section.panel { h2 { "Models" } (models(&detail.models)) }
-            section.panel { h2 { "Tools" } (tools(&detail.tools)) }
+            section.panel { h2 { "Tools" } (tools(&detail.tools, foreign(session))) }
         }
         div.grid {
             section.panel { h2 { "Turns" } (story(frame, view)) }
@@ -106,7 +107,7 @@ fn node(frame: &Frame, session: &Session, here: bool) -> Markup {
     let inside = html! {
         b { (session.name()) }
         span.muted.small {
-            (cents(dollars(session))) " · " (duration(session.duration_ms(frame.now.at)))
+            (priced(dollars(session), session.numbers.unpriced_calls)) " · " (duration(session.duration_ms(frame.now.at)))
             @if session.status() == Status::Active { " · running" }
         }
     };
@@ -136,6 +137,10 @@ fn joint(session: &Session) -> Markup {
 
 fn totals(frame: &Frame, session: &Session) -> Markup {
     let numbers = &session.numbers;
+    // Nobody looked: that is not the same as none.
+    let unseen = foreign(session);
+    let seen = |number: i64| if unseen { "–".to_owned() } else { grouped(number) };
+    let unknown = "not known";
     let files = session
         .life
         .end
@@ -146,18 +151,27 @@ fn totals(frame: &Frame, session: &Session) -> Markup {
         dl.totals {
             div {
                 dt { "Cost" }
-                dd { span title={ "$" (PicoDollars(numbers.cost)) } { (human::dollars(numbers.cost)) } }
+                dd { span title={ "$" (PicoDollars(numbers.cost)) } { (spent(numbers)) } }
                 dd.hint {
                     @if numbers.unpriced_calls > 0 { (grouped(numbers.unpriced_calls)) " calls have no price" }
-                    @else { (human::dollars(numbers.cost / numbers.prompts.max(1))) " per prompt" }
+                    @else if numbers.prompts > 0 { (human::dollars(numbers.cost / numbers.prompts)) " per prompt" }
                 }
             }
             div { dt { "Tokens" } dd { (count(numbers.tokens())) } dd.hint { (short_count(numbers.output)) " of output" } }
             div { dt { "API calls" } dd { (grouped(numbers.api_calls)) } dd.hint { (grouped(numbers.api_errors)) " failed" } }
-            div { dt { "Prompts" } dd { (grouped(numbers.prompts)) } dd.hint { (duration(session.duration_ms(frame.now.at))) " open" } }
-            div { dt { "Tool calls" } dd { (grouped(numbers.tool_calls)) } dd.hint { (grouped(numbers.tool_errors)) " failed" } }
-            div { dt { "Lines" } dd { "+" (grouped(numbers.lines_added)) } dd.hint { "−" (grouped(numbers.lines_removed)) @if files > 0 { " in " (human::counted(usize::try_from(files).unwrap_or(0), "file")) } } }
+            div { dt { "Prompts" } dd { (seen(numbers.prompts)) } dd.hint { @if unseen { (unknown) } @else { (duration(session.duration_ms(frame.now.at))) " open" } } }
+            div { dt { "Tool calls" } dd { (seen(numbers.tool_calls)) } dd.hint { @if unseen { (unknown) } @else if numbers.tool_calls > 0 { (grouped(numbers.tool_errors)) " failed" } @else { "none" } } }
+            div { dt { "Lines" } @if unseen { dd { "–" } dd.hint { (unknown) } } @else { dd { "+" (grouped(numbers.lines_added)) } dd.hint { "−" (grouped(numbers.lines_removed)) @if files > 0 { " in " (human::counted(usize::try_from(files).unwrap_or(0), "file")) } } } }
         }
+    }
+}
+
+/// Four decimals, and a plus where calls without a price are not in it.
+fn spent(numbers: &Numbers) -> String {
+    match (numbers.unpriced_calls > 0, numbers.cost > 0) {
+        (false, _) => human::dollars(numbers.cost),
+        (true, true) => human::dollars(numbers.cost) + "+",
+        (true, false) => "no price".to_owned(),
     }
 }
 
@@ -241,17 +255,18 @@ fn models(rows: &[ModelRow]) -> Markup {
     }
     html! {
         div.scroll { table.plain {
-            thead { tr { th { "Model" } th.n { "Calls" } th.n.wide { "Input" } th.n.wide { "Cached" } th.n { "Output" } th.n { "Cost" } } }
+            thead { tr { th { "Model" } th.n { "Calls" } th.n.wide { "Input" } th.n.wide { "Cache read" } th.n.wide { "Cache write" } th.n { "Output" } th.n { "Cost" } } }
             tbody {
                 @for ModelRow { model, numbers } in rows {
-                    @let input = numbers.input + numbers.cache_write;
+                    @let input = numbers.input + numbers.cache_read + numbers.cache_write;
                     tr {
                         td.name { (model) }
                         td.n { (grouped(numbers.api_calls)) }
-                        td.n.wide title={ (grouped(numbers.input)) " input, " (grouped(numbers.cache_write)) " written to the cache" } { (short_count(input)) }
-                        td.n.wide title={ (grouped(numbers.cache_read)) " read from the cache, " (share(float(numbers.cache_read), float(input + numbers.cache_read))) " of the input" } { (short_count(numbers.cache_read)) }
+                        td.n.wide { (count(numbers.input)) }
+                        td.n.wide title={ (grouped(numbers.cache_read)) " read from the cache, " (share(float(numbers.cache_read), float(input))) " of all input" } { (short_count(numbers.cache_read)) }
+                        td.n.wide { (count(numbers.cache_write)) }
                         td.n { (count(numbers.output)) }
-                        td.n { @if numbers.unpriced_calls == numbers.api_calls { span.muted { "no price" } } @else { (money(PicoDollars(numbers.cost).dollars())) } }
+                        td.n { (text::cost(PicoDollars(numbers.cost).dollars(), numbers.unpriced_calls)) }
                     }
                 }
             }
@@ -259,10 +274,14 @@ fn models(rows: &[ModelRow]) -> Markup {
     }
 }
 
-fn tools(rows: &[ToolRow]) -> Markup {
+fn tools(rows: &[ToolRow], unseen: bool) -> Markup {
     let largest = rows.iter().map(|row| row.numbers.calls).max().map_or(0.0, float);
     html! {
-        @if rows.is_empty() { p.muted { "No tool was called." } }
+        @if unseen {
+            p.muted { "Not known: it never ran through codemie." }
+        } @else if rows.is_empty() {
+            p.muted { "No tool was called." }
+        }
         table.bars {
             thead.hidden { tr { th { "Tool" } th { "as a bar" } th { "calls" } th { "failed" } } }
             tbody {
@@ -283,11 +302,12 @@ fn story(frame: &Frame, view: &Story) -> Markup {
     let steps = turns::steps(&view.events);
     let (shown, rest) = steps.split_at(steps.len().min(STEPS));
     html! {
-        ol.turns { @for (at, what) in shown { (step(frame, *at, what)) } }
+        @let unseen = foreign(&view.detail.session);
+        ol.turns { @for (at, what) in shown { (step(frame, *at, what, unseen)) } }
         @if !rest.is_empty() {
             details {
                 summary { (rest.len()) " more" }
-                ol.turns { @for (at, what) in rest { (step(frame, *at, what)) } }
+                ol.turns { @for (at, what) in rest { (step(frame, *at, what, unseen)) } }
             }
         }
         @if view.more {
@@ -296,7 +316,7 @@ fn story(frame: &Frame, view: &Story) -> Markup {
     }
 }
 
-fn step(frame: &Frame, at: Timestamp, what: &Step<'_>) -> Markup {
+fn step(frame: &Frame, at: Timestamp, what: &Step<'_>, unseen: bool) -> Markup {
     let time = html! { span.muted.small { (frame.now.time_of_day(at)) } };
     match what {
         Step::Start(start) => html! {
@@ -314,15 +334,15 @@ fn step(frame: &Frame, at: Timestamp, what: &Step<'_>) -> Markup {
                 span.muted.small { (end.end_reason.map_or(end.status.as_str(), EndReason::as_str)) @if let Some(code) = end.exit_code { ", exit code " (code) } }
             } }
         },
-        Step::Turn(turn) => turn_item(&time, at, turn),
+        Step::Turn(turn) => turn_item(&time, at, turn, unseen),
     }
 }
 
-fn turn_item(time: &Markup, at: Timestamp, turn: &Turn<'_>) -> Markup {
+fn turn_item(time: &Markup, at: Timestamp, turn: &Turn<'_>, unseen: bool) -> Markup {
     html! {
         li.failed[!turn.errors.is_empty()] {
             div.turn {
-                b { @if let Some(number) = turn.number { "Prompt " (number) } @else { "Without a prompt" } }
+                b { @if let Some(number) = turn.number { "Prompt " (number) } @else if unseen { "Calls" } @else { "Without a prompt" } }
                 (time)
                 span.muted.small {
                     (human::counted(usize::try_from(turn.sums.api_calls).unwrap_or(0), "call"))
@@ -330,7 +350,7 @@ fn turn_item(time: &Markup, at: Timestamp, turn: &Turn<'_>) -> Markup {
                     " · " (duration(turn.until.0 - at.0))
                     @if turn.sums.lines_added + turn.sums.lines_removed > 0 { " · +" (grouped(turn.sums.lines_added)) " −" (grouped(turn.sums.lines_removed)) }
                 }
-                span.end { (human::dollars(turn.sums.cost)) }
+                span.end { (spent(&turn.sums)) }
             }
             @if !turn.tools.is_empty() || !turn.errors.is_empty() {
                 ul.tools {

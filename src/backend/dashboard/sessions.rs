@@ -5,25 +5,30 @@ use maud::{Markup, html};
 use super::controls;
 use super::filter::{Filter, Sort};
 use super::frame::{Frame, Room, empty};
-use super::text::{count, duration, money};
+use super::text::{self, count, duration, grouped};
 use crate::agent::Agent;
 use crate::backend::model::{Facets, Session, SessionPage};
 use crate::demo::Demo;
+use crate::forward::foreign::TAG;
 use crate::money::PicoDollars;
 use crate::session::state::Status;
 
 const PATH: &str = "/sessions";
 
-pub fn page(frame: &Frame, filter: &Filter, facets: &Facets, listing: &SessionPage) -> Markup {
+/// Sessions are counted no further: nobody pages through more.
+pub const COUNTED: i64 = 10_000;
+
+pub fn page(frame: &Frame, filter: &Filter, facets: &Facets, listing: &SessionPage, total: i64) -> Markup {
     let states: Vec<String> = Status::ALL.iter().map(|status| status.as_str().to_owned()).collect();
     let own_fields = html! {
         label.grow { "Search" input type="search" name="q" value=[filter.words.as_deref()] placeholder="name, id, project, branch"; }
         @if filter.sort == Sort::Cost { input type="hidden" name="sort" value="cost"; }
         (controls::select("status", "Status", &states, filter.status.map(Status::as_str)))
+        label.tag { "Tag" input type="text" name="tag" value=[filter.tag.as_deref()] placeholder="all" spellcheck="false"; }
     };
     let content = html! {
         div.head {
-            h1 { "Sessions" }
+            h1 { "Sessions" " " span.aside { (if total < COUNTED { grouped(total) } else { format!("{} or more", grouped(COUNTED)) }) } (controls::utc()) }
             (controls::ranges(filter, PATH))
         }
         (controls::form(filter, facets, PATH, &own_fields))
@@ -65,7 +70,10 @@ fn table(frame: &Frame, filter: &Filter, sessions: &[Session]) -> Markup {
             tbody {
                 @for session in sessions {
                     tr {
-                        td.name { (link(session)) (marks(session)) }
+                        td.name {
+                            (link(session)) (marks(session)) (tags(filter, session))
+                            span.sub.narrow { (frame.now.ago(session.started_at())) " · " (controls::status(session)) }
+                        }
                         td { (controls::agent(&session.life.agent)) }
                         td.wide { (session.project().unwrap_or("")) @if let Some(branch) = session.branch() { span.sub { (branch) } } }
                         td.wide { (session.life.user.as_deref().unwrap_or("")) }
@@ -91,9 +99,20 @@ pub fn address(id: &str) -> String {
 
 /// The cost, with a mark where calls without a price are not in it.
 pub fn cost(session: &Session) -> Markup {
+    text::cost(PicoDollars(session.numbers.cost).dollars(), session.numbers.unpriced_calls)
+}
+
+/// A conversation that never ran through codemie, told from the agent's file: its calls are known, and nothing else of it.
+pub fn foreign(session: &Session) -> bool {
+    session.tags().iter().any(|tag| &**tag == TAG)
+        && session.numbers.prompts + session.numbers.tool_calls == 0
+}
+
+fn tags(filter: &Filter, session: &Session) -> Markup {
     html! {
-        (money(PicoDollars(session.numbers.cost).dollars()))
-        @if session.numbers.unpriced_calls > 0 { span.muted title="some calls have no known price" { " +?" } }
+        @for tag in session.tags() {
+            " " a.pill.tag href=(filter.with(|f| f.tag = Some(tag.to_string())).address(PATH)) title="Only sessions with this tag" { (&**tag) }
+        }
     }
 }
 

@@ -20,7 +20,8 @@ pub struct Now {
 impl Now {
     /// A time as people say it, the exact one in its title and for machines.
     pub fn ago(&self, at: Timestamp) -> Markup {
-        html! { time datetime=(at) title=(self.exact(at)) data-ago { (relative(at, self.at)) } }
+        let said = relative(at, self.at).unwrap_or_else(|| self.date(at));
+        html! { time datetime=(at) title=(self.exact(at)) data-ago { (said) } }
     }
 
     /// `Mon 16 Nov 2026, 14:05:12 CET`.
@@ -52,32 +53,34 @@ impl Now {
         self.local(at).map_or_else(String::new, |local| local.strftime(format).to_string())
     }
 
+    /// `3 Oct`, with the year where it is another.
+    fn date(&self, at: Timestamp) -> String {
+        let (at, now) = (self.local(at), self.local(self.at));
+        let year = at.as_ref().map(Zoned::year) != now.as_ref().map(Zoned::year);
+        at.map_or_else(String::new, |at| at.strftime(if year { "%-d %b %Y" } else { "%-d %b" }).to_string())
+    }
+
     fn local(&self, at: Timestamp) -> Option<Zoned> {
         jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(self.zone.clone()))
     }
 }
 
-/// `just now`, `3 min ago`, `2 h ago`, `yesterday`, `12 days ago`, `5 months ago`. The clock of another machine may
-/// be ahead of ours: what seems to be in the future is now.
-fn relative(at: Timestamp, now: Timestamp) -> String {
+/// `just now`, `3 min ago`, `2 h ago`, `yesterday`, `6 days ago`; what is longer ago has a date. The clock of another
+/// machine may be ahead of ours: what seems to be in the future is now.
+fn relative(at: Timestamp, now: Timestamp) -> Option<String> {
     let seconds = now.since(at).as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    Some(match seconds {
         ..45 => "just now".to_owned(),
         45..3570 => format!("{} min ago", (seconds + 30) / 60),
         3570..84_600 => format!("{} h ago", (minutes + 30) / 60),
         84_600..170_000 => "yesterday".to_owned(),
-        170_000..5_184_000 => format!("{} days ago", (hours + 12) / 24),
-        5_184_000..63_072_000 => format!("{} months ago", days / 30),
-        _ => format!("{} years ago", days / 365),
-    }
+        170_000..604_800 => format!("{} days ago", (hours + 12) / 24),
+        _ => return None,
+    })
 }
 
-/// Two decimals, so that a column of them lines up; more of them in the title. A little is not nothing.
-pub fn money(dollars: f64) -> Markup {
-    html! { span title=(format!("${dollars:.6}")) { (cents(dollars)) } }
-}
-
+/// Two decimals, so that a column of them lines up. A little is not nothing.
 pub fn cents(dollars: f64) -> String {
     let sign = if dollars < 0.0 { "-" } else { "" };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for showing; saturates")]
@@ -86,6 +89,21 @@ pub fn cents(dollars: f64) -> String {
         return "< $0.01".to_owned();
     }
     format!("{sign}${}.{:02}", human::grouped(cents / 100), cents % 100)
+}
+
+/// What calls cost, some of which have no price: a plus where there is more to it, as the command line has it.
+pub fn priced(dollars: f64, unpriced_calls: i64) -> String {
+    match (unpriced_calls > 0, dollars > 0.0) {
+        (false, _) => cents(dollars),
+        (true, true) => cents(dollars) + "+",
+        (true, false) => "no price".to_owned(),
+    }
+}
+
+/// The same with more of it in its title.
+pub fn cost(dollars: f64, unpriced_calls: i64) -> Markup {
+    let more = if unpriced_calls > 0 { ", and calls without a known price" } else { "" };
+    html! { span class=[(unpriced_calls > 0 && dollars <= 0.0).then_some("muted")] title=(format!("${dollars:.6}{more}")) { (priced(dollars, unpriced_calls)) } }
 }
 
 /// Three digits and a unit; all of them in the title.
@@ -149,13 +167,16 @@ mod tests {
             (84_599, "23 h ago"),
             (86_400, "yesterday"),
             (172_800, "2 days ago"),
-            (5_184_000, "2 months ago"),
-            (63_072_000, "2 years ago"),
+            (604_799, "7 days ago"),
+            (604_800, ""),
         ] {
-            assert_eq!(relative(Timestamp(now.0 - seconds * 1000), now), text, "{seconds} s");
+            let said = relative(Timestamp(now.0 - seconds * 1000), now);
+            assert_eq!(said.unwrap_or_default(), text, "{seconds} s");
         }
         let now = Now { at: now, zone: TimeZone::UTC };
         assert_eq!(now.exact(Timestamp(0)), "Thu 1 Jan 1970, 00:00:00 UTC");
+        assert_eq!(now.date(Timestamp(0)), "1 Jan 1970");
+        assert_eq!(now.date(Timestamp(now.at.0 - 8 * 86_400_000)), "7 Jan");
     }
 
     #[test]
@@ -170,7 +191,16 @@ mod tests {
         ] {
             assert_eq!(cents(dollars), text);
         }
-        assert_eq!(money(0.001).into_string(), r#"<span title="$0.001000">&lt; $0.01</span>"#);
+        assert_eq!(cost(0.001, 0).into_string(), r#"<span title="$0.001000">&lt; $0.01</span>"#);
+    }
+
+    #[test]
+    fn what_has_no_price_is_not_for_nothing() {
+        for (dollars, unpriced, text) in
+            [(0.0, 0, "$0.00"), (1.5, 0, "$1.50"), (1.5, 2, "$1.50+"), (0.0, 2, "no price")]
+        {
+            assert_eq!(priced(dollars, unpriced), text);
+        }
     }
 
     #[test]

@@ -34,6 +34,25 @@ pub struct Tally {
     pub errors: i64,
 }
 
+/// As it happened. Lines that were written late have a late `seq`; of what happened in one moment the END comes last, for
+/// it is told before the calls of a conversation that never ran through codemie. An opening after it stays after it.
+pub fn order(events: &mut [TimelineEvent]) {
+    events.sort_by_key(|event| (event.time, event.seq));
+    let mut at = 0;
+    while let Some(event) = events.get(at) {
+        let moment = event.time;
+        let later = events[at + 1..].iter().take_while(|other| {
+            other.time == moment && !matches!(other.attributes, Attributes::Start(_) | Attributes::End(_))
+        });
+        let later = later.count();
+        if matches!(event.attributes, Attributes::End(_)) {
+            events[at..=at + later].rotate_left(1);
+            at += later;
+        }
+        at += 1;
+    }
+}
+
 /// The steps, each with the time it began.
 pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, Step<'_>)> {
     let mut story = Story::default();
@@ -95,6 +114,7 @@ impl<'a> Turn<'a> {
                     cache_write: usage.cache_write_tokens,
                     reasoning: usage.reasoning_tokens,
                     cost: usage.cost.unwrap_or_default().0,
+                    unpriced_calls: i64::from(usage.cost.is_none()),
                     ..Numbers::default()
                 });
                 self.subagent_calls += i64::from(usage.subagent);
@@ -148,6 +168,27 @@ mod tests {
 
     fn tool(time: i64, name: &str, ok: bool) -> TimelineEvent {
         event(time, EventType::Tool, &json!({"name": name, "ok": ok, "linesAdded": 2}))
+    }
+
+    #[test]
+    fn the_end_comes_after_what_happened_in_its_moment() {
+        let at = |time, seq, event: TimelineEvent| TimelineEvent { time: Timestamp(time), seq, ..event };
+        let start = || event(0, EventType::Start, &json!({"reason": "startup"}));
+        let end = || event(0, EventType::End, &json!({"status": "completed", "lastSeq": 5}));
+        let mut events = [
+            at(1, 1, start()),
+            at(5, 3, end()),
+            at(1, 4, call(0)),
+            at(5, 5, call(0)),
+            at(5, 6, call(0)),
+            at(5, 7, start()),
+            at(5, 8, call(0)),
+            at(6, 9, end()),
+            at(7, 10, call(0)),
+        ];
+        order(&mut events);
+        let seqs: Vec<i64> = events.iter().map(|event| event.seq).collect();
+        assert_eq!(seqs, [1, 4, 5, 6, 3, 7, 8, 9, 10]);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct SessionFilter {
     pub gaps: bool,
     /// Which come first.
     pub order: Order,
+    /// One of its tags.
+    pub tag: Option<String>,
     /// Contained in its name, project, repository, branch, group, tags, user, or ids; letters' case does not matter.
     pub search: Option<String>,
 }
@@ -154,6 +156,8 @@ pub struct UsageFilter {
     pub project: Option<String>,
     pub branch: Option<String>,
     pub user: Option<String>,
+    /// Not of this agent.
+    pub without_agent: Option<String>,
     pub since: Option<Day>,
     pub until: Option<Day>,
 }

@@ -34,6 +34,10 @@ impl<D: Database> Reader for D {
         Box::pin(sessions::list(self, filter, page))
     }
 
+    fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, i64> {
+        Box::pin(sessions::count(self, filter, most))
+    }
+
     fn session(&self, id: &str) -> Answer<'_, Option<SessionDetail>> {
         Box::pin(sessions::detail(self, id.to_owned()))
     }

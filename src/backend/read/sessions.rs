@@ -29,6 +29,14 @@ pub(super) async fn list<D: Database>(
     Ok(SessionPage { sessions, next })
 }
 
+/// How many there are, as far as anybody wants to know.
+pub(super) async fn count<D: Database>(database: &D, filter: SessionFilter, most: i64) -> Result<i64, Error> {
+    let mut query = Query::new("SELECT count(*) FROM (SELECT 1 FROM session s WHERE true");
+    restrict::<D>(&mut query, filter);
+    query.push(&format!(" LIMIT {most}) counted"));
+    Ok(database.fetch(query, |row| int(row, 0)).await?.pop().unwrap_or(0))
+}
+
 pub(super) async fn by_ids<D: Database>(database: &D, ids: Vec<String>) -> Result<Vec<Session>, Error> {
     let mut sessions = Vec::with_capacity(ids.len());
     for ids in ids.chunks(Page::MOST) {
@@ -160,7 +168,22 @@ async fn chain<D: Database>(database: &D, session: &Session) -> Result<Vec<Sessi
 }
 
 fn listed<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usize) -> Query {
-    let mut query = all();
+    let (mut query, order) = (all(), filter.order);
+    restrict::<D>(&mut query, filter);
+    let rank_by = match order {
+        Order::Newest => "s.started_at",
+        Order::Dearest => "s.cost",
+    };
+    if let Some(Cursor { rank, id }) = after {
+        let (rank, id) = (query.bind(rank), query.bind(id));
+        query.push(&format!(" AND ({rank_by}, s.id) < ({rank}, {id})"));
+    }
+    query.push(&format!(" ORDER BY {rank_by} DESC, s.id DESC"));
+    limit_to(&mut query, limit);
+    query
+}
+
+fn restrict<D: Database>(query: &mut Query, filter: SessionFilter) {
     query.and_equal("s.agent", filter.agent);
     query.and_equal("s.project", filter.project);
     query.and_equal("s.branch", filter.branch);
@@ -178,21 +201,16 @@ fn listed<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usiz
             " AND EXISTS (SELECT 1 FROM session_day d WHERE d.session = s.n AND d.model = {model} AND d.api_calls > 0)"
         ));
     }
+    if let Some(tag) = filter.tag {
+        // What is searched through ends with the id and the tags, a line each.
+        let tags = format!("substr(s.search, {}) || '\n'", D::DIALECT.position("s.search", "lower(s.id)"));
+        let tag = query.bind(format!("\n{}\n", tag.to_lowercase()));
+        query.push(&format!(" AND {}", D::DIALECT.contains(&tags, &tag)));
+    }
     if let Some(words) = filter.search.filter(|words| !words.is_empty()) {
         let words = query.bind(words.to_lowercase());
         query.push(&format!(" AND {}", D::DIALECT.contains("s.search", &words)));
     }
-    let rank_by = match filter.order {
-        Order::Newest => "s.started_at",
-        Order::Dearest => "s.cost",
-    };
-    if let Some(Cursor { rank, id }) = after {
-        let (rank, id) = (query.bind(rank), query.bind(id));
-        query.push(&format!(" AND ({rank_by}, s.id) < ({rank}, {id})"));
-    }
-    query.push(&format!(" ORDER BY {rank_by} DESC, s.id DESC"));
-    limit_to(&mut query, limit);
-    query
 }
 
 fn model_row(row: &dyn Columns) -> Result<ModelRow, Error> {

@@ -77,6 +77,7 @@ fn restrict(query: &mut Query, filter: UsageFilter, only_models: bool) {
     query.and_equal("d.project", filter.project);
     query.and_equal("d.branch", filter.branch);
     query.and_equal("d.user_name", filter.user);
+    query.and("d.agent <>", filter.without_agent);
     if only_models {
         query.push(" AND d.model <> ''");
     }

@@ -116,7 +116,8 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let name = format!("demo-{nonce}");
         storage.add_token(Token { name, role, hash, created_at, revoked_at: None }).await?;
         let (close, closing) = watch::channel(false);
-        let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone());
+        let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone())
+            .opened_by("codemie demo");
         let routes = Backend::new(storage, Options::default(), closing).router().merge(router(pages));
         let entrance = format!("http://{address}/enter?token={secret}");
         say(
@@ -124,7 +125,8 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
             &note(home, nonce),
             &Embedded { address: format!("http://{address}"), token, entrance },
         )?;
-        backend::serve(listener, routes, close, ended(folder)).await;
+        std::fs::write(newest(&folder), nonce)?;
+        backend::serve(listener, routes, close, ended(folder, nonce)).await;
         Ok(())
     })
 }
@@ -137,10 +139,16 @@ fn say(folder: &Path, file: &Path, embedded: &Embedded) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When nobody can want it any more.
-async fn ended(folder: PathBuf) {
+/// Names the demonstration that was last: its backend has what those before it had.
+fn newest(folder: &Path) -> PathBuf {
+    folder.join("backend-newest")
+}
+
+/// When nobody can want it any more: its time is up, its folder gone, or another demonstration has one.
+async fn ended(folder: PathBuf, nonce: &str) {
     let deadline = Instant::now() + LINGERS;
-    while Instant::now() < deadline && folder.exists() {
+    let ours = || std::fs::read_to_string(newest(&folder)).is_ok_and(|newest| newest == nonce);
+    while Instant::now() < deadline && ours() {
         tokio::time::sleep(LOOK).await;
     }
 }

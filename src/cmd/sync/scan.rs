@@ -36,7 +36,7 @@ pub(super) fn run(
                   backend.url ADDRESS"
             .into(),
     })?;
-    let bar = Bar::on_terminal("reading session files");
+    let bar = Bar::on_terminal("reading session files", "B");
     let scanner = Scanner {
         folder: home.scans(),
         agents: &agent::ALL,
@@ -51,6 +51,8 @@ pub(super) fn run(
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     // Reading may have taken long; sending has the whole time again.
     let deadline = Instant::now() + timeout;
+    let bar = Bar::on_terminal("sending conversations", "");
+    let (mut told, conversations_in_all) = (0, foreign.sessions.len() as u64);
     let (mut all, mut waiting) = (Sent::default(), Vec::<Outgoing>::new());
     let mut conversations = foreign.calls();
     loop {
@@ -58,6 +60,7 @@ pub(super) fn run(
         let last = next.is_none();
         if let Some((session, calls)) = next {
             waiting.extend(life(session, &calls));
+            told += 1;
         }
         if waiting.len() >= AT_ONCE || last {
             match runtime.block_on(post(&sink, &http, &waiting, deadline)) {
@@ -65,8 +68,12 @@ pub(super) fn run(
                     all.delivered += sent.delivered;
                     all.rejected += sent.rejected;
                     waiting.clear();
+                    if let Some(bar) = &bar {
+                        bar.draw(told, conversations_in_all);
+                    }
                 }
                 Err(why) => {
+                    drop(bar);
                     let delivered = counted(all.delivered, "event");
                     writeln!(
                         err,
@@ -80,6 +87,7 @@ pub(super) fn run(
             break;
         }
     }
+    drop(bar);
     let (events, of) =
         (counted(all.delivered, "event"), counted(foreign.sessions.len(), "foreign conversation"));
     writeln!(err, "codemie: foreign: {events} of {of} delivered")?;

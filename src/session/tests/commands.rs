@@ -272,11 +272,11 @@ fn prune_takes_what_is_old_ended_and_delivered() {
     let names =
         |rows: Vec<crate::store::SessionRow>| rows.into_iter().map(|row| row.name).collect::<Vec<_>>();
     let World { store, home, .. } = &mut world;
-    assert_eq!(names(prune(store, home, before, true).unwrap()), ["old"]);
+    assert_eq!(names(prune(store, home, before, None, true).unwrap()), ["old"]);
     store.sql().execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 0, 1)", []).unwrap();
-    assert!(prune(store, home, before, true).unwrap().is_empty(), "a sink has not got all of it");
+    assert!(prune(store, home, before, None, true).unwrap().is_empty(), "a sink has not got all of it");
     store.sql().execute("UPDATE sink SET cursor = 1000", []).unwrap();
-    assert_eq!(names(prune(store, home, before, false).unwrap()), ["old"]);
+    assert_eq!(names(prune(store, home, before, None, false).unwrap()), ["old"]);
     world.check();
     assert!(world.published(old.session).is_none());
     assert!(world.published(young.session).is_some() && world.published(open.session).is_some());
@@ -296,7 +296,7 @@ fn numbers_of_changes_are_not_given_again_after_a_prune() {
     };
     let before = change(&world);
     let World { store, home, .. } = &mut world;
-    prune(store, home, Timestamp(i64::MAX), false).unwrap();
+    prune(store, home, Timestamp(i64::MAX), None, false).unwrap();
     world.start(Conversation::Fresh);
     assert_eq!(change(&world), before + 1, "a cursor at {before} would otherwise never see it");
 }

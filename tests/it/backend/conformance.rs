@@ -373,7 +373,7 @@ async fn sessions_are_found(kind: Kind<'_>) {
         &*world.one,
         &[but(
             start(&session(2), 1, "Gadgets"),
-            &json!({"agent": "codex", "user": "eve", ".name": "Fix Auth"}),
+            &json!({"agent": "codex", "user": "eve", ".name": "Fix Auth", ".tags": ["bug", "foreign"]}),
         )],
     )
     .await;
@@ -391,6 +391,10 @@ async fn sessions_are_found(kind: Kind<'_>) {
         (SessionFilter { machine: text("m2"), ..all() }, &[3]),
         (SessionFilter { model: text("claude-sonnet-4-5"), ..all() }, &[3, 1]),
         (SessionFilter { status: Some(Status::Active), ..all() }, &[3, 2]),
+        (SessionFilter { tag: text("foreign"), ..all() }, &[2]),
+        (SessionFilter { tag: text("Bug"), ..all() }, &[2]),
+        (SessionFilter { tag: text("fore"), ..all() }, &[]),
+        (SessionFilter { tag: text("gadgets"), ..all() }, &[]),
         (SessionFilter { since: Some(Timestamp(MIDNIGHT + 86_400_000)), ..all() }, &[3]),
         (SessionFilter { until: Some(Timestamp(MIDNIGHT + 86_400_000)), ..all() }, &[2, 1]),
         (SessionFilter { gaps: true, ..all() }, &[3]),
@@ -402,10 +406,13 @@ async fn sessions_are_found(kind: Kind<'_>) {
         (SessionFilter { search: text("'; DROP TABLE session"), ..all() }, &[]),
     ];
     for (filter, expected) in table {
+        let count = world.one.count_sessions(filter.clone(), 10).await.unwrap();
+        assert_eq!(usize::try_from(count).unwrap(), expected.len(), "{filter:?}");
         let found = world.one.sessions(filter.clone(), Page::first(10)).await.unwrap().sessions;
         let found: Vec<_> = found.into_iter().map(|session| session.id).collect();
         assert_eq!(found, expected.iter().map(|number| session(*number)).collect::<Vec<_>>(), "{filter:?}");
     }
+    assert_eq!(world.one.count_sessions(all(), 2).await.unwrap(), 2, "counted no further");
     let named = world.one.sessions_by_id(vec![session(2), "nobody".into(), session(1)]).await.unwrap();
     assert_eq!(named.len(), 2);
 }
@@ -459,6 +466,8 @@ async fn usage_is_split_and_filtered(kind: Kind<'_>) {
         (By::User, all(), vec!["eve codex 1", "dev claude 120"]),
         (By::Session, all(), vec![&*eve, &*dev]),
         (By::Session, UsageFilter { agent: text("claude"), ..all() }, vec![&*dev]),
+        (By::Day, UsageFilter { without_agent: text("codex"), ..all() }, vec!["2026-11-16 claude 120"]),
+        (By::Session, UsageFilter { without_agent: text("claude"), ..all() }, vec![&*eve]),
         (By::Day, UsageFilter { branch: text("topic"), ..all() }, vec!["2026-11-17 codex 1"]),
         (By::Day, UsageFilter { model: text("gpt"), ..all() }, vec!["2026-11-17 codex 1"]),
         (By::Day, UsageFilter { user: text("dev"), ..all() }, vec!["2026-11-16 claude 120"]),

@@ -68,6 +68,8 @@ fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
         (&["--tag", "bug", "--all"], &["tagged"]),
         (&["--group", "g", "--all"], &["tagged"]),
         (&["--since", "7d"], &["demo", "running.2", "running"]),
+        (&["-n", "2"], &["demo", "running.2"]),
+        (&["--limit", "0", "--all"], &all),
         (&["--since", "40d"], &["demo", "running.2", "running", "old"]),
         (&["--since", "2020-01-01", "--agent", "codex"], &["old"]),
     ] {
@@ -83,6 +85,9 @@ fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
 
     world.fails(&["list", "--all", "--active"], 2, "cannot be used with");
     world.fails(&["list", "--since", "yesterday"], 2, "7d");
+    world.fails(&["prune", "--agent", "codex"], 2, "--older-than");
+    world.fails(&["show", "runing"], 3, "did you mean running?");
+    assert!(world.out(&["list", "-n", "1"]).contains("… 3 more, `--limit 0` shows all"));
 }
 
 #[test]

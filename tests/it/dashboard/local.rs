@@ -86,11 +86,35 @@ fn the_local_store_is_shown_and_followed_until_interrupted() {
     assert!(chained.body.contains(&format!("/sessions/{}", second.session)), "{chained:?}");
     world.end(second, 0);
     running.page_with(&cookie, &format!("/sessions/{}", second.session), "every event has arrived");
-    assert!(running.page(&cookie, "/health").body.contains("No receiver is configured"));
+    let health = running.page(&cookie, "/health").body;
+    assert!(health.contains("No receiver is configured") && !health.contains("from any machine"), "{health}");
+    let html = ask(running.address, "GET", "/nope", &[("accept", "text/html")], "");
+    assert!(html.status == 404 && html.body.contains("There is no such page"), "{html:?}");
+    assert!(!ask(running.address, "GET", "/nope", &[], "").body.is_empty());
 
     let pid = rustix::process::Pid::from_child(&running.child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(running.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_demonstration_is_no_cost_unless_it_is_all_there_is() {
+    let mut world = World::new();
+    let begin = codemie::session::lifecycle::Begin { agent: "demo".into(), ..World::begin("play") };
+    let demo = world.start_as(&begin);
+    world.bind(demo, "d", None);
+    world.call(demo, "k0", "claude-sonnet-4-5", Some(5_000_000_000_000));
+    let running = dashboard(&world.sandbox);
+    let cookie = running.enter();
+    running.page_with(&cookie, "/", "$5.00");
+    let run = world.start("work");
+    world.bind(run, "a", None);
+    world.call(run, "k1", "claude-sonnet-4-5", Some(2_000_000_000_000));
+    world.call(run, "k2", "unheard-of", None);
+    let overview = running.page_with(&cookie, "/", "$2.00+").body;
+    assert!(!overview.contains("$5.00") && overview.contains("left out"), "{overview}");
+    assert!(overview.contains("no price"), "a model without a price: {overview}");
+    running.page_with(&cookie, "/?agent=demo", "$5.00");
 }
 
 #[test]

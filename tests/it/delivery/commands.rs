@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::{backend, first, honest, sinks};
 use crate::commands::World;
+use crate::sandbox::CODEMIE;
+use crate::support::pty::Start;
 use crate::support::receiver::Reply;
 
 #[test]
@@ -43,6 +45,19 @@ fn sync_gives_up_when_its_time_is_up() {
     assert_eq!(status["backlog"]["events"], 4);
     let told = world.out(&["sync", "--status"]);
     assert!(told.contains("answered 503") && !told.contains("canary"), "{told}");
+}
+
+#[test]
+fn who_waits_sees_for_what_and_control_c_leaves_a_clean_line() {
+    let mut world = World::new();
+    sinks(&world, "[backend]\nurl = 'http://127.0.0.1:1'\n");
+    world.spoken("a", 1);
+    let terminal = Start::new([CODEMIE, "sync"]).env("HOME", world.sandbox.home()).size(30, 120).spawn();
+    terminal.wait_text("backend: 4 waiting, nobody listens at http://127.0.0.1:1, next try in 1 s");
+    terminal.send("\x03");
+    assert_eq!(terminal.wait_exit().shell_code(), 130);
+    assert!(!terminal.text().contains("waiting"), "{}", terminal.text());
+    assert!(world.out(&["sync", "status"]).contains("nobody listens at http://127.0.0.1:1"));
 }
 
 #[test]
