@@ -32,6 +32,7 @@ pub(super) fn hash(from: u64, bytes: &[u8]) -> u64 {
 pub(super) struct Cheap(u64);
 
 pub(super) type CheapMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Cheap>>;
+pub(super) type CheapSet<K> = std::collections::HashSet<K, BuildHasherDefault<Cheap>>;
 
 impl Hasher for Cheap {
     fn finish(&self) -> u64 {

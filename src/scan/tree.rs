@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::hash::BuildHasherDefault;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 
 use super::call::FileNo;
-use super::hash::CheapMap;
+use super::hash::{CheapMap, CheapSet};
 use super::index::{FileFacts, Index, Stamp};
 use super::words::Word;
 use crate::agent::{Agent, SessionFile, Var};
@@ -89,8 +88,9 @@ impl Tree {
             }
         });
         // Links can lead to one file by two names, or by two ways.
-        let mut met = CheapMap::with_capacity_and_hasher(tree.found.len(), BuildHasherDefault::default());
-        tree.found.retain(|found| met.insert(found.id, ()).is_none());
+        let mut met: CheapSet<FileId> = CheapSet::default();
+        met.reserve(tree.found.len());
+        tree.found.retain(|found| met.insert(found.id));
         tree
     }
 }
