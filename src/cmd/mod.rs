@@ -95,7 +95,7 @@ fn carry_out(
         Command::Prune(args) => prune::run(args, &home, out),
         Command::Export(args) => exchange::export(args, &home, out, err),
         Command::Import(args) => exchange::import(args, &home, out, err),
-        Command::Usage(args) => usage::run(args, &home, out),
+        Command::Usage(args) => usage::run(args, &home, out, err),
         Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Sync(args) => sync::run(args, &home, out, err),
         Command::Complete(args) => completions::words(args.what, &home, &agents, out),

@@ -24,7 +24,7 @@ use crate::scan::{Days, Scanner, Watch};
 use crate::session::id::AgentSessionId;
 use crate::store::{By, Filter, Show, Store, UsageRow, View, joined};
 
-pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let by = match args.by {
         UsageBy::Day => By::Day,
         UsageBy::Session => By::Session,
@@ -65,6 +65,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
                         ..Filter::default()
                     })?
                     .is_empty(),
+                refused: Vec::new(),
             })
         })?,
         None => Report { by, ..Report::default() },
@@ -79,6 +80,9 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
         report.draw(&places, &Moments::now(), since.is_some(), Style::of_stdout())
     };
     out.write_all(text.as_bytes())?;
+    if let Some(line) = report.left_out() {
+        writeln!(err, "codemie: {line}")?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -115,6 +119,7 @@ fn scanned(
         files: found.files() as u64,
         scan: true,
         played: false,
+        refused: found.refused,
     })
 }
 
@@ -165,11 +170,21 @@ struct Report {
     scan: bool,
     /// The demonstration was played here.
     played: bool,
+    /// Files and folders that could not be read, and why.
+    refused: Vec<String>,
 }
 
 impl Default for Report {
     fn default() -> Self {
-        Self { by: By::Day, rows: Vec::new(), unreadable: Vec::new(), files: 0, scan: false, played: false }
+        Self {
+            by: By::Day,
+            rows: Vec::new(),
+            unreadable: Vec::new(),
+            files: 0,
+            scan: false,
+            played: false,
+            refused: Vec::new(),
+        }
     }
 }
 
@@ -192,6 +207,18 @@ impl Report {
         self.rows.iter().fold(UsageRow::default(), |mut sum, row| {
             sum.add(row);
             sum
+        })
+    }
+
+    /// What could not even be opened; beside the figures, whatever form they have.
+    fn left_out(&self) -> Option<String> {
+        let (first, others) = self.refused.split_first()?;
+        let first = shorten(first, usize::MAX);
+        Some(match others.len() {
+            0 => format!("not counted, because it cannot be read: {first}"),
+            count => {
+                format!("not counted, because they cannot be read: {first}, and {count} more (see the log)")
+            }
         })
     }
 
@@ -387,7 +414,15 @@ mod tests {
 
     fn report(by: By) -> Report {
         let rows = vec![row("2026-11-15", 3, 123_400_000_000, &[]), row("a, \"b\"", 1, 0, &["new-model"])];
-        Report { by, rows, unreadable: vec![("/p/x.jsonl".into(), 2)], files: 4, scan: false, played: false }
+        Report {
+            by,
+            rows,
+            unreadable: vec![("/p/x.jsonl".into(), 2)],
+            files: 4,
+            scan: false,
+            played: false,
+            refused: Vec::new(),
+        }
     }
 
     fn moments() -> Moments {
@@ -491,6 +526,20 @@ total                   4  4.94k     224        480k        8.00k  $0.1234+
                 "unpricedModels": ["new-model"]})
         );
         assert_eq!((&value["unreadableLines"], &value["files"]), (&2.into(), &4.into()));
+    }
+
+    #[test]
+    fn what_could_not_be_opened_is_told_beside_the_figures() {
+        let told = |refused: &[&str]| {
+            let refused = refused.iter().map(|&one| one.to_owned()).collect();
+            Report { refused, ..Report::default() }.left_out().unwrap_or_default()
+        };
+        assert_eq!(told(&[]), "");
+        assert_eq!(told(&["/p\u{1b}: denied"]), "not counted, because it cannot be read: /p : denied");
+        assert!(
+            told(&["/p: denied", "/q: denied", "/r: denied"])
+                .ends_with("/p: denied, and 2 more (see the log)")
+        );
     }
 
     #[test]
