@@ -313,6 +313,10 @@ fn prepare_agent(
         } else {
             agent.inject(&invocation, &launch.args, version.as_deref(), RandomIds.uuid(), &var)
         };
+        if injection.is_none() && version.is_none() && invocation.injectable && !anew {
+            let why = "none added: its version is not known yet; `codemie doctor` asks it".to_owned();
+            notes.push(note(now, "arguments", why));
+        }
         if let Some(injection) = injection {
             notes.push(note(now, "arguments", format!("added: {}", shown(&injection.args))));
             launch.args.splice(0..0, injection.args);

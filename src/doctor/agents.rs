@@ -10,14 +10,16 @@ use super::probe::{Answer, ask};
 use super::shells::{self, Asked, Mode};
 use super::{Examined, Finding, Level, Patient};
 use crate::config::Config;
+use crate::home::Home;
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{Shims, State};
 use crate::shim::resolve::{self, NotFound, Place, Query, Verdict};
 use crate::shim::status::Reach;
 use crate::shim::{depth, override_variable};
+use crate::track::version;
 
 pub fn examine(patient: &Patient<'_>) -> Examined {
-    let config_file = patient.home.as_ref().map(crate::home::Home::config_file);
+    let config_file = patient.home.as_ref().map(Home::config_file);
     let config = Config::load(config_file.as_deref(), |name| std::env::var_os(name), patient.agents);
     let reals: Vec<_> = patient
         .agents
@@ -71,6 +73,9 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
             let judged = shells::judge(agent, shell, *mode, &meanings[index], wrapped);
             any_wrapped |= judged.as_ref().is_some_and(|finding| finding.level == Level::Ok);
             findings.extend(judged);
+        }
+        if let (Some(home), Ok(real), Some(answer)) = (&patient.home, real, &version) {
+            remember(home, agent, real, answer);
         }
         findings.push(real_binary(agent, real, version));
         findings.extend(set_up(agent, &config));
@@ -237,6 +242,28 @@ fn ask_version(real: &Path, patient: &Patient<'_>) -> Answer {
     ask(&mut command, patient.timeout)
 }
 
+/// What it said is known to the next run of it.
+fn remember(home: &Home, agent: &str, real: &Path, answer: &Answer) {
+    if let Answer::Given { stdout, status, .. } = answer
+        && status.success()
+        && home.path().exists()
+        && let Some(version) = version_in(stdout)
+        && let Some(binary) = version::Identity::of(agent, real)
+    {
+        version::remember(home, agent, &binary, version);
+    }
+}
+
+/// The first word of an answer that is a version: `codex-cli 0.166.0`, `2.1.197 (Claude Code)`.
+fn version_in(answer: &str) -> Option<&str> {
+    let plain = |word: &&str| {
+        word.starts_with(|first: char| first.is_ascii_digit())
+            && word.split('.').count() >= 3
+            && word.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-+".contains(letter))
+    };
+    answer.split_whitespace().take(8).find(plain)
+}
+
 fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<Answer>) -> Finding {
     let path = match real {
         Ok(path) => path,
@@ -291,6 +318,21 @@ mod tests {
     use super::super::Level;
     use super::*;
     use crate::shim::files::fake::{Entry, Table, program};
+
+    #[test]
+    fn what_an_agent_says_of_its_version() {
+        for (answer, version) in [
+            ("codex-cli 0.166.0\n", Some("0.166.0")),
+            ("2.1.197 (Claude Code)\n", Some("2.1.197")),
+            ("0.61.0", Some("0.61.0")),
+            ("1.2.3-beta.4+5", Some("1.2.3-beta.4+5")),
+            ("version 3", None),
+            ("1.2.3;rm", None),
+            ("", None),
+        ] {
+            assert_eq!(version_in(answer), version, "{answer:?}");
+        }
+    }
 
     #[test]
     fn version_managers_are_known_by_their_file_or_their_script() {
