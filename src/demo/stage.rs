@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, getpid, kill_process};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
@@ -70,6 +71,10 @@ impl Stage {
             if Self::key_within(left)? {
                 let mut keys = [0; 64];
                 let count = rustix::io::read(stdin(), &mut keys).map_err(io::Error::from)?;
+                if count == 0 {
+                    // The terminal is gone, and the signal that says so is on its way: it ends us as it would have.
+                    let _ = kill_process(getpid(), Signal::HUP);
+                }
                 if count == 0 || keys[..count].contains(&CONTROL_C) {
                     return Err(Stop::Interrupted);
                 }
