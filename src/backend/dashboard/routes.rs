@@ -137,11 +137,16 @@ async fn sessions_page(
         .transpose()
         .map_err(|error| Failure::Misread(format!("{error}")))?;
     let (reader, asked) = (&dashboard.reader, filter.sessions(frame.now.today()));
-    let (listing, total, facets) = tokio::try_join!(
-        reader.sessions(asked.clone(), Page { after, limit: ROWS }),
-        reader.count_sessions(asked.clone(), sessions::COUNTED),
-        reader.facets(),
-    )?;
+    let first = after.is_none();
+    let (listing, facets) =
+        tokio::try_join!(reader.sessions(asked.clone(), Page { after, limit: ROWS }), reader.facets())?;
+    let total = if first && listing.next.is_none() {
+        i64::try_from(listing.sessions.len()).ok()
+    } else if asked.search.is_some() || asked.model.is_some() || asked.tag.is_some() {
+        None // no index tells; every session would be looked at
+    } else {
+        Some(reader.count_sessions(asked, sessions::COUNTED).await?)
+    };
     Ok(page(&sessions::page(&frame, &filter, &facets, &listing, total)))
 }
 

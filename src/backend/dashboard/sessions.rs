@@ -18,7 +18,18 @@ const PATH: &str = "/sessions";
 /// Sessions are counted no further: nobody pages through more.
 pub const COUNTED: i64 = 10_000;
 
-pub fn page(frame: &Frame, filter: &Filter, facets: &Facets, listing: &SessionPage, total: i64) -> Markup {
+/// `total` is left out where counting would take longer than the page itself.
+pub fn page(
+    frame: &Frame,
+    filter: &Filter,
+    facets: &Facets,
+    listing: &SessionPage,
+    total: Option<i64>,
+) -> Markup {
+    let total = total.map(|total| match total {
+        COUNTED.. => format!("{} or more", grouped(COUNTED)),
+        _ => grouped(total),
+    });
     let states: Vec<String> = Status::ALL.iter().map(|status| status.as_str().to_owned()).collect();
     let own_fields = html! {
         label.grow { "Search" input type="search" name="q" value=[filter.words.as_deref()] placeholder="name, id, project, branch"; }
@@ -28,7 +39,7 @@ pub fn page(frame: &Frame, filter: &Filter, facets: &Facets, listing: &SessionPa
     };
     let content = html! {
         div.head {
-            h1 { "Sessions" " " span.aside { (if total < COUNTED { grouped(total) } else { format!("{} or more", grouped(COUNTED)) }) } (controls::utc()) }
+            h1 { "Sessions" " " @if let Some(total) = total { span.aside { (total) } } (controls::utc()) }
             (controls::ranges(filter, PATH))
         }
         (controls::form(filter, facets, PATH, &own_fields))
