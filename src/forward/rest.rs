@@ -12,10 +12,10 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::drain::{Drain, Mode, Step, keep_still};
 use super::lease;
-use super::sink::{Sinks, settle};
-use crate::clock::{Clock, SystemClock};
+use super::sink::{Sinks, Target, settle};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::{Home, create_private};
-use crate::store::{Error, Store};
+use crate::store::{Error, SinkRow, Store};
 use crate::terminal;
 
 /// How long the process apart tries. Long enough for a receiver that restarts; what is away for longer is left to the
@@ -37,21 +37,13 @@ impl Leftovers {
     pub fn look(store: &mut Store, sinks: &Sinks) -> Result<Self, Error> {
         let now = SystemClock.now();
         let targets = sinks.targets();
-        let known = |row: &crate::store::SinkRow| {
-            targets
-                .iter()
-                .any(|target| target.name == row.name && row.target.as_ref() == Some(&target.fingerprint))
-        };
         let rows = store.read(|view| view.sinks())?;
-        if rows.iter().filter(|row| known(row)).count() < targets.len() {
+        if rows.iter().filter(|row| leads_to(row, &targets)).count() < targets.len() {
             store.write(|tx| settle(tx, &targets))?;
         }
         store.read(|view| {
             for row in view.sinks()? {
-                let still = keep_still(&row, now, Mode::Usual).is_some();
-                let ours = targets.iter().any(|target| target.name == row.name);
-                let idle = row.paused.is_none() && !still && !lease::is_held(&row, now);
-                if ours && idle && view.something_waits(&row)? {
+                if leads_to(&row, &targets) && is_idle(&row, now) && view.something_waits(&row)? {
                     return Ok(Self::Some);
                 }
             }
@@ -84,11 +76,34 @@ pub fn finish_rest(sinks: &Sinks) -> Result<(), Error> {
         send_rest(sinks, deadline)?;
         drop(alone);
         // Whoever came meanwhile went away again, and relies on this one.
-        let mut store = Store::open(&sinks.home, SystemClock.now())?;
-        if Leftovers::look(&mut store, sinks)? == Leftovers::None || Instant::now() >= deadline {
+        if Instant::now() >= deadline || !is_any_behind(sinks)? {
             return Ok(());
         }
     }
+}
+
+/// Whether something has come that can be sent now, and nobody sends. What is deferred is no reason to go on, nor are
+/// receivers that were set up since with other addresses or credentials than this process knows.
+fn is_any_behind(sinks: &Sinks) -> Result<bool, Error> {
+    let (now, targets) = (SystemClock.now(), sinks.targets());
+    Store::open(&sinks.home, now)?.read(|view| {
+        for row in view.sinks()? {
+            if leads_to(&row, &targets) && is_idle(&row, now) && view.is_behind(&row.name)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
+}
+
+/// Whether a sink leads where one of these does.
+fn leads_to(row: &SinkRow, targets: &[Target]) -> bool {
+    targets.iter().any(|target| target.name == row.name && row.target.as_ref() == Some(&target.fingerprint))
+}
+
+/// Whether it may be sent to now, and nobody does.
+fn is_idle(row: &SinkRow, now: Timestamp) -> bool {
+    row.paused.is_none() && keep_still(row, now, Mode::Usual).is_none() && !lease::is_held(row, now)
 }
 
 /// The right to be the process apart; `None` while another is.

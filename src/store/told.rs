@@ -3,7 +3,7 @@
 use rusqlite::{Row, params};
 
 use super::outbox::{self, EventRow};
-use super::total::sum;
+use super::total::{sum, usage_sums};
 use super::{Error, Totals, View};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
@@ -54,14 +54,9 @@ impl View<'_> {
     pub fn model_sums(&self, session: i64) -> Result<Vec<ModelSum>, Error> {
         self.all(
             &format!(
-                "SELECT ifnull(model, ''), count(*), {}, {}, {}, {}, {}, {}, max(at)
+                "SELECT ifnull(model, ''), count(*), {}, max(at)
                  FROM record WHERE session = ?1 AND kind = 'usage' GROUP BY 1 ORDER BY 2, 1",
-                sum("input"),
-                sum("output"),
-                sum("cache_read"),
-                sum("cache_write_5m + cache_write_1h"),
-                sum("reasoning"),
-                sum("cost"),
+                usage_sums(),
             ),
             [session],
             read_model,

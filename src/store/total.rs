@@ -55,6 +55,13 @@ pub(super) fn sum(of: &str) -> String {
     )
 }
 
+/// Tokens and cost of calls, in the order of [`Totals`].
+pub(super) fn usage_sums() -> String {
+    ["input", "output", "cache_read", "cache_write_5m + cache_write_1h", "reasoning", "cost"]
+        .map(sum)
+        .join(", ")
+}
+
 impl View<'_> {
     pub fn totals(&self, session: i64) -> Result<Totals, Error> {
         let found =
@@ -113,17 +120,12 @@ impl Tx<'_> {
         self.run("DELETE FROM total WHERE session = ?1", [session])?;
         self.run(
             &format!(
-                "INSERT INTO total SELECT ?1, count(*) FILTER (WHERE kind = 'usage'), {}, {}, {}, {}, {}, {},
+                "INSERT INTO total SELECT ?1, count(*) FILTER (WHERE kind = 'usage'), {},
                    count(*) FILTER (WHERE kind = 'prompt'), count(*) FILTER (WHERE kind = 'tool'),
                    count(*) FILTER (WHERE kind = 'tool' AND NOT ok),
                    (SELECT count(*) FROM changed_file WHERE session = ?1), {}, {}, count(*) FILTER (WHERE kind = 'error')
                  FROM record WHERE session = ?1",
-                sum("input"),
-                sum("output"),
-                sum("cache_read"),
-                sum("cache_write_5m + cache_write_1h"),
-                sum("reasoning"),
-                sum("cost"),
+                usage_sums(),
                 sum("lines_added"),
                 sum("lines_removed"),
             ),

@@ -91,6 +91,34 @@ fn a_run_whose_address_was_changed_is_told_to_the_new_one() {
 }
 
 #[test]
+fn a_process_apart_that_knows_the_old_address_only_changes_nothing() {
+    let ((old, _), (new, ledger)) = (honest(), honest());
+    let mut world = World::new();
+    let before = sinks(&world, &backend(&old));
+    let after = sinks(&world, &backend(&new));
+    world.spoken("a", 1);
+    codemie::forward::finish_rest(&before).unwrap();
+    assert_eq!((old.received().len(), world.sink("backend").cursor), (0, 0));
+    assert_eq!(world.sink("backend").target.as_deref(), Some(after.targets()[0].fingerprint.as_str()));
+    codemie::forward::finish_rest(&after).unwrap();
+    assert_eq!(names(&ledger), ["a"]);
+}
+
+#[test]
+fn a_process_apart_does_not_stay_for_what_is_deferred() {
+    let receiver = Receiver::start(|_| Reply::Status(200, r#"{"success":true}"#.into()));
+    let mut world = World::new();
+    let sinks = sinks(&world, &format!("[codemieV1]\nurl = '{}/api'\n", receiver.url()));
+    // Its START waits until the agent's session is known, which may be never.
+    world.start("a");
+    let begun = Instant::now();
+    codemie::forward::finish_rest(&sinks).unwrap();
+    assert_eq!(receiver.received().len(), 0);
+    // Not a measurement: it would stay for a minute.
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
 fn a_killed_senders_lease_keeps_no_command_from_sending() {
     let (receiver, _) = honest();
     let mut world = World::new();
