@@ -2,7 +2,8 @@
 # Installs codemie for this user, and takes it away again. POSIX sh; run it from a checkout, or with --binary.
 #
 # Everything is in functions and main is called on the last line, so that a file cut short does nothing.
-# Whatever is made is written to a receipt first or at once; --uninstall undoes exactly what stands there.
+# Whatever is made is written to a receipt first or at once; --uninstall undoes exactly what stands there, and takes away
+# what codemie notes for itself. Sessions and settings stay.
 
 usage() {
     cat <<'USAGE'
@@ -402,16 +403,28 @@ uninstall() {
     done <<MADE
 $made
 MADE
+    # Versions of agents, noted by the doctor above and by runs since: nothing of the user's.
+    for note in "$home/run/version-"*; do remove_file "$note"; done
+    if [ -d "$home/run" ] && [ -z "$dry_run" ]; then rmdir -- "$home/run" 2>/dev/null || :; fi
     remove_file "$receipt"
     while IFS= read -r entry; do
         kind=${entry%% *}
         path=${entry#* }
         if [ "$kind" = dir ] && [ -d "$path" ] && [ -z "$dry_run" ]; then
-            rmdir -- "$path" 2>/dev/null || say "keep $path: it is not empty"
+            rmdir -- "$path" 2>/dev/null || keep "$path"
         fi
     done <<MADE
 $made
 MADE
+}
+
+# Sessions and settings are the user's own.
+keep() {
+    if [ "$1" = "$home" ]; then
+        say "keep $1: your sessions and settings are in it; remove it yourself if you want none of them"
+    else
+        say "keep $1: it is not empty"
+    fi
 }
 
 remove_file() {

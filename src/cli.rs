@@ -5,11 +5,14 @@ mod delivery;
 mod sessions;
 
 use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
+use crate::config::keys;
+use crate::output::shell;
 use crate::session::id::SessionId;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
@@ -173,11 +176,18 @@ pub struct RunOptions {
     pub quiet: bool,
 }
 
+/// How long something may take; a bare number is seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let seconds =
+        || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| keys::time(&format!("{text}s")))?;
+    keys::time(text).or_else(seconds).ok_or_else(|| "write it like 30s, 500ms or 2m".to_owned())
+}
+
 /// What the store would refuse is refused before the agent starts.
 fn checked(
-    check: fn(&str) -> Result<(), names::NameError>,
+    check: fn(&str) -> Result<&str, names::NameError>,
 ) -> impl Fn(&str) -> Result<String, names::NameError> + Clone {
-    move |text| check(text).map(|()| text.to_owned())
+    move |text| check(text).map(str::to_owned)
 }
 
 #[derive(Debug, Args)]
@@ -228,9 +238,9 @@ pub struct Doctor {
     /// For programs
     #[arg(long)]
     pub json: bool,
-    /// How many seconds a shell or an agent may take to answer
-    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
-    pub timeout: u64,
+    /// How long a shell or an agent may take to answer
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time)]
+    pub timeout: Duration,
     /// Become the leader of a session without a terminal, then exec COMMAND (how the doctor asks interactive shells)
     #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND")]
     pub in_own_session: Vec<OsString>,
@@ -367,7 +377,10 @@ pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
                 let name = program.to_string_lossy();
                 refusal(
                     RUN_USAGE,
-                    &format!("{name} is no agent; any other program stands after --: codemie run -- {name}"),
+                    &format!(
+                        "{name} is no agent; any other program stands after --: codemie run -- {}",
+                        shell::word(&name)
+                    ),
                 )
             }
             None => refusal(RUN_USAGE, MISSING),
@@ -385,7 +398,19 @@ const MISSING: &str =
     "which agent? Its name is missing: claude, codex or gemini (or run, -- and any other program)";
 
 fn by_clap(args: &[OsString]) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(std::iter::once(OsString::from("codemie")).chain(args.iter().cloned()))
+    let line = std::iter::once(OsString::from("codemie")).chain(args.iter().cloned());
+    Cli::try_parse_from(line).map_err(|mut error| {
+        // clap offers hidden commands, too, instead of one that there is not.
+        if let Some(ContextValue::Strings(offered)) = error.remove(ContextKind::SuggestedSubcommand) {
+            let all = Cli::command();
+            let shown = |name: &String| !all.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+            let offered: Vec<String> = offered.into_iter().filter(shown).collect();
+            if !offered.is_empty() {
+                error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(offered));
+            }
+        }
+        error
+    })
 }
 
 fn refusal(code: u8, message: &str) -> Refusal {
@@ -472,134 +497,4 @@ fn own_options(own: &[OsString]) -> Result<RunOptions, Refusal> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(line: &[&str]) -> String {
-        match parse(line.iter().map(OsString::from).collect()) {
-            Ok(Request::Run { options, target, args }) => {
-                format!("{} {args:?}{}", target.name(), if options.quiet { " quiet" } else { "" })
-            }
-            Ok(Request::Manage(command)) => format!("{command:?}"),
-            Err(refusal) => format!("exit {}", refusal.code),
-        }
-    }
-
-    #[test]
-    fn everything_after_the_agents_name_is_the_agents() {
-        for (line, expected) in [
-            (&["claude"][..], "claude []"),
-            (&["claude", "--help"], "claude [\"--help\"]"),
-            (&["claude", "--", "--quiet"], "claude [\"--\", \"--quiet\"]"),
-            (&["--quiet", "codex", "exec", "--quiet"], "codex [\"exec\", \"--quiet\"] quiet"),
-            (&["run", "gemini", "-p", "hi"], "gemini [\"-p\", \"hi\"]"),
-            (&["run", "--quiet", "--", "claude", "-x"], "claude [\"-x\"] quiet"),
-            (&["run", "--", "/bin/ls", "--", "a"], "ls [\"--\", \"a\"]"),
-            (&["run", "--", "run"], "run []"),
-            (&["run", "ls"], "exit 125"),
-            (&["run"], "exit 125"),
-            (&["run", "--"], "exit 125"),
-            (&["--bogus", "claude"], "exit 125"),
-            (&["run", "--bogus", "--", "ls"], "exit 125"),
-            (&["bogus"], "exit 2"),
-            (&["--name", "x"], "exit 125"),
-            (&["--name", "x", "list"], "exit 125"),
-            (&["--nme", "x", "claude"], "exit 125"),
-            (&["--help"], "exit 0"),
-            (&["--help", "claude"], "exit 0"),
-            (&["--version"], "exit 0"),
-            (&["--version", "claude"], "exit 0"),
-            (&["run", "--help"], "exit 0"),
-            (&["help"], "exit 0"),
-            (&["help", "claude"], "exit 0"),
-            (&["help", "config", "set"], "exit 0"),
-            (&["help", "bogus"], "exit 2"),
-        ] {
-            assert_eq!(parsed(line), expected, "codemie {line:?}");
-        }
-    }
-
-    fn said(line: &[&str]) -> String {
-        parse(line.iter().map(OsString::from).collect()).unwrap_err().text.to_string()
-    }
-
-    #[test]
-    fn the_options_of_a_run_can_be_found_out() {
-        for line in
-            [&["--help"][..], &["help"], &["--help", "claude"], &["run", "--help"], &["help", "claude"]]
-        {
-            let said = said(line);
-            for wanted in ["--name <NAME>", "--tag <TAG>", "--group <GROUP>", "--quiet", "AGENT [ARGS…]"] {
-                assert!(said.contains(wanted), "codemie {line:?}, {wanted}:\n{said}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_wrong_line_is_told_what_is_wrong_with_it() {
-        for (line, wanted, unwanted) in [
-            (&["--nme", "x", "claude"][..], "exists: '--name'", "claude --name"),
-            (&["--nme", "claude"], "exists: '--name'", "claude --name"),
-            (&["--name", "x"], "which agent?", "unexpected"),
-            (&["run", "--name", "x"], "which agent?", "unexpected"),
-            (&["--name", "x", "list"], "belong to a run", "unexpected"),
-            (&["run", "ls"], "codemie run -- ls", "which agent?"),
-        ] {
-            let said = said(line);
-            assert!(said.contains(wanted) && !said.contains(unwanted), "codemie {line:?}:\n{said}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_left_without_a_word_and_nothing_is_offered_that_is_hidden() {
-        fn look(command: &clap::Command) {
-            for arg in command.get_arguments() {
-                assert!(arg.get_help().is_some() && !arg.is_hide_set(), "{} {arg}", command.get_name());
-            }
-            for command in command.get_subcommands() {
-                assert!(command.get_about().is_some() && !command.is_hide_set(), "{}", command.get_name());
-                look(command);
-            }
-        }
-        look(&visible());
-    }
-
-    #[test]
-    fn what_no_session_can_be_called_is_refused_before_the_agent_starts() {
-        let long = "x".repeat(150);
-        for (option, value, reason) in [
-            ("--name", "a/b", "the name \"a/b\" holds"),
-            ("--name", "", "a name cannot be empty"),
-            ("--name", long.as_str(), "the name is longer"),
-            ("--tag", "", "a tag cannot be empty"),
-            ("--tag", "a/b", "the tag \"a/b\" holds"),
-            ("--group", "a/b", "the group \"a/b\" holds"),
-        ] {
-            for line in [vec![option, value, "claude"], vec!["run", option, value, "--", "true"]] {
-                let refused = parse(line.iter().map(OsString::from).collect()).unwrap_err();
-                assert_eq!(refused.code, 125, "{line:?}");
-                assert!(refused.text.to_string().contains(reason), "{line:?}: {}", refused.text);
-            }
-        }
-        assert_eq!(parsed(&["--name", "fix auth", "--tag", "v1.2", "claude"]), "claude []");
-    }
-
-    #[test]
-    fn the_split_knows_every_option_that_takes_a_value() {
-        let command = RunOptions::augment_args(clap::Command::new("codemie"));
-        let mut expected: Vec<_> = command
-            .get_arguments()
-            .filter(|arg| arg.get_action().takes_values())
-            .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
-            .collect();
-        expected.sort();
-        let mut known = WITH_VALUE.map(String::from);
-        known.sort();
-        assert_eq!(known[..], expected);
-    }
-
-    #[test]
-    fn clap_agrees_with_itself() {
-        Cli::command().debug_assert();
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! Time as a value that can be handed in, so that tests can set the clock back.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,27 @@ impl Timestamp {
         text.parse::<jiff::Timestamp>().ok().map(|at| Self(at.as_millisecond()))
     }
 
+    /// Whether a calendar of four-digit years has it, from 1970 on. What others wrote may say anything.
+    pub fn is_a_date(self) -> bool {
+        (0..=253_402_300_799_999).contains(&self.0)
+    }
+
+    /// So much later.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)))
+    }
+
     /// Time since `earlier`; zero when the clock was set back in between.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// What lies before 1970 is held at its beginning.
+impl From<SystemTime> for Timestamp {
+    fn from(at: SystemTime) -> Self {
+        Self(0).after(at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
     }
 }
 
@@ -44,9 +62,7 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     fn now(&self) -> Timestamp {
-        let since_epoch =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+        SystemTime::now().into()
     }
 }
 
@@ -60,6 +76,14 @@ mod tests {
         assert_eq!(at.to_string(), "2026-11-15T23:45:44.931Z");
         assert_eq!(Timestamp(0).to_string(), "1970-01-01T00:00:00.000Z");
         assert_eq!(Timestamp::parse("yesterday"), None);
+    }
+
+    #[test]
+    fn times_beyond_the_edges_are_held_there() {
+        assert_eq!(Timestamp(5).after(Duration::from_micros(4999)), Timestamp(9));
+        assert_eq!(Timestamp(5).after(Duration::MAX), Timestamp(i64::MAX));
+        assert_eq!(Timestamp::from(UNIX_EPOCH + Duration::from_nanos(7_999_999)), Timestamp(7));
+        assert_eq!(Timestamp::from(UNIX_EPOCH - Duration::from_secs(1)), Timestamp(0));
     }
 
     #[test]

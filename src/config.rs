@@ -165,7 +165,7 @@ impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
 fn parse(file: &Path) -> Result<DocumentMut, String> {
     // Only a file: a pipe in its place would keep the agent waiting.
     if std::fs::metadata(file).is_ok_and(|meta| !meta.is_file()) {
-        return Err(format!("{} is no file; the defaults are used", file.display()));
+        return Err(format!("{} is no file", file.display()));
     }
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,

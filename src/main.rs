@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
+use codemie::output::failure::{Output, told};
 use codemie::{agent, cmd, terminal};
 
 fn main() -> ExitCode {
@@ -39,12 +40,12 @@ fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
 
 fn manage(command: &Command) -> ExitCode {
     let home = Home::from_env(|name| std::env::var_os(name));
-    match cmd::manage(command, home, &mut io::stdout().lock(), &mut io::stderr()) {
+    match cmd::manage(command, home, &mut Output(io::stdout().lock()), &mut io::stderr()) {
         Ok(code) => code,
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "codemie: {error:#}");
+            let _ = writeln!(io::stderr(), "codemie: {}", told(&error));
             ExitCode::FAILURE
         }
     }

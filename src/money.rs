@@ -16,6 +16,12 @@ impl PicoDollars {
     pub fn dollars(self) -> f64 {
         self.0 as f64 / 1e12
     }
+
+    /// The nearest amount; up to nine thousand dollars the one that was meant.
+    #[expect(clippy::cast_possible_truncation, reason = "beyond the bounds, the bound")]
+    pub fn from_dollars(dollars: f64) -> Self {
+        Self((dollars * 1e12).round() as i64)
+    }
 }
 
 /// Dollars, exact, without trailing zeros.

@@ -4,7 +4,10 @@
 //! only ever narrowed down: a remote's address may hold a password, so nothing but its last two segments is kept.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::file::text_at_most;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Project {
@@ -19,13 +22,18 @@ impl Project {
         let Some((root, git)) = repository_of(folder) else {
             return Self { name: file_name(folder), ..Self::default() };
         };
-        let config = fs::read_to_string(common(&git).join("config")).unwrap_or_default();
+        let config = text(&common(&git).join("config")).unwrap_or_default();
         Self {
             name: file_name(&root),
             repository: remote(&config).and_then(|address| owner_and_name(&address)),
-            branch: fs::read_to_string(git.join("HEAD")).ok().and_then(|head| branch(&head)),
+            branch: text(&git.join("HEAD")).ok().and_then(|head| branch(&head)),
         }
     }
+}
+
+/// A folder may hold anything under these names.
+fn text(path: &Path) -> io::Result<String> {
+    text_at_most(path, 1 << 20)
 }
 
 fn file_name(folder: &Path) -> Option<String> {
@@ -41,7 +49,7 @@ fn repository_of(folder: &Path) -> Option<(PathBuf, PathBuf)> {
             return Some((root.to_owned(), dot_git));
         }
         // A worktree or a submodule: the file says where git's folder is.
-        let text = fs::read_to_string(&dot_git).ok()?;
+        let text = text(&dot_git).ok()?;
         let target = text.strip_prefix("gitdir:")?.trim();
         Some((root.to_owned(), root.join(target)))
     })
@@ -49,7 +57,7 @@ fn repository_of(folder: &Path) -> Option<(PathBuf, PathBuf)> {
 
 /// A worktree keeps its HEAD but shares the configuration.
 fn common(git: &Path) -> PathBuf {
-    match fs::read_to_string(git.join("commondir")) {
+    match text(&git.join("commondir")) {
         Ok(path) => git.join(path.trim()),
         Err(_) => git.to_owned(),
     }
@@ -80,19 +88,32 @@ fn remote(config: &str) -> Option<String> {
     first
 }
 
-/// `owner/name` of any form of address: the last two segments, without user, password, host, query or `.git`.
+/// `owner/name` at a host: the last two segments, without user, password, host, query or `.git`. The folders of a
+/// repository on this machine are nobody's business, nor is what a remote helper (`ext::sh -c …`) is told.
 fn owner_and_name(address: &str) -> Option<String> {
-    // The path of `scheme://user:password@host:port/path`, `user@host:path`, or a plain path.
-    let path = match address.split_once("://") {
-        Some((_, rest)) => rest.split_once('/')?.1,
-        None => address.rsplit_once(':').map_or(address, |(_, path)| path),
+    if address.contains("::") {
+        return None;
+    }
+    // `scheme://user:password@host:port/path`, or `user@host:path`; a letter alone is a drive.
+    let (host, path) = match address.split_once("://") {
+        Some(("file", _)) => return None,
+        Some((_, rest)) => rest.split_once('/')?,
+        None => address.split_once(':').filter(|(host, _)| host.len() > 1)?,
     };
+    if host.is_empty() || host.contains('/') {
+        return None;
+    }
     let path = path.split(['?', '#']).next().unwrap_or(path).trim_end_matches('/');
-    let mut segments =
-        path.strip_suffix(".git").unwrap_or(path).rsplit('/').filter(|segment| !segment.is_empty());
+    // Azure puts a word of its own between the two.
+    let mut segments = path
+        .strip_suffix(".git")
+        .unwrap_or(path)
+        .rsplit('/')
+        .filter(|segment| !segment.is_empty() && *segment != "_git");
     let (name, owner) = (segments.next()?, segments.next()?);
-    // An @ would mean that credentials stand where none should.
-    let plain = |segment: &str| !segment.contains(['@', ':']) && !segment.starts_with('.');
+    // Anything else, an @ above all, would mean that something stands where it should not.
+    let usual = |letter: char| letter.is_alphanumeric() || "._~+-".contains(letter);
+    let plain = |segment: &str| segment.chars().all(usual) && !segment.starts_with('.');
     (plain(owner) && plain(name)).then(|| format!("{owner}/{name}"))
 }
 
@@ -107,11 +128,20 @@ mod tests {
             ("https://dev:hunter2@git.acme.test:8443/team/acme/widgets.git/", Some("acme/widgets")),
             ("git@github.com:acme/widgets.git", Some("acme/widgets")),
             ("ssh://git@host/acme/widgets", Some("acme/widgets")),
+            ("https://dev.azure.com/company/acme/_git/widgets", Some("acme/widgets")),
             ("https://host/acme/widgets?token=hunter2", Some("acme/widgets")),
             ("https://hunter2@host/widgets", None),
             ("https://host", None),
             ("git@host:widgets.git", None),
-            ("/srv/git/acme/widgets.git", Some("acme/widgets")),
+            ("host:22/acme/widgets", Some("acme/widgets")),
+            ("/srv/secret/widgets.git", None),
+            ("file:///srv/secret/widgets.git", None),
+            ("../secret/widgets", None),
+            ("./secret:x/y/widgets", None),
+            ("C:/secret/widgets", None),
+            ("https:///secret/widgets", None),
+            ("ext::sh -c secret% foo/bar", None),
+            ("https://host/sec ret/widgets", None),
             ("../widgets", None),
             ("user:hunter2@host/x", None),
             ("", None),

@@ -296,7 +296,8 @@ else
 fi
 
 say "slowest tests"
-sort -k2 -nr "$results/tests" | head -10 | awk '{ printf "%8.1f s  %s\n", $2 / 1000, $3 }'
+# Not `head`: it stops reading, and a `sort` that is still writing dies of it, and with it this script.
+sort -k2 -nr "$results/tests" | awk 'NR <= 10 { printf "%8.1f s  %s\n", $2 / 1000, $3 }'
 
 mapfile -t broken < <(awk '$1 == "FAILED" { print $3 }' "$results/tests")
 passed=$((passed + $(count ok)))

@@ -206,6 +206,7 @@ mod tests {
                 notes: Vec::new(),
                 summary: true,
                 sinks: None,
+                sinks_now: |_| None,
                 log_level: None,
             };
             let tracker = Tracker::prepare(plan);

@@ -176,9 +176,9 @@ pub trait Agent: Debug + Sync {
         None
     }
 
-    /// What the doctor should say of its set-up. `inject`: something may be added to its arguments; `marks`: it is to mark what
-    /// it writes.
-    fn remarks(&self, _var: Var<'_>, _inject: bool, _marks: bool) -> Vec<Remark> {
+    /// What the doctor should say of its set-up. `version`: as a run would know it; `inject`: something may be added to its
+    /// arguments; `marks`: it is to mark what it writes.
+    fn remarks(&self, _var: Var<'_>, _version: Option<&str>, _inject: bool, _marks: bool) -> Vec<Remark> {
         Vec::new()
     }
 

@@ -12,14 +12,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::str::FromStr;
 
 use crate::clock::Timestamp;
+// Longer lines are passed over, as the meter does: nothing a person said is that long.
+use crate::meter::tail::MAX_LINE;
 use journal::Giving;
 pub use journal::{Entry, JournalReader, Message};
 
 /// What is read at once, and by how much a look backwards is widened at least.
 const CHUNK: usize = 64 * 1024;
-
-/// Longer lines are passed over, as the meter does (`meter::tail`): nothing a person said is that long.
-const MAX_LINE: usize = 16 * 1024 * 1024;
 
 /// Longest one-liner of a tool call, in characters.
 const MAX_SUMMARY: usize = 120;

@@ -290,16 +290,12 @@ fn tags<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Text>, D::Erro
     if tags.len() > MOST_TAGS { Err(D::Error::custom("more than 100 tags")) } else { Ok(tags) }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a thousand dollars in pico-dollars fit, and are exact in f64"
-)]
 fn dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PicoDollars>, D::Error> {
     match Option::<f64>::deserialize(deserializer)? {
         Some(dollars) if !(0.0..=MOST_DOLLARS).contains(&dollars) => {
             Err(D::Error::custom("costUsd of one call is not between 0 and 1000"))
         }
-        dollars => Ok(dollars.map(|dollars| PicoDollars((dollars * 1e12).round() as i64))),
+        dollars => Ok(dollars.map(PicoDollars::from_dollars)),
     }
 }
 

@@ -59,13 +59,21 @@ impl fmt::Display for Database {
     }
 }
 
+/// The port that needs no mention.
+const USUAL: u16 = 5432;
+
 /// Where it is, as whoever connects reads it; nothing else of the address is repeated. `None` where that could be part of a
 /// password: a second `@` stands in one.
 fn place(url: &str) -> Option<String> {
     let config: Config = url.parse().ok().filter(|_| url.matches('@').count() <= 1)?;
-    let hosts = config.get_hosts().iter().map(|host| match host {
-        Host::Tcp(name) => name.clone(),
-        Host::Unix(folder) => folder.display().to_string(),
+    // One port may be given for all hosts.
+    let port = |at: usize| config.get_ports().get(at).or(config.get_ports().first());
+    let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
+        let name = match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(folder) => folder.display().to_string(),
+        };
+        port(at).filter(|port| **port != USUAL).map_or(name.clone(), |port| format!("{name}:{port}"))
     });
     let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
     Some(format!("{}/{database}", hosts.collect::<Vec<_>>().join(",")))
@@ -90,7 +98,8 @@ mod tests {
             ("postgres://u:canary@db/codemie?password=canary", Some("postgres://db/codemie")),
             ("postgres://u:canary@db", Some("postgres://db/u")),
             ("postgres://u:can?ary@db/codemie", Some("postgres://db/codemie")),
-            ("postgres://u:can/ary@db:5433/codemie", Some("postgres://db/codemie")),
+            ("postgres://u:can/ary@db:5433/codemie", Some("postgres://db:5433/codemie")),
+            ("postgres://db:5432/codemie", Some("postgres://db/codemie")),
             ("postgres://u@%2Frun%2Fpg/codemie?application_name=canary", Some("postgres:///run/pg/codemie")),
             ("postgres://u@a,b/codemie?sslpassword=canary", Some("a PostgreSQL database")),
             ("postgresql://u:can@ary@db/codemie", Some("a PostgreSQL database")),

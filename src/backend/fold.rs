@@ -13,6 +13,7 @@ use super::event::{Event, Rejected};
 use super::model::{Day, Session, ToolNumbers};
 use super::numbers::Numbers;
 use crate::clock::Timestamp;
+use crate::meter::record::ToolKind;
 use crate::session::state::EventType;
 
 /// What a storage knew of an event's id when it came.
@@ -77,7 +78,7 @@ pub struct Change {
     pub was: Option<Dimensions>,
     pub days: BTreeMap<(Day, String), Numbers>,
     pub tools: BTreeMap<(String, &'static str), ToolNumbers>,
-    /// START, bound or END told something new.
+    /// START, bound or END told something new, or it began earlier than was known.
     pub life_changed: bool,
     /// Anything at all changed.
     pub changed: bool,
@@ -106,7 +107,7 @@ impl Change {
         change.changed = true;
         change.life_changed = true;
         // Every session counts once, on the day it began as far as is known.
-        change.count(change.session.start_day(), Numbers { sessions: 1, ..Numbers::default() });
+        change.count(Day::of(change.session.started_at()), Numbers { sessions: 1, ..Numbers::default() });
         change
     }
 
@@ -144,14 +145,15 @@ impl Change {
         };
         self.changed = true;
         self.latest = Some(event.kind());
-        let began = self.session.start_day();
-        let life_changed = self.session.tell(event, replaced.is_none());
-        self.life_changed |= life_changed;
-        let begins = self.session.start_day();
-        if began != begins {
+        let began = self.session.started_at();
+        self.life_changed |= self.session.tell(event, replaced.is_none());
+        let begins = self.session.started_at();
+        // Without its START a session began with the earliest that is told of it, whatever that is.
+        self.life_changed |= began != begins;
+        if Day::of(began) != Day::of(begins) {
             let one = Numbers { sessions: 1, ..Numbers::default() };
-            self.take_back(began, one);
-            self.count(begins, one);
+            self.take_back(Day::of(began), one);
+            self.count(Day::of(begins), one);
         }
         if let Some((time, attributes)) = replaced {
             self.add(time, attributes, false);
@@ -175,7 +177,7 @@ impl Change {
             self.session.count_unpriced(model, if new { 1 } else { -1 });
         }
         if let Attributes::Tool(tool) = attributes {
-            let kind = tool.kind.map_or("", super::model::tool_kind);
+            let kind = tool.kind.map_or("", ToolKind::as_str);
             let sums = self.tools.entry((tool.name.to_string(), kind)).or_default();
             let one = ToolNumbers::of(tool);
             if new { sums.add(&one) } else { sums.subtract(&one) }

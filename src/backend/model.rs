@@ -8,14 +8,13 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-pub use query::{By, Cursor, Order, Page, SessionFilter, SessionPage, TimelinePlace, UsageFilter};
+pub use query::{By, Cursor, Order, Page, SessionFilter, SessionPage, Stretch, TimelinePlace, UsageFilter};
 pub use record::Record;
 pub use session::{Life, Session, Told};
 
 use super::attributes::{Attributes, Text, Tool};
 use super::numbers::Numbers;
 use crate::clock::Timestamp;
-use crate::meter::record::ToolKind;
 use crate::session::state::EventType;
 
 /// A day in UTC, counted from 1970-01-01.
@@ -186,16 +185,6 @@ pub struct ToolRow {
     /// `read`, `write`, `edit`, `exec`, `other`; empty where nobody said.
     pub kind: String,
     pub numbers: ToolNumbers,
-}
-
-pub(super) fn tool_kind(kind: ToolKind) -> &'static str {
-    match kind {
-        ToolKind::Read => "read",
-        ToolKind::Write => "write",
-        ToolKind::Edit => "edit",
-        ToolKind::Exec => "exec",
-        ToolKind::Other => "other",
-    }
 }
 
 /// One event of a session's timeline, in the order of `seq`.

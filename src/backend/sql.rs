@@ -19,14 +19,9 @@ pub enum Dialect {
 impl Dialect {
     /// True where `column` contains the text.
     pub fn contains(self, column: &str, parameter: &str) -> String {
-        format!("{} > 0", self.position(column, parameter))
-    }
-
-    /// Where the one begins in the other, counted from 1; 0 if it is not there.
-    pub fn position(self, column: &str, parameter: &str) -> String {
         match self {
-            Self::Sqlite => format!("instr({column}, {parameter})"),
-            Self::Postgres => format!("strpos({column}, {parameter})"),
+            Self::Sqlite => format!("instr({column}, {parameter}) > 0"),
+            Self::Postgres => format!("strpos({column}, {parameter}) > 0"),
         }
     }
 
@@ -62,6 +57,38 @@ impl Dialect {
         }
     }
 
+    /// True where `column` is one of several values. The text does not depend on how many they are.
+    pub fn among(self, column: &str, parameter: &str) -> String {
+        match self {
+            Self::Sqlite => format!("{column} IN (SELECT value FROM json_each({parameter}))"),
+            Self::Postgres => format!("{column} = ANY({parameter})"),
+        }
+    }
+
+    /// True where a sum is not zero, however large.
+    pub fn any_sum(self, column: &str) -> String {
+        match self {
+            Self::Sqlite => format!("total({column}) <> 0"),
+            Self::Postgres => format!("sum({column}) <> 0"),
+        }
+    }
+
+    /// A number in a JSON object.
+    pub fn json_number(self, column: &str, field: &str) -> String {
+        match self {
+            Self::Sqlite => format!("({column} ->> '{field}')"),
+            Self::Postgres => format!("({column}::json ->> '{field}')::float8"),
+        }
+    }
+
+    /// True where a field of a JSON object is `false`.
+    pub fn json_false(self, column: &str, field: &str) -> String {
+        match self {
+            Self::Sqlite => format!("({column} ->> '{field}') = 0"),
+            Self::Postgres => format!("{column}::json ->> '{field}' = 'false'"),
+        }
+    }
+
     /// The different values where a condition holds, as a JSON array.
     pub fn distinct(self, column: &str, condition: &str) -> String {
         match self {
@@ -75,6 +102,8 @@ impl Dialect {
 pub enum Value {
     Int(i64),
     Text(String),
+    Ints(Vec<i64>),
+    Texts(Vec<String>),
 }
 
 /// A statement with its parameters, `$1` on.
@@ -136,6 +165,18 @@ impl From<Day> for Value {
 impl From<String> for Value {
     fn from(value: String) -> Self {
         Self::Text(value)
+    }
+}
+
+impl From<Vec<i64>> for Value {
+    fn from(value: Vec<i64>) -> Self {
+        Self::Ints(value)
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(value: Vec<String>) -> Self {
+        Self::Texts(value)
     }
 }
 
@@ -211,7 +252,7 @@ pub enum Get {
 }
 
 /// The columns that tell of its life.
-pub const LIFE: [SessionColumn; 12] = [
+pub const LIFE: [SessionColumn; 11] = [
     ("agent", Get::Text(|session| Some((&*session.life.agent).into()))),
     ("machine", Get::Text(|session| session.life.machine.as_deref().map(Into::into))),
     ("user_name", Get::Text(|session| session.life.user.as_deref().map(Into::into))),
@@ -222,9 +263,19 @@ pub const LIFE: [SessionColumn; 12] = [
     ("transitioned_from", Get::Text(|session| session.transitioned_from().map(Into::into))),
     ("status", Get::Text(|session| Some(session.status().as_str().into()))),
     ("started_at", Get::Int(|session| session.started_at().0)),
-    ("search", Get::Text(|session| Some(session.search_text().into()))),
     ("life", Get::Text(|session| Some(json(&session.life).into()))),
 ];
+
+/// The columns that it is looked for and ordered by, in a table of their own: every row is looked at, and these are short.
+pub const LISTED: [SessionColumn; 4] = [
+    COST,
+    ("started_at", Get::Int(|session| session.started_at().0)),
+    ("words", Get::Text(|session| Some(session.words().into()))),
+    ("tags", Get::Text(|session| Some(session.tag_lines().into()))),
+];
+
+/// The one of them that every batch changes.
+pub const COST: SessionColumn = ("cost", Get::Int(|session| session.numbers.cost));
 
 /// The columns that every batch changes, besides those of [`Numbers`].
 pub const COUNTED: [SessionColumn; 6] = [
@@ -236,8 +287,8 @@ pub const COUNTED: [SessionColumn; 6] = [
     ("unpriced", Get::Text(|session| Some(json(&session.unpriced).into()))),
 ];
 
-/// Structs and maps of texts and numbers always have a JSON form.
-fn json(value: &impl Serialize) -> String {
+/// Structs, lists and maps of texts and numbers always have a JSON form.
+pub fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 

@@ -5,13 +5,14 @@
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
+use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::event::{Event, Rejected};
 use super::model::{
-    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, TimelinePage,
-    TimelinePlace, Touched, UsageFilter, UsagePage,
+    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
+    TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Token, TokenHash};
 use crate::clock::Timestamp;
@@ -61,8 +62,12 @@ pub trait Reader: Send + Sync {
     /// A session's events beyond `after`, in order.
     fn timeline(&self, id: &str, after: TimelinePlace, limit: usize) -> Answer<'_, TimelinePage>;
 
-    /// Sums by a key: the newest days in order, of everything else the dearest first; at most `limit`.
-    fn usage(&self, by: By, filter: UsageFilter, limit: usize) -> Answer<'_, UsagePage>;
+    /// The same added up: the time from the one to the other in so many parts of the same length, those in which something
+    /// happened, in order. What happened before or after belongs to the first or the last of them.
+    fn course(&self, id: &str, from: Timestamp, to: Timestamp, parts: usize) -> Answer<'_, Vec<Stretch>>;
+
+    /// Sums by a key: those rows, counted from the newest day (given in order) or the dearest of everything else.
+    fn usage(&self, by: By, filter: UsageFilter, rows: Range<usize>) -> Answer<'_, UsagePage>;
 
     /// Sums per day, split by agent, model, project or user (by anything else: not split), days in order.
     fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>>;

@@ -25,7 +25,7 @@ pub enum BackendAction {
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Where to listen; beyond this machine only if you say so, and then put TLS in front of it
-    #[arg(long, default_value = "127.0.0.1:8788", value_name = "ADDRESS:PORT")]
+    #[arg(long, default_value = "127.0.0.1:8788", value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: SocketAddr,
     #[command(flatten)]
     pub store: Store,
@@ -75,6 +75,10 @@ pub enum TokenAction {
         #[command(flatten)]
         store: Store,
     },
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write it in digits, like 127.0.0.1:8788 or [::1]:8788".to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::config::keys;
-
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Sync {
     #[command(subcommand)]
     pub action: Option<SyncAction>,
     /// How long to try
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = super::time)]
     pub timeout: Duration,
     /// Only tell how far delivery has got
     #[arg(long, conflicts_with_all = ["backfill", "retry_dead"])]
@@ -49,8 +47,4 @@ pub enum SyncAction {
         #[arg(long, value_name = "EVENTS", default_value_t = 1000)]
         limit: usize,
     },
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    keys::time(text).ok_or_else(|| "write it like 30s, 500ms or 2m".to_owned())
 }

@@ -102,7 +102,7 @@ pub struct Tags {
 pub struct Group {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
-    /// The group to put it in
+    /// The group to put it in; --none takes it out
     #[arg(required_unless_present = "none")]
     pub group: Option<String>,
     /// Take it out of its group

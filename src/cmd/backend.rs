@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::agent::{self, Agent};
+use super::open::configured;
 use crate::backend::api::Options;
 use crate::backend::database::Database;
 use crate::backend::first::{self, Outcome};
@@ -20,7 +20,6 @@ use crate::backend::token::{Role, Token, TokenHash, new_secret};
 use crate::backend::{log, server};
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
 use crate::forward::identity::login_name;
 use crate::home::{Home, create_private};
 use crate::output::table::{Cell, Column, Table};
@@ -65,9 +64,20 @@ async fn open(database: &Database, home: &Home) -> anyhow::Result<Arc<dyn Storag
     database.open().await.with_context(|| database.to_string())
 }
 
+/// For what only looks: a mistyped path is no empty backend.
+async fn open_existing(database: &Database, home: &Home) -> anyhow::Result<Arc<dyn Storage>> {
+    if let Database::Sqlite(path) = database {
+        anyhow::ensure!(
+            path.exists(),
+            "there is no database {}; `codemie backend serve` makes one, --database names another",
+            path.display()
+        );
+    }
+    open(database, home).await
+}
+
 async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
-    let config =
-        Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
+    let config = configured(home);
     // A line for every request is for those who collect them; a person at a terminal hears of what is wrong.
     let at_terminal = terminal::is_terminal(&std::io::stderr()) && config.log_level == "info";
     log::start(if at_terminal { "warn" } else { &config.log_level });
@@ -146,15 +156,16 @@ async fn token(action: &TokenAction, home: &Home, out: &mut dyn Write) -> anyhow
             create(&*storage, (*role).into(), name.as_deref(), out).await
         }
         TokenAction::List { json, store } => {
-            let tokens = open(&database(store, home)?, home).await?.tokens().await?;
+            let tokens = open_existing(&database(store, home)?, home).await?.tokens().await?;
             list(&tokens, *json, out)
         }
         TokenAction::Revoke { name, store } => {
-            let storage = open(&database(store, home)?, home).await?;
-            anyhow::ensure!(
-                storage.revoke_token(name, SystemClock.now()).await?,
-                "there is no token {name:?} to revoke; codemie backend token list shows them"
-            );
+            let storage = open_existing(&database(store, home)?, home).await?;
+            if !storage.revoke_token(name, SystemClock.now()).await? {
+                let known = storage.tokens().await?.iter().any(|token| token.name == *name);
+                anyhow::ensure!(!known, "the token {name:?} was revoked before");
+                anyhow::bail!("there is no token {name:?} to revoke; codemie backend token list shows them");
+            }
             writeln!(out, "revoked {name}")?;
             Ok(())
         }

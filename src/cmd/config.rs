@@ -1,16 +1,20 @@
 //! `codemie config path|show|get|set`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::bail;
 use serde_json::json;
 use toml_edit::Value;
 
+use super::open::{receivers, send_leftovers};
 use crate::cli::{Config, ConfigAction};
+use crate::clock::{Clock, SystemClock};
 use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
+use crate::forward;
 use crate::home::Home;
+use crate::output::human::counted;
+use crate::store::Store;
 
 /// A usage error of a management command.
 const USAGE: u8 = 2;
@@ -30,10 +34,17 @@ pub fn run(
         ConfigAction::Get { key } => match settings.get(key) {
             Some((value, _)) => writeln!(out, "{}", plain(&value))?,
             None if keys::find(key).is_some() => {}
-            None => bail!("there is no setting {key}; `codemie config show` lists them"),
+            None => {
+                writeln!(err, "codemie: there is no setting {key}; `codemie config show` lists them")?;
+                return Ok(ExitCode::from(USAGE));
+            }
         },
-        ConfigAction::Set { key, value } => return written(edit::set(&file, key, value), err),
-        ConfigAction::Unset { key } => return written(edit::unset(&file, key), err),
+        ConfigAction::Set { key, value } => {
+            return written(edit::set(&file, key, value), home, key, err);
+        }
+        ConfigAction::Unset { key } => {
+            return written(edit::unset(&file, key), home, key, err);
+        }
     }
     for problem in &settings.problems {
         writeln!(err, "codemie: {problem}")?;
@@ -41,13 +52,51 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn written(done: Result<(), edit::Error>, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+/// Runs that go on look at the store, not at the file, and may have nothing to say for a while: what a receiver that is new
+/// is to know of them is sent now. Where this fails, the next command does it.
+fn tell_runs(home: &Home, key: &str, err: &mut dyn Write) -> io::Result<()> {
+    if !home.database().exists() {
+        return Ok(());
+    }
+    let sinks = receivers(home);
+    let told = Store::open(home, SystemClock.now()).and_then(|mut store| {
+        let before = forward::reconfigure(&mut store, key, sinks.as_ref())?;
+        if let Some(sinks) = &sinks {
+            send_leftovers(&mut store, sinks);
+        }
+        Ok(before)
+    });
+    match told {
+        Ok(before @ 1..) => writeln!(
+            err,
+            "codemie: {} that ended before this {} not sent there; to send them too: codemie sync --backfill",
+            counted(usize::try_from(before).unwrap_or(0), "session"),
+            if before == 1 { "is" } else { "are" },
+        ),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            tracing::warn!("runs that go on were not told of {key}: {error}");
+            Ok(())
+        }
+    }
+}
+
+fn written(
+    done: Result<(), edit::Error>,
+    home: &Home,
+    key: &str,
+    err: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     match done {
         Err(error @ (edit::Error::Unknown { .. } | edit::Error::Value { .. })) => {
             writeln!(err, "codemie: {error}")?;
             Ok(ExitCode::from(USAGE))
         }
-        done => Ok(done.map(|()| ExitCode::SUCCESS)?),
+        done => {
+            done?;
+            tell_runs(home, key, err)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -68,10 +117,7 @@ fn show<V: Fn(&str) -> Option<std::ffi::OsString>>(
         .collect();
     if as_json {
         let entries = rows.iter().map(|Row { key, value, about }| {
-            let (value, source) = value.as_ref().map_or((None, "default".to_owned()), |(value, source)| {
-                (Some(value.as_bool().map_or_else(|| json!(plain(value)), |flag| json!(flag))), name(source))
-            });
-            json!({"key": key, "value": value, "source": source, "about": about})
+            json!({"key": key, "value": value.as_ref().map(|(value, _)| typed(value)), "source": from(value.as_ref()), "about": about})
         });
         writeln!(out, "{}", serde_json::to_string_pretty(&entries.collect::<Vec<_>>())?)?;
         return Ok(());
@@ -88,7 +134,7 @@ struct Row {
 }
 
 /// Values longer than this push what follows to the right, instead of everything in every line.
-const VALUE: usize = 24;
+const VALUE: usize = 40;
 
 /// As the file would say it, in columns.
 fn drawn(rows: &[Row]) -> String {
@@ -100,8 +146,7 @@ fn drawn(rows: &[Row]) -> String {
     let wide = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
     let room = rows.iter().map(|row| value(row).len()).max().unwrap_or(0).min(VALUE);
     let line = |row: &Row| {
-        let source = row.value.as_ref().map_or("not set".to_owned(), |(_, source)| name(source));
-        format!("{:wide$} {:room$}  # {source}: {}\n", row.key, value(row), row.about)
+        format!("{:wide$} {:room$}  # {}: {}\n", row.key, value(row), from(row.value.as_ref()), row.about)
     };
     rows.iter().map(line).collect()
 }
@@ -112,11 +157,21 @@ fn masked(key: &str, value: Value) -> Value {
     if secret { "(hidden)".into() } else { value }
 }
 
-fn name(source: &Source) -> String {
-    match source {
-        Source::Variable(variable) => variable.clone(),
-        Source::File => "config.toml".to_owned(),
-        Source::Default => "default".to_owned(),
+fn from(value: Option<&(Value, Source)>) -> &str {
+    match value {
+        Some((_, Source::Variable(variable))) => variable,
+        Some((_, Source::File)) => "config.toml",
+        Some((_, Source::Default)) => "default",
+        None => "not set",
+    }
+}
+
+/// As JSON has it.
+fn typed(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Boolean(flag) => json!(flag.value()),
+        Value::Integer(number) => json!(number.value()),
+        other => json!(plain(other)),
     }
 }
 
@@ -128,6 +183,13 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_get_numbers_as_numbers() {
+        let values: [Value; 3] = [256.into(), true.into(), "30s".into()];
+        assert_eq!(values.map(|value| typed(&value)), [json!(256), json!(true), json!("30s")]);
+        assert_eq!(from(None), "not set");
+    }
 
     #[test]
     fn every_line_says_its_value_where_it_is_from_and_what_it_is_for_in_columns() {

@@ -99,6 +99,7 @@ fn outbox(store: &Mutex<Store>) -> Vec<Outbox> {
     let asked = store.read(|view: &View<'_>| {
         let told = view.sinks()?.into_iter().map(|sink| {
             let count = view.sink_count(&sink)?;
+            let retry_at = sink.again_at();
             Ok(Outbox {
                 pending: count.pending,
                 dead: count.dead,
@@ -106,7 +107,7 @@ fn outbox(store: &Mutex<Store>) -> Vec<Outbox> {
                 paused: sink.paused,
                 trouble: sink.trouble,
                 failures: sink.failures,
-                retry_at: sink.retry_at,
+                retry_at,
                 last_delivered: sink.last_delivered_at,
                 sink: sink.name,
             })

@@ -16,6 +16,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::demo::{self, Demo, report};
 use crate::home::Home;
+use crate::output::failure::told;
 use crate::output::{Style, human};
 use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::lifecycle::Conversation;
@@ -60,7 +61,9 @@ pub fn run(
                     writeln!(err, "codemie: no browser to open: {address}")?;
                 }
             }
-            Err(error) => writeln!(err, "codemie: the demonstration's own backend is missing: {error:#}")?,
+            Err(error) => {
+                writeln!(err, "codemie: the demonstration's own backend is missing: {}", told(&error))?;
+            }
         }
     }
     if !args.quiet && code == 0 {
@@ -150,6 +153,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         parent: enclosing_run(),
         log_level: Some(config.log_level),
         sinks: None,
+        sinks_now: |_| None,
     };
     let (Outcome { code, message }, summary) = wrap(launch, Some(plan));
     match message.or(summary.problem) {

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use anyhow::Context;
 
@@ -32,7 +31,7 @@ pub fn run(
         ourselves,
         path: std::env::var_os("PATH"),
         shell: std::env::var_os("SHELL").filter(|shell| !shell.is_empty()),
-        timeout: Duration::from_secs(args.timeout),
+        timeout: args.timeout,
     };
     let style = Style::of_stdout();
     let examined = examine(&patient, &mut |part| {

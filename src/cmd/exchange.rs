@@ -1,7 +1,8 @@
 //! `codemie export` and `codemie import`: sessions from one home to another, and out of old stores.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ use super::open::open;
 use crate::cli::{Export, Import};
 use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
+use crate::output::table::shorten;
 use crate::session::exchange::{self, ExportFile};
 use crate::session::import::{self, Report};
 use crate::store;
@@ -52,8 +54,10 @@ pub fn export(
     Ok(ExitCode::SUCCESS)
 }
 
+/// For the user alone, as the store it comes from: it holds paths.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = BufWriter::new(file);
     file.write_all(text)?;
     file.flush()
 }
@@ -78,17 +82,19 @@ pub fn import(
     let mut failed = false;
     // All that can be taken in is; what cannot is told at the end.
     for path in &args.files {
+        // What `export` writes to standard output is read from there.
+        let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
         match import::import(&mut store, path, now) {
             Ok(Report { imported, known, passed_over }) => {
                 // A file named outright that is nothing to import is a mistake; in a folder it is none.
-                failed |= path.is_file() && !passed_over.is_empty();
+                failed |= !path.is_dir() && !passed_over.is_empty();
                 all.imported.extend(imported);
                 all.known += known;
                 all.passed_over.extend(passed_over);
             }
             Err(error) => {
                 failed = true;
-                all.passed_over.push((path.clone(), error.to_string()));
+                all.passed_over.push((path.to_owned(), error.to_string()));
             }
         }
     }
@@ -116,7 +122,13 @@ pub fn import(
         writeln!(out, "{} imported, {} already here.", sessions(rows.len()), all.known)?;
     }
     for (path, reason) in &all.passed_over {
-        writeln!(err, "codemie: {} was not imported: {reason}", path.display())?;
+        // Errors of files begin with the file.
+        let path = path.display().to_string();
+        let reason = reason.strip_prefix(&format!("{path}: ")).unwrap_or(reason);
+        // It may repeat words of the file.
+        let reason = shorten(reason, usize::MAX);
+        writeln!(err, "codemie: {path} was not imported: {reason}")?;
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let nothing = rows.is_empty() && all.known == 0 && !all.passed_over.is_empty();
+    Ok(if failed || nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

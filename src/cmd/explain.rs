@@ -244,6 +244,9 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
     }
     let source = evidence.iter().map(|row| row.source.width()).max().unwrap_or(0);
     let margin = 2 + "00:00:00.000".len() + 2 + "accepted".len() + 2 + source + 2;
+    // Where there is no room beside them, the reason stands below.
+    let below = style.columns < margin + LEAST_DETAIL;
+    let margin = if below { 4 } else { margin };
     let width = style.columns.saturating_sub(margin).max(LEAST_DETAIL);
     let mut text = String::new();
     for row in evidence {
@@ -259,7 +262,7 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
             None => row.detail.clone(),
         };
         let mut detail = wrap(&detail, width).into_iter();
-        let first = detail.next().unwrap_or_default();
+        let first = if below { String::new() } else { detail.next().unwrap_or_default() };
         let name = shorten(&row.source, usize::MAX);
         text += format!("  {at}  {verdict}  {name:source$}  {first}").trim_end();
         text.push('\n');

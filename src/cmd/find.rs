@@ -1,6 +1,7 @@
 //! SESSION on a command line, looked up; and what the exit codes of a failed look-up are.
 
 use crate::agent;
+use crate::output::shell;
 use crate::session::lookup::{self, Foreign, Found, LookupError, Scan};
 use crate::store::{Filter, SessionRow, Show, View};
 
@@ -36,8 +37,10 @@ pub(super) fn session(view: &View<'_>, wanted: &str) -> anyhow::Result<SessionRo
     match find(view, wanted)? {
         Found::Session(row) => Ok(*row),
         Found::Foreign(foreign) => Err(no_such_session(format!(
-            "{} is a conversation of {} that never ran through codemie; `codemie resume {0}` adopts it",
-            foreign.agent_session, foreign.agent
+            "{} is a conversation of {} that never ran through codemie; `codemie resume {}` adopts it",
+            foreign.agent_session,
+            foreign.agent,
+            shell::word(&foreign.agent_session.0)
         ))),
     }
 }

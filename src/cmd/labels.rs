@@ -15,8 +15,8 @@ use crate::store::{SessionRow, Tx};
 
 pub fn rename(args: &Rename, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     change(home, &[&args.session], out, |tx, row| {
-        labels::rename(tx, row, &args.name)?;
-        Ok(format!("{} is now {}", row.name, args.name))
+        let name = labels::rename(tx, row, &args.name)?;
+        Ok(format!("{} is now {name}", row.name))
     })
 }
 
@@ -31,9 +31,10 @@ pub fn tag(args: &Tags, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
 
 pub fn untag(args: &Tags, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     change(home, &[&args.session], out, |tx, row| {
+        let before = tx.tags(row.n)?;
         for tag in &args.tags {
             if !labels::untag(tx, row, tag)? {
-                anyhow::bail!("{} has no tag {tag:?}; it has {}", row.name, tags(&tx.tags(row.n)?));
+                anyhow::bail!("{} has no tag {tag:?}; it has {}", row.name, tags(&before));
             }
         }
         Ok(format!("{}: {}", row.name, tags(&tx.tags(row.n)?)))
@@ -47,8 +48,7 @@ fn tags(tags: &[String]) -> String {
 pub fn group(args: &Group, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let group = args.group.as_deref();
     change(home, &[&args.session], out, |tx, row| {
-        labels::group(tx, row, group)?;
-        Ok(match group {
+        Ok(match labels::group(tx, row, group)? {
             Some(group) => format!("{} is in group {group}", row.name),
             None => format!("{} is in no group", row.name),
         })

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::open::open_existing;
-use super::words::{self, colour, cost, number, short};
+use super::words::{self, Short, colour, cost, number};
 use crate::cli::List;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
@@ -88,6 +88,7 @@ struct Line {
     name: String,
     agent: String,
     status: Status,
+    archived: bool,
     project: Option<String>,
     started: Timestamp,
     open: Duration,
@@ -109,6 +110,7 @@ impl Line {
             name: row.name.clone(),
             agent: row.agent.clone(),
             status: row.status.filter(|_| !row.is_active()).unwrap_or(Status::Active),
+            archived: row.archived,
             project: row.place.project.clone(),
             started: row.started_at,
             open,
@@ -156,25 +158,32 @@ fn nothing(args: &List) -> &'static str {
     }
 }
 
-/// On 80 columns what tells sessions apart stays: name, status, place, time, cost and the id to name it by.
+/// On 80 columns what tells sessions apart stays: name, status, place, time, cost and the id to name it by; on 40 the name
+/// (a usual one whole), the status (`interrup…`) and the id.
 fn table(lines: &[Line], now: Timestamp, zone: &TimeZone) -> Table {
-    let mut table = Table::new([
+    let mut columns = vec![
         Column::text("NAME", words::NAME),
-        Column::text("AGENT", 6).dispensable(4),
-        Column::text("STATUS", usize::MAX),
-        Column::text("PROJECT", 7).dispensable(3),
-        Column::text("STARTED", usize::MAX).dispensable(2),
-        Column::number("TIME").dispensable(6),
-        Column::number("TOKENS").dispensable(5),
-        Column::number("COST").dispensable(1),
-        Column::text("ID", usize::MAX),
-    ]);
+        Column::text("AGENT", 6).dispensable(5),
+        Column::text("STATUS", usize::MAX).at_worst(9),
+        Column::text("PROJECT", 7).dispensable(4),
+        Column::text("STARTED", usize::MAX).dispensable(3),
+        Column::number("TIME").dispensable(7),
+        Column::number("TOKENS").dispensable(6),
+        Column::number("COST").dispensable(2),
+        Column::text("ID", words::ID),
+    ];
+    let archived = lines.iter().any(|line| line.archived);
+    if archived {
+        columns.push(Column::text("ARCHIVED", usize::MAX).dispensable(1));
+    }
+    let mut table = Table::new(columns);
+    let ids: Short = lines.iter().map(|line| line.id.as_str()).collect();
     for line in lines {
         let Totals { api_calls, input, output, cache_read, cache_write, cost: pico, .. } = line.totals;
         let calls = api_calls > 0;
         let tokens =
             [input, output, cache_read, cache_write].into_iter().map(number).fold(0, u64::saturating_add);
-        table.row([
+        let cells = [
             line.name.as_str().into(),
             line.agent.as_str().into(),
             Cell::painted(line.status.as_str(), colour(line.status)),
@@ -183,8 +192,10 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone) -> Table {
             human::duration(line.open).into(),
             if calls { human::count(tokens) } else { String::new() }.into(),
             if calls { cost(pico.dollars(), &line.unpriced_models) } else { String::new() }.into(),
-            Cell::painted(short(&line.id), Colour::Faint),
-        ]);
+            Cell::painted(ids.of(&line.id), Colour::Faint),
+        ];
+        let mark = archived.then(|| if line.archived { "yes" } else { "" }.into());
+        table.row(cells.into_iter().chain(mark));
     }
     table
 }
@@ -200,6 +211,7 @@ mod tests {
             name: name.into(),
             agent: "claude".into(),
             status,
+            archived: false,
             project: Some("project".into()),
             started: Timestamp::parse(started).unwrap(),
             open: Duration::from_millis(47_792),
@@ -266,6 +278,33 @@ fix-auth.2  claude  interrupted  a-rather-long-name-of-a-project  Oct 02 08:00  
 NAME        AGENT   STATUS       PROJECT         STARTED          COST  ID
 fix-auth    claude  completed    project         09:05         $0.0123  01a1e2f3
 fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77aa
+"
+        );
+    }
+
+    #[test]
+    fn archived_ones_are_marked_where_there_are_any() {
+        let mut lines = lines();
+        lines[1].archived = true;
+        let text =
+            table(&lines, lines[0].started, &TimeZone::UTC).render(Style { colour: false, columns: 80 });
+        let ends: Vec<_> = text.lines().map(|line| line.split_whitespace().next_back().unwrap()).collect();
+        assert_eq!(ends, ["ARCHIVED", "01a1e2f3", "yes"], "{text}");
+        assert!(!drawn(200).contains("ARCHIVED"));
+    }
+
+    #[test]
+    fn forty_columns_keep_what_a_session_is_named_by() {
+        let mut lines = lines();
+        lines[1].name = "claude-2611160731.2".into();
+        let text =
+            table(&lines, lines[0].started, &TimeZone::UTC).render(Style { colour: false, columns: 40 });
+        assert_eq!(
+            text,
+            "\
+NAME                 STATUS     ID
+fix-auth             completed  01a1e2f3
+claude-2611160731.2  interrup…  9f3c77aa
 "
         );
     }

@@ -4,6 +4,7 @@ mod backend;
 mod completions;
 mod config;
 mod current;
+mod damage;
 mod dashboard;
 mod demo;
 mod doctor;
@@ -51,7 +52,11 @@ pub fn manage(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
+    let place = home.clone();
     let outcome = carry_out(command, home, out, err);
+    if let Some(said) = place.filter(|_| about_sessions(command)).and_then(|home| damage::untold(&home)) {
+        writeln!(err, "codemie: {said}")?;
+    }
     match outcome.as_ref().err().and_then(|error| error.downcast_ref::<Failure>()) {
         Some(failure) => {
             writeln!(err, "codemie: {failure}")?;
@@ -59,6 +64,23 @@ pub fn manage(
         }
         None => outcome,
     }
+}
+
+/// Those that a person asks about sessions; shells and other programs of ours are not to be told of anything.
+fn about_sessions(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Doctor(_)
+            | Command::Complete(_)
+            | Command::Completions(_)
+            | Command::Config(_)
+            | Command::Deliver
+            | Command::DemoAgent(_)
+            | Command::DemoBackend(_)
+            | Command::Backend(_)
+            | Command::Init(_)
+            | Command::Shim(_)
+    )
 }
 
 fn carry_out(

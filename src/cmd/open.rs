@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
+
 use super::run::enclosing_run;
 use crate::agent::{self, Agent};
 use crate::clock::{Clock, SystemClock};
@@ -16,24 +18,34 @@ use crate::track;
 const BESIDE_THE_START: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
 
+/// The settings as they are now.
+pub(super) fn configured(home: &Home) -> Config {
+    Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name))
+}
+
+/// Where events are sent by these settings.
+pub(super) fn receivers(home: &Home) -> Option<Sinks> {
+    Sinks::of(home, &configured(home).delivery)
+}
+
 /// Made if there is none.
 pub(super) fn open(home: &Home) -> anyhow::Result<Store> {
-    let config =
-        Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
+    let config = configured(home);
     // A log that cannot be written is done without.
     let _ = log::start(home, Some(&config.log_level));
     let mut store = Store::open(home, SystemClock.now())?;
     await_own_run(&mut store)?;
     recover(&mut store, home);
-    send_leftovers(&mut store, home, &config);
+    if let Some(sinks) = Sinks::of(home, &config.delivery) {
+        send_leftovers(&mut store, &sinks);
+    }
     Ok(store)
 }
 
 /// What an earlier run or command could not send is sent beside this one, by a process apart.
-fn send_leftovers(store: &mut Store, home: &Home, config: &Config) {
-    let Some(sinks) = Sinks::of(home, &config.delivery) else { return };
-    match Leftovers::look(store, &sinks) {
-        Ok(Leftovers::Some) => forward::leave_rest(home),
+pub(super) fn send_leftovers(store: &mut Store, sinks: &Sinks) {
+    match Leftovers::look(store, sinks) {
+        Ok(Leftovers::Some) => forward::leave_rest(&sinks.home),
         Ok(Leftovers::None) => {}
         Err(error) => tracing::warn!("not looked for what is to be sent: {error}"),
     }
@@ -59,5 +71,9 @@ pub(super) fn recover(store: &mut Store, home: &Home) {
 
 /// For a question that an absent store answers as well: none is made for it.
 pub(super) fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
+    let folder = home.path();
+    if folder.exists() && !folder.is_dir() {
+        bail!("{} is not a folder; set CODEMIE_HOME to one", folder.display());
+    }
     if home.database().exists() || enclosing_run().is_some() { open(home).map(Some) } else { Ok(None) }
 }

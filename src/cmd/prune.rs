@@ -1,23 +1,26 @@
 //! `codemie prune`: sessions that ended long ago leave the store. The agents' own files are not touched.
 
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::open::open_existing;
-use super::words::{self, date, short};
+use super::words::{self, Short, date};
 use super::{Failure, USAGE};
 use crate::agent::Agent;
 use crate::cli::Prune;
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::demo::Demo;
+use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human};
 use crate::session::prune::prune;
-use crate::store::{Filter, SessionRow, Show, View};
+use crate::store::{self, Filter, SessionRow, Show, View};
 
 pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     if args.older_than.is_none() && args.agent.as_deref() != Some(Demo.name()) {
@@ -32,6 +35,10 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
         Some(mut store) => {
             let rows = prune(&mut store, home, before, agent, args.dry_run)?;
             let gone = if args.dry_run { rows.len() } else { 0 };
+            let of_demo = agent == Some(Demo.name()) || rows.iter().any(|row| row.agent == Demo.name());
+            if of_demo && !args.dry_run && store.read(played)?.is_empty() {
+                sweep(&demo::folder(home))?;
+            }
             (rows, store.read(|view| old(view, before, agent))?.saturating_sub(gone))
         }
         None => (Vec::new(), 0),
@@ -47,15 +54,32 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
     if !rows.is_empty() {
         out.write_all(table(&rows, now, &zone).render(Style::of_stdout()).as_bytes())?;
     }
-    writeln!(
-        out,
-        "{}",
-        summary(rows.len(), args.dry_run, agent, args.older_than.map(|_| date(before, &zone)).as_deref())
-    )?;
+    if !rows.is_empty() || kept == 0 {
+        let before = args.older_than.map(|_| date(before, &zone));
+        writeln!(out, "{}", summary(rows.len(), args.dry_run, agent, before.as_deref()))?;
+    }
     if kept > 0 {
-        writeln!(out, "Not yet removed, because not all of it is delivered: {}.", sessions(kept))?;
+        writeln!(
+            out,
+            "Not yet removed, because not all of it is delivered: {}. Why: codemie sync --status",
+            sessions(kept)
+        )?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn played(view: &View<'_>) -> Result<Vec<SessionRow>, store::Error> {
+    view.list(&Filter { show: Show::All, agent: Some(Demo.name().to_owned()), ..Filter::default() })
+}
+
+/// The demonstration's folder goes with its last session; its backend ends when it finds the folder gone.
+fn sweep(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How many ended before a time, prunable or not.
@@ -87,15 +111,16 @@ fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
         Column::text("AGENT", 6).dispensable(2),
         Column::text("PROJECT", 7).dispensable(3),
         Column::text("ENDED", usize::MAX).dispensable(1),
-        Column::text("ID", usize::MAX),
+        Column::text("ID", words::ID),
     ]);
+    let ids: Short = rows.iter().map(SessionRow::shown_id).collect();
     for row in rows {
         table.row([
             row.name.as_str().into(),
             row.agent.as_str().into(),
             row.place.project.as_deref().unwrap_or("").into(),
             row.ended_at.map_or(String::new(), |at| human::moment(at, now, zone)).into(),
-            Cell::painted(short(&row.shown_id()), Colour::Faint),
+            Cell::painted(ids.of(&row.shown_id()), Colour::Faint),
         ]);
     }
     table

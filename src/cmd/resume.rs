@@ -45,6 +45,14 @@ pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<Outcome> {
             wanted.name, wanted.agent
         )
     })?;
+    if !conversation.is_plain() {
+        bail!(
+            "{} is called {:?} by {}, which is no id to go on with",
+            wanted.name,
+            conversation.0,
+            wanted.agent
+        );
+    }
     let fork = resolve_conflict(args.on_conflict, &wanted.name, &wanted.wrappers)?;
     let mut line = agent
         .resume(&conversation, fork)

@@ -8,15 +8,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::words;
+use super::open::receivers;
+use super::{damage, words};
 use crate::agent::{self, Agent, Conversation as Asked, Invocation, Kind};
 use crate::cli::{RunOptions, Target};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{AgentConfig, Config};
 use crate::forward::{self, Sinks};
 use crate::home::Home;
-use crate::output::human;
 use crate::output::table::shorten;
+use crate::output::{human, shell};
 use crate::session::id::{AgentSessionId, Ids, RandomIds, RunId};
 use crate::session::lifecycle::Conversation;
 use crate::session::record::SessionRecord;
@@ -72,7 +73,7 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         },
         Target::Command(command) => Prepared::command(command, args),
     };
-    let homeless = home.is_none();
+    let place = home.clone();
     let speak = !(options.quiet || config.quiet) && all_terminals();
     let given = prepared.agent.as_ref().and_then(|run| Some((run.agent, run.assigned.clone()?)));
     let talks = prepared.interactive && all_terminals();
@@ -88,8 +89,12 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
     }
     let mut problems = config.problems;
     problems.extend(summary.problem);
-    problems.extend(homeless.then(|| NO_HOME.to_owned()));
-    if !problems.is_empty() && !options.quiet && !config.quiet {
+    problems.extend(place.is_none().then(|| NO_HOME.to_owned()));
+    if options.quiet || config.quiet {
+        return outcome;
+    }
+    problems.extend(place.as_ref().and_then(damage::untold));
+    if !problems.is_empty() {
         outcome.say(format!("codemie: {}", problems.join("; ")));
     }
     outcome
@@ -126,8 +131,8 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
     let ended_at = SystemClock.now();
     let (outcome, ended) = match ended {
         // What never ran was no session.
-        Ok(ended @ Ended { ending: Ending::NotStarted(errno), .. }) => {
-            return (cannot_run(&launch, ended.ending, errno), Summary::default());
+        Ok(Ended { ending: Ending::NotStarted(errno), .. }) => {
+            return (cannot_run(&launch, errno), Summary::default());
         }
         Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended),
         Err(error) => {
@@ -246,6 +251,7 @@ impl Prepared {
             notes: self.notes,
             log_level: Some(config.log_level.clone()),
             sinks: Sinks::of(&home, &config.delivery),
+            sinks_now: receivers,
             home,
         };
         (self.launch, Some(plan))
@@ -284,7 +290,7 @@ fn prepare_agent(
     if bypassed() || invocation.kind == Kind::NotAConversation {
         let error = terminal::exec(&launch);
         let errno = error.raw_os_error().unwrap_or(0);
-        return Err(cannot_run(&launch, Ending::NotStarted(errno), errno));
+        return Err(cannot_run(&launch, errno));
     }
 
     let now = SystemClock.now();
@@ -399,21 +405,25 @@ fn closing_line(session: &SessionRecord, together: Option<Together>) -> String {
         parts.push(format!("{sessions} sessions, {} in all", human::usd(cost.dollars())));
     }
     if session.correlation.agent_session_file.is_some() {
-        parts.push(format!("codemie resume {}", session.name));
+        parts.push(format!("codemie resume {}", shell::word(&session.name)));
     } else {
         parts.insert(0, session.name.clone());
     }
     shorten(&format!("codemie: {}", parts.join(" · ")), usize::MAX)
 }
 
-fn cannot_run(launch: &Launch, ending: Ending, errno: i32) -> Outcome {
-    let name = launch.program.display();
-    let why = if errno == libc::ENOENT && !terminal::is_path(&launch.program) {
+fn cannot_run(launch: &Launch, errno: i32) -> Outcome {
+    let name = launch.program.to_string_lossy();
+    let sought = !terminal::is_path(&launch.program);
+    // One folder on PATH that may not be searched is a refusal to execvp; to a shell, and so here, it holds nothing.
+    let unseen = errno == libc::EACCES && sought && !shim::is_on_path(&name);
+    let errno = if unseen { libc::ENOENT } else { errno };
+    let why = if errno == libc::ENOENT && sought {
         "command not found".to_owned()
     } else {
         std::io::Error::from_raw_os_error(errno).to_string()
     };
-    Outcome::failed(ending.code(), format!("codemie: {name}: {why}"))
+    Outcome::failed(Ending::NotStarted(errno).code(), format!("codemie: {name}: {why}"))
 }
 
 #[cfg(test)]
@@ -444,6 +454,14 @@ mod tests {
             closing_line(&session, Some(together)),
             "codemie: 47s · 6.91k tokens · $0.0123 · 2 sessions, $0.0399 in all · codemie resume fix-auth.2"
         );
+    }
+
+    #[test]
+    fn the_closing_line_can_be_pasted_whatever_the_session_is_called() {
+        let mut session = sample();
+        session.name = "it's mine; x".into();
+        let line = closing_line(&session, None);
+        assert!(line.ends_with(r" · codemie resume 'it'\''s mine; x'"), "{line}");
     }
 
     #[test]

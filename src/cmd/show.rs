@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::find;
 use super::open::open;
-use super::words::{self, Sheet, cost, date, number, tokens};
+use super::words::{self, Sheet, Short, cost, date, number, tokens};
 use crate::agent;
 use crate::cli::Show;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Column, Table, shorten};
-use crate::output::{Colour, Style, human};
+use crate::output::{Colour, Style, human, shell};
 use crate::session::id::SessionId;
 use crate::session::lookup::{Foreign, Found};
 use crate::session::record::{SessionRecord, record};
@@ -117,7 +117,7 @@ impl Portrait {
         let correlation = &record.correlation;
         sheet.line("conversation", conversation(record));
         if let (Some(evidence), Some(at)) = (correlation.evidence, correlation.bound_at) {
-            sheet.line("bound", format!("by {evidence}, {}", date(at, zone)));
+            sheet.line("bound", format!("by {} ({evidence}), {}", evidence.in_words(), date(at, zone)));
         }
         sheet.maybe("file", correlation.agent_session_file.as_ref());
         sheet.maybe("tags", (!record.tags.is_empty()).then(|| record.tags.join(", ")));
@@ -183,8 +183,9 @@ impl Chain {
             while let Some(id) = next.filter(|id| !seen.contains(id)) {
                 seen.push(id);
                 let row = view.session(id)?;
-                names
-                    .push(row.as_ref().map_or_else(|| words::short(&id.to_string()), |row| row.name.clone()));
+                names.push(
+                    row.as_ref().map_or_else(|| Short::default().of(&id.to_string()), |row| row.name.clone()),
+                );
                 next = row.as_ref().map(on).transpose()?.flatten();
             }
             anyhow::Ok(names)
@@ -240,13 +241,13 @@ fn conversation(record: &SessionRecord) -> String {
 fn usage_table(record: &SessionRecord) -> Table {
     let usage = &record.usage;
     let mut table = Table::new([
-        Column::number("CALLS"),
+        Column::number("CALLS").dispensable(1),
         Column::number("INPUT"),
         Column::number("OUTPUT"),
-        Column::number("CACHE READ").dispensable(1),
-        Column::number("CACHE WRITE").dispensable(2),
-        Column::number("REASONING").dispensable(4),
-        Column::number("TOKENS").dispensable(3),
+        Column::number("CACHE READ").dispensable(2),
+        Column::number("CACHE WRITE").dispensable(3),
+        Column::number("REASONING").dispensable(5),
+        Column::number("TOKENS").dispensable(4),
         Column::number("COST"),
     ]);
     let counts = [
@@ -279,7 +280,7 @@ fn draw_foreign(foreign: &Foreign, style: Style) -> String {
     sheet.line("agent", &foreign.agent);
     sheet.maybe("folder", foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()));
     sheet.line("file", foreign.file.to_string_lossy());
-    sheet.line("next", format!("`codemie resume {}` adopts it", foreign.agent_session));
+    sheet.line("next", format!("`codemie resume {}` adopts it", shell::word(&foreign.agent_session.0)));
     let title = style.paint(&shorten(&foreign.agent_session.0, usize::MAX), Colour::Heading);
     format!("{title}  foreign: it never ran through codemie\n{}", sheet.render(style))
 }
@@ -324,7 +325,7 @@ fix-auth  completed (clear)
   chain         2 before → earlier-3 → earlier-4 → earlier-5 → earlier-6 → [fix-auth] → fix-auth.2
   process       4243, wrapped by 4242, run 00000000-0000-4000-8000-000000000009
   conversation  7a276c6b-0000-4000-8000-000000000003
-  bound         by assigned, 2026-11-16 09:05:00
+  bound         by the id it was given (assigned), 2026-11-16 09:05:00
   file          /home/dev/.claude/projects/-home-dev-project/7a276c6b.jsonl
   tags          bug
 
@@ -339,5 +340,16 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
   delivery       9 delivered, 0 waiting, last 2026-11-16 09:05:47
 "
         );
+    }
+
+    #[test]
+    fn large_numbers_fit_a_narrow_terminal() {
+        let mut record = sample();
+        record.usage.api_calls = 12_345;
+        record.usage.input_tokens = 123_456_789;
+        record.usage.output_tokens = 12_345_678;
+        record.usage.cost_usd = 12_345.67;
+        let text = usage_table(&record).render(Style { colour: false, columns: 40 });
+        assert_eq!(text, "      INPUT      OUTPUT        COST\n123,456,789  12,345,678  $12,345.67\n");
     }
 }

@@ -3,6 +3,7 @@
 mod scan;
 mod status;
 
+use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,16 +14,16 @@ use rustix::termios::tcgetwinsize;
 use tokio::sync::mpsc;
 
 use super::Failure;
-use super::open::recover;
-use crate::agent::{self, Agent};
+use super::open::{self, recover};
+use super::words::date;
 use crate::cli::{Sync, SyncAction};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::forward::{self, Drain, Mode, Sinks, Step};
+use crate::forward::{self, Drain, Mode, Moved, Sinks, Step};
 use crate::home::Home;
 use crate::output::human::{self, counted};
 use crate::output::table::shorten;
-use crate::store::{self, Store};
+use crate::store::{self, SinkCount, Store};
 use crate::{log, terminal};
 
 /// Drawn no more often than anybody can read.
@@ -63,16 +64,22 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
 fn forget(name: &str, home: &Home, sinks: Option<&Sinks>, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let refuse = |message: String| Err(Failure { code: 1, message }.into());
     if sinks.is_some_and(|sinks| sinks.targets().iter().any(|target| target.name == name)) {
-        return refuse(format!("{name} is set up; take it out of the configuration first"));
+        let key = match name {
+            forward::NATIVE => "backend.url",
+            forward::CODEMIE_V1 => "codemieV1.url",
+            _ => "otlp.endpoint",
+        };
+        return refuse(format!("{name} is set up; first run: codemie config unset {key}"));
     }
     let mut store = Store::open(home, SystemClock.now())?;
     let Some(row) = store.read(|view| view.sink(name))? else {
         return refuse(format!("nothing waits for a receiver called {name}; see: codemie sync --status"));
     };
-    let left = store.read(|view| view.sink_count(&row))?.pending;
+    let SinkCount { pending, dead, .. } = store.read(|view| view.sink_count(&row))?;
     store.write(|tx| tx.forget_sink(name))?;
-    let left = counted(usize::try_from(left).unwrap_or(0), "event");
-    writeln!(err, "codemie: {name} is forgotten, and {left} that waited for it")?;
+    let left = counted(usize::try_from(pending).unwrap_or(0), "event");
+    let refused = if dead > 0 { format!(", and {dead} it had refused") } else { String::new() };
+    writeln!(err, "codemie: {name} is forgotten, and {left} that waited for it{refused}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,9 +93,9 @@ pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The settings, and the log as they want it.
 fn configured(home: &Home) -> Config {
-    let config =
-        Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
+    let config = open::configured(home);
     // A log that cannot be written is done without.
     let _ = log::start(home, Some(&config.log_level));
     config
@@ -117,7 +124,7 @@ fn prepare(args: &Sync, home: &Home, sinks: &Sinks) -> anyhow::Result<()> {
 /// How one receiver fared.
 struct Fared {
     name: &'static str,
-    moved: usize,
+    moved: Moved,
     /// Why something is left; `None`: nothing is.
     left: Option<String>,
 }
@@ -160,17 +167,30 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
         terminal::interrupt_as_ever();
     }
     let mut code = ExitCode::SUCCESS;
-    for Fared { name, moved, left } in fared {
-        let moved = counted(moved, "event");
-        match left {
-            None => writeln!(err, "codemie: {name}: {moved} delivered, nothing is left")?,
-            Some(why) => {
-                writeln!(err, "codemie: {name}: {moved} delivered, but {why}")?;
-                code = ExitCode::FAILURE;
-            }
+    for fared in fared {
+        writeln!(err, "codemie: {fared}")?;
+        if fared.left.is_some() || fared.moved.refused > 0 || fared.moved.partly {
+            code = ExitCode::FAILURE;
         }
     }
     Ok(code)
+}
+
+impl fmt::Display for Fared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Moved { delivered, refused, partly } = self.moved;
+        write!(f, "{}: {} delivered", self.name, counted(delivered, "event"))?;
+        if refused > 0 {
+            write!(f, ", {refused} refused for good (see: codemie sync --status)")?;
+        }
+        if partly {
+            f.write_str(", of which it did not take all (see: codemie sync --status)")?;
+        }
+        match &self.left {
+            None => f.write_str(", nothing is left"),
+            Some(why) => write!(f, ", but {why}"),
+        }
+    }
 }
 
 /// How a receiver is faring, for whoever watches.
@@ -197,15 +217,24 @@ impl Progress {
 /// Sends until nothing is left or the time is up.
 async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<Progress>) -> Fared {
     let name = drain.name();
-    let mut moved = 0;
+    let mut moved = Moved::default();
+    // What it said last, should it say nothing more.
+    let mut last = "no answer came in time".to_owned();
     let fared = |left: Option<String>, moved| Fared { name, moved, left };
     loop {
-        let step = tokio::time::timeout_at(deadline.into(), drain.step(&SystemClock)).await;
+        if Instant::now() >= deadline {
+            return fared(Some(waiting(&mut drain, "the time is up")), moved);
+        }
+        let step = if drain.must_finish() {
+            Ok(drain.step(&SystemClock).await) // within the limits of a request
+        } else {
+            tokio::time::timeout_at(deadline.into(), drain.step(&SystemClock)).await
+        };
         let (until, why) = match step {
-            Err(_) => return fared(Some(waiting(&mut drain, "no answer came in time")), moved),
+            Err(_) => return fared(Some(waiting(&mut drain, &last)), moved),
             Ok(Err(error)) => return fared(Some(error.to_string()), moved),
-            Ok(Ok(Step::Moved(events))) => {
-                moved += events;
+            Ok(Ok(Step::Moved(more))) => {
+                moved.add(more);
                 if let Ok(count) = drain.count() {
                     let _ = tell.send(Progress { name, left: count.pending, kept: None });
                 }
@@ -227,11 +256,13 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<P
         };
         let wake = Instant::now() + until.since(SystemClock.now());
         if wake >= deadline {
-            return fared(Some(waiting(&mut drain, &why)), moved);
+            let then = date(until, &crate::zone::local());
+            return fared(Some(waiting(&mut drain, &format!("{why}, next try {then}"))), moved);
         }
         if let Ok(count) = drain.count() {
-            let _ = tell.send(Progress { name, left: count.pending, kept: Some((why, wake)) });
+            let _ = tell.send(Progress { name, left: count.pending, kept: Some((why.clone(), wake)) });
         }
+        last = why;
         tokio::time::sleep_until(wake.into()).await;
     }
 }

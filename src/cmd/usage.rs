@@ -8,9 +8,10 @@ use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 use super::open::open_existing;
-use super::words::{self, cost, number, short};
+use super::words::{self, Short, cost, number};
 use crate::agent::{self, Agent};
 use crate::cli::{Usage, UsageBy};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -22,7 +23,7 @@ use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, human};
 use crate::scan::{Days, Scanner, Watch};
 use crate::session::id::AgentSessionId;
-use crate::store::{By, Filter, Show, Store, UsageRow, View, joined};
+use crate::store::{By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let by = match args.by {
@@ -72,12 +73,14 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     };
     let text = if args.json {
         report.json()?
-    } else if args.csv {
-        report.csv()
     } else {
-        let places = store.as_mut().filter(|_| by == By::Session).map(|store| places(store, &report.rows));
-        let places = places.transpose()?.unwrap_or_default();
-        report.draw(&places, &Moments::now(), since.is_some(), Style::of_stdout())
+        let known = store.as_mut().filter(|_| by == By::Session).map(|store| Known::of(store, &report.rows));
+        let known = known.transpose()?.unwrap_or_default();
+        if args.csv {
+            report.csv(&known)
+        } else {
+            report.draw(&known, &Moments::now(), since.is_some(), Style::of_stdout())
+        }
     };
     out.write_all(text.as_bytes())?;
     if let Some(line) = report.left_out() {
@@ -130,17 +133,35 @@ struct Place {
     project: Option<String>,
 }
 
-fn places(store: &mut Store, rows: &[UsageRow]) -> anyhow::Result<Vec<Place>> {
-    store.read(|view| {
-        let place = |row: &UsageRow| {
-            let id = AgentSessionId(row.key.clone());
-            let found =
-                row.agent.as_ref().map(|agent| view.session_by_agent_session(agent, &id)).transpose()?;
-            let found = found.flatten().map(|found| Place { name: found.name, project: found.place.project });
-            anyhow::Ok(found.unwrap_or_default())
-        };
-        rows.iter().map(place).collect()
-    })
+/// What the store knows of the sessions that rows are of.
+#[derive(Debug, Default)]
+struct Known {
+    /// One for each row.
+    places: Vec<Place>,
+    /// Of all sessions there are: what names one of the table must not name another that is not in it.
+    ids: Vec<String>,
+}
+
+impl Known {
+    fn of(store: &mut Store, rows: &[UsageRow]) -> anyhow::Result<Self> {
+        store.read(|view| {
+            let place = |row: &UsageRow| {
+                let id = AgentSessionId(row.key.clone());
+                let found =
+                    row.agent.as_ref().map(|agent| view.session_by_agent_session(agent, &id)).transpose()?;
+                let found =
+                    found.flatten().map(|found| Place { name: found.name, project: found.place.project });
+                anyhow::Ok(found.unwrap_or_default())
+            };
+            let sessions = view.list(&Filter { show: Show::All, ..Filter::default() })?;
+            let ids =
+                |row: SessionRow| [row.id.to_string()].into_iter().chain(row.agent_session.map(|id| id.0));
+            Ok(Self {
+                places: rows.iter().map(place).collect::<Result<_, _>>()?,
+                ids: sessions.into_iter().flat_map(ids).collect(),
+            })
+        })
+    }
 }
 
 /// How a time is told: as seen from when, and where.
@@ -256,29 +277,35 @@ impl Report {
         Ok(serde_json::to_string_pretty(&shape)? + "\n")
     }
 
-    fn csv(&self) -> String {
+    /// Names are those of sessions, and their column is there where the rows are.
+    fn csv(&self, known: &Known) -> String {
         let mut text = String::from(
-            "key,agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels\n",
+            "key,agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels,foreign",
         );
-        for row in &self.rows {
+        let by_session = self.by == By::Session;
+        text.push_str(if by_session { ",name\n" } else { "\n" });
+        for (at, row) in self.rows.iter().enumerate() {
             let UsageRow { input, output, cache_read, cache_write, reasoning, api_calls, .. } = row;
             let (key, agent) = (quoted(&row.key), quoted(row.agent.as_deref().unwrap_or("")));
             let (cost, unpriced) = (row.cost.dollars(), quoted(&row.unpriced_models.join(" ")));
+            let foreign = row.foreign;
+            let name = known.places.get(at).map_or(String::new(), |place| quoted(&place.name));
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "{key},{agent},{input},{output},{cache_read},{cache_write},{reasoning},{api_calls},{cost},{unpriced}"
+                "{key},{agent},{input},{output},{cache_read},{cache_write},{reasoning},{api_calls},{cost},{unpriced},{foreign}{}",
+                if by_session { format!(",{name}") } else { String::new() }
             );
         }
         text
     }
 
-    /// `places`: of the sessions, where the rows are sessions.
-    fn draw(&self, places: &[Place], moments: &Moments, since: bool, style: Style) -> String {
+    /// `known`: of the sessions, where the rows are sessions.
+    fn draw(&self, known: &Known, moments: &Moments, since: bool, style: Style) -> String {
         let mut text = if self.rows.is_empty() {
             self.nothing(since).to_owned() + "\n"
         } else {
-            self.table(places, moments).render(style)
+            self.table(known, moments).render(style)
         };
         let unpriced = self.total().unpriced_models;
         if !unpriced.is_empty() {
@@ -290,11 +317,12 @@ impl Report {
             );
         }
         if let [(first, _), ..] = self.unreadable.as_slice() {
-            let lines = human::grouped(self.unreadable_lines());
+            let lines = usize::try_from(self.unreadable_lines()).unwrap_or(usize::MAX);
+            let lines = human::counted(lines, "line");
             let line = if self.scan {
-                format!("{lines} lines could not be read, the first of them in {}.", first.display())
+                format!("{lines} could not be read, the first in {}.", first.display())
             } else {
-                format!("{lines} lines could not be read; `codemie doctor` says in which files.")
+                format!("{lines} could not be read; `codemie doctor` says where.")
             };
             note(&mut text, &line, style);
         }
@@ -318,31 +346,35 @@ impl Report {
         }
     }
 
-    fn table(&self, places: &[Place], moments: &Moments) -> Table {
+    fn table(&self, known: &Known, moments: &Moments) -> Table {
         let by_session = self.by == By::Session;
+        let ids: Short = known.ids.iter().chain(self.rows.iter().map(|row| &row.key)).cloned().collect();
+        let foreign = |row: &UsageRow| format!("foreign {}", ids.of(&row.key));
+        // The id of a foreign conversation is all it can be named by.
+        let widest = self.rows.iter().filter(|row| row.foreign).map(|row| foreign(row).width()).max();
         let mut columns = vec![match self.by {
             By::Day => Column::text("DAY", usize::MAX),
-            By::Session => Column::text("SESSION", words::NAME),
+            By::Session => Column::text("SESSION", words::NAME.max(widest.unwrap_or(0))),
             By::Model => Column::text("MODEL", 16),
             By::Project => Column::text("PROJECT", 12),
             By::Agent => Column::text("AGENT", usize::MAX),
             By::Branch => Column::text("BRANCH", 12),
         }];
         if by_session {
-            columns.push(Column::text("DATE", usize::MAX).dispensable(1));
-            columns.push(Column::text("PROJECT", 8).dispensable(2));
-            columns.push(Column::text("CONVERSATION", usize::MAX).dispensable(9));
+            columns.push(Column::text("DATE", usize::MAX).dispensable(3));
+            columns.push(Column::text("PROJECT", 8).dispensable(4));
+            columns.push(Column::text("CONVERSATION", usize::MAX).dispensable(10));
         }
         if self.by != By::Agent {
-            columns.push(Column::text("AGENT", 6).dispensable(6));
+            columns.push(Column::text("AGENT", 6).dispensable(8));
         }
         columns.extend([
-            Column::number("CALLS").dispensable(5),
-            Column::number("INPUT"),
-            Column::number("OUTPUT"),
-            Column::number("CACHE READ").dispensable(3),
-            Column::number("CACHE WRITE").dispensable(4),
-            Column::number("REASONING").dispensable(8),
+            Column::number("CALLS").dispensable(7),
+            Column::number("INPUT").dispensable(2),
+            Column::number("OUTPUT").dispensable(1),
+            Column::number("CACHE READ").dispensable(5),
+            Column::number("CACHE WRITE").dispensable(6),
+            Column::number("REASONING").dispensable(9),
             Column::number("COST"),
         ]);
         let mut table = Table::new(columns);
@@ -352,12 +384,13 @@ impl Report {
             if by_session {
                 let project = row.project.as_deref().or_else(|| place?.project.as_deref());
                 // A foreign one has no name; its id stands in the first column.
-                let id = if row.foreign { String::new() } else { short(&row.key) };
+                let id = if row.foreign { String::new() } else { ids.of(&row.key) };
                 let date = if row.key.is_empty() { String::new() } else { moments.tell(row.first_at) };
                 cells.extend([date.into(), project.unwrap_or("").into(), Cell::painted(id, Colour::Faint)]);
             }
             if self.by != By::Agent {
-                cells.push(row.agent.as_deref().unwrap_or("").into());
+                let total = row.key.is_empty() && row.agent.is_none();
+                cells.push(row.agent.as_deref().unwrap_or(if total { "" } else { "several" }).into());
             }
             let counts =
                 [row.api_calls, row.input, row.output, row.cache_read, row.cache_write, row.reasoning];
@@ -367,11 +400,11 @@ impl Report {
         };
         for (at, row) in self.rows.iter().enumerate() {
             let first = if by_session && row.foreign {
-                Cell::painted(format!("foreign {}", short(&row.key)), Colour::Faint)
+                Cell::painted(foreign(row), Colour::Faint)
             } else {
                 row.key.as_str().into()
             };
-            table.row(cells(row, first, places.get(at)));
+            table.row(cells(row, first, known.places.get(at)));
         }
         table.total(cells(&UsageRow { agent: None, ..self.total() }, "total".into(), None));
         table
@@ -392,163 +425,4 @@ fn quoted(field: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::PicoDollars;
-
-    fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
-        UsageRow {
-            key: key.into(),
-            agent: Some("claude".into()),
-            api_calls: calls,
-            input: 1234 * calls,
-            output: 56 * calls,
-            cache_read: 120_000 * calls,
-            cache_write: 4000,
-            reasoning: 0,
-            cost: PicoDollars(pico),
-            unpriced_models: unpriced.iter().map(|&model| model.to_owned()).collect(),
-            ..UsageRow::default()
-        }
-    }
-
-    fn report(by: By) -> Report {
-        let rows = vec![row("2026-11-15", 3, 123_400_000_000, &[]), row("a, \"b\"", 1, 0, &["new-model"])];
-        Report {
-            by,
-            rows,
-            unreadable: vec![("/p/x.jsonl".into(), 2)],
-            files: 4,
-            scan: false,
-            played: false,
-            refused: Vec::new(),
-        }
-    }
-
-    fn moments() -> Moments {
-        Moments { now: Timestamp::parse("2026-11-16T12:00:00Z").unwrap(), zone: TimeZone::UTC }
-    }
-
-    #[test]
-    fn a_table_has_a_total_and_names_what_is_missing() {
-        assert_eq!(
-            report(By::Day).draw(&[], &moments(), false, Style { colour: false, columns: 80 }),
-            "\
-DAY         AGENT   CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE      COST
-2026-11-15  claude      3  3.70k     168        360k        4.00k   $0.1234
-a, \"b\"      claude      1  1.23k      56        120k        4.00k  no price
-total                   4  4.94k     224        480k        8.00k  $0.1234+
-+ No price is known for new-model: the tokens are counted, the cost is not.
-2 lines could not be read; `codemie doctor` says in which files.
-"
-        );
-    }
-
-    #[test]
-    fn a_scan_marks_what_it_alone_found() {
-        let mut report = report(By::Session);
-        report.scan = true;
-        report.rows[1].foreign = true;
-        report.rows[1].key = "0123456789abcdef".into();
-        report.rows[1].first_at = Timestamp::parse("2026-11-15T09:05:00Z").unwrap();
-        report.rows[1].project = Some("widgets".into());
-        let text = report.draw(&[], &moments(), false, Style { colour: false, columns: 200 });
-        assert!(text.contains("\nforeign 01234567  Nov 15 09:05  widgets "), "{text}");
-        assert_eq!(text.matches("01234567").count(), 1, "{text}");
-        assert!(text.contains("\n1 conversation not run through codemie: foreign.\n"), "{text}");
-        assert!(text.contains("2 lines could not be read, the first of them in /p/x.jsonl."), "{text}");
-        let value: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
-        assert_eq!((&value["rows"][0]["foreign"], &value["rows"][1]["foreign"]), (&().into(), &true.into()));
-    }
-
-    #[test]
-    fn sessions_are_shown_by_name() {
-        let text = report(By::Session).draw(
-            &[Place { name: "fix-auth".into(), project: Some("shop".into()) }, Place::default()],
-            &moments(),
-            false,
-            Style { colour: false, columns: 200 },
-        );
-        let first = text.lines().nth(1).unwrap();
-        assert!(
-            first.starts_with("fix-auth  ") && first.contains("  shop ") && first.contains("  2026-11-  "),
-            "{text}"
-        );
-        assert!(text.contains("\na, \"b\""), "one without a name is shown by its key: {text}");
-    }
-
-    #[test]
-    fn every_table_fits() {
-        use unicode_width::UnicodeWidthStr;
-        for (by, columns) in By::ALL.iter().flat_map(|by| [(by, 80), (by, 50)]) {
-            let mut report = report(*by);
-            report.rows[0].key = "0123456789abcdef-0123-456789-abcdef0123456789".into();
-            report.rows[0].cost = PicoDollars(12_345_670_000_000_000);
-            if *by == By::Day || *by == By::Agent {
-                report.rows[0].key = "2026-11-15".into();
-            }
-            let text = report.draw(&[], &moments(), false, Style { colour: false, columns });
-            assert!(text.lines().all(|line| line.width() <= columns), "{by}:\n{text}");
-        }
-    }
-
-    #[test]
-    fn csv_is_quoted_where_it_must_be() {
-        assert_eq!(
-            report(By::Day).csv(),
-            "key,agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels\n\
-             2026-11-15,claude,3702,168,360000,4000,0,3,0.1234,\n\
-             \"a, \"\"b\"\"\",claude,1234,56,120000,4000,0,1,0,new-model\n"
-        );
-    }
-
-    #[test]
-    fn what_stands_in_an_agents_file_moves_no_cursor() {
-        let mut report = report(By::Model);
-        report.rows[0].key = "evil\x1b[2J\u{9b}31m\nmodel".into();
-        report.rows[1].unpriced_models = vec!["a\x07b".into()];
-        let drawn = report.draw(&[], &moments(), false, Style { colour: false, columns: 200 });
-        for text in [report.csv(), drawn] {
-            assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
-        }
-        assert_eq!(report.csv().lines().count(), 3);
-    }
-
-    #[test]
-    fn the_json_is_the_one_promised() {
-        let value: serde_json::Value = serde_json::from_str(&report(By::Session).json().unwrap()).unwrap();
-        assert_eq!(value["by"], "session");
-        assert_eq!(value["rows"][0]["key"], "2026-11-15");
-        assert_eq!(
-            value["total"],
-            serde_json::json!({"inputTokens": 4936, "outputTokens": 224, "cacheReadTokens": 480_000,
-                "cacheWriteTokens": 8000, "reasoningTokens": 0, "apiCalls": 4, "costUsd": 0.1234,
-                "unpricedModels": ["new-model"]})
-        );
-        assert_eq!((&value["unreadableLines"], &value["files"]), (&2.into(), &4.into()));
-    }
-
-    #[test]
-    fn what_could_not_be_opened_is_told_beside_the_figures() {
-        let told = |refused: &[&str]| {
-            let refused = refused.iter().map(|&one| one.to_owned()).collect();
-            Report { refused, ..Report::default() }.left_out().unwrap_or_default()
-        };
-        assert_eq!(told(&[]), "");
-        assert_eq!(told(&["/p\u{1b}: denied"]), "not counted, because it cannot be read: /p : denied");
-        assert!(
-            told(&["/p: denied", "/q: denied", "/r: denied"])
-                .ends_with("/p: denied, and 2 more (see the log)")
-        );
-    }
-
-    #[test]
-    fn nothing_says_what_to_do_next() {
-        let empty = Report::default();
-        let style = Style { colour: false, columns: 80 };
-        assert!(empty.draw(&[], &moments(), false, style).contains("codemie claude"));
-        assert!(empty.draw(&[], &moments(), true, style).contains("codemie usage"));
-        let played = Report { played: true, ..Report::default() };
-        assert!(played.draw(&[], &moments(), false, style).starts_with("Only the demonstration's"));
-    }
-}
+mod tests;

@@ -18,7 +18,7 @@ use crate::agent::{self, Agent};
 use crate::cli::View as Args;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
-use crate::output::Style;
+use crate::output::{Style, shell};
 use crate::session::lookup::Found;
 use crate::session::record::record;
 use crate::session::state::Link;
@@ -211,9 +211,10 @@ impl Subject {
             format!("cannot read {}", path.display())
         } else {
             format!(
-                "the conversation of {name} is gone: {} has deleted {}; `codemie show {name}` has what was recorded",
+                "the conversation of {name} is gone: {} has deleted {}; `codemie show {}` has what was recorded",
                 self.agent,
-                path.display()
+                path.display(),
+                shell::word(name)
             )
         }
     }
@@ -286,11 +287,12 @@ fn remark(
     err: &mut dyn Write,
 ) -> io::Result<()> {
     let Subject { name, agent, .. } = subject;
+    let word = shell::word(name);
     match page {
         None if subject.ambiguous => {
             writeln!(
                 out,
-                "{name} is ambiguous: its conversation is not known for certain. `codemie explain {name}` tells why."
+                "{name} is ambiguous: its conversation is not known for certain. `codemie explain {word}` tells why."
             )
         }
         None if subject.pending => {
@@ -305,7 +307,7 @@ fn remark(
             None => writeln!(out, "Nothing has been said in {name} yet."),
         },
         Some(page) if page.truncated && args.since.is_some() => {
-            writeln!(err, "codemie: there is more: codemie view {name} --since {}", page.cursor)
+            writeln!(err, "codemie: there is more: codemie view {word} --since {}", page.cursor)
         }
         Some(page) if page.truncated => {
             writeln!(err, "codemie: only the end is shown; `--since start` begins at the beginning")

@@ -1,5 +1,8 @@
 //! A session in words: what several commands say of one in the same way.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
 use jiff::tz::TimeZone;
 
 use crate::clock::Timestamp;
@@ -20,9 +23,29 @@ pub(super) fn colour(status: Status) -> Colour {
     }
 }
 
-/// As much of an id as is needed to name it.
-pub(super) fn short(id: &str) -> String {
-    id.chars().take(8).collect()
+/// As much of an id as usually suffices to name it.
+pub(super) const ID: usize = 8;
+
+/// Ids by their beginnings, each long enough to be told from all the others. Those of Codex begin with the time, and are the
+/// same for a minute in their first eight characters.
+#[derive(Debug, Default)]
+pub(super) struct Short(BTreeSet<String>);
+
+impl<T: Into<String>> FromIterator<T> for Short {
+    fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> Self {
+        Self(ids.into_iter().map(Into::into).collect())
+    }
+}
+
+impl Short {
+    pub(super) fn of(&self, id: &str) -> String {
+        // Nothing has more in common with it than what stands next to it in order.
+        let before = self.0.range::<str, _>((Bound::Unbounded, Bound::Excluded(id))).next_back();
+        let after = self.0.range::<str, _>((Bound::Excluded(id), Bound::Unbounded)).next();
+        let common = |other: &String| other.chars().zip(id.chars()).take_while(|(a, b)| a == b).count();
+        let needed = before.into_iter().chain(after).map(|other| common(other) + 1).max().unwrap_or(0);
+        id.chars().take(needed.max(ID)).collect()
+    }
 }
 
 /// Everything billed.
@@ -121,4 +144,37 @@ pub(super) fn sample() -> SessionRecord {
         "tags": [], "group": null
     }))
     .expect("a record")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_as_long_as_tells_it_from_the_others() {
+        let ids = [
+            "01a1e586-1111-7000-8000-000000000001",
+            "01a1e586-1112-7000-8000-000000000002",
+            "01a1e586-1112-7000-8000-000000000002", // twice the same is no other
+            "7a276c6b-d81e-4000-8000-000000000003",
+            "legacy-claude-1",
+            "legacy-claude-12",
+            "x",
+        ];
+        let short: Short = ids.into_iter().collect();
+        let shown = ids.map(|id| short.of(id));
+        assert_eq!(
+            shown,
+            [
+                "01a1e586-1111",
+                "01a1e586-1112",
+                "01a1e586-1112",
+                "7a276c6b",
+                "legacy-claude-1",
+                "legacy-claude-12",
+                "x"
+            ]
+        );
+        assert_eq!(Short::default().of("0123456789"), "01234567");
+    }
 }

@@ -136,7 +136,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Flag,
         variable: None,
         default: "true",
-        about: "may codemie add an id to its arguments",
+        about: "may codemie add to its arguments (explain shows what)",
     },
     // The vendor sees it: off unless asked for.
     Key {

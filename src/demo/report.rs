@@ -35,7 +35,7 @@ fn ended(session: &SessionRecord) -> &'static str {
 fn table(chain: &[SessionRecord]) -> Table {
     let mut table = Table::new([
         // Whole, because the end of a name is what tells a session from the one before it.
-        Column { least: usize::MAX, ..Column::text("SESSION", 0) },
+        Column::text("SESSION", usize::MAX),
         Column::text("ENDED BY", 6).dispensable(4),
         Column::number("TIME").dispensable(3),
         Column::number("PROMPTS").dispensable(2),
@@ -147,7 +147,7 @@ mod tests {
 demo-1 ── /clear ──▶ demo-1.2
 
 SESSION   ENDED BY  TIME  PROMPTS  TOOLS   LINES  INPUT  CACHED  OUTPUT  TOKENS     COST
-demo-1    /clear    3.5s        2      2   +5 -1  1.26k   50.0k     400   51.6k  $0.1114
+demo-1    /clear    3.5s        2      2   +5 -1  1.26k   50.0k     400   51.7k  $0.1114
 demo-1.2  exit      3.5s        2      2   +5 -1  1.20k   50.0k     400   51.6k  $0.1114
 total               7.0s        4      4  +10 -2  2.46k    100k     800    103k  $0.2228
 "

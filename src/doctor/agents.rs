@@ -11,6 +11,7 @@ use super::shells::{self, Asked, Mode};
 use super::{Examined, Finding, Level, Patient};
 use crate::config::Config;
 use crate::home::Home;
+use crate::output::shell;
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{Shims, State};
 use crate::shim::resolve::{self, NotFound, Place, Query, Verdict};
@@ -30,9 +31,8 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     let (asked, versions) = std::thread::scope(|scope| {
         let asked = [Mode::Login, Mode::Interactive]
             .map(|mode| scope.spawn(move || shells::interview(patient, mode)));
-        let versions: Vec<_> = reals
-            .iter()
-            .map(|real| scope.spawn(|| real.as_ref().ok().map(|path| ask_version(path, patient))))
+        let versions: Vec<_> = (patient.agents.iter().zip(&reals))
+            .map(|(agent, real)| scope.spawn(|| real.as_ref().ok().map(|path| version(agent, path, patient))))
             .collect();
         let asked: Vec<Asked> = asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
         let versions: Vec<_> = versions.into_iter().map(|thread| thread.join().ok().flatten()).collect();
@@ -51,7 +51,7 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         };
         let places = query.survey(&DiskFiles);
         let on_path = Reach::of(&places);
-        if matches!(real, Err(error) if error.explicit.is_none() && error.exit_code() == 127) {
+        if matches!(real, Err(error) if nowhere(error)) {
             findings.push(Finding::note(
                 agent,
                 "not installed",
@@ -74,11 +74,11 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
             any_wrapped |= judged.as_ref().is_some_and(|finding| finding.level == Level::Ok);
             findings.extend(judged);
         }
-        if let (Some(home), Ok(real), Some(answer)) = (&patient.home, real, &version) {
+        if let (Some(home), Ok(real), Some(Told::Asked(answer))) = (&patient.home, real, &version) {
             remember(home, agent, real, answer);
         }
         findings.push(real_binary(agent, real, version));
-        findings.extend(set_up(agent, &config));
+        findings.extend(set_up(agent, real.as_deref().ok(), &config, patient));
     }
     findings.extend(asked.into_iter().filter_map(|asked| asked.meanings.err()));
     if missed {
@@ -86,6 +86,13 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         findings.push(Finding::warn("shell", "here, the shims are not on PATH", fix));
     }
     Examined { findings, wrapped: any_wrapped }
+}
+
+/// Nothing of this name was seen. What lies in a folder that cannot be searched nobody knows, and no shell would find it.
+fn nowhere(error: &NotFound) -> bool {
+    let unseen =
+        |place: &Place| !matches!(place.verdict, Verdict::NotExecutable | Verdict::Directory | Verdict::Real);
+    error.explicit.is_none() && error.searched.iter().all(unseen)
 }
 
 fn shims_on_path(patient: &Patient<'_>) -> bool {
@@ -104,11 +111,16 @@ fn shell_name<'a>(patient: &'a Patient<'_>) -> &'a str {
 }
 
 /// What is worth knowing of the agent's own set-up.
-fn set_up(agent: &str, config: &Config) -> Vec<Finding> {
+fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'_>) -> Vec<Finding> {
     let settings = config.agent(agent);
     let var = |name: &str| std::env::var_os(name);
-    let remarks =
-        crate::agent::called(agent).map(|known| known.remarks(&var, settings.inject, settings.marks));
+    let remarks = crate::agent::called(agent).map(|known| {
+        // As the next run will know it, which may be less than what the program has just answered.
+        let noted =
+            |real| version::recall(patient.home.as_ref()?, agent, &version::Identity::of(agent, real)?);
+        let version = real.and_then(|real| known.installed_version(real).or_else(|| noted(real)));
+        known.remarks(&var, version.as_deref(), settings.inject, settings.marks)
+    });
     let finding = |remark: crate::agent::Remark| match remark.advice {
         Some(advice) => Finding::note(agent, remark.what, advice),
         None => Finding::ok(agent, remark.what),
@@ -133,7 +145,7 @@ fn hits(agent: &str, places: &[Place]) -> Vec<Finding> {
             let what = format!("PATH {}: {}: {what}", number + 1, path.display());
             match verdict {
                 Verdict::NotExecutable => {
-                    Finding::note(agent, what, format!("remove it, or run: chmod +x {}", path.display()))
+                    Finding::note(agent, what, format!("remove it, or run: chmod +x {}", shell::path(path)))
                 }
                 Verdict::Directory | Verdict::Unreachable(_) => {
                     Finding::note(agent, what, "harmless; remove it from PATH to be rid of this note")
@@ -234,6 +246,44 @@ fn reach(
     findings
 }
 
+/// How the version of an agent became known.
+enum Told {
+    /// By its installation, which also says that this is the agent itself. What its program needs and is not there:
+    Installed {
+        version: String,
+        lacking: Option<String>,
+    },
+    Asked(Answer),
+}
+
+/// An agent is asked only if its installation does not say: Gemini leaves files in its own folder even when it is asked for
+/// its version alone.
+fn version(agent: &str, real: &Path, patient: &Patient<'_>) -> Told {
+    let installed = crate::agent::called(agent).and_then(|known| known.installed_version(real));
+    match installed {
+        Some(version) => Told::Installed { version, lacking: lacking(real, patient) },
+        None => Told::Asked(ask_version(real, patient)),
+    }
+}
+
+/// The interpreter that a script begins with, if it is not there.
+fn lacking(script: &Path, patient: &Patient<'_>) -> Option<String> {
+    let mut buffer = [0; 256];
+    let length = DiskFiles.head(script, &mut buffer).ok()?;
+    let line = buffer[..length].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split_whitespace();
+    let program = words.next()?;
+    let (wanted, there) = if program.ends_with("/env") {
+        let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+        let query =
+            Query { name, explicit: None, path: patient.path.as_deref(), ourselves: &patient.ourselves };
+        (name, query.survey(&DiskFiles).iter().any(|place| place.verdict == Verdict::Real))
+    } else {
+        (program, Path::new(program).exists())
+    };
+    (!there).then(|| wanted.to_owned())
+}
+
 /// The version is asked with the loop counter at its end: if what we take for the agent comes back to us, we say so
 /// instead of going round.
 fn ask_version(real: &Path, patient: &Patient<'_>) -> Answer {
@@ -264,7 +314,7 @@ fn version_in(answer: &str) -> Option<&str> {
     answer.split_whitespace().take(8).find(plain)
 }
 
-fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<Answer>) -> Finding {
+fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<Told>) -> Finding {
     let path = match real {
         Ok(path) => path,
         Err(error) => {
@@ -276,10 +326,22 @@ fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<An
     };
     let shown = path.display();
     let variable = override_variable(agent);
-    match version {
+    let fine = |version: &str| Finding::ok(agent, format!("the real {agent} is {shown}, version: {version}"));
+    let answer = match version {
+        Some(Told::Installed { version, lacking: None }) => return fine(&version),
+        Some(Told::Installed { lacking: Some(program), .. }) => {
+            return Finding::error(
+                agent,
+                format!("{shown} cannot be run: there is no {program}"),
+                format!("install {program}, or put its folder on PATH"),
+            );
+        }
+        Some(Told::Asked(answer)) => Some(answer),
+        None => None,
+    };
+    match answer {
         Some(Answer::Given { stdout, status, .. }) if status.success() => {
-            let version = stdout.lines().next().unwrap_or("says nothing").trim();
-            Finding::ok(agent, format!("the real {agent} is {shown}, version: {version}"))
+            fine(stdout.lines().next().unwrap_or("says nothing").trim())
         }
         Some(Answer::Given { stderr, status, .. })
             if status.code() == Some(127) && stderr.contains("came back to codemie") =>
@@ -331,6 +393,22 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(version_in(answer), version, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_searched_is_no_agent_that_cannot_be_run() {
+        use crate::shim::files::Identity;
+        let denied = Entry { error: Some(std::io::ErrorKind::PermissionDenied), ..program(1, b"") };
+        let table = Table::of(&[
+            ("/secret/claude", denied),
+            ("/text/claude", Entry { executable: false, ..program(2, b"") }),
+        ]);
+        let ourselves = Identity::default();
+        for (path, missing) in [("/none", true), ("/secret:/none", true), ("/secret:/text", false)] {
+            let query =
+                Query { name: "claude", explicit: None, path: Some(path.as_ref()), ourselves: &ourselves };
+            assert_eq!(nowhere(&query.resolve(&table).unwrap_err()), missing, "{path}");
         }
     }
 

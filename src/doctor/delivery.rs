@@ -81,6 +81,12 @@ fn of_sink(row: &SinkRow, count: SinkCount, configured: bool) -> Vec<Finding> {
             format!("{name} failed {} times in a row: {why}; {} wait", row.failures, events(count.pending)),
             "nothing is lost; to try now run: codemie sync",
         ));
+    } else if let Some(why) = row.trouble.as_ref().filter(|_| row.failures == 0 && count.pending == 0) {
+        findings.push(Finding::note(
+            AREA,
+            format!("{name} {why}"),
+            "the rest has arrived; see: codemie sync --status",
+        ));
     } else {
         findings.push(Finding::ok(AREA, format!("{name}: {} waiting", events(count.pending))));
     }
@@ -102,6 +108,7 @@ mod tests {
     fn row() -> SinkRow {
         SinkRow {
             name: "backend".into(),
+            since: 0,
             cursor: 0,
             lease_holder: None,
             lease_until: None,

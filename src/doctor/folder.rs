@@ -9,6 +9,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 use super::{Finding, Patient};
 use crate::config::{Config, Settings};
 use crate::home::Home;
+use crate::output::shell;
 use crate::shim::files::DiskFiles;
 use crate::shim::resolve::{Query, Verdict};
 
@@ -93,19 +94,20 @@ fn home_folder(path: &Path) -> Vec<Finding> {
     if !meta.is_dir() {
         return vec![Finding::error(AREA, format!("{shown} is not a folder"), "move it away")];
     }
+    let word = shell::path(path);
     let mut findings = Vec::new();
     if meta.uid() != rustix::process::geteuid().as_raw() {
         findings.push(Finding::warn(
             AREA,
             format!("{shown} belongs to another user"),
-            format!("run: sudo chown -R \"$(id -un)\" '{shown}'"),
+            format!("run: sudo chown -R \"$(id -un)\" {word}"),
         ));
     }
     if meta.mode() & 0o077 != 0 {
         findings.push(Finding::warn(
             AREA,
             format!("{shown} is open to others (mode {:o})", meta.mode() & 0o7777),
-            format!("run: chmod 700 '{shown}'"),
+            format!("run: chmod 700 {word}"),
         ));
     }
     findings.extend(space(path));
@@ -129,7 +131,7 @@ fn not_writable(path: &Path, error: &io::Error) -> Finding {
             ("is on a full disk".to_owned(), "make room; `codemie prune` removes old sessions".to_owned())
         }
         io::ErrorKind::PermissionDenied => {
-            ("is not writable".to_owned(), format!("run: chmod u+rwx '{shown}'"))
+            ("is not writable".to_owned(), format!("run: chmod u+rwx {}", shell::path(path)))
         }
         _ => (format!("is not writable ({error})"), "set CODEMIE_HOME to a folder elsewhere".to_owned()),
     };
@@ -159,7 +161,7 @@ fn database(home: &Home) -> Option<Finding> {
         Finding::warn(
             AREA,
             format!("{shown} is open to others (mode {mode:o})"),
-            format!("run: chmod 600 '{shown}'"),
+            format!("run: chmod 600 {}", shell::path(&file)),
         )
     })
 }
@@ -214,6 +216,8 @@ mod tests {
             let finding = not_writable(Path::new("/x"), &kind.into());
             assert!(finding.level == Level::Error && finding.what.contains(word), "{finding:?}");
         }
+        let denied = not_writable(Path::new("/it's"), &io::ErrorKind::PermissionDenied.into());
+        assert_eq!(denied.fix.as_deref(), Some(r"run: chmod u+rwx '/it'\''s'"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How much is sent at once. Pure.
 
+use crate::store::Outgoing;
+
 /// Events in one request; the receiver's transaction stays short.
 pub const MOST: usize = 500;
 /// Bytes in one request before compression, well below what a proxy on the way lets through.
@@ -41,6 +43,11 @@ pub fn cut(lengths: impl IntoIterator<Item = usize>) -> usize {
         bytes <= MOST_BYTES
     });
     fits.count().max(1)
+}
+
+/// How many of these events one request may hold. What stands around an event's attributes takes some 300 bytes.
+pub fn fits(events: &[Outgoing]) -> usize {
+    cut(events.iter().map(|event| event.attributes.to_string().len() + 300)).min(events.len())
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 use super::decide::{self, Answer, Verdict};
 use super::http::Request;
 use super::identity::Identity;
-use super::lease::later;
 use super::sink::{CODEMIE_V1, Due, Sink, Sorted, below};
 use crate::clock::Timestamp;
 use crate::config::delivery::{self, Secret};
@@ -186,16 +185,23 @@ impl Sink for CodemieV1 {
     }
 
     fn due(&self, view: &View<'_>, letter: &Letter, now: Timestamp) -> Result<Due, Error> {
-        if letter.event.kind == EventType::End {
-            let at = later(letter.at, QUIET);
+        let after_quiet = |then: Timestamp| {
+            let at = then.after(QUIET);
             // A clock set back since would make it wait for ever.
-            let quiet = at <= now || now < letter.at;
-            return Ok(if quiet { Due::Now } else { Due::At(at) });
+            if at <= now || now < then { Due::Now } else { Due::At(at) }
+        };
+        if letter.event.kind == EventType::End {
+            return Ok(after_quiet(letter.at));
         }
         let event = view.event(letter.event.n)?;
         let session = event.map(|event| view.session_number(event.session)).transpose()?.flatten();
-        let known = session.is_none_or(|row| row.agent_session.is_some() || row.phase == Phase::Closed);
-        Ok(if known { Due::Now } else { Due::Unknown })
+        Ok(match session {
+            Some(row) if row.agent_session.is_some() => Due::Now,
+            // With its END, and not while the shell waits for the run to end: a request that is cut off is sent again.
+            Some(row) if row.phase == Phase::Closed => row.ended_at.map_or(Due::Now, after_quiet),
+            Some(_) => Due::Unknown,
+            None => Due::Now,
+        })
     }
 
     fn requests(&self, view: &View<'_>, events: &[Outgoing]) -> Result<Vec<Request>, Error> {

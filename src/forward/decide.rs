@@ -20,6 +20,8 @@ pub struct Answer {
 pub enum Verdict {
     /// All of it has arrived, but for those named, which never will.
     Accepted { rejected: Vec<(Uuid, String)> },
+    /// It has arrived, but for a part that is not named and never will.
+    Partly(String),
     /// Too much at once: the same in smaller batches.
     Halve(String),
     /// The same, uncompressed.
@@ -64,12 +66,15 @@ pub fn rubbish(what: &str) -> Verdict {
 
 /// As much of a receiver's own words as helps: one line, no control characters.
 pub fn refusal(answer: &Answer) -> String {
-    let text = String::from_utf8_lossy(&answer.body);
-    let words: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
-    match words.trim() {
+    match in_one_line(&String::from_utf8_lossy(&answer.body)).as_str() {
         "" => format!("refused ({})", answer.status),
         words => format!("refused ({}): {words}", answer.status),
     }
+}
+
+pub fn in_one_line(words: &str) -> String {
+    let line: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
+    line.trim().to_owned()
 }
 
 #[cfg(test)]
@@ -91,6 +96,7 @@ mod tests {
                 Some(Verdict::Isolate(_)) => "isolate",
                 Some(Verdict::Refuse(_)) => "refuse",
                 Some(Verdict::Unserved(_)) => "unserved",
+                Some(Verdict::Partly(_)) => "partly",
             }
         };
         for (status, expected) in [

@@ -13,12 +13,12 @@ use super::backoff;
 use super::batch::{self, Size};
 use super::decide::Verdict;
 use super::http::{Http, Request};
-use super::lease::{self, later};
+use super::lease;
 use super::sink::{Due, Sink, Sorted};
 use crate::clock::{Clock, Timestamp};
 use crate::home::Home;
 use crate::session::publish::publish;
-use crate::store::{Error, Fate, Letter, Outgoing, SinkCount, SinkRow, Store, Tx, View};
+use crate::store::{Error, Fate, Outgoing, SinkCount, SinkRow, Store, Tx, View};
 
 /// How often a held lease is asked for again; its holder sends what is ours as well, so only one who waits is in a hurry.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -37,8 +37,8 @@ pub enum Mode {
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many events are done with: go on.
-    Moved(usize),
+    /// Some events are done with: go on.
+    Moved(Moved),
     /// Nothing is left to be sent now. Something may be due later by itself.
     Empty {
         due: Option<Timestamp>,
@@ -55,6 +55,30 @@ pub enum Step {
     },
     /// Another address or other credentials were configured since: what waits is for them.
     Replaced,
+}
+
+/// What became of events that are done with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    pub delivered: usize,
+    /// For good: dead letters.
+    pub refused: usize,
+    /// Of what counts as delivered the receiver did not take all, without naming what.
+    pub partly: bool,
+}
+
+impl Moved {
+    /// Of a batch that was answered.
+    pub(super) fn of(events: &[Outgoing], rejected: &[(Uuid, String)]) -> Self {
+        let refused = events.iter().filter(|event| rejected.iter().any(|(id, _)| *id == event.id)).count();
+        Self { delivered: events.len() - refused, refused, partly: false }
+    }
+
+    pub fn add(&mut self, more: Self) {
+        self.delivered += more.delivered;
+        self.refused += more.refused;
+        self.partly |= more.partly;
+    }
 }
 
 /// One sink, its connection, and what is known of what it takes.
@@ -102,6 +126,15 @@ struct Sent {
     verdict: Verdict,
     /// How many are accepted now.
     told: usize,
+    /// What the receiver did not take of those, without naming it.
+    untaken: Option<String>,
+}
+
+/// How a batch is done with.
+#[derive(Clone, Copy)]
+enum Done<'a> {
+    Arrived { untaken: Option<&'a str> },
+    Buried,
 }
 
 impl Drain {
@@ -142,6 +175,11 @@ impl Drain {
         }
     }
 
+    /// Whether a request that is cut off may count twice there.
+    pub fn must_finish(&self) -> bool {
+        self.sink.once()
+    }
+
     pub fn count(&mut self) -> Result<SinkCount, Error> {
         let name = self.sink.name();
         self.store.read(|view| match view.sink(name)? {
@@ -167,7 +205,7 @@ impl Drain {
             self.store.write(|tx| tx.release(name, &holder))?;
             // Whoever committed between our look and this was told that the lease is held, and relies on its holder.
             if matches!(step, Ok(Step::Empty { .. })) && self.store.read(|view| view.is_behind(name))? {
-                return Ok(Step::Moved(0));
+                return Ok(Step::Moved(Moved::default()));
             }
         }
         step
@@ -194,6 +232,9 @@ impl Drain {
             None => Ok(None),
         })?;
         let Some((row, true)) = found else { return Ok(Step::Empty { due: None }) };
+        if row.is_retired() {
+            return Ok(Step::Paused("is not set up any more".to_owned()));
+        }
         if !leads_to(&row, &self.target) {
             return Ok(Step::Replaced);
         }
@@ -202,7 +243,7 @@ impl Drain {
         }
         if let Some(wait) = keep_still(&row, now, self.mode) {
             let why = row.trouble.clone().unwrap_or_default();
-            return Ok(Step::Waits { until: later(now, wait), why });
+            return Ok(Step::Waits { until: now.after(wait), why });
         }
         let holder = self.holder.clone();
         self.holding = self.store.write(|tx| match tx.sink(name)? {
@@ -211,7 +252,7 @@ impl Drain {
         })?;
         if !self.holding {
             let again = if self.mode == Mode::Pressing { ASK_AGAIN_PRESSING } else { ASK_AGAIN };
-            return Ok(Step::Held { until: later(now, again) });
+            return Ok(Step::Held { until: now.after(again) });
         }
         let durable = self.store.make_durable()?;
         let (sink, size) = (&*self.sink, self.size);
@@ -224,17 +265,20 @@ impl Drain {
                     }
                     tx.pass(name, to)
                 })?;
-                Ok(Step::Moved(deferred.len()))
+                Ok(Step::Moved(Moved::default()))
             }
             Work::Send(sending) => {
-                let Sent { verdict, told } = self.send(&sending, clock).await;
-                if told > sending.told && self.sink.once() && !matches!(verdict, Verdict::Accepted { .. }) {
-                    let reason = told_so_far(told);
+                let sent = self.send(&sending, clock).await;
+                let Sent { told, .. } = sent;
+                if told > sending.told
+                    && self.sink.once()
+                    && !matches!(sent.verdict, Verdict::Accepted { .. })
+                {
                     self.store.write(|tx| {
-                        sending.events.iter().try_for_each(|event| tx.amend_letter(name, event, &reason))
+                        sending.events.iter().try_for_each(|event| tx.note_told(name, event, told))
                     })?;
                 }
-                self.note(&sending, verdict, row.failures, clock.now())
+                self.note(&sending, sent, row.failures, clock.now())
             }
         }
     }
@@ -246,9 +290,9 @@ impl Drain {
         let http =
             match self.http.take().map_or_else(|| Http::new(self.sink.url(), self.ca_file.as_ref()), Ok) {
                 Ok(http) => self.http.insert(http),
-                Err(error) => return Sent { verdict: not_sent(error), told },
+                Err(error) => return Sent { verdict: not_sent(error), told, untaken: None },
             };
-        let (mut rejected, mut unserved) = (Vec::new(), None);
+        let (mut rejected, mut untaken) = (Vec::new(), None);
         for request in &sending.requests[sending.told.min(sending.requests.len())..] {
             let verdict = match http.post(request, self.plain, clock.now()).await {
                 Ok(answer) => self.sink.judge(&sending.events, request, &answer),
@@ -259,25 +303,28 @@ impl Drain {
                     rejected.extend(more);
                     told += 1;
                 }
-                Verdict::Unserved(why) => {
-                    tracing::debug!(sink = self.sink.name(), path = request.url.path(), "not taken: {why}");
-                    unserved = Some(why);
+                Verdict::Partly(why) => {
+                    untaken = Some(why);
+                    told += 1;
                 }
-                verdict => return Sent { verdict, told },
+                Verdict::Unserved(why) => {
+                    untaken = Some(format!("takes nothing at {}: {why}", request.url.path()));
+                }
+                verdict => return Sent { verdict, told, untaken },
             }
         }
-        let verdict = match unserved {
-            Some(why) if told == 0 => Verdict::Refuse(why),
+        let verdict = match &untaken {
+            Some(why) if told == 0 => Verdict::Refuse(why.clone()),
             _ => Verdict::Accepted { rejected },
         };
-        Sent { verdict, told }
+        Sent { verdict, told, untaken }
     }
 
     /// Puts down what became of it.
     fn note(
         &mut self,
         sending: &Sending,
-        verdict: Verdict,
+        Sent { verdict, untaken, .. }: Sent,
         failures: i64,
         now: Timestamp,
     ) -> Result<Step, Error> {
@@ -286,20 +333,28 @@ impl Drain {
         match verdict {
             Verdict::Accepted { rejected } => {
                 self.size.grow();
-                let step = self.settle(sending, &rejected, true, now)?;
+                if let Some(why) = &untaken {
+                    tracing::warn!(sink = name, "it {why}");
+                }
+                let done = Done::Arrived { untaken: untaken.as_deref() };
+                let step = self.settle(sending, &rejected, done, now)?;
                 self.publish(now);
                 tracing::debug!(sink = name, events = count, rejected = rejected.len(), "delivered");
                 Ok(step)
             }
-            Verdict::Halve(_) | Verdict::Isolate(_) if self.size.halve(count) => Ok(Step::Moved(0)),
+            Verdict::Halve(_) | Verdict::Isolate(_) if self.size.halve(count) => {
+                Ok(Step::Moved(Moved::default()))
+            }
             Verdict::Identity(why) if self.plain => self.bury(sending, &why, now),
             Verdict::Identity(_) => {
                 self.plain = true;
-                Ok(Step::Moved(0))
+                Ok(Step::Moved(Moved::default()))
             }
-            Verdict::Halve(why) | Verdict::Isolate(why) | Verdict::Refuse(why) | Verdict::Unserved(why) => {
-                self.bury(sending, &why, now)
-            }
+            Verdict::Halve(why)
+            | Verdict::Isolate(why)
+            | Verdict::Refuse(why)
+            | Verdict::Partly(why)
+            | Verdict::Unserved(why) => self.bury(sending, &why, now),
             Verdict::Pause(why) => {
                 tracing::warn!(sink = name, "delivery pauses: {why}");
                 let then = Step::Paused(why.clone());
@@ -308,15 +363,15 @@ impl Drain {
             Verdict::Later { why, asked } => {
                 // A connection that failed is not tried again.
                 self.http = None;
-                let asked_until = asked.map(|asked| later(now, asked));
+                let asked_until = asked.map(|asked| now.after(asked));
                 if self.mode == Mode::Pressing {
-                    let then =
-                        Step::Waits { until: asked_until.unwrap_or(later(now, PRESSING)), why: why.clone() };
+                    let until = now.after(asked.unwrap_or_default().max(PRESSING));
+                    let then = Step::Waits { until, why: why.clone() };
                     return self.write_as_ours(|tx| tx.note_trouble(name, asked_until, &why), then);
                 }
                 let failures = failures.saturating_add(1);
                 let wait = backoff::delay(failures, chance()).max(asked.unwrap_or_default());
-                let until = later(now, wait);
+                let until = now.after(wait);
                 tracing::info!(sink = name, failures, "not delivered, again in {wait:.0?}: {why}");
                 let then = Step::Waits { until, why: why.clone() };
                 self.write_as_ours(|tx| tx.set_backoff(name, failures, until, asked_until, &why), then)
@@ -328,14 +383,14 @@ impl Drain {
     fn bury(&mut self, sending: &Sending, why: &str, now: Timestamp) -> Result<Step, Error> {
         tracing::warn!(sink = self.sink.name(), events = sending.events.len(), "dead letters: {why}");
         let all: Vec<_> = sending.events.iter().map(|event| (event.id, why.to_owned())).collect();
-        self.settle(sending, &all, false, now)
+        self.settle(sending, &all, Done::Buried, now)
     }
 
     fn settle(
         &mut self,
         sending: &Sending,
         rejected: &[(Uuid, String)],
-        arrived: bool,
+        done: Done<'_>,
         now: Timestamp,
     ) -> Result<Step, Error> {
         let (name, once) = (self.sink.name(), self.sink.once());
@@ -350,26 +405,22 @@ impl Drain {
             if let Some(to) = sending.pass_to {
                 tx.pass(name, to)?;
             }
-            if arrived { tx.delivered(name, &sending.events, now) } else { Ok(()) }
+            if let Done::Arrived { untaken } = done {
+                tx.delivered(name, &sending.events, now)?;
+                if let Some(why) = untaken {
+                    tx.note_trouble(name, None, why)?;
+                }
+            }
+            Ok(())
         };
-        self.write_as_ours(note, Step::Moved(sending.events.len()))
+        let partly = matches!(done, Done::Arrived { untaken: Some(_) });
+        self.write_as_ours(note, Step::Moved(Moved { partly, ..Moved::of(&sending.events, rejected) }))
     }
 }
 
 /// Whether a sink still leads where this target says. One that says nothing leads anywhere.
 fn leads_to(row: &SinkRow, target: &str) -> bool {
     row.target.as_deref().is_none_or(|known| known == target)
-}
-
-const TOLD: &str = "requests accepted so far: ";
-
-/// What a letter says when its event takes several requests and the receiver has accepted the first of them.
-fn told_so_far(requests: usize) -> String {
-    format!("{TOLD}{requests}")
-}
-
-fn told_before(letter: &Letter) -> usize {
-    letter.reason.strip_prefix(TOLD).and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// How long nothing may be sent yet.
@@ -394,7 +445,7 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
         }
         match sink.due(view, &letter, now)? {
             Due::Now => {
-                told = told_before(&letter);
+                told = letter.told;
                 letters.push(letter.event);
             }
             Due::Unknown => {}
@@ -408,7 +459,7 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
     }
     // What is only sorted costs no request, so it is taken in one go however little the receiver takes at once.
     let window = if sink.once() { batch::MOST } else { size.events() };
-    let events = view.outgoing(row.cursor, durable, window)?;
+    let events = view.outgoing(row.since, row.cursor, durable, window)?;
     let mut to = events.last().and_then(|event| event.change).unwrap_or(durable);
     if events.len() < window {
         to = to.max(durable);
@@ -437,13 +488,8 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
 }
 
 fn fitting(mut events: Vec<Outgoing>) -> Vec<Outgoing> {
-    events.truncate(fits(&events));
+    events.truncate(batch::fits(&events));
     events
-}
-
-/// How many of them one request may hold. What stands around an event's attributes takes some 300 bytes.
-pub(super) fn fits(events: &[Outgoing]) -> usize {
-    batch::cut(events.iter().map(|event| event.attributes.to_string().len() + 300)).min(events.len())
 }
 
 /// A number in 0..1 for jitter.

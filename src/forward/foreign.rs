@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::batch;
 use super::decide::Verdict;
+use super::drain::Moved;
 use super::http::{self, Http};
 use super::native::Native;
 use super::sink::Sink;
@@ -138,25 +139,18 @@ fn totals(calls: &[Priced]) -> UsageSummary {
     UsageSummary::new(&sums, unpriced, Coverage::Transcript)
 }
 
-/// What became of a telling.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
-    pub delivered: usize,
-    pub rejected: usize,
-}
-
 /// Posts events that are in no outbox, in batches, until the time is up; `Err` says why it ended before.
 pub async fn post(
     sink: &Native,
     http: &Http,
     events: &[Outgoing],
     deadline: Instant,
-) -> Result<Sent, String> {
+) -> Result<Moved, String> {
     let (mut sent, mut size, mut plain, mut rest) =
-        (Sent::default(), batch::Size::new(batch::MOST), false, events);
+        (Moved::default(), batch::Size::new(batch::MOST), false, events);
     while !rest.is_empty() {
         let part = &rest[..rest.len().min(size.events())];
-        let part = &part[..super::drain::fits(part)];
+        let part = &part[..super::batch::fits(part)];
         let request = sink.request(part);
         let verdict = match http.post(&request, plain, SystemClock.now()).await {
             Ok(answer) => sink.judge(part, &request, &answer),
@@ -165,22 +159,25 @@ pub async fn post(
         };
         match verdict {
             Verdict::Accepted { rejected } => {
-                sent.delivered += part.len() - rejected.len();
-                sent.rejected += rejected.len();
+                sent.add(Moved::of(part, &rejected));
                 rest = &rest[part.len()..];
                 size.grow();
             }
             Verdict::Halve(_) | Verdict::Isolate(_) if size.halve(part.len()) => {}
             Verdict::Halve(_) | Verdict::Isolate(_) => {
-                sent.rejected += 1;
+                sent.refused += 1;
                 rest = &rest[part.len()..];
             }
             Verdict::Identity(_) if !plain => plain = true,
-            Verdict::Identity(why) | Verdict::Refuse(why) | Verdict::Unserved(why) | Verdict::Pause(why) => {
+            Verdict::Identity(why)
+            | Verdict::Refuse(why)
+            | Verdict::Partly(why)
+            | Verdict::Unserved(why)
+            | Verdict::Pause(why) => {
                 return Err(why);
             }
             Verdict::Later { why, asked } => {
-                let wake = Instant::now() + asked.unwrap_or(AGAIN);
+                let wake = Instant::now() + asked.unwrap_or_default().max(AGAIN);
                 if wake >= deadline {
                     return Err(why);
                 }

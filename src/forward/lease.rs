@@ -24,7 +24,7 @@ pub(super) fn holder() -> String {
 
 /// Takes or renews the lease; false while another living sender has it.
 pub(super) fn take(tx: &Tx<'_>, sink: &SinkRow, holder: &str, now: Timestamp) -> Result<bool, Error> {
-    let until = later(now, LEASE);
+    let until = now.after(LEASE);
     if tx.lease(&sink.name, holder, now, until)? {
         return Ok(true);
     }
@@ -43,7 +43,7 @@ pub(super) fn is_held(sink: &SinkRow, now: Timestamp) -> bool {
 
 /// A lease that runs for longer than any is given out was given out before the clock was set back.
 fn void(sink: &SinkRow, now: Timestamp) -> bool {
-    sink.lease_until.is_some_and(|until| until > later(now, LEASE))
+    sink.lease_until.is_some_and(|until| until > now.after(LEASE))
 }
 
 /// Whether a holder is no more, by the process it names.
@@ -57,10 +57,6 @@ fn gone(holder: &str, processes: &dyn Processes, here: &Realm) -> bool {
     }
     let Ok(pid) = i32::try_from(pid) else { return false };
     pids == here.pids && !processes.alive(ProcessId { pid: Pid(pid), start: StartTime(start) })
-}
-
-pub(super) fn later(now: Timestamp, by: Duration) -> Timestamp {
-    Timestamp(now.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
 }
 
 #[cfg(test)]
@@ -99,11 +95,11 @@ mod tests {
         assert!(take_as(&a, now));
         assert!(!take_as(&b, now), "the same process, but another sender");
         assert!(take_as(&a, now), "renewed");
-        assert!(take_as(&b, later(now, LEASE * 2)), "run out");
+        assert!(take_as(&b, now.after(LEASE * 2)), "run out");
         assert!(take_as(&a, now), "given out before the clock was set back");
         let Realm { boot, pids } = Realm::here();
         let dead = format!("{boot} {pids} {} 1 x", std::process::id());
-        world.store.write(|tx| tx.seize("s", &dead, &a, later(now, LEASE))).unwrap();
+        world.store.write(|tx| tx.seize("s", &dead, &a, now.after(LEASE))).unwrap();
         let mut take_as = |who: &str| {
             world
                 .store

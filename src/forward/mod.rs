@@ -24,10 +24,10 @@ mod rest;
 mod sender;
 mod sink;
 
-pub use drain::{Drain, Mode, Step};
+pub use drain::{Drain, Mode, Moved, Step};
 pub use identity::Identity;
 pub use native::{Native, local_token};
 pub use preview::{preview, show};
 pub use rest::{COMMAND, Leftovers, finish_rest, leave_rest};
 pub use sender::{Sender, Word};
-pub use sink::{CODEMIE_V1, NATIVE, Sink, Sinks, Target, settle};
+pub use sink::{CODEMIE_V1, NATIVE, Sink, Sinks, Target, reconfigure, settle};

@@ -132,13 +132,13 @@ fn receipt(events: &[Outgoing], answer: &Answer) -> Verdict {
     }
     let mut rejected = Vec::new();
     for one in receipt.rejected {
-        match one.id.parse::<Uuid>().ok().filter(|id| events.iter().any(|event| event.id == *id)) {
-            Some(id) => {
-                let words = one.error.chars().map(|c| if c.is_control() { ' ' } else { c });
-                rejected.push((id, format!("rejected: {}", words.take(200).collect::<String>())));
-            }
-            None => return decide::rubbish("a receipt for other events"),
+        let Ok(id) = one.id.parse::<Uuid>() else { return decide::rubbish("a receipt for other events") };
+        let sent = events.iter().filter(|event| event.id == id).count();
+        if rejected.iter().filter(|(known, _)| *known == id).count() >= sent {
+            return decide::rubbish("a receipt for other events");
         }
+        let words = one.error.chars().map(|c| if c.is_control() { ' ' } else { c });
+        rejected.push((id, format!("rejected: {}", words.take(200).collect::<String>())));
     }
     Verdict::Accepted { rejected }
 }
@@ -224,6 +224,9 @@ mod tests {
             r#"{"accepted":18446744073709551615,"duplicates":3,"rejected":[]}"#,
             r#"{"accepted":1,"duplicates":0,"rejected":[{"id":"00000000-0000-0000-0000-000000000009"}]}"#,
             r#"{"accepted":1,"duplicates":0,"rejected":[{"id":"x"}]}"#,
+            &format!(
+                r#"{{"accepted":0,"duplicates":0,"rejected":[{{"id":"{second}"}},{{"id":"{second}"}}]}}"#
+            ),
         ] {
             assert!(matches!(say(lie), Verdict::Later { asked: None, .. }), "{lie}");
         }

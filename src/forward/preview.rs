@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use super::batch;
 use super::http::{Encoding, Request};
 use super::sink::{Sink, Sorted};
-use super::{batch, drain};
 use crate::store::{Error, Fate, Outgoing, View};
 
 /// The next requests to a sink, in full; how many events they tell. What waits for something else is not among them.
@@ -15,7 +15,7 @@ pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String
         .into_iter()
         .map(|letter| letter.event)
         .collect();
-    for event in view.outgoing(row.cursor, i64::MAX, limit)? {
+    for event in view.outgoing(row.since, row.cursor, i64::MAX, limit)? {
         if sink.sort(view, &event)? != Sorted::Skip {
             events.retain(|known| known.n != event.n);
             events.push(event);
@@ -31,7 +31,7 @@ pub fn show(view: &View<'_>, sink: &dyn Sink, mut events: Vec<Outgoing>) -> Resu
     while !events.is_empty() {
         let rest = events.split_off(events.len().min(sink.most()).min(batch::MOST));
         let mut part = events;
-        let mut over = part.split_off(drain::fits(&part));
+        let mut over = part.split_off(batch::fits(&part));
         for request in sink.requests(view, &part)? {
             text += &shown(sink, &request);
         }

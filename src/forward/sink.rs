@@ -14,7 +14,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::delivery::{Delivery, Secret};
 use crate::hex::hex;
 use crate::home::Home;
-use crate::store::{Error, Letter, Outgoing, Store, Tx, View};
+use crate::store::{Error, Letter, Outgoing, SinkRow, Store, Tx, View};
 use reqwest::Url;
 
 /// What becomes of an event when the cursor comes to it.
@@ -167,6 +167,28 @@ pub fn settle(tx: &Tx<'_>, targets: &[Target]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// A setting was changed: runs that go on are to know, and to send nothing more to what was set up before. How many sessions
+/// are from before a receiver that is new with this, so that it gets nothing of them.
+pub fn reconfigure(store: &mut Store, key: &str, sinks: Option<&Sinks>) -> Result<i64, Error> {
+    let addresses = [("backend.url", NATIVE), ("otlp.endpoint", OTLP), ("codemieV1.url", CODEMIE_V1)];
+    let room = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
+    let Some((address, name)) = addresses.into_iter().find(|(address, _)| room(address) == room(key)) else {
+        return Ok(0);
+    };
+    let targets = sinks.map(Sinks::targets).unwrap_or_default();
+    store.write(|tx| {
+        let address_of = |row: Option<SinkRow>| row.and_then(|row| row.address().map(str::to_owned));
+        let before = address_of(tx.sink(name)?);
+        settle(tx, &targets)?;
+        // A run may have it from its environment, and then nothing else tells what is no address.
+        if key == address && targets.iter().all(|target| target.name != name) {
+            tx.retire_sink(name)?;
+        }
+        let now = tx.sink(name)?.filter(|row| !row.is_retired());
+        if now.is_some() && address_of(now) != before { tx.sessions_before(name) } else { Ok(0) }
+    })
 }
 
 fn fingerprint(address: &str, credentials: &[&str]) -> String {

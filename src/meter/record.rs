@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
+use crate::session::state::spelled;
 
 /// More of anything no call uses and no tool writes: a count beyond it is damage or a bad joke, and sums of many such stay
 /// within what a database's integer holds.
@@ -115,15 +116,10 @@ pub struct Tool {
     pub lines_removed: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolKind {
-    Read,
-    Write,
-    Edit,
-    Exec,
-    Other,
-}
+spelled!(
+    /// What a tool does, whatever its agent calls it.
+    ToolKind { Read = "read", Write = "write", Edit = "edit", Exec = "exec", Other = "other" }
+);
 
 /// The API refused or failed, as the agent reports it after its own retries.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ const CHUNK: usize = 256 * 1024;
 /// Lines beyond this are passed over and counted as unreadable. Why 16 MiB: an answer is at most some 128,000 tokens, which
 /// even escaped stay below 2 MiB, so no usage can be lost; a prompt with three images of the API's largest size fits. The
 /// buffer grows only for such a line, and is given back.
-const MAX_LINE: usize = 16 * 1024 * 1024;
+pub const MAX_LINE: usize = 16 * 1024 * 1024;
 
 /// Where reading goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

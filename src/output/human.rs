@@ -28,11 +28,13 @@ pub fn count(number: u64) -> String {
     else {
         return number.to_string();
     };
-    let hundredths = (u128::from(number) * 100 + u128::from(unit) / 2) / u128::from(unit);
-    match hundredths {
-        0..1_000 => format!("{}.{:02}{letter}", hundredths / 100, hundredths % 100),
-        1_000..10_000 => format!("{}.{}{letter}", hundredths / 100, hundredths % 100 / 10),
-        _ => format!("{}{letter}", hundredths / 100),
+    let (number, unit) = (u128::from(number), u128::from(unit));
+    // Rounded to the digits that are shown; one digit more where that makes another.
+    let rounded = |parts: u128| (number * parts + unit / 2) / unit;
+    match (rounded(100), rounded(10)) {
+        (hundredths @ 0..1_000, _) => format!("{}.{:02}{letter}", hundredths / 100, hundredths % 100),
+        (_, tenths @ 0..1_000) => format!("{}.{}{letter}", tenths / 10, tenths % 10),
+        _ => format!("{}{letter}", rounded(1)),
     }
 }
 
@@ -115,8 +117,13 @@ mod tests {
             (999, "999"),
             (1_000, "1.00k"),
             (1_234, "1.23k"),
+            (9_995, "10.0k"),
             (12_345, "12.3k"),
+            (15_994, "16.0k"),
+            (23_294, "23.3k"),
+            (99_950, "100k"),
             (123_456, "123k"),
+            (199_999, "200k"),
             (999_499, "999k"),
             (999_500, "1.00M"),
             (999_999, "1.00M"),

@@ -1,7 +1,9 @@
 //! What a person sees: tables that fit the terminal, colour only where it is wanted, numbers in words.
 
+pub mod failure;
 pub mod human;
 pub mod progress;
+pub mod shell;
 pub mod table;
 pub mod wrap;
 

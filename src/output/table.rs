@@ -1,4 +1,5 @@
-//! Aligned tables that fit the terminal: first the roomy columns are shortened, then the least important ones left out.
+//! Aligned tables that fit the terminal: first the roomy columns are shortened, then the least important ones left out, and
+//! what stays is shortened once more where it can bear that.
 
 use std::fmt::Write;
 
@@ -21,6 +22,8 @@ pub struct Column {
     pub align: Align,
     /// It may be cut down to this; a column whose content must stay whole has `usize::MAX`.
     pub least: usize,
+    /// And down to this when nothing is left to leave out.
+    pub at_worst: usize,
     /// The higher, the sooner it is left out; 0 stays.
     pub dispensable: u8,
 }
@@ -28,12 +31,17 @@ pub struct Column {
 impl Column {
     /// Words: cut with an ellipsis where they do not fit.
     pub const fn text(title: &'static str, least: usize) -> Self {
-        Self { title, align: Align::Left, least, dispensable: 0 }
+        Self { title, align: Align::Left, least, at_worst: least, dispensable: 0 }
     }
 
     /// Numbers: never cut.
     pub const fn number(title: &'static str) -> Self {
-        Self { title, align: Align::Right, least: usize::MAX, dispensable: 0 }
+        Self { title, align: Align::Right, least: usize::MAX, at_worst: usize::MAX, dispensable: 0 }
+    }
+
+    #[must_use]
+    pub const fn at_worst(self, cells: usize) -> Self {
+        Self { at_worst: cells, ..self }
     }
 
     #[must_use]
@@ -102,33 +110,42 @@ impl Table {
             cells.map(|cell| cell.text.width()).chain([self.columns[at].title.width()]).max().unwrap_or(0)
         };
         let mut widths: Vec<_> = (0..self.columns.len()).map(|at| Some(natural(at))).collect();
-        loop {
-            let used: usize =
-                widths.iter().flatten().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP);
-            let Some(excess) = used.checked_sub(available).filter(|excess| *excess > 0) else {
-                return widths;
-            };
-            let shrinkable: Vec<usize> = (0..widths.len())
-                .filter(|at| widths[*at].is_some_and(|width| width > self.columns[*at].least))
-                .collect();
-            // What shortening can give back at most.
-            let slack: usize =
-                shrinkable.iter().map(|at| widths[*at].unwrap_or(0) - self.columns[*at].least).sum();
-            if slack >= excess {
-                // One cell off the widest at a time keeps the columns in proportion.
-                if let Some(widest) = shrinkable.into_iter().max_by_key(|at| widths[*at]) {
-                    widths[widest] = widths[widest].map(|width| width - 1);
-                }
-                continue;
-            }
+        while !self.shrink(&mut widths, available, |column| column.least) {
             let least_needed = (0..widths.len())
                 .filter(|at| widths[*at].is_some() && self.columns[*at].dispensable > 0)
                 .max_by_key(|at| self.columns[*at].dispensable);
-            match least_needed {
-                Some(at) => widths[at] = None,
-                None => return widths, // a terminal this narrow folds the lines itself
+            let Some(at) = least_needed else {
+                // If not even that suffices, a terminal this narrow folds the lines itself.
+                self.shrink(&mut widths, available, |column| column.at_worst);
+                break;
+            };
+            widths[at] = None;
+        }
+        widths
+    }
+
+    /// Shortens columns, down to `least` of each, if that makes the table fit; false if it does not.
+    fn shrink(
+        &self,
+        widths: &mut [Option<usize>],
+        available: usize,
+        least: impl Fn(&Column) -> usize,
+    ) -> bool {
+        let used = widths.iter().flatten().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP);
+        let excess = used.saturating_sub(available);
+        let spare =
+            |at: usize, width: Option<usize>| width.unwrap_or(0).saturating_sub(least(&self.columns[at]));
+        if (0..widths.len()).map(|at| spare(at, widths[at])).sum::<usize>() < excess {
+            return false;
+        }
+        for _ in 0..excess {
+            // One cell off the widest at a time keeps the columns in proportion.
+            let shrinkable = (0..widths.len()).filter(|at| spare(*at, widths[*at]) > 0);
+            if let Some(widest) = shrinkable.max_by_key(|at| widths[*at]) {
+                widths[widest] = widths[widest].map(|width| width - 1);
             }
         }
+        true
     }
 
     fn line(&self, text: &mut String, row: &[Cell], widths: &[Option<usize>], style: Style) {
@@ -212,6 +229,27 @@ total                             12.3k  $0.1201
         }
         let narrow = table().render(Style { colour: false, columns: 30 });
         assert!(narrow.contains("fix-t") && narrow.contains('…') && !narrow.contains("PROJECT"), "{narrow}");
+    }
+
+    #[test]
+    fn what_must_stay_whole_is_cut_when_nothing_is_left_to_leave_out() {
+        let mut table = Table::new([
+            Column::text("NAME", 8),
+            Column::text("STATUS", usize::MAX).at_worst(9),
+            Column::number("COST").dispensable(1),
+        ]);
+        table.row(["fix-auth", "interrupted", "$0.12"].map(Cell::from));
+        for (columns, row) in [
+            (28, "fix-auth  interrupted  $0.12"),
+            (27, "fix-auth  interrupted"),
+            (21, "fix-auth  interrupted"),
+            (20, "fix-auth  interrupt…"),
+            (19, "fix-auth  interrup…"),
+            (18, "fix-auth  interrupted"), // the terminal folds it, then it may as well be whole
+        ] {
+            let text = table.render(Style { colour: false, columns });
+            assert_eq!(text.lines().nth(1), Some(row), "{columns}");
+        }
     }
 
     #[test]

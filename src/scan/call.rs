@@ -4,16 +4,13 @@ use super::bytes::{Bytes, put, put_bytes, put_signed};
 use super::hash::hash;
 use super::words::Word;
 use crate::clock::Timestamp;
-use crate::meter::record::Tokens;
+use crate::meter::record::{LONGEST_KEY, Tokens};
 
 /// A file by its number in the index.
 pub(super) type FileNo = u32;
 
 /// Not a file: the key is owned by a session of the store.
 pub(super) const STORE: FileNo = FileNo::MAX;
-
-/// Longer ones are no ids. None of the agents' has more than a hundred.
-pub(super) const LONGEST_KEY: usize = 1024;
 
 /// No encoded call is longer: the key, and sixteen numbers of at most ten bytes.
 pub(super) const LONGEST: usize = LONGEST_KEY + 16 * 10;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::call::{Call, FileNo, LONGEST_KEY, Told, key_hash};
+use super::call::{Call, FileNo, Told, key_hash};
 use super::hash::hash;
 use super::run::{Buffer, Run, Spill};
 use super::words::{Known, Word, Words};
@@ -200,10 +200,6 @@ impl Worker<'_> {
             }
             outcome.unreadable += batch.unreadable;
             for record in &batch.harvest.records {
-                if record.key.len() > LONGEST_KEY {
-                    outcome.unreadable += 1;
-                    continue;
-                }
                 if let Some(told) = self.told(record, outcome.number) {
                     outcome.last = outcome.last.max(Some(told.at.0));
                     let key = record.key.as_bytes();
@@ -256,9 +252,6 @@ pub(super) fn collect(
     };
     each(&mut |agent, key| {
         let key = key.as_bytes();
-        if key.len() > LONGEST_KEY {
-            return; // of no line that is counted here
-        }
         buffer.add(&Call { hash: key_hash(agent_seed(agent), key), key, told: nothing });
         if buffer.is_full() && failed.is_ok() {
             failed = spill.take(&mut buffer);

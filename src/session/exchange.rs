@@ -45,10 +45,15 @@ pub struct Exported {
     pub name_number: u32,
     pub named: bool,
     pub owns_from: Option<Timestamp>,
+    #[serde(default)]
+    pub archived: bool,
     pub aliases: Vec<String>,
     pub openings: Vec<OpeningRow>,
     pub evidence: Vec<Evidence>,
     pub records: Vec<RecordRow>,
+    /// A record names one file, and a patch may have changed several.
+    #[serde(default)]
+    pub changed_files: Vec<String>,
     pub events: Vec<ExportedEvent>,
 }
 
@@ -71,6 +76,41 @@ pub enum ParseError {
     Newer(u32),
     #[error("the export cannot be read: {0}")]
     Shape(#[from] serde_json::Error),
+    #[error("the export holds a {0} that cannot be: {1}")]
+    Number(&'static str, i64),
+}
+
+/// No session is opened, cleared, written to or revised as often. What is counted on from leaves room for that.
+const MOST: i64 = 1 << 30;
+
+impl Exported {
+    /// What this home would go on counting from.
+    fn check(&self) -> Result<(), ParseError> {
+        let name = ("number of a name", 1, i64::from(self.name_number));
+        let openings = self.openings.iter().map(|opening| ("number of an opening", 1, opening.number.into()));
+        let events = self.events.iter().flat_map(|event| {
+            [
+                ("number of an opening", 1, event.opening.into()),
+                ("number of an event", 1, event.seq),
+                ("revision of an event", 0, event.rev),
+            ]
+        });
+        if let Some((what, _, number)) = [name]
+            .into_iter()
+            .chain(openings)
+            .chain(events)
+            .find(|(_, least, n)| !(*least..=MOST).contains(n))
+        {
+            return Err(ParseError::Number(what, number));
+        }
+        let opened = self.openings.iter().flat_map(|opening| [Some(opening.opened_at), opening.closed_at]);
+        let told = [Some(self.session.start_time), self.session.end_time, self.owns_from];
+        let times = told.into_iter().chain(opened).chain(self.events.iter().map(|event| Some(event.time)));
+        match times.flatten().find(|time| !time.is_a_date()) {
+            Some(time) => Err(ParseError::Number("time", time.0)),
+            None => Ok(()),
+        }
+    }
 }
 
 pub fn export(view: &View<'_>, rows: &[SessionRow], now: Timestamp) -> Result<ExportFile, store::Error> {
@@ -96,10 +136,12 @@ fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Exporte
         name_number: row.name_number,
         named: row.named,
         owns_from: row.owns_from,
+        archived: row.archived,
         aliases: view.aliases(row.n)?,
         openings: view.openings(row.n)?,
         evidence: view.evidence(row.n)?,
         records: view.records(row.n)?,
+        changed_files: view.changed_files(row.n)?,
         events: events.collect(),
     })
 }
@@ -109,12 +151,14 @@ pub fn parse(value: Value) -> Result<ExportFile, ParseError> {
     if version > u64::from(VERSION) {
         return Err(ParseError::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
     }
-    Ok(serde_json::from_value(value)?)
+    let file: ExportFile = serde_json::from_value(value)?;
+    file.sessions.iter().try_for_each(Exported::check)?;
+    Ok(file)
 }
 
 /// How much is known of a session: every event and every revision counts.
 fn weight(revisions: impl Iterator<Item = i64>) -> i64 {
-    revisions.map(|rev| rev + 1).sum()
+    revisions.fold(0, |sum, rev| sum.saturating_add(rev).saturating_add(1))
 }
 
 /// `None` when there is nothing new in it.
@@ -137,10 +181,10 @@ pub(super) fn take_in(
         tx.delete_session(here.n)?;
     }
     let n = insert(tx, exported, source)?;
-    for alias in &exported.aliases {
+    for alias in exported.aliases.iter().filter(|alias| names::check(alias).is_ok()) {
         tx.add_alias(alias, n)?;
     }
-    for tag in &exported.session.tags {
+    for tag in exported.session.tags.iter().filter_map(|tag| names::check_tag(tag).ok()) {
         tx.add_tag(n, tag)?;
     }
     for evidence in &exported.evidence {
@@ -151,11 +195,15 @@ pub(super) fn take_in(
             tx.insert_record_row(&exported.session.agent, n, row)?;
         }
     }
+    for file in &exported.changed_files {
+        tx.note_changed_file(n, file)?;
+    }
     tx.recount(n)?;
     for event in &exported.events {
         insert_event(tx, n, &exported.session.agent, event)?;
     }
     tx.set_last_seq(n, exported.events.iter().map(|event| event.seq).max().unwrap_or(0))?;
+    tx.set_archived(n, exported.archived)?;
     tx.set_published(n)?;
     tx.note_imported(&source.to_string_lossy(), &exported.id.to_string(), &exported.session.session_id, at)?;
     Ok(Some(exported.id))
@@ -163,8 +211,10 @@ pub(super) fn take_in(
 
 fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error> {
     let told = &exported.session;
-    let name = names::first(tx, &told.name)?;
-    let same_name = name.full == told.name;
+    let wanted = names::of_elsewhere(Some(&told.name), &told.agent, told.start_time);
+    let name = names::first(tx, &wanted)?;
+    let same_name =
+        name.full == told.name && names::is_of(&told.name, &exported.name_base, exported.name_number);
     let parsed = |id: &Option<String>| id.as_deref().and_then(|id| id.parse::<SessionId>().ok());
     let parent = match parsed(&told.parent_session_id) {
         Some(parent) => tx.session(parent)?.map(|parent| parent.n),
@@ -192,15 +242,20 @@ fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error>
             branch: told.branch.clone(),
         },
         owns_from: exported.owns_from,
-        group: told.group.as_deref(),
+        group: told.group.as_deref().and_then(|group| names::check_group(group).ok()),
     })?;
-    let former = (told.session_id != exported.id.to_string()).then_some(told.session_id.as_str());
+    // An older store's id, which is an alias of it here as it was there. Anything else that is shown could not be asked for.
+    let former = Some(&told.session_id)
+        .filter(|id| {
+            exported.aliases.contains(id) && names::check(id).is_ok() && id.parse::<SessionId>().is_err()
+        })
+        .map(String::as_str);
     tx.set_imported(n, &source.to_string_lossy(), former)?;
     tx.replace_openings(n, &exported.openings, parsed(&told.transitioned_from))?;
 
     let correlation = &told.correlation;
     let bound = match &correlation.agent_session_id {
-        Some(id) if correlation.status == Link::Matched => {
+        Some(id) if correlation.status == Link::Matched && id.is_plain() => {
             let free = tx.session_by_agent_session(&told.agent, id)?.is_none();
             free.then_some(id)
         }

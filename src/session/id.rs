@@ -42,6 +42,22 @@ uuid_id!(
 #[serde(transparent)]
 pub struct AgentSessionId(pub String);
 
+impl AgentSessionId {
+    /// Whether it can stand on the agent's command line and in the name of a file as nothing but an id. What is taken in
+    /// from files that are not the agent's own, and what is put on a command line, has to be; the agent's own word of what it
+    /// is in is taken as it comes.
+    pub fn is_plain(&self) -> bool {
+        self.0.len() <= 256
+            && self.0.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && self.0.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
+    }
+
+    /// `None` for what could be taken for something else.
+    pub fn plain(text: String) -> Option<Self> {
+        Some(Self(text)).filter(Self::is_plain)
+    }
+}
+
 impl fmt::Display for AgentSessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -68,5 +84,29 @@ pub struct RandomIds;
 impl Ids for RandomIds {
     fn uuid(&self) -> Uuid {
         Uuid::new_v4()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_no_option_and_no_path() {
+        for (id, plain) in [
+            ("7a276c6b-7bd6-4aa4-8e1e-2b1e2f1d3c4b", true),
+            ("session_1.2", true),
+            ("", false),
+            ("-c", false),
+            ("--dangerously-skip-permissions", false),
+            ("..", false),
+            ("a/b", false),
+            ("a b", false),
+            ("a\nb", false),
+            ("ü", false),
+            (&"a".repeat(257), false),
+        ] {
+            assert_eq!(AgentSessionId::plain(id.into()).is_some(), plain, "{id:?}");
+        }
     }
 }

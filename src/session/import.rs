@@ -21,6 +21,7 @@ use super::id::SessionId;
 use super::names;
 use super::state::{Exit, StartReason, State};
 use crate::clock::Timestamp;
+use crate::file::{bounded, modified, read_at_most};
 use crate::store::old::{self, Contents, OldSession};
 use crate::store::{self, Evidence, NewSession, Store, Tx, Verdict};
 
@@ -34,11 +35,19 @@ pub struct Report {
     pub passed_over: Vec<(PathBuf, String)>,
 }
 
+/// More than what a user names would hold: a year of sessions with all their calls is some hundred megabytes.
+const MAX_ASKED: u64 = 1 << 30;
+
+/// Many thousand sessions of an old store. What lies in a folder may be anybody's work, and to parse it takes a multiple of it.
+const MAX_FOUND: u64 = 16 << 20;
+
 /// Takes in a file, or every `.json` file of a folder. Only a path that cannot be read at all is an error.
 pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<Report, Error> {
     let mut report = Report::default();
     for file in files_of(path)? {
-        import_file(store, &file, at, &mut report)?;
+        // A pipe is as good: the user says what it is.
+        let text = bounded(fs::File::open(&file), MAX_ASKED);
+        import_file(store, &file, text, at, &mut report)?;
     }
     Ok(report)
 }
@@ -52,8 +61,15 @@ pub fn first_start(store: &mut Store, user_home: &Path, cwd: &Path, at: Timestam
         if seen || !place.exists() {
             continue;
         }
-        for file in files_of(&place)? {
-            import_file(store, &file, at, &mut report)?;
+        let files = match files_of(&place) {
+            Ok(files) => files,
+            Err(error) => {
+                tracing::warn!("an old store is left to another time: {error}");
+                continue;
+            }
+        };
+        for file in files {
+            import_file(store, &file, read_at_most(&file, MAX_FOUND), at, &mut report)?;
         }
         store.write(|tx| tx.set_setting(&key, "read"))?;
     }
@@ -76,13 +92,19 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-fn import_file(store: &mut Store, path: &Path, at: Timestamp, report: &mut Report) -> Result<(), Error> {
+fn import_file(
+    store: &mut Store,
+    path: &Path,
+    text: io::Result<Vec<u8>>,
+    at: Timestamp,
+    report: &mut Report,
+) -> Result<(), Error> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut pass_over = |reason: String| {
         tracing::info!(file = %path.display(), reason, "not imported");
         report.passed_over.push((path.clone(), reason));
     };
-    let text = match fs::read(&path) {
+    let text = match text {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => {
             pass_over(error.to_string());
@@ -92,10 +114,7 @@ fn import_file(store: &mut Store, path: &Path, at: Timestamp, report: &mut Repor
     match old::read(&path, &text) {
         Contents::Old(entries) => {
             // The file's own time stands in where an entry has none.
-            let written = fs::metadata(&path).ok().and_then(|meta| meta.modified().ok()).map_or(at, |time| {
-                let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-                Timestamp(i64::try_from(since.as_millis()).unwrap_or(0))
-            });
+            let written = fs::metadata(&path).map_or(at, |meta| modified(&meta));
             for entry in &entries {
                 match store.write(|tx| take_in(tx, &path, entry, at, written))? {
                     Some(session) => report.imported.push(session),
@@ -137,10 +156,7 @@ fn take_in(
     };
     let started_at = old.time().unwrap_or(written);
     let ended_at = old.ended_at.unwrap_or(started_at).max(started_at);
-    let wanted = old.name.as_deref().map_or_else(
-        || names::default_name(&old.agent, started_at, &crate::zone::local()),
-        |name| name.chars().map(|c| if c.is_control() || c == '/' { '-' } else { c }).collect(),
-    );
+    let wanted = names::of_elsewhere(old.name.as_deref(), &old.agent, started_at);
     let name = names::first(tx, &wanted)?;
     let n = tx.insert_session(&NewSession {
         id,

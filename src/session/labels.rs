@@ -5,23 +5,23 @@ use super::event::revise_start;
 use super::names;
 use crate::store::{SessionRow, Tx};
 
-/// Another name. Sessions after a `/clear` that were called after the old one keep theirs.
-pub fn rename(tx: &Tx<'_>, row: &SessionRow, name: &str) -> Result<(), Error> {
-    names::check(name)?;
+/// Another name, as it is kept. Sessions after a `/clear` that were called after the old one keep theirs.
+pub fn rename<'a>(tx: &Tx<'_>, row: &SessionRow, name: &'a str) -> Result<&'a str, Error> {
+    let name = names::check(name)?;
     if name == row.name {
-        return Ok(());
+        return Ok(name);
     }
     if tx.name_taken(name)? {
         return Err(Error::NameTaken(name.to_owned()));
     }
     tx.set_name(row.n, name, name, 1)?;
-    tell(tx, row)
+    tell(tx, row)?;
+    Ok(name)
 }
 
 /// Whether the tag was not there before.
 pub fn tag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
-    names::check_tag(tag)?;
-    let added = tx.add_tag(row.n, tag)?;
+    let added = tx.add_tag(row.n, names::check_tag(tag)?)?;
     if added {
         tell(tx, row)?;
     }
@@ -30,23 +30,21 @@ pub fn tag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
 
 /// Whether the tag was there.
 pub fn untag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
-    let removed = tx.remove_tag(row.n, tag)?;
+    let removed = tx.remove_tag(row.n, names::check_tag(tag).unwrap_or(tag))?;
     if removed {
         tell(tx, row)?;
     }
     Ok(removed)
 }
 
-/// `None` takes it out of its group.
-pub fn group(tx: &Tx<'_>, row: &SessionRow, group: Option<&str>) -> Result<(), Error> {
-    if let Some(group) = group {
-        names::check_group(group)?;
+/// The group it is in then; `None` takes it out of its group.
+pub fn group<'a>(tx: &Tx<'_>, row: &SessionRow, group: Option<&'a str>) -> Result<Option<&'a str>, Error> {
+    let group = group.map(names::check_group).transpose()?;
+    if row.group.as_deref() != group {
+        tx.set_group(row.n, group)?;
+        tell(tx, row)?;
     }
-    if row.group.as_deref() == group {
-        return Ok(());
-    }
-    tx.set_group(row.n, group)?;
-    tell(tx, row)
+    Ok(group)
 }
 
 pub fn archive(tx: &Tx<'_>, row: &SessionRow, archived: bool) -> Result<(), Error> {

@@ -117,21 +117,19 @@ pub enum Bound {
 
 /// Begins a run: the session exists from here on, with its START unless it is provisional.
 pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result<Started, Error> {
-    if let Some(name) = &begin.name {
-        names::check(name)?;
-    }
+    let name = begin.name.as_deref().map(names::check).transpose()?;
     let run = tx.insert_run(&begin.run, at)?;
     if let Conversation::Named(id) = &begin.conversation
         && let Some(row) = tx.session_by_agent_session(&begin.agent, id)?
     {
         let how = reopen(tx, &row, run, at, StartReason::Resume, None)?;
-        label(tx, row.n, begin.name.as_deref(), &begin.tags, begin.group.as_deref())?;
+        label(tx, row.n, name, &begin.tags, begin.group.as_deref())?;
         let row = load(tx, row.n, row.id)?;
         return Ok(Started { session: row.id, name: row.name, how });
     }
 
     let default = || names::default_name(&begin.agent, at, &crate::zone::local());
-    let wanted = begin.name.clone().unwrap_or_else(default);
+    let wanted = name.map_or_else(default, str::to_owned);
     let parent = begin.parent.map(|run| tx.current(run)).transpose()?.flatten();
     let provisional = begin.conversation == Conversation::Unnamed;
     let continues = matches!(begin.conversation, Conversation::Named(_) | Conversation::Unnamed);
@@ -142,7 +140,7 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
         &Creation {
             id: ids.session(),
             name: names::first(tx, &wanted)?,
-            named: begin.name.is_some(),
+            named: name.is_some(),
             agent: &begin.agent,
             agent_version: begin.agent_version.as_deref(),
             provisional,
@@ -382,10 +380,8 @@ fn reopen(
         return Ok(How::Joined);
     }
     let next = step(row, Move::Reopen)?;
-    if row.imported_from.is_some() {
-        // It is a session of ours from here on, and the receiver is told it from its first event.
-        tx.let_go_session(row.n)?;
-    }
+    // Every receiver is told it from its first event on, though it was imported, or ended before there was a receiver.
+    tx.let_go_session(row.n)?;
     tx.set_state(row.n, next)?;
     tx.reopen_session(row, run, reason, at, from)?;
     tx.say(move || tracing::info!(%session, %reason, "re-opened"));
@@ -403,8 +399,12 @@ fn leave(
     to: Option<SessionId>,
 ) -> Result<Ended, Error> {
     let session = row.id;
-    if tx.live_runs_in(row.n)?.iter().any(|other| other.n != run) {
+    if let Some(other) = tx.live_runs_in(row.n)?.iter().rev().find(|other| other.n != run) {
         step(row, Move::LeaveOne)?;
+        if row.run == Some(run) {
+            // The record names the processes of a run that is in it.
+            tx.set_session_run(row.n, other.n)?;
+        }
         tx.say(move || tracing::info!(%session, reason = %ending.reason, "left by one run, another stays"));
         return Ok(Ended { session, closed: false });
     }
@@ -471,7 +471,7 @@ fn step(row: &SessionRow, attempted: Move) -> Result<State, Error> {
 
 fn step_to(row: &SessionRow, attempted: Move) -> Result<Next, Error> {
     match row.state()?.step(attempted) {
-        Ok((next, _)) => Ok(next),
+        Ok(next) => Ok(next),
         Err(source) => {
             tracing::warn!(session = %row.id, "refused: {source}");
             Err(Error::Illegal { session: row.id, source })

@@ -65,3 +65,10 @@ pub enum Error {
     #[error("the name {0:?} is taken; choose another")]
     NameTaken(String),
 }
+
+impl Error {
+    /// Whether the same may be taken another time.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Store(error) if error.may_pass())
+    }
+}

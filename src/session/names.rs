@@ -34,26 +34,56 @@ pub enum NameError {
     Long(&'static str),
 }
 
-/// A name a person may give.
-pub fn check(name: &str) -> Result<(), NameError> {
+/// A name that a person gives, as it is kept: without the spaces around it, which no table shows.
+pub fn check(name: &str) -> Result<&str, NameError> {
     check_as("name", name)
 }
 
-pub fn check_tag(tag: &str) -> Result<(), NameError> {
+pub fn check_tag(tag: &str) -> Result<&str, NameError> {
     check_as("tag", tag)
 }
 
-pub fn check_group(group: &str) -> Result<(), NameError> {
+pub fn check_group(group: &str) -> Result<&str, NameError> {
     check_as("group", group)
 }
 
-fn check_as(what: &'static str, text: &str) -> Result<(), NameError> {
+fn check_as<'a>(what: &'static str, text: &'a str) -> Result<&'a str, NameError> {
+    // A line break is no space that somebody typed by the way.
+    let text = text.trim_matches(|c: char| c.is_whitespace() && !c.is_control());
     match text {
         _ if text.trim().is_empty() => Err(NameError::Empty(what)),
         _ if text.starts_with('-') => Err(NameError::Dash(what, text.into())),
         _ if text.chars().any(|c| c.is_control() || c == '/') => Err(NameError::Character(what, text.into())),
         _ if text.chars().count() > 100 => Err(NameError::Long(what)),
-        _ => Ok(()),
+        _ => Ok(text),
+    }
+}
+
+/// What a session from elsewhere is to be called: as there, as far as a person may give that name, else after its agent.
+pub(super) fn of_elsewhere(name: Option<&str>, agent: &str, at: Timestamp) -> String {
+    let after_agent = || {
+        let agent = tamed(agent, 80).unwrap_or_else(|| "session".into());
+        default_name(&agent, at, &crate::zone::local())
+    };
+    name.and_then(|name| tamed(name, 100)).unwrap_or_else(after_agent)
+}
+
+/// `None` if nothing of it is left.
+fn tamed(name: &str, longest: usize) -> Option<String> {
+    let name: String = name
+        .trim_start_matches(|c: char| c == '-' || c.is_whitespace())
+        .chars()
+        .map(|c| if c.is_control() || c == '/' { '-' } else { c })
+        .take(longest)
+        .collect();
+    check(&name).ok().map(str::to_owned)
+}
+
+/// Whether a name is that number of the chain that `base` began.
+pub(super) fn is_of(name: &str, base: &str, number: u32) -> bool {
+    match number {
+        1 => name == base,
+        _ => name.strip_prefix(base).and_then(|rest| rest.strip_prefix('.')) == Some(&number.to_string()),
     }
 }
 
@@ -90,16 +120,18 @@ pub(super) fn first(view: &store::View<'_>, wanted: &str) -> Result<Name, store:
     Ok(Name::first(free(wanted, &view.names_like(wanted)?)))
 }
 
-/// The next of the chain that `base` began; a number already taken by another branch of it is passed over.
+/// The next of the chain that `base` began; a number already taken by another branch of it is passed over. Where there are
+/// no more numbers, another chain begins.
 pub(super) fn successor(view: &store::View<'_>, base: &str, number: u32) -> Result<Name, store::Error> {
-    let mut number = number.saturating_add(1);
-    loop {
+    let mut last = number;
+    while let Some(number) = last.checked_add(1) {
         let full = format!("{base}.{number}");
         if !view.name_taken(&full)? {
             return Ok(Name { full, base: base.to_owned(), number });
         }
-        number = number.saturating_add(1);
+        last = number;
     }
+    first(view, base)
 }
 
 #[cfg(test)]
@@ -131,9 +163,69 @@ mod tests {
     }
 
     #[test]
+    fn spaces_around_a_name_are_not_part_of_it() {
+        for (given, kept) in [
+            ("fix auth", Ok("fix auth")),
+            ("  sp  ", Ok("sp")),
+            ("\u{3000}sp\u{a0}", Ok("sp")),
+            ("   ", Err(NameError::Empty("name"))),
+            (" -x", Err(NameError::Dash("name", "-x".into()))),
+            ("x\n", Err(NameError::Character("name", "x\n".into()))),
+        ] {
+            assert_eq!(check(given), kept, "{given:?}");
+        }
+        assert_eq!((check_tag(" t "), check_group(" g ")), (Ok("t"), Ok("g")));
+    }
+
+    #[test]
+    fn what_is_called_elsewhere_is_tamed() {
+        let long = "x".repeat(101);
+        for (name, tame) in [
+            ("fix auth", Some("fix auth")),
+            ("a/b\nc", Some("a-b-c")),
+            ("--force", Some("force")),
+            (" - fix ", Some("fix")),
+            (" - ", None),
+            ("", None),
+            (&long, Some(&long[1..])),
+        ] {
+            assert_eq!(tamed(name, 100).as_deref(), tame, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_name_is_called_after_its_agent() {
+        for (name, agent, begin) in [
+            (None, "claude", "claude-"),
+            (Some("-"), "a/b", "a-b-"),
+            (None, "--x", "x-"),
+            (None, "", "session-"),
+        ] {
+            let name = of_elsewhere(name, agent, Timestamp(0));
+            assert!(name.starts_with(begin) && check(&name).is_ok(), "{name:?}");
+        }
+        assert!(check(&of_elsewhere(None, &"x".repeat(500), Timestamp(0))).is_ok());
+    }
+
+    #[test]
+    fn a_name_tells_its_place_in_the_chain() {
+        for (name, base, number, is) in [
+            ("fix", "fix", 1, true),
+            ("fix.2", "fix", 2, true),
+            ("fix.02", "fix", 2, false),
+            ("fix.2", "fix", 3, false),
+            ("fix", "other", 1, false),
+            ("fix.1", "fix", 1, false),
+            ("fix.2", "fix.2", 1, true),
+        ] {
+            assert_eq!(is_of(name, base, number), is, "{name} {base} {number}");
+        }
+    }
+
+    #[test]
     fn names_that_would_trip_a_command_line_are_refused() {
         for good in ["fix-auth", "fix auth", "v1.2", "日本", "a"] {
-            assert_eq!(check(good), Ok(()), "{good}");
+            assert_eq!(check(good), Ok(good));
         }
         for bad in ["", "  ", "-x", "a\nb", "a/b", "\u{1b}[31m", &"x".repeat(101)] {
             assert!(check(bad).is_err(), "{bad:?}");

@@ -5,7 +5,8 @@ use crate::clock::Timestamp;
 use crate::home::Home;
 use crate::store::{SessionRow, Store};
 
-/// What would go, or went: sessions (of one agent, if it is named) that ended before `before` and that every sink has all of.
+/// What would go, or went: sessions (of one agent, if it is named) that ended before `before` and that every sink has all of: neither waiting nor
+/// refused. To forget the sink is to give up what it refused.
 pub fn prune(
     store: &mut Store,
     home: &Home,
@@ -13,34 +14,33 @@ pub fn prune(
     agent: Option<&str>,
     dry_run: bool,
 ) -> Result<Vec<SessionRow>, Error> {
-    let mut rows = store.read(|view| view.prunable(before))?;
+    let mut rows = store.read(|view| view.prunable(before, None))?;
     rows.retain(|row| agent.is_none_or(|agent| row.agent == agent));
     if dry_run {
         return Ok(rows);
     }
     // One at a time: nobody who starts an agent meanwhile waits for more than one.
-    let mut failed = None;
-    rows.retain(|row| {
-        let gone = failed.is_none() && {
-            let outcome = store.write(|tx| {
-                // Re-opened since it was looked at: stays.
-                let still = tx
-                    .session_number(row.n)?
-                    .is_some_and(|now| now.ended_at == row.ended_at && !now.is_active());
-                if still {
-                    tx.delete_session(row.n)?;
-                }
-                Ok::<_, Error>(still)
-            });
-            outcome.unwrap_or_else(|error| {
-                failed = Some(error);
-                false
-            })
-        };
-        if gone {
-            publish::withdraw(home, row);
+    let mut gone = Vec::with_capacity(rows.len());
+    for row in rows {
+        if let Some(row) = remove(store, row.n, before)? {
+            publish::withdraw(home, &row);
+            gone.push(row);
         }
-        gone
-    });
-    failed.map_or(Ok(rows), Err)
+    }
+    Ok(gone)
+}
+
+/// `None` if it stays: since it was looked at it was opened again, or something of it has come to be owed to a sink.
+pub(super) fn remove(
+    store: &mut Store,
+    session: i64,
+    before: Timestamp,
+) -> Result<Option<SessionRow>, Error> {
+    store.write(|tx| {
+        let row = tx.prunable(before, Some(session))?.pop();
+        if row.is_some() {
+            tx.delete_session(session)?;
+        }
+        Ok(row)
+    })
 }

@@ -148,7 +148,7 @@ pub fn record(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Sessi
         project: row.place.project.clone(),
         repository: row.place.repository.clone(),
         branch: row.place.branch.clone(),
-        pid: run.as_ref().and_then(|run| run.agent).map(|agent| agent.pid),
+        pid: run.as_ref().and_then(|run| run.agent),
         wrapper_pid: run.as_ref().map(|run| run.wrapper.pid),
         run_id: run.as_ref().map(|run| run.id),
         parent_session_id: parent.map(|parent| parent.shown_id()),

@@ -22,13 +22,14 @@ fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
 /// once: each END is made once.
 ///
 /// `read_to_end` meters what is left of the files of a session of the run, through the same store, and says when the file last grew if
-/// it knows. It deals with its own errors: a file that cannot be read keeps no session open.
+/// it knows. A file that cannot be read keeps no session open, and is no error. A store that refuses is one: nobody reads the
+/// files of what has ended, so the run is left as it is to whoever comes next.
 pub fn recover(
     store: &mut Store,
     processes: &dyn Processes,
     here: &Realm,
     now: Timestamp,
-    mut read_to_end: impl FnMut(&mut Store, &RunRow, &SessionRow) -> Option<Timestamp>,
+    mut read_to_end: impl FnMut(&mut Store, &RunRow, &SessionRow) -> Result<Option<Timestamp>, Error>,
 ) -> Result<Vec<SessionId>, Error> {
     let mut runs = store.read(|view| Ok::<_, Error>(view.live_runs()?))?;
     runs.retain(|run| gone(run, processes, here));
@@ -42,10 +43,10 @@ pub fn recover(
         // Those it had left may have grown since as well: the agents write late.
         for left in store.read(|view| view.sessions_of_run(run.n))? {
             if left.n != session.n {
-                read_to_end(store, &run, &left);
+                read_to_end(store, &run, &left)?;
             }
         }
-        let grew = read_to_end(store, &run, &session);
+        let grew = read_to_end(store, &run, &session)?;
         let outcome = store.write(|tx| {
             let lived = last_sign_of_life(&[
                 Some(run.started_at),
@@ -108,7 +109,7 @@ mod tests {
         let mut read = Vec::new();
         let ended = recover(&mut world.store, &table, &realm(), hours_later, |_, _, session| {
             read.push(session.id);
-            None
+            Ok(None)
         })
         .unwrap();
         world.check();
@@ -133,7 +134,7 @@ mod tests {
         recover(&mut world.store, &Table::default(), &realm(), now, |_, row, session| {
             assert_eq!(row.id, run);
             read.push(session.id);
-            None
+            Ok(None)
         })
         .unwrap();
         world.check();
@@ -146,7 +147,7 @@ mod tests {
         let (_, dead) = world.start(Conversation::Fresh);
         let grew = world.wait(5000);
         let now = world.wait(60_000);
-        recover(&mut world.store, &Table::default(), &realm(), now, |_, _, _| Some(grew)).unwrap();
+        recover(&mut world.store, &Table::default(), &realm(), now, |_, _, _| Ok(Some(grew))).unwrap();
         assert_eq!(world.session(dead.session).ended_at, Some(grew));
     }
 
@@ -179,7 +180,9 @@ mod tests {
                     let (mut store, barrier) = (world.another(), &barrier);
                     scope.spawn(move || {
                         barrier.wait();
-                        recover(&mut store, &Table::default(), &realm(), now, |_, _, _| None).unwrap().len()
+                        recover(&mut store, &Table::default(), &realm(), now, |_, _, _| Ok(None))
+                            .unwrap()
+                            .len()
                     })
                 })
                 .collect();
@@ -199,7 +202,7 @@ mod tests {
         world.bind(started.session, "a").unwrap();
         world.start(Conversation::Named(super::super::tests::agent_session("a")));
         let now = world.now;
-        let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_, _, _| None).unwrap();
+        let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_, _, _| Ok(None)).unwrap();
         world.check();
         assert_eq!(ended, [started.session]);
     }

@@ -1,4 +1,4 @@
-//! The life of a session as a pure machine: a state and a move give the next state and the events that tell of it.
+//! The life of a session as a pure machine: a state and a move give the next state, or a refusal.
 //!
 //! Nothing else decides what a session may do next. [`crate::session::lifecycle`] asks here first, then writes; a move
 //! that is refused changes nothing. The table test at the end names every state with every move.
@@ -68,6 +68,18 @@ spelled!(
     /// Which kind of evidence bound a session, strongest first.
     EvidenceKind { Assigned = "assigned", Registry = "registry", Log = "log" }
 );
+
+impl EvidenceKind {
+    /// For people: known by …
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Assigned => "the id it was given",
+            Self::Registry => "what its process shows",
+            Self::Log => "the agent's own log",
+        }
+    }
+}
+
 spelled!(
     /// The types of events, in the words of the wire.
     EventType {
@@ -116,16 +128,6 @@ pub enum Move {
     Learn,
 }
 
-/// What a move makes known to the outside, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Effect {
-    Start,
-    Bound,
-    End,
-    /// A new revision of the last END.
-    AmendEnd,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     State(State),
@@ -169,38 +171,27 @@ impl State {
         }
     }
 
-    pub fn step(self, attempted: Move) -> Result<(Next, &'static [Effect]), Illegal> {
-        use Effect::{AmendEnd, Bound, End, Start};
+    pub fn step(self, attempted: Move) -> Result<Next, Illegal> {
         use State as S;
-        let (next, effects): (Next, &'static [Effect]) = match (self, attempted) {
-            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::Doubt) => {
-                (Next::State(S::ProvisionalAmbiguous), &[])
-            }
-            (S::OpenPending | S::OpenAmbiguous, Move::Doubt) => (Next::State(S::OpenAmbiguous), &[]),
-
-            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::BindNew) => {
-                (Next::State(S::OpenMatched), &[Start, Bound])
-            }
-            (S::OpenPending | S::OpenAmbiguous, Move::BindNew) => (Next::State(S::OpenMatched), &[Bound]),
-            (S::ClosedFailed, Move::BindNew) => (Next::State(S::ClosedMatched), &[Bound, AmendEnd]),
-
-            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::BindKnown) => (Next::Merged, &[]),
-
-            (S::OpenMatched, Move::Join | Move::LeaveOne | Move::Learn) => (Next::State(S::OpenMatched), &[]),
-
-            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::LeaveLast) => {
-                (Next::State(S::ClosedFailed), &[Start, End])
-            }
-            (S::OpenPending | S::OpenAmbiguous, Move::LeaveLast) => (Next::State(S::ClosedFailed), &[End]),
-            (S::OpenMatched, Move::LeaveLast) => (Next::State(S::ClosedMatched), &[End]),
-
-            (S::ClosedMatched, Move::Reopen) => (Next::State(S::OpenMatched), &[Start]),
-
-            (S::ClosedMatched, Move::Learn) => (Next::State(S::ClosedMatched), &[AmendEnd]),
-
+        Ok(Next::State(match (self, attempted) {
+            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::BindKnown) => return Ok(Next::Merged),
+            (S::ProvisionalPending | S::ProvisionalAmbiguous, Move::Doubt) => S::ProvisionalAmbiguous,
+            (S::OpenPending | S::OpenAmbiguous, Move::Doubt) => S::OpenAmbiguous,
+            (
+                S::ProvisionalPending | S::ProvisionalAmbiguous | S::OpenPending | S::OpenAmbiguous,
+                Move::BindNew,
+            )
+            | (S::OpenMatched, Move::Join | Move::LeaveOne | Move::Learn)
+            | (S::ClosedMatched, Move::Reopen) => S::OpenMatched,
+            (
+                S::ProvisionalPending | S::ProvisionalAmbiguous | S::OpenPending | S::OpenAmbiguous,
+                Move::LeaveLast,
+            ) => S::ClosedFailed,
+            (S::OpenMatched, Move::LeaveLast)
+            | (S::ClosedMatched, Move::Learn)
+            | (S::ClosedFailed, Move::BindNew) => S::ClosedMatched,
             (from, attempted) => return Err(Illegal { from, attempted }),
-        };
-        Ok((next, effects))
+        }))
     }
 }
 
@@ -283,40 +274,30 @@ mod tests {
         Move::Learn,
     ];
 
-    /// Rows are states, columns are moves in the order of `MOVES`; `-` is refused. `+` begins the events.
+    /// Rows are states, columns are moves in the order of `MOVES`; `-` is refused.
     const TABLE: [(State, [&str; 8]); 7] = [
-        //                          doubt   bind new            bind known join  leave  leave last          reopen       learn
-        (State::ProvisionalPending, ["PA", "OM+start+bound", "merged", "-", "-", "CF+start+end", "-", "-"]),
-        (State::ProvisionalAmbiguous, ["PA", "OM+start+bound", "merged", "-", "-", "CF+start+end", "-", "-"]),
-        (State::OpenPending, ["OA", "OM+bound", "-", "-", "-", "CF+end", "-", "-"]),
-        (State::OpenAmbiguous, ["OA", "OM+bound", "-", "-", "-", "CF+end", "-", "-"]),
-        (State::OpenMatched, ["-", "-", "-", "OM", "OM", "CM+end", "-", "OM"]),
-        (State::ClosedMatched, ["-", "-", "-", "-", "-", "-", "OM+start", "CM+amend"]),
-        (State::ClosedFailed, ["-", "CM+bound+amend", "-", "-", "-", "-", "-", "-"]),
+        //                         doubt, bind new, bind known, join, leave one, leave last, reopen, learn
+        (State::ProvisionalPending, ["PA", "OM", "merged", "-", "-", "CF", "-", "-"]),
+        (State::ProvisionalAmbiguous, ["PA", "OM", "merged", "-", "-", "CF", "-", "-"]),
+        (State::OpenPending, ["OA", "OM", "-", "-", "-", "CF", "-", "-"]),
+        (State::OpenAmbiguous, ["OA", "OM", "-", "-", "-", "CF", "-", "-"]),
+        (State::OpenMatched, ["-", "-", "-", "OM", "OM", "CM", "-", "OM"]),
+        (State::ClosedMatched, ["-", "-", "-", "-", "-", "-", "OM", "CM"]),
+        (State::ClosedFailed, ["-", "CM", "-", "-", "-", "-", "-", "-"]),
     ];
 
-    fn told(state: State, attempted: Move) -> String {
-        let Ok((next, effects)) = state.step(attempted) else { return "-".into() };
-        let mut text = match next {
-            Next::Merged => "merged",
-            Next::State(State::ProvisionalPending) => "PP",
-            Next::State(State::ProvisionalAmbiguous) => "PA",
-            Next::State(State::OpenPending) => "OP",
-            Next::State(State::OpenAmbiguous) => "OA",
-            Next::State(State::OpenMatched) => "OM",
-            Next::State(State::ClosedMatched) => "CM",
-            Next::State(State::ClosedFailed) => "CF",
+    fn told(state: State, attempted: Move) -> &'static str {
+        match state.step(attempted) {
+            Err(_) => "-",
+            Ok(Next::Merged) => "merged",
+            Ok(Next::State(State::ProvisionalPending)) => "PP",
+            Ok(Next::State(State::ProvisionalAmbiguous)) => "PA",
+            Ok(Next::State(State::OpenPending)) => "OP",
+            Ok(Next::State(State::OpenAmbiguous)) => "OA",
+            Ok(Next::State(State::OpenMatched)) => "OM",
+            Ok(Next::State(State::ClosedMatched)) => "CM",
+            Ok(Next::State(State::ClosedFailed)) => "CF",
         }
-        .to_owned();
-        for effect in effects {
-            text += match effect {
-                Effect::Start => "+start",
-                Effect::Bound => "+bound",
-                Effect::End => "+end",
-                Effect::AmendEnd => "+amend",
-            };
-        }
-        text
     }
 
     #[test]
@@ -327,30 +308,6 @@ mod tests {
             }
         }
         assert_eq!(TABLE.map(|(state, _)| state), State::ALL);
-    }
-
-    #[test]
-    fn start_and_end_alternate_on_every_path() {
-        // Whatever is done to a session, its openings never overlap: a START is followed by an END before the next START.
-        fn walk(state: State, open: bool, depth: u32) {
-            for attempted in MOVES {
-                let Ok((next, effects)) = state.step(attempted) else { continue };
-                let mut open = open;
-                for effect in effects {
-                    match effect {
-                        Effect::Start => assert!(!std::mem::replace(&mut open, true), "{state}: {attempted}"),
-                        Effect::End => assert!(std::mem::replace(&mut open, false), "{state}: {attempted}"),
-                        Effect::AmendEnd => assert!(!open, "{state}: {attempted}"),
-                        Effect::Bound => {}
-                    }
-                }
-                if let (Next::State(next), true) = (next, depth > 0) {
-                    walk(next, open, depth - 1);
-                }
-            }
-        }
-        walk(State::ProvisionalPending, false, 6);
-        walk(State::OpenPending, true, 6);
     }
 
     #[test]

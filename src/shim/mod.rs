@@ -35,6 +35,13 @@ pub fn real_binary(name: &str, configured: Option<&Path>) -> Result<PathBuf, Not
     Query { name, explicit, path: path.as_deref(), ourselves: &ourselves }.resolve(&DiskFiles)
 }
 
+/// Whether any folder on PATH is seen to hold something of this name.
+pub fn is_on_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH");
+    let ourselves = Identity::of_this_process(&DiskFiles);
+    Query { name, explicit: None, path: path.as_deref(), ourselves: &ourselves }.finds_something(&DiskFiles)
+}
+
 /// The same list of places as a refused search carries, for a loop that the depth counter has stopped.
 pub fn stopped_loop(name: &str) -> NotFound {
     let path = std::env::var_os("PATH");

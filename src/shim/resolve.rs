@@ -37,12 +37,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether execvp would remember this place as "found, but permission denied".
-    fn denies(self) -> bool {
-        matches!(
-            self,
-            Self::NotExecutable | Self::Directory | Self::Unreachable(io::ErrorKind::PermissionDenied)
-        )
+    /// Whether something is known to be there. What lies in a folder that cannot be searched no shell finds, although
+    /// execvp speaks of a permission then.
+    fn is_something(self) -> bool {
+        !matches!(self, Self::NotFound | Self::Unreachable(_))
     }
 }
 
@@ -103,6 +101,11 @@ impl Query<'_> {
             false
         });
         places
+    }
+
+    /// Whether anything of that name is there, and be it nothing that can be run.
+    pub fn finds_something(&self, files: &impl Files) -> bool {
+        self.survey(files).iter().any(|place| place.verdict.is_something())
     }
 
     /// The error for a call that keeps coming back to us.
@@ -212,9 +215,15 @@ pub struct NotFound {
 }
 
 impl NotFound {
-    /// As a shell would have it: 126 when something was there but could not be executed, 127 when nothing was.
+    /// As a shell would have it: 126 when something was there but could not be executed, 127 when nothing was. A path that
+    /// the user named outright is 126 for the want of a permission, too.
     pub fn exit_code(&self) -> u8 {
-        let denied = self.searched.iter().any(|place| place.verdict.denies());
+        let path = self.explicit.as_ref().is_some_and(|(value, _)| value.as_bytes().contains(&b'/'));
+        let denied = self.searched.iter().any(|place| match place.verdict {
+            Verdict::NotExecutable | Verdict::Directory => true,
+            Verdict::Unreachable(kind) => path && kind == io::ErrorKind::PermissionDenied,
+            _ => false,
+        });
         if self.cause == Cause::Nowhere && denied { 126 } else { 127 }
     }
 }
@@ -332,13 +341,22 @@ mod tests {
             ("/text:/missing", &[NotExecutable, NotFound], 126),
             ("/folder", &[Directory], 126),
             ("/pipe", &[NotExecutable], 126),
-            ("/locked", &[Unreachable(io::ErrorKind::PermissionDenied)], 126),
+            ("/locked", &[Unreachable(io::ErrorKind::PermissionDenied)], 127),
+            ("/locked:/text", &[Unreachable(io::ErrorKind::PermissionDenied), NotExecutable], 126),
             ("/loop:/file", &[Unreachable(io::ErrorKind::InvalidInput), NotFound], 127),
         ];
         for (path, verdicts, code) in cases {
             let error = query(Some(path), None, &us()).resolve(&table).unwrap_err();
             let seen: Vec<_> = error.searched.iter().map(|place| place.verdict).collect();
             assert_eq!((seen.as_slice(), error.exit_code()), (*verdicts, *code), "PATH={path}");
+        }
+        for (path, something) in [
+            ("/locked:/missing:/file:/loop", false),
+            ("/locked:/text", true),
+            ("/folder", true),
+            ("/shims", true),
+        ] {
+            assert_eq!(query(Some(path), None, &us()).finds_something(&table), something, "PATH={path}");
         }
     }
 
@@ -350,6 +368,7 @@ mod tests {
             ("/opt/codemie", program(1, ELF)),
             ("rel/claude", program(11, ELF)),
             ("/text/claude", not_executable()),
+            ("/locked/claude", error(io::ErrorKind::PermissionDenied)),
         ]);
         let cases: &[(&str, Result<&str, u8>)] = &[
             ("/real/claude-next", Ok("/real/claude-next")),
@@ -358,6 +377,7 @@ mod tests {
             ("/opt/codemie", Err(127)),
             ("/gone/claude", Err(127)),
             ("/text/claude", Err(126)),
+            ("/locked/claude", Err(126)),
         ];
         for (explicit, expected) in cases {
             let found = query(Some("/real"), Some(explicit), &us()).resolve(&table);

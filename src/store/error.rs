@@ -26,6 +26,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether it is the moment's fault (somebody else writes, the disk is full or fails) and not that of what was asked.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Busy | Self::Full => true,
+            Self::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure),
+            _ => false,
+        }
+    }
+
     /// Errors of the file system, in the same words as those of SQLite.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {

@@ -25,6 +25,8 @@ pub struct Letter {
     pub event: Outgoing,
     pub reason: String,
     pub at: Timestamp,
+    /// How many of the requests that tell it were accepted.
+    pub told: usize,
 }
 
 impl View<'_> {
@@ -33,11 +35,14 @@ impl View<'_> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
             &format!(
-                "SELECT {OUTGOING}, l.reason, l.at FROM {FROM} JOIN letter l ON l.event = e.n
+                "SELECT {OUTGOING}, l.reason, l.at, l.told FROM {FROM} JOIN letter l ON l.event = e.n
                  WHERE l.sink = ?1 AND l.fate = ?2 AND ifnull(e.change, 0) <= ?3 ORDER BY l.at, e.n LIMIT ?4"
             ),
             params![sink, fate.as_str(), up_to, limit],
-            |row| Ok(Letter { event: read_outgoing(row)?, reason: row.get(27)?, at: row.get(28)? }),
+            |row| {
+                let told = usize::try_from(row.get::<_, i64>(29)?).unwrap_or(0);
+                Ok(Letter { event: read_outgoing(row)?, reason: row.get(27)?, at: row.get(28)?, told })
+            },
         )
     }
 
@@ -50,6 +55,7 @@ impl View<'_> {
 }
 
 impl Tx<'_> {
+    /// What was told of it before stays told.
     pub fn put_letter(
         &self,
         sink: &str,
@@ -59,19 +65,18 @@ impl Tx<'_> {
         at: Timestamp,
     ) -> Result<(), Error> {
         self.run(
-            "INSERT OR REPLACE INTO letter (sink, event, fate, rev, reason, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO letter (sink, event, fate, rev, reason, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (sink, event) DO UPDATE SET fate = ?3, rev = ?4, reason = ?5, at = ?6",
             params![sink, event.n, fate.as_str(), event.rev, reason, at],
         )
         .map(drop)
     }
 
-    /// Says something else of it; since when it waits stays.
-    pub fn amend_letter(&self, sink: &str, event: &Outgoing, reason: &str) -> Result<(), Error> {
-        self.run(
-            "UPDATE letter SET reason = ?3 WHERE sink = ?1 AND event = ?2",
-            params![sink, event.n, reason],
-        )
-        .map(drop)
+    /// So many of the requests that tell it were accepted.
+    pub fn note_told(&self, sink: &str, event: &Outgoing, told: usize) -> Result<(), Error> {
+        let told = i64::try_from(told).unwrap_or(i64::MAX);
+        self.run("UPDATE letter SET told = ?3 WHERE sink = ?1 AND event = ?2", params![sink, event.n, told])
+            .map(drop)
     }
 
     /// It has arrived after all.

@@ -8,6 +8,7 @@
 use rusqlite::{Row, params};
 use uuid::Uuid;
 
+use super::outgoing::began_before;
 use super::{Error, Fate, SessionRow, Tx, View};
 use crate::clock::Timestamp;
 use crate::session::record::Sync;
@@ -99,6 +100,14 @@ impl View<'_> {
             Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
         })?;
         let (Some(since), Some(cursor)) = slowest else { return Ok(Sync::default()) };
+        let history: bool = self.one(
+            &format!("SELECT {} FROM session s WHERE s.n = ?1", began_before("?2")),
+            [session.n, since],
+            |row| row.get(0),
+        )?;
+        if history {
+            return Ok(Sync { last_delivered_at: session.last_delivered_at, ..Sync::default() });
+        }
         let (pending, passed): (i64, i64) = self.one(
             "SELECT count(*) FILTER (WHERE change > ?3), count(*) FILTER (WHERE change > ?2 AND change <= ?3)
              FROM event WHERE session = ?1",

@@ -33,6 +33,15 @@ pub(super) const OUTGOING: &str = "e.n, e.id, e.rev, e.type, ifnull(s.former_id,
 pub(super) const FROM: &str =
     "event e JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
 
+/// Whether something that the session `s` has lived through is from before a sink's part of the outbox begins. What it was
+/// bound by is never revised, so that stays where it is whatever comes late; and a session that was never bound has nothing
+/// between its START and its END.
+pub(super) fn began_before(since: &str) -> String {
+    format!(
+        "EXISTS (SELECT 1 FROM event life WHERE life.session = s.n AND life.record IS NULL AND life.change <= {since})"
+    )
+}
+
 pub(super) fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
     let kind: EventType = row.get(3)?;
     let written: Option<String> = row.get(8)?;
@@ -103,9 +112,11 @@ fn extension(file: &str) -> Option<String> {
 }
 
 impl View<'_> {
-    /// The events changed after one number up to another, oldest change first. The demo's are play and never sent.
-    pub fn outgoing(&self, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
-        self.changed_where("s.agent <> 'demo'", after, up_to, limit)
+    /// What a sink whose part of the outbox begins after `since` gets of the events changed after one number up to another,
+    /// oldest change first. Of a session that it cannot be told whole it gets nothing, and the demo's are play and never sent.
+    pub fn outgoing(&self, since: i64, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        let whole = format!("s.agent <> 'demo' AND NOT {}", began_before(&since.to_string()));
+        self.changed_where(&whole, after, up_to, limit)
     }
 
     /// The same with the demo's, for whoever looks at this machine's own store.
@@ -217,7 +228,7 @@ mod tests {
             records: &records,
         };
         world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
-        let sent = world.store.read(|view| view.outgoing(0, i64::MAX, 100)).unwrap();
+        let sent = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
         let told: Vec<_> = sent.into_iter().skip(2).map(|event| event.attributes).collect();
         assert_eq!(
             told,

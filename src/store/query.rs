@@ -79,6 +79,18 @@ impl View<'_> {
         )
     }
 
+    /// Sessions with a conversation that ended by a crash or a signal after a time.
+    pub(crate) fn broken_off_since(&self, at: Timestamp) -> Result<Vec<SessionRow>, Error> {
+        self.all(
+            &format!(
+                "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at > ?1 AND s.agent_session IS NOT NULL
+                   AND (s.end_reason = 'crash' OR s.signal IS NOT NULL) AND s.imported_from IS NULL ORDER BY s.ended_at"
+            ),
+            [at],
+            read,
+        )
+    }
+
     pub(crate) fn any_unpublished(&self) -> Result<bool, Error> {
         Ok(self.maybe("SELECT 1 FROM session WHERE unpublished = 1 LIMIT 1", [], |_| Ok(()))?.is_some())
     }
@@ -87,18 +99,21 @@ impl View<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.unpublished = 1 ORDER BY s.n"), [], read)
     }
 
-    /// Sessions that ended before a time. One that a sink has not got all of stays: nothing that was recorded is lost
-    /// by keeping order.
-    pub fn prunable(&self, before: Timestamp) -> Result<Vec<SessionRow>, Error> {
+    /// Sessions that ended before a time, or whether one of them did. One that a sink has not got all of stays, what it refused included: nothing that
+    /// was recorded is lost by keeping order. What is kept back (`change` is null: sessions from elsewhere, which nobody is to
+    /// get unasked) is owed to no sink, nor is what the demonstration did.
+    pub fn prunable(&self, before: Timestamp, only: Option<i64>) -> Result<Vec<SessionRow>, Error> {
+        // A range is found by its numbers; an OR would go through the whole table for each session that leaves.
+        let (first, last) = only.map_or((i64::MIN, i64::MAX), |n| (n, n));
         self.all(
             &format!(
-                "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at < ?1
-                   AND NOT EXISTS (SELECT 1 FROM event e
+                "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at < ?1 AND s.n BETWEEN ?2 AND ?3
+                   AND (s.agent = 'demo' OR NOT EXISTS (SELECT 1 FROM event e
                      WHERE e.session = s.n AND (e.change > (SELECT min(cursor) FROM sink) OR EXISTS (
-                       SELECT 1 FROM letter l WHERE l.event = e.n AND l.fate = 'deferred')))
+                       SELECT 1 FROM letter l WHERE l.event = e.n AND l.fate IN ('deferred', 'dead')))))
                  ORDER BY s.ended_at"
             ),
-            [before],
+            params![before, first, last],
             read,
         )
     }

@@ -3,10 +3,10 @@
 use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::spelling::{count, tool_kind, tool_kind_of, uncount};
+use super::spelling::{count, uncount};
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
-use crate::meter::record::{ApiError, Fact, LONGEST_KEY, Record, Tokens, Tool, ToolKind, Usage};
+use crate::meter::record::{ApiError, Fact, Record, Tokens, Tool, ToolKind, Usage};
 use crate::money::PicoDollars;
 use crate::session::state::spelled;
 
@@ -66,9 +66,45 @@ pub struct RecordRow {
 impl RecordRow {
     /// What no line of an agent's would be read for is not taken in from elsewhere either.
     pub fn is_plausible(&self) -> bool {
-        self.key.len() <= LONGEST_KEY && self.usage.iter().all(|usage| usage.tokens.is_plausible())
+        let Priced { record, cost, .. } = self.priced();
+        record.is_plausible()
+            && record.at.is_a_date()
+            && RecordKind::of(&record.fact) == self.kind
+            && cost.is_none_or(|cost| (0..=MOST_OF_A_CALL.0).contains(&cost.0))
+    }
+
+    fn priced(&self) -> Priced {
+        let fact = match (&self.usage, &self.tool, &self.error) {
+            (Some(usage), _, _) => Fact::Usage(Usage {
+                model: usage.model.clone(),
+                tokens: usage.tokens,
+                fast: usage.fast,
+                request_id: usage.request_id.clone(),
+            }),
+            (_, Some(tool), _) => Fact::Tool(Tool {
+                name: tool.name.clone(),
+                ok: tool.ok,
+                kind: tool.kind,
+                file: tool.file.clone(),
+                further: Vec::new(),
+                lines_added: tool.lines_added,
+                lines_removed: tool.lines_removed,
+            }),
+            (_, _, Some(error)) => Fact::Error(ApiError { status: error.status, kind: error.kind.clone() }),
+            (None, None, None) => Fact::Prompt,
+        };
+        let (key, subagent) = (self.key.clone(), self.subagent.clone());
+        let usage = self.usage.as_ref();
+        Priced {
+            record: Record { key, at: self.at, copied: false, subagent, fact },
+            cost: usage.and_then(|usage| usage.cost),
+            prices: usage.and_then(|usage| usage.prices.clone()),
+        }
     }
 }
+
+/// A hundred thousand dollars: no call costs as much, and all that a store can hold of them fits a sum.
+const MOST_OF_A_CALL: PicoDollars = PicoDollars(100_000 * 1_000_000_000_000);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,7 +157,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
             RecordKind::Tool => Some(ToolColumns {
                 name: row.get(15)?,
                 ok: row.get(16)?,
-                kind: tool_kind_of(&row.get::<_, String>(17)?),
+                kind: row.get(17)?,
                 file: row.get(18)?,
                 lines_added: uncount(row.get(19)?),
                 lines_removed: uncount(row.get(20)?),
@@ -187,6 +223,12 @@ impl View<'_> {
             |row| row.get(0),
         )
     }
+
+    pub fn changed_files(&self, session: i64) -> Result<Vec<String>, Error> {
+        self.all("SELECT path FROM changed_file WHERE session = ?1 ORDER BY path", [session], |row| {
+            row.get(0)
+        })
+    }
 }
 
 impl Tx<'_> {
@@ -230,7 +272,7 @@ impl Tx<'_> {
                     record.at,
                     record.subagent,
                     name,
-                    tool_kind(*of_tool),
+                    of_tool,
                     ok,
                     file,
                     count(*lines_added),
@@ -260,34 +302,7 @@ impl Tx<'_> {
     }
 
     pub(crate) fn insert_record_row(&self, agent: &str, session: i64, row: &RecordRow) -> Result<i64, Error> {
-        let fact = match (&row.usage, &row.tool, &row.error) {
-            (Some(usage), _, _) => Fact::Usage(Usage {
-                model: usage.model.clone(),
-                tokens: usage.tokens,
-                fast: usage.fast,
-                request_id: usage.request_id.clone(),
-            }),
-            (_, Some(tool), _) => Fact::Tool(Tool {
-                name: tool.name.clone(),
-                ok: tool.ok,
-                kind: tool.kind,
-                file: tool.file.clone(),
-                further: Vec::new(),
-                lines_added: tool.lines_added,
-                lines_removed: tool.lines_removed,
-            }),
-            (_, _, Some(error)) => Fact::Error(ApiError { status: error.status, kind: error.kind.clone() }),
-            (None, None, None) => Fact::Prompt,
-        };
-        let record =
-            Record { key: row.key.clone(), at: row.at, copied: false, subagent: row.subagent.clone(), fact };
-        let usage = row.usage.as_ref();
-        let priced = Priced {
-            record,
-            cost: usage.and_then(|usage| usage.cost),
-            prices: usage.and_then(|usage| usage.prices.clone()),
-        };
-        self.insert_record(agent, session, &priced)
+        self.insert_record(agent, session, &row.priced())
     }
 
     /// A later line tells more of the same call.

@@ -63,7 +63,7 @@ pub struct RunRow {
     pub id: RunId,
     pub realm: Realm,
     pub wrapper: ProcessId,
-    pub agent: Option<ProcessId>,
+    pub agent: Option<Pid>,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     /// The session it is in, or was in last.
@@ -71,24 +71,21 @@ pub struct RunRow {
     pub surroundings: Surroundings,
 }
 
-const COLUMNS: &str = "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, agent_start, started_at, ended_at, session, surroundings";
+const COLUMNS: &str =
+    "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, started_at, ended_at, session, surroundings";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
-    let agent: (Option<Pid>, Option<StartTime>) = (row.get(6)?, row.get(7)?);
     Ok(RunRow {
         n: row.get(0)?,
         id: row.get(1)?,
         realm: Realm { boot: row.get(2)?, pids: row.get(3)? },
         wrapper: ProcessId { pid: row.get(4)?, start: row.get(5)? },
-        agent: match agent {
-            (Some(pid), Some(start)) => Some(ProcessId { pid, start }),
-            _ => None,
-        },
-        started_at: row.get(8)?,
-        ended_at: row.get(9)?,
-        session: row.get(10)?,
+        agent: row.get(6)?,
+        started_at: row.get(7)?,
+        ended_at: row.get(8)?,
+        session: row.get(9)?,
         surroundings: row
-            .get::<_, Option<String>>(11)?
+            .get::<_, Option<String>>(10)?
             .and_then(|json| serde_json::from_str(&json).ok())
             .unwrap_or_default(),
     })
@@ -139,12 +136,9 @@ impl Tx<'_> {
         self.run("UPDATE run SET surroundings = ?2 WHERE id = ?1", params![run, json]).map(drop)
     }
 
-    /// The agent has been spawned.
-    pub fn set_agent_process(&self, run: RunId, agent: ProcessId) -> Result<(), Error> {
-        self.run(
-            "UPDATE run SET agent_pid = ?2, agent_start = ?3 WHERE id = ?1",
-            params![run, agent.pid, agent.start],
-        )
-        .map(drop)
+    /// The agent has been spawned. `start` is not known of one that has ended already.
+    pub fn set_agent_process(&self, run: RunId, pid: Pid, start: Option<StartTime>) -> Result<(), Error> {
+        self.run("UPDATE run SET agent_pid = ?2, agent_start = ?3 WHERE id = ?1", params![run, pid, start])
+            .map(drop)
     }
 }

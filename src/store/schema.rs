@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 3;
+pub(super) const KNOWN: i64 = 5;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -277,6 +277,18 @@ const V3: &str = "
 ALTER TABLE run ADD COLUMN surroundings TEXT;    -- JSON: the variables that say where the agent's files are
 ALTER TABLE evidence ADD COLUMN run INTEGER REFERENCES run (n) ON DELETE SET NULL; -- in which it was seen
 DROP TABLE agent_version;
+";
+
+/// How many of the requests that tell an event were accepted; it stood in the reason, where the next one wrote over it.
+const V4: &str = "
+ALTER TABLE letter ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
+UPDATE letter SET told = CAST(substr(reason, 27) AS INTEGER), reason = ''
+  WHERE reason LIKE 'requests accepted so far: %';
+";
+
+/// What every command asks for, and hardly ever finds.
+const V5: &str = "
+CREATE INDEX session_broken_off ON session (ended_at) WHERE end_reason = 'crash' OR signal IS NOT NULL;
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

@@ -1,4 +1,4 @@
-//! The rows of sessions and their openings.
+//! The rows of sessions.
 
 use std::path::{Path, PathBuf};
 
@@ -130,17 +130,6 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     })
 }
 
-/// One span of time in which a session was open.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OpeningRow {
-    pub number: u32,
-    pub reason: StartReason,
-    pub opened_at: Timestamp,
-    pub closed_at: Option<Timestamp>,
-    pub transitioned_from: Option<SessionId>,
-}
-
 /// What a new row needs. The first opening is written with it.
 #[derive(Clone, Debug)]
 pub struct NewSession<'a> {
@@ -209,42 +198,6 @@ impl View<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.run = ?1 ORDER BY s.n"), [run], read)
     }
 
-    pub fn openings(&self, session: i64) -> Result<Vec<OpeningRow>, Error> {
-        self.all(
-            "SELECT number, reason, opened_at, closed_at, transitioned_from FROM opening WHERE session = ?1 ORDER BY number",
-            [session],
-            |row| {
-                Ok(OpeningRow {
-                    number: row.get(0)?,
-                    reason: row.get(1)?,
-                    opened_at: row.get(2)?,
-                    closed_at: row.get(3)?,
-                    transitioned_from: row.get(4)?,
-                })
-            },
-        )
-    }
-
-    /// The session it was last come to from, by a `/clear` or a switch; openings by a new run tell nothing of that.
-    pub fn came_from(&self, session: i64) -> Result<Option<(SessionId, StartReason)>, Error> {
-        self.maybe(
-            "SELECT transitioned_from, reason FROM opening WHERE session = ?1 AND transitioned_from IS NOT NULL
-             ORDER BY number DESC LIMIT 1",
-            [session],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )
-    }
-
-    /// The session that it was last left for, by a `/clear` or a switch, though it may have been opened again since.
-    pub fn went_to(&self, session: SessionId) -> Result<Option<SessionId>, Error> {
-        self.maybe(
-            "SELECT s.id FROM opening o JOIN session s ON s.n = o.session WHERE o.transitioned_from = ?1
-             ORDER BY o.opened_at DESC, s.n DESC LIMIT 1",
-            [session],
-            |row| row.get(0),
-        )
-    }
-
     pub fn tags(&self, session: i64) -> Result<Vec<String>, Error> {
         self.all("SELECT tag FROM tag WHERE session = ?1 ORDER BY tag", [session], |row| row.get(0))
     }
@@ -307,50 +260,6 @@ impl Tx<'_> {
         Ok(n)
     }
 
-    fn insert_opening(
-        &self,
-        session: i64,
-        number: u32,
-        reason: StartReason,
-        at: Timestamp,
-        from: Option<SessionId>,
-    ) -> Result<(), Error> {
-        self.run(
-            "INSERT INTO opening (session, number, reason, opened_at, transitioned_from) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![session, number, reason, at, from],
-        )
-        .map(drop)
-    }
-
-    /// The openings of a session that was lived elsewhere, in place of the first one its row came with.
-    pub(crate) fn replace_openings(
-        &self,
-        session: i64,
-        openings: &[OpeningRow],
-        transitioned_from: Option<SessionId>,
-    ) -> Result<(), Error> {
-        let Some(last) = openings.last() else { return Ok(()) };
-        self.run("DELETE FROM opening WHERE session = ?1", [session])?;
-        for opening in openings {
-            self.run(
-                "INSERT INTO opening VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![
-                    session,
-                    opening.number,
-                    opening.reason,
-                    opening.opened_at,
-                    opening.closed_at,
-                    opening.transitioned_from
-                ],
-            )?;
-        }
-        self.run(
-            "UPDATE session SET opening = ?2, transitioned_from = ?3 WHERE n = ?1",
-            params![session, last.number, transitioned_from],
-        )
-        .map(drop)
-    }
-
     pub(crate) fn set_state(&self, session: i64, state: State) -> Result<(), Error> {
         let (phase, link) = state.parts();
         self.run(
@@ -404,11 +313,7 @@ impl Tx<'_> {
              WHERE n = ?1",
             params![row.n, at, status, reason, code, signal, to],
         )?;
-        self.run(
-            "UPDATE opening SET closed_at = ?3 WHERE session = ?1 AND number = ?2",
-            params![row.n, row.opening, at],
-        )
-        .map(drop)
+        self.close_opening(row.n, row.opening, at)
     }
 
     pub(crate) fn set_binding(

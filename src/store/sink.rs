@@ -7,12 +7,15 @@
 
 use rusqlite::{Row, params};
 
+use super::outgoing::began_before;
 use super::{Error, Outgoing, Tx, View};
 use crate::clock::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkRow {
     pub name: String,
+    /// Where its part of the outbox begins: what is not after that is history to it.
+    pub since: i64,
     pub cursor: i64,
     pub lease_holder: Option<String>,
     pub lease_until: Option<Timestamp>,
@@ -29,6 +32,27 @@ pub struct SinkRow {
     pub target: Option<String>,
 }
 
+impl SinkRow {
+    /// When it is to be asked again, by our own patience or by its wish.
+    pub fn again_at(&self) -> Option<Timestamp> {
+        self.retry_at.max(self.asked_until)
+    }
+
+    /// What stands for its address.
+    pub fn address(&self) -> Option<&str> {
+        self.target.as_deref().map(address)
+    }
+
+    /// It was taken out of the configuration: of where it led only the address is left, and nobody's credentials.
+    pub fn is_retired(&self) -> bool {
+        self.target.as_deref().is_some_and(|target| target.ends_with('.'))
+    }
+}
+
+fn address(target: &str) -> &str {
+    target.split('.').next().unwrap_or_default()
+}
+
 /// How much is with a sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkCount {
@@ -39,7 +63,7 @@ pub struct SinkCount {
 }
 
 const SINK: &str = "name, cursor, lease_holder, lease_until, failures, retry_at, paused, last_delivered_at, asked_until, \
-     trouble, target";
+     trouble, target, since";
 
 fn read_sink(row: &Row<'_>) -> rusqlite::Result<SinkRow> {
     Ok(SinkRow {
@@ -54,6 +78,7 @@ fn read_sink(row: &Row<'_>) -> rusqlite::Result<SinkRow> {
         asked_until: row.get(8)?,
         trouble: row.get(9)?,
         target: row.get(10)?,
+        since: row.get(11)?,
     })
 }
 
@@ -68,8 +93,13 @@ impl View<'_> {
 
     pub fn sink_count(&self, sink: &SinkRow) -> Result<SinkCount, Error> {
         let ahead: i64 = self.one(
-            "SELECT count(*) FROM event e JOIN session s ON s.n = e.session WHERE e.change > ?1 AND s.agent <> 'demo'",
-            [sink.cursor],
+            &format!(
+                // Sessions are fewer than events: those that it does not get are found once.
+                "SELECT count(*) FROM event e WHERE e.change > ?1
+                   AND e.session NOT IN (SELECT s.n FROM session s WHERE s.agent = 'demo' OR {})",
+                began_before("?2")
+            ),
+            [sink.cursor, sink.since],
             |row| row.get(0),
         )?;
         let (deferred, dead): (i64, i64) = self.one(
@@ -95,6 +125,18 @@ impl View<'_> {
     pub fn is_behind(&self, sink: &str) -> Result<bool, Error> {
         self.one(
             "SELECT EXISTS (SELECT 1 FROM sink, outbox WHERE sink.name = ?1 AND outbox.change > sink.cursor)",
+            [sink],
+            |row| row.get(0),
+        )
+    }
+
+    /// How many sessions are from before it was set up, so that it has nothing of them.
+    pub fn sessions_before(&self, sink: &str) -> Result<i64, Error> {
+        self.one(
+            &format!(
+                "SELECT count(*) FROM session s WHERE s.agent <> 'demo' AND {}",
+                began_before("(SELECT since FROM sink WHERE name = ?1)")
+            ),
             [sink],
             |row| row.get(0),
         )
@@ -227,19 +269,36 @@ impl Tx<'_> {
     }
 
     /// Notes where the sink leads. Another address or other credentials are another chance: pause and backoff are over.
-    /// Another address is another receiver: it gets the sessions that are open now, whole.
+    /// Another address is another receiver: it has got nothing yet, and gets the sessions that are open now, or wait to be
+    /// told of, whole.
     pub fn set_target(&self, sink: &str, target: &str) -> Result<(), Error> {
-        let address = |target: &str| target.split('.').next().unwrap_or_default().to_owned();
-        let before = self.sink(sink)?.and_then(|row| row.target);
+        let before = self.sink(sink)?;
         self.run(
             "UPDATE sink SET target = ?2, paused = NULL, failures = 0, retry_at = NULL, asked_until = NULL, trouble = NULL
              WHERE name = ?1 AND target IS NOT ?2",
             params![sink, target],
         )?;
-        match before {
-            Some(before) if address(&before) != address(target) => self.tell_open_sessions_again(),
-            _ => Ok(()),
+        if before.is_none_or(|row| row.address().is_none_or(|before| before == address(target))) {
+            return Ok(());
         }
+        self.run("UPDATE sink SET since = cursor, last_delivered_at = NULL WHERE name = ?1", [sink])?;
+        self.restamp(
+            "change IS NOT NULL AND session IN (SELECT n FROM session WHERE phase <> 'closed' UNION
+               SELECT session FROM event WHERE change > (SELECT cursor FROM sink WHERE name = ?1) UNION
+               SELECT e.session FROM letter l JOIN event e ON e.n = l.event WHERE l.sink = ?1 AND l.fate <> 'done')",
+            [sink],
+        )?;
+        // What the one before has got, refused or was to get later is nothing to this one.
+        self.run("DELETE FROM letter WHERE sink = ?1", [sink]).map(drop)
+    }
+
+    /// It leads nowhere ([`SinkRow::is_retired`]) until it is set up again: whoever still has its credentials sends it nothing more.
+    pub fn retire_sink(&self, sink: &str) -> Result<(), Error> {
+        self.run(
+            "UPDATE sink SET target = substr(target, 1, instr(target, '.')) WHERE name = ?1 AND target IS NOT NULL",
+            [sink],
+        )
+        .map(drop)
     }
 
     /// Sends a sink the whole history, what was kept back too: imported sessions now count as told.
@@ -248,22 +307,29 @@ impl Tx<'_> {
         self.run("UPDATE sink SET since = 0, cursor = 0 WHERE name = ?1", [sink]).map(drop)
     }
 
-    /// The events of one session that were kept back take their place in the outbox.
+    /// The session goes on: if something of it was kept back, or is from before there was some sink, all of its events take
+    /// their place in the outbox anew, so that everybody has the whole of it.
     pub(crate) fn let_go_session(&self, session: i64) -> Result<(), Error> {
-        self.restamp("change IS NULL AND session = ?1", [session])
+        self.restamp("change IS NULL AND session = ?1", [session])?;
+        let history = began_before("(SELECT max(since) FROM sink)");
+        self.restamp(
+            &format!("session = ?1 AND EXISTS (SELECT 1 FROM session s WHERE s.n = ?1 AND {history})"),
+            [session],
+        )
     }
 
     /// Gives events the next numbers of change, in their sessions' order.
     fn restamp(&self, which: &str, params: impl rusqlite::Params) -> Result<(), Error> {
-        let events =
-            self.all(&format!("SELECT n FROM event WHERE {which} ORDER BY session, seq"), params, |row| {
-                row.get::<_, i64>(0)
-            })?;
-        for event in events {
-            let change = self.next_change()?;
-            self.run("UPDATE event SET change = ?2 WHERE n = ?1", [event, change])?;
-        }
-        Ok(())
+        let events = self.run(
+            &format!(
+                "UPDATE event SET change = (SELECT change FROM outbox) + o.place
+                 FROM (SELECT n, row_number() OVER (ORDER BY session, seq) AS place FROM event WHERE {which}) o
+                 WHERE event.n = o.n"
+            ),
+            params,
+        )?;
+        let events = i64::try_from(events).unwrap_or(i64::MAX);
+        self.run("UPDATE outbox SET change = change + ?1", [events]).map(drop)
     }
 }
 
@@ -290,7 +356,7 @@ mod tests {
             .store
             .read(|view| {
                 let cursor = view.sink(NATIVE)?.unwrap().cursor;
-                view.outgoing(cursor, i64::MAX, 100)
+                view.outgoing(0, cursor, i64::MAX, 100)
             })
             .unwrap()
     }

@@ -27,7 +27,7 @@ macro_rules! as_word {
         }
     )+};
 }
-as_word!(Phase, Link, Status, EndReason, StartReason, EvidenceKind, EventType, RecordKind, Verdict);
+as_word!(Phase, Link, Status, EndReason, StartReason, EvidenceKind, EventType, RecordKind, ToolKind, Verdict);
 
 macro_rules! as_text {
     ($($name:ty),+) => {$(
@@ -86,21 +86,6 @@ impl FromSql for StartTime {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         value.as_i64().map(|bits| Self(bits.cast_unsigned()))
     }
-}
-
-pub(super) fn tool_kind(kind: ToolKind) -> &'static str {
-    match kind {
-        ToolKind::Read => "read",
-        ToolKind::Write => "write",
-        ToolKind::Edit => "edit",
-        ToolKind::Exec => "exec",
-        ToolKind::Other => "other",
-    }
-}
-
-pub(super) fn tool_kind_of(word: &str) -> ToolKind {
-    let kinds = [ToolKind::Read, ToolKind::Write, ToolKind::Edit, ToolKind::Exec];
-    kinds.into_iter().find(|&kind| tool_kind(kind) == word).unwrap_or(ToolKind::Other)
 }
 
 /// Token counts are unsigned; a count beyond 2^63 is held at the edge rather than made negative.

@@ -9,13 +9,11 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Barrier;
 use std::thread;
-use std::time::Instant;
 
 use super::{Error, Store, schema};
 use crate::clock::Timestamp;
 use crate::home::Home;
-use crate::session::id::RandomIds;
-use crate::session::lifecycle::{self, Conversation};
+use crate::session::lifecycle::Conversation;
 use crate::session::tests::{World, check};
 
 fn home() -> (tempfile::TempDir, Home) {
@@ -205,32 +203,6 @@ fn a_checkpoint_shortens_the_log_and_loses_nothing() {
     let alone = rusqlite::Connection::open(copied.path()).unwrap();
     let sessions: i64 = alone.query_row("SELECT count(*) FROM session", [], |row| row.get(0)).unwrap();
     assert_eq!(sessions, 50, "the database file alone holds what was there at the checkpoint");
-}
-
-/// Prints, asserts nothing: `cargo test --lib start_is_quick -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement: prints, asserts nothing; tests/run.sh --full runs it"]
-fn start_is_quick() {
-    let (_folder, home) = home();
-    let template = World::new().begin(Conversation::Fresh);
-    let mut times = Vec::new();
-    for round in 0..300 {
-        let mut begin = template.clone();
-        begin.run.id = crate::session::id::Ids::run(&RandomIds);
-        let at = Timestamp(AT.0 + round * 60_000);
-        let began = Instant::now();
-        let mut store = Store::open(&home, at).unwrap();
-        let opened = began.elapsed();
-        store.write(|tx| lifecycle::start(tx, at, &RandomIds, &begin)).unwrap();
-        let started = began.elapsed();
-        store.checkpoint().unwrap();
-        drop(store);
-        times.push((started, opened));
-    }
-    times.remove(0);
-    times.sort();
-    let (min, median, p95) = (times[0], times[times.len() / 2], times[times.len() * 95 / 100]);
-    println!("open+START (of it open): min {min:?}  p50 {median:?}  p95 {p95:?}");
 }
 
 /// Whatever stands in the rows, it can be added up.

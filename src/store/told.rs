@@ -20,6 +20,8 @@ pub struct ModelSum {
     pub reasoning: i64,
     pub cost: PicoDollars,
     pub last: Timestamp,
+    /// How many of the calls have a price.
+    pub priced: i64,
 }
 
 /// How often a tool was called in a session, by outcome.
@@ -42,6 +44,7 @@ fn read_model(row: &Row<'_>) -> rusqlite::Result<ModelSum> {
         reasoning: row.get(6)?,
         cost: row.get(7)?,
         last: row.get(8)?,
+        priced: row.get(9)?,
     })
 }
 
@@ -54,7 +57,7 @@ impl View<'_> {
     pub fn model_sums(&self, session: i64) -> Result<Vec<ModelSum>, Error> {
         self.all(
             &format!(
-                "SELECT ifnull(model, ''), count(*), {}, max(at)
+                "SELECT ifnull(model, ''), count(*), {}, max(at), count(cost)
                  FROM record WHERE session = ?1 AND kind = 'usage' GROUP BY 1 ORDER BY 2, 1",
                 usage_sums(),
             ),

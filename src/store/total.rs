@@ -109,9 +109,8 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Makes the sums anew from the records.
+    /// Makes the sums anew from the records, and from the changed files that no record names.
     pub(crate) fn recount(&self, session: i64) -> Result<(), Error> {
-        self.run("DELETE FROM changed_file WHERE session = ?1", [session])?;
         self.run(
             "INSERT OR IGNORE INTO changed_file SELECT session, file FROM record
              WHERE session = ?1 AND kind = 'tool' AND ok AND tool_kind IN ('write', 'edit') AND file IS NOT NULL",

@@ -132,7 +132,7 @@ impl View<'_> {
     /// The calls since a time, by key; the demo's are play money and left out.
     pub fn usage(&self, by: By, since: Option<Timestamp>) -> Result<Vec<UsageRow>, Error> {
         let (key, order) = match by {
-            By::Day => ("date(r.at / 1000, 'unixepoch', 'localtime')", "key"),
+            By::Day => ("ifnull(date(r.at / 1000, 'unixepoch', 'localtime'), '(no date)')", "key"),
             By::Session => ("ifnull(s.agent_session, s.id)", "min(r.at)"),
             By::Model => ("r.model", "cost DESC, key"),
             By::Project => ("ifnull(s.project, '(none)')", "cost DESC, key"),

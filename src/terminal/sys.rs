@@ -458,12 +458,18 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// Starts a program that has nothing of ours: a session of its own, no terminal, no descriptor, the root for a folder.
+/// Starts a program that has nothing of ours: a session of its own, no terminal, no descriptor, the root for a folder, and
+/// another parent: nobody here would ever wait for it.
 pub fn spawn_apart(command: &mut Command) -> io::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
-    // SAFETY: setsid and close_range, or fcntl, are async-signal-safe, and nothing is allocated.
+    // SAFETY: setsid, fork, _exit and close_range, or fcntl, are async-signal-safe, and nothing is allocated.
     unsafe {
         command.pre_exec(|| {
+            match libc::fork() {
+                -1 => return Err(io::Error::last_os_error()),
+                0 => {}
+                _ => libc::_exit(0),
+            }
             if libc::setsid() == -1 {
                 return Err(io::Error::last_os_error());
             }
@@ -471,7 +477,8 @@ pub fn spawn_apart(command: &mut Command) -> io::Result<()> {
             Ok(())
         });
     }
-    command.spawn().map(drop)
+    // The one between, which is gone at once.
+    command.spawn()?.wait().map(drop)
 }
 
 /// Not closed at once: one of them tells the parent that exec failed.

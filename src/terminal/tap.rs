@@ -1,69 +1,28 @@
-//! Copies of what passes, for those who watch. A watcher that lags loses copies, and is told how many; it can never
-//! hold a byte back.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+//! What passes, for whoever watches. A watcher that lags misses something; it can never hold a byte back.
 
 use memchr::{memchr, memmem};
 
-/// What a watcher is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// The user pressed Enter: look now instead of a moment later. A hint, never evidence.
-    Enter,
-    /// The agent wrote this, and the terminal has it already.
-    Output(Box<[u8]>),
-}
-
-/// One watcher's end, held by the pump.
+/// The watcher's end, held by the pump.
 pub struct Tap {
-    offer: Box<dyn Fn(Notice) -> Taken>,
-    wants_output: bool,
-    lost: Arc<AtomicU64>,
-}
-
-/// What became of a notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    Yes,
-    /// The watcher's queue is full.
-    Lost,
+    enter: Box<dyn Fn()>,
 }
 
 impl std::fmt::Debug for Tap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tap").field("lost", &self.lost).finish_non_exhaustive()
+        f.debug_struct("Tap").finish_non_exhaustive()
     }
 }
 
 impl Tap {
-    /// `offer` puts a notice into the watcher's bounded queue and never waits; what does not fit is counted in `lost`.
-    pub fn new(wants_output: bool, offer: impl Fn(Notice) -> Taken + 'static) -> Self {
-        Self { offer: Box::new(offer), wants_output, lost: Arc::default() }
-    }
-
-    /// How many notices the watcher was too slow for.
-    pub fn lost(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.lost)
+    /// `enter` says that the user pressed Enter: look now instead of a moment later. A hint, never evidence; it must not wait.
+    pub fn new(enter: impl Fn() + 'static) -> Self {
+        Self { enter: Box::new(enter) }
     }
 
     /// Called with every chunk on its way to the agent, after it was written.
     pub fn input(&self, bytes: &[u8]) {
         if presses_enter(bytes) {
-            self.send(Notice::Enter);
-        }
-    }
-
-    /// Called with every chunk on its way to the terminal, after it was written.
-    pub fn output(&self, bytes: &[u8]) {
-        if self.wants_output {
-            self.send(Notice::Output(bytes.into()));
-        }
-    }
-
-    fn send(&self, notice: Notice) {
-        if (self.offer)(notice) == Taken::Lost {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            (self.enter)();
         }
     }
 }
@@ -76,7 +35,6 @@ fn presses_enter(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::sync_channel;
 
     #[test]
     fn enter_is_noticed_however_it_is_spelled() {
@@ -92,20 +50,5 @@ mod tests {
         ] {
             assert_eq!(presses_enter(bytes), expected, "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn a_watcher_that_lags_loses_copies_and_knows_how_many() {
-        let (sender, receiver) = sync_channel(2);
-        let tap = Tap::new(true, move |notice| match sender.try_send(notice) {
-            Ok(()) => Taken::Yes,
-            Err(_) => Taken::Lost,
-        });
-        for chunk in [&b"one"[..], b"two", b"three", b"four"] {
-            tap.output(chunk);
-        }
-        assert_eq!(tap.lost().load(Ordering::Relaxed), 2);
-        let seen: Vec<_> = receiver.try_iter().collect();
-        assert_eq!(seen, [Notice::Output(b"one"[..].into()), Notice::Output(b"two"[..].into())]);
     }
 }

@@ -229,11 +229,7 @@ impl Wrapped {
         match filled {
             Filled::Some => {
                 self.write_tty();
-                let bytes = self.to_tty.filled();
-                self.modes.feed(bytes);
-                if let Some(tap) = &self.tap {
-                    tap.output(bytes);
-                }
+                self.modes.feed(self.to_tty.filled());
             }
             Filled::Nothing => {}
             // Nobody has the far side open. The monitor does as long as it lives, so its last report is near.

@@ -64,7 +64,8 @@ impl Saved {
 }
 
 impl Follower {
-    /// Reads all files to their present end. A file that cannot be opened now is read another time.
+    /// Reads all files to their present end, and says in `news` what was taken, also before something was refused. A file
+    /// that cannot be opened now is read another time.
     pub fn read(
         &mut self,
         store: &mut Store,
@@ -72,16 +73,16 @@ impl Follower {
         session: SessionId,
         trail: &dyn Trail,
         files: &[PathBuf],
-    ) -> Result<News, Error> {
-        let mut news = News::default();
+        news: &mut News,
+    ) -> Result<(), Error> {
         for path in files {
             match File::open(path) {
-                Ok(file) => self.read_file(store, at, session, trail, path, &file, &mut news)?,
+                Ok(file) => self.read_file(store, at, session, trail, path, &file, news)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => tracing::warn!(%session, "{}: {error}", path.display()),
             }
         }
-        Ok(news)
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "one level of a loop, not an interface")]
@@ -110,6 +111,7 @@ impl Follower {
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     tracing::warn!(%session, "{}: {error}", path.display());
+                    self.tails.remove(&id); // its lines may have got further than it
                     return Ok(());
                 }
             };
@@ -126,7 +128,10 @@ impl Follower {
                 unreadable: batch.unreadable,
                 records: &records,
             };
-            let taken = store.write(|tx| absorb(tx, at, session, &read))?;
+            // A tail is past what it has read: what was refused is read again from where the store is.
+            let taken = store
+                .write(|tx| absorb(tx, at, session, &read))
+                .inspect_err(|_| drop(self.tails.remove(&id)))?;
             match taken {
                 Absorbed::Taken { .. } => {
                     news.any = true;

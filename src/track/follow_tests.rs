@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::Follower;
+use super::{Follower, News};
 use crate::agent::Trail;
 use crate::agent::claude::files::{ClaudeFiles, session_id};
 use crate::agent::claude::trail::ClaudeTrail;
@@ -246,7 +246,7 @@ impl Process {
     fn read(&mut self, at: Timestamp, session: SessionId, conversation: &AgentSessionId) {
         let files = self.trail.files(conversation);
         let follower = self.followers.entry(session).or_default();
-        follower.read(&mut self.store, at, session, &*self.trail, &files).unwrap();
+        follower.read(&mut self.store, at, session, &*self.trail, &files, &mut News::default()).unwrap();
     }
 }
 

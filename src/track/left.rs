@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::follow::Follower;
+use super::follow::{Follower, News};
 use super::run::Run;
 use crate::clock::{Clock, SystemClock};
 use crate::file::Stamp;
@@ -25,6 +25,10 @@ pub(super) struct Left {
     /// Its files and their folders, as they were when last read.
     seen: Vec<(PathBuf, Option<Stamp>)>,
 }
+
+/// The store did not take all that was read.
+#[derive(Debug)]
+pub(super) struct Refused;
 
 impl Left {
     pub(super) fn now(session: SessionId, conversation: AgentSessionId, follower: Follower) -> Self {
@@ -51,15 +55,16 @@ fn stamped(files: &[PathBuf]) -> Vec<(PathBuf, Option<Stamp>)> {
 }
 
 impl Run {
-    /// Meters what has been written since; with `all`, looks at the files of every session of this run.
-    pub(super) fn read(&mut self, all: bool) {
-        self.read_left(all);
-        self.read_current();
+    /// Meters what has been written since; with `all`, looks at the files of every session of this run. Whether the store
+    /// refused some of it that it may take another time.
+    pub(super) fn read(&mut self, all: bool) -> Result<(), Refused> {
+        let left = self.read_left(all);
+        self.read_current().and(left)
     }
 
-    fn read_left(&mut self, all: bool) {
+    fn read_left(&mut self, all: bool) -> Result<(), Refused> {
         let now = SystemClock.now();
-        let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return };
+        let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return Ok(()) };
         let (mut failed, mut metered) = (None, false);
         self.left.retain_mut(|left| {
             if !all && !left.may_have_grown() {
@@ -67,54 +72,60 @@ impl Run {
             }
             let files = trail.files(&left.conversation);
             let seen = stamped(&files);
-            match left.follower.read(store, now, left.session, &**trail, &files) {
-                Ok(news) => {
+            let mut news = News::default();
+            let read = left.follower.read(store, now, left.session, &**trail, &files, &mut news);
+            metered |= news.any;
+            match read {
+                Ok(()) => {
                     left.seen = seen;
                     let quiet_at = if news.any { Some(Instant::now() + QUIET) } else { left.until };
                     left.until = quiet_at.filter(|at| Instant::now() < *at);
-                    metered |= news.any;
                     true
                 }
-                Err(error) => {
-                    // One that was pruned meanwhile has nowhere to go.
-                    let again = matches!(error, session::Error::Store(_));
+                Err(error @ session::Error::Store(_)) => {
                     failed = Some(error);
-                    again
+                    true
+                }
+                // One that was pruned meanwhile has nowhere to go, and nobody misses it.
+                Err(error) => {
+                    tracing::info!(session = %left.session, %error, "read no further");
+                    false
                 }
             }
         });
-        if let Some(error) = failed {
-            self.broke(&error);
-        }
         if metered {
             self.say(Word::Soon);
         }
+        failed.map_or(Ok(()), |error| self.was_not_read(&error))
     }
 
-    fn read_current(&mut self) {
+    fn was_not_read(&mut self, error: &session::Error) -> Result<(), Refused> {
+        self.broke(error);
+        if error.may_pass() { Err(Refused) } else { Ok(()) }
+    }
+
+    fn read_current(&mut self) -> Result<(), Refused> {
         let now = SystemClock.now();
-        let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return };
-        let Some(id) = &self.conversation else { return };
+        let (Some(store), Some(trail)) = (&mut self.store, &mut self.plan.trail) else { return Ok(()) };
+        let Some(id) = &self.conversation else { return Ok(()) };
         let files = trail.files(id);
         let vanished = files.is_empty() && self.file.is_some();
         let file = files.first().filter(|file| self.file.as_ref() != Some(file)).cloned();
-        let read = self.follower.read(store, now, self.session, &**trail, &files);
+        let mut news = News::default();
+        let read = self.follower.read(store, now, self.session, &**trail, &files, &mut news);
         if let Some(file) = file {
             self.tell_file(file);
         }
         if vanished {
             self.tell_vanished();
         }
-        match read {
-            Ok(news) if news.any => {
-                self.say(Word::Soon);
-                if let Some(version) = news.facts.version {
-                    self.learn_version(version);
-                }
-            }
-            Ok(_) => {}
-            Err(error) => self.broke(&error),
+        if news.any {
+            self.say(Word::Soon);
         }
+        if let Some(version) = news.facts.version {
+            self.learn_version(version);
+        }
+        read.or_else(|error| self.was_not_read(&error))
     }
 
     fn tell_file(&mut self, file: PathBuf) {

@@ -4,8 +4,10 @@
 //! Promises: it never touches the terminal; whatever breaks here, the agent runs on, and `finish` says what broke in one
 //! line. It is started after the monitor was forked, so no thread exists when a process splits.
 
+mod begin;
 mod follow;
 mod left;
+mod receivers;
 mod recover;
 mod run;
 mod step;
@@ -14,7 +16,7 @@ mod watch;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::lifecycle::Conversation;
 use crate::session::record::SessionRecord;
 use crate::store::{Evidence, Surroundings};
-use crate::terminal::tap::{Notice, Taken, Tap};
+use crate::terminal::tap::Tap;
 use crate::terminal::{self, Ended};
 
 pub use follow::Follower;
@@ -72,6 +74,8 @@ pub struct Plan {
     pub log_level: Option<String>,
     /// Where events are sent; `None`: nowhere.
     pub sinks: Option<Sinks>,
+    /// Where they are to be sent by now: asked when the store has come to know of other receivers.
+    pub sinks_now: fn(&Home) -> Option<Sinks>,
 }
 
 /// Why the tracker wakes up.
@@ -150,12 +154,8 @@ impl Tracker {
     /// What the pump offers to the tracker.
     pub fn tap(&self) -> Tap {
         let wake = self.wake.clone();
-        Tap::new(false, move |notice| match notice {
-            Notice::Enter => match wake.try_send(Wake::Enter) {
-                Err(TrySendError::Full(_)) => Taken::Lost,
-                _ => Taken::Yes,
-            },
-            Notice::Output(_) => Taken::Yes,
+        Tap::new(move || {
+            let _ = wake.try_send(Wake::Enter); // a full queue is a tracker that is about to look anyway
         })
     }
 

@@ -1,49 +1,80 @@
 //! What vanished without ending is read to its end and ended, by whichever codemie command comes next.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::Follower;
-use crate::agent;
+use super::follow::{Follower, News};
+use crate::agent::{self, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::file::modified;
 use crate::home::Home;
 use crate::process::SystemProcesses;
 use crate::session::{self, publish::publish};
 use crate::store::{Realm, RunRow, SessionRow, Store};
 
-/// Ends every session whose run is gone. Costs one query when there is none.
+/// How long after a session was broken off its files are looked at. Codex and Gemini are started by a launcher: where that is
+/// killed, the agent itself may live on and answer what it was asked.
+const AFTERWARDS: Duration = Duration::from_hours(1);
+
+/// Ends every session whose run is gone. Costs two queries when there is none.
 pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
     let now = SystemClock.now();
     let ended = session::recover::recover(store, &SystemProcesses, &Realm::here(), now, read_to_end)?;
-    if !ended.is_empty() {
+    if read_afterwards(store, now)? || !ended.is_empty() {
         publish(store, home, now)?;
     }
     Ok(())
 }
 
-/// Meters what is left of a session's files, and says when they last grew.
-fn read_to_end(store: &mut Store, run: &RunRow, session: &SessionRow) -> Option<Timestamp> {
+/// Reads what was written after such a session had ended, and amends its END; whether there was something.
+fn read_afterwards(store: &mut Store, now: Timestamp) -> Result<bool, session::Error> {
+    let since = Timestamp(now.0.saturating_sub(i64::try_from(AFTERWARDS.as_millis()).unwrap_or(i64::MAX)));
+    let mut grown = false;
+    for session in store.read(|view| view.broken_off_since(since))? {
+        let Some(run) = session.run.map(|run| store.read(|view| view.run_number(run))).transpose()?.flatten()
+        else {
+            continue;
+        };
+        let Some((_, files)) = files_of(&run, &session) else { continue };
+        let written = files.iter().filter_map(|file| Some(modified(&fs::metadata(file).ok()?))).max();
+        if written > session.ended_at {
+            read_to_end(store, &run, &session)?;
+            grown = true;
+        }
+    }
+    Ok(grown)
+}
+
+/// Meters what is left of a session's files, and says when they last grew. An error if that is to be done another time.
+fn read_to_end(
+    store: &mut Store,
+    run: &RunRow,
+    session: &SessionRow,
+) -> Result<Option<Timestamp>, session::Error> {
+    let Some((trail, files)) = files_of(run, session) else { return Ok(None) };
+    let now = SystemClock.now();
+    match Follower::default().read(store, now, session.id, &*trail, &files, &mut News::default()) {
+        Err(error) if error.may_pass() => return Err(error),
+        Err(error) => tracing::warn!(session = %session.id, "not read to its end: {error}"),
+        Ok(()) => {}
+    }
+    Ok(files.iter().filter_map(|file| Some(modified(&fs::metadata(file).ok()?))).max())
+}
+
+fn files_of(run: &RunRow, session: &SessionRow) -> Option<(Box<dyn Trail>, Vec<PathBuf>)> {
     let conversation = session.agent_session.as_ref()?;
     // This command's environment may point the agent elsewhere.
     let var = |name: &str| run.surroundings.get(name).unwrap_or_else(|| std::env::var_os(name));
     let mut trail = agent::by_name(&session.agent)?.trail(&var, &session.place.cwd)?;
-    // The file as it was bound comes first: the agent's folder may have been moved.
     let mut files = trail.files(conversation);
-    if let Some(file) = session.agent_session_file.as_ref().filter(|file| file.exists())
+    // The file as it was bound, if the agent's folder has been moved since.
+    if let Some(file) = session.agent_session_file.as_ref().filter(|file| file.is_file())
         && !files.contains(file)
     {
         files.insert(0, file.clone());
     }
-    let now = SystemClock.now();
-    if let Err(error) = Follower::default().read(store, now, session.id, &*trail, &files) {
-        tracing::warn!(session = %session.id, "not read to its end: {error}");
-    }
-    files.iter().filter_map(|file| modified(file)).max()
-}
-
-fn modified(file: &Path) -> Option<Timestamp> {
-    let meta = std::fs::metadata(file).ok()?;
-    Some(Timestamp(meta.mtime().saturating_mul(1000).saturating_add(meta.mtime_nsec() / 1_000_000)))
+    Some((trail, files))
 }
 
 #[cfg(test)]
@@ -53,7 +84,7 @@ mod tests {
 
     use super::*;
     use crate::process::{Pid, ProcessId, StartTime};
-    use crate::session::id::{AgentSessionId, Ids, RandomIds};
+    use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
     use crate::session::lifecycle::{self, Begin, Binding, Conversation, Passage, To};
     use crate::session::state::EvidenceKind;
     use crate::store::{NewRun, Place, Surroundings};
@@ -67,8 +98,16 @@ mod tests {
     }
 
     /// A run of Claude whose files are where only its own environment says, killed soon after a `/clear`.
-    #[test]
-    fn what_was_written_last_is_found_where_the_run_looked() {
+    struct Killed {
+        home: Home,
+        store: Store,
+        one: SessionId,
+        two: SessionId,
+        project: PathBuf,
+        _temporary: tempfile::TempDir,
+    }
+
+    fn killed() -> Killed {
         let temporary = tempfile::tempdir().unwrap();
         let (root, cwd) = (temporary.path().join("elsewhere"), temporary.path().join("project"));
         let project = root.join("projects/-project");
@@ -112,13 +151,68 @@ mod tests {
         fs::write(project.join("one.jsonl"), answer("msg_1")).unwrap();
         fs::write(project.join("one/subagents/agent-a1.jsonl"), answer("msg_2")).unwrap();
         fs::write(project.join("two.jsonl"), answer("msg_3")).unwrap();
-        recover(&mut store, &home).unwrap();
-        let calls = |id| {
-            let row = store.read(|view| view.session(id)).unwrap().unwrap();
-            store.read(|view| view.totals(row.n)).unwrap().api_calls
-        };
-        assert_eq!([one, two].map(calls), [2, 1]);
-        crate::session::tests::check(store.sql());
+        Killed { home, store, one, two, project, _temporary: temporary }
+    }
+
+    impl Killed {
+        /// Calls, and whether it has ended.
+        fn told(&mut self) -> [(i64, bool); 2] {
+            [self.one, self.two].map(|id| {
+                let row = self.store.read(|view| view.session(id)).unwrap().unwrap();
+                let totals = self.store.read(|view| view.totals(row.n)).unwrap();
+                (totals.api_calls, row.ended_at.is_some())
+            })
+        }
+    }
+
+    #[test]
+    fn what_was_written_last_is_found_where_the_run_looked() {
+        let mut killed = killed();
+        recover(&mut killed.store, &killed.home).unwrap();
+        assert_eq!(killed.told(), [(2, true), (1, true)]);
+        crate::session::tests::check(killed.store.sql());
+    }
+
+    /// Its launcher was killed, the agent itself was not.
+    #[test]
+    fn what_is_written_after_a_run_was_ended_is_counted() {
+        let mut killed = killed();
+        recover(&mut killed.store, &killed.home).unwrap();
+        let file = killed.project.join("two.jsonl");
+        fs::write(&file, answer("msg_3") + &answer("msg_4")).unwrap();
+        let now = u64::try_from(SystemClock.now().0).unwrap();
+        let later = std::time::UNIX_EPOCH + Duration::from_millis(now + 1_000);
+        fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+        for _ in 0..2 {
+            recover(&mut killed.store, &killed.home).unwrap();
+            assert_eq!(killed.told(), [(2, true), (2, true)]);
+        }
+        crate::session::tests::check(killed.store.sql());
+    }
+
+    #[test]
+    fn what_a_locked_store_does_not_take_is_left_to_the_next_command() {
+        let mut killed = killed();
+        let other = Store::open(&killed.home, SystemClock.now()).unwrap();
+        other.sql().execute_batch("BEGIN IMMEDIATE").unwrap();
+        killed.store.sql().busy_timeout(Duration::ZERO).unwrap();
+        let now = SystemClock.now();
+        let mut other = Some(other);
+        session::recover::recover(
+            &mut killed.store,
+            &SystemProcesses,
+            &Realm::here(),
+            now,
+            |store, run, row| {
+                let read = read_to_end(store, run, row);
+                other = None; // the END would find it free
+                read
+            },
+        )
+        .unwrap_err();
+        assert_eq!(killed.told(), [(0, true), (0, false)]);
+        recover(&mut killed.store, &killed.home).unwrap();
+        assert_eq!(killed.told(), [(2, true), (1, true)]);
     }
 
     #[test]

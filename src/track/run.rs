@@ -1,34 +1,31 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
-
 use super::follow::Follower;
-use super::left::Left;
+use super::left::{Left, Refused};
+use super::receivers::Receivers;
 use super::step::{Step, What};
 use super::watch::Watch;
 use super::{Begun, End, Plan, Summary, Together, Wake, recover, version};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::forward::{self, Sender, Sinks, Word};
+use crate::forward::Word;
 use crate::log;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
-use crate::project::Project;
 use crate::session::correlate::{self, Correlator, Signal};
-use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
+use crate::session::id::{AgentSessionId, SessionId};
 use crate::session::import;
-use crate::session::lifecycle::{self, Begin};
-use crate::session::names;
+use crate::session::lifecycle;
 use crate::session::publish::publish;
 use crate::session::record::{SessionRecord, record};
 use crate::session::state::{Ending, Exit};
 use crate::session::{self};
-use crate::store::{self, NewRun, PicoDollars, Place, Realm, Store};
+use crate::store::{PicoDollars, Store};
 use crate::terminal;
 
 /// Looks after an Enter, for what no file change announces (a folder that is not there yet, a network file system).
@@ -50,7 +47,7 @@ const LONG_LOG: u64 = 256 * 1024;
 /// waits some milliseconds for the disk.
 const TOO_LONG_LOG: u64 = 1024 * 1024;
 /// How often a store that was busy or full is tried again.
-const RETRY: Duration = Duration::from_secs(2);
+pub(super) const RETRY: Duration = Duration::from_secs(2);
 
 /// The whole life of a run.
 pub(super) fn track(
@@ -107,14 +104,16 @@ pub(super) fn track(
 
 pub(super) struct Run {
     pub(super) plan: Plan,
-    agent: Option<ProcessId>,
+    /// The agent's process; what it is beyond that cannot be seen of one that has ended already.
+    pub(super) pid: Pid,
+    pub(super) agent: Option<ProcessId>,
     pub(super) store: Option<Store>,
     /// When to try the store again, after it was busy or full.
-    retry_at: Option<Instant>,
+    pub(super) retry_at: Option<Instant>,
     /// The first thing of ours that broke for good.
-    problem: Option<String>,
+    pub(super) problem: Option<String>,
     /// What the store refused last and is asked again: nothing is lost if it takes it in the end.
-    trouble: Option<String>,
+    pub(super) trouble: Option<String>,
     /// Whether there was such a refusal in this look.
     refused: bool,
     watch: Option<Watch>,
@@ -127,21 +126,20 @@ pub(super) struct Run {
     pub(super) file: Option<PathBuf>,
     /// Where the agent works.
     folder: PathBuf,
-    version: Option<String>,
+    pub(super) version: Option<String>,
     pub(super) follower: Follower,
     pub(super) left: Vec<Left>,
     /// What is to be told to the store, in order: a step that the store refused keeps the later ones waiting.
     pub(super) undone: VecDeque<Step>,
     looks: Vec<Instant>,
     tidied: bool,
-    /// Beside us, once there is something to send and somewhere to send it.
-    sender: Option<Sender>,
+    pub(super) receivers: Receivers,
 }
 
 impl Run {
-    fn new(plan: Plan, agent: Pid) -> Self {
+    fn new(plan: Plan, pid: Pid) -> Self {
         let begun_at = plan.begun_at;
-        let agent = SystemProcesses.identify(agent);
+        let agent = SystemProcesses.identify(pid);
         let correlator = plan.trail.as_ref().and(agent).map(|agent| {
             let correlator = Correlator::new(agent, begun_at);
             let continues = plan.conversation == lifecycle::Conversation::Unnamed;
@@ -153,6 +151,7 @@ impl Run {
             sessions: Vec::new(),
             version: plan.version.clone(),
             folder: plan.folder.clone(),
+            pid,
             agent,
             plan,
             store: None,
@@ -168,94 +167,8 @@ impl Run {
             undone: VecDeque::new(),
             looks: Vec::new(),
             tidied: false,
-            sender: None,
+            receivers: Receivers::default(),
         }
-    }
-
-    /// Tells the store of the run. What was busy is tried again with a later look; what is broken is remembered and said
-    /// in the end.
-    fn begin(&mut self, opened: Result<Store, store::Error>) {
-        self.retry_at = None;
-        self.call_by_what_may_be();
-        match opened.map_err(session::Error::from).and_then(|store| self.start_in(store)) {
-            Ok(store) => {
-                self.store = Some(store);
-                self.trouble = None;
-                self.sender = self.plan.sinks.clone().and_then(Sender::start);
-                self.say(Word::Now);
-                if let Some(id) = self.plan.assigned.take().or_else(|| self.named()) {
-                    self.consider(Signal::Assigned(id));
-                }
-            }
-            Err(error) => {
-                tracing::error!(run = %self.plan.run, "not recorded: {error}");
-                let again = matches!(error, session::Error::Store(store::Error::Busy | store::Error::Full));
-                self.retry_at = again.then(|| Instant::now() + RETRY);
-                self.trouble = Some(format!("this session is not recorded: {error}"));
-            }
-        }
-    }
-
-    /// The command line refuses such labels; should one come here all the same, it does not cost the session.
-    fn call_by_what_may_be(&mut self) {
-        let plan = &mut self.plan;
-        let mut bad = Vec::new();
-        let mut good =
-            |checked: Result<(), names::NameError>| checked.map_err(|error| bad.push(error)).is_ok();
-        plan.name.take_if(|name| !good(names::check(name)));
-        plan.tags.retain(|tag| good(names::check_tag(tag)));
-        plan.group.take_if(|group| !good(names::check_group(group)));
-        for error in bad {
-            self.problem.get_or_insert_with(|| format!("this session is recorded without it: {error}"));
-        }
-    }
-
-    /// The id the arguments name stands for an existing conversation: that it is meant is as certain as if we had
-    /// chosen it.
-    fn named(&self) -> Option<AgentSessionId> {
-        match &self.plan.conversation {
-            lifecycle::Conversation::Named(id) => Some(id.clone()),
-            _ => None,
-        }
-    }
-
-    fn start_in(&mut self, mut store: Store) -> Result<Store, session::Error> {
-        let wrapper = Pid(i32::try_from(std::process::id()).unwrap_or(0));
-        let wrapper = SystemProcesses
-            .identify(wrapper)
-            .unwrap_or(ProcessId { pid: wrapper, start: crate::process::StartTime(0) });
-        let begin = Begin {
-            run: NewRun { id: self.plan.run, realm: Realm::here(), wrapper },
-            agent: self.plan.agent.clone(),
-            agent_version: self.version.clone(),
-            place: place(&self.plan.folder),
-            conversation: self.plan.conversation.clone(),
-            name: self.plan.name.clone(),
-            tags: self.plan.tags.clone(),
-            group: self.plan.group.clone(),
-            parent: self.plan.parent,
-        };
-        let ids = FirstOurs::new(self.plan.session);
-        let targets = self.plan.sinks.as_ref().map(Sinks::targets).unwrap_or_default();
-        let started = store.write(|tx| {
-            forward::settle(tx, &targets)?;
-            let started = lifecycle::start(tx, self.plan.begun_at, &ids, &begin)?;
-            if let Some(agent) = self.agent {
-                tx.set_agent_process(self.plan.run, agent)?;
-            }
-            if started.session != self.plan.session {
-                // The agent's environment names the id chosen before we knew.
-                tx.answer_to(self.plan.session, started.session)?;
-            }
-            tx.set_surroundings(self.plan.run, &self.plan.surroundings)?;
-            for note in &self.plan.notes {
-                tx.note_evidence(started.session, self.plan.run, note)?;
-            }
-            Ok::<_, session::Error>(started)
-        })?;
-        self.session = started.session;
-        self.sessions = vec![started.session];
-        Ok(store)
     }
 
     /// What any codemie command does for the whole home, once a run: ends what vanished, takes old stores in, keeps the
@@ -279,10 +192,12 @@ impl Run {
         self.say(Word::Soon);
     }
 
-    pub(super) fn say(&self, word: Word) {
-        if let Some(sender) = &self.sender {
-            sender.say(word);
+    /// Something is to be sent.
+    pub(super) fn say(&mut self, word: Word) {
+        if let Some(store) = &mut self.store {
+            self.receivers.follow(store, &self.plan.home, self.plan.sinks_now);
         }
+        self.receivers.say(word);
     }
 
     /// The end has come: what waits for the store is tried now.
@@ -336,7 +251,7 @@ impl Run {
         }
         // What is written now may be of a conversation that the store does not know yet.
         if self.undone.is_empty() {
-            self.read(false);
+            let _ = self.read(false); // what is refused is read with the next look
         }
         if let (Some(watch), Some(trail)) = (&mut self.watch, &self.plan.trail) {
             watch.set(trail.watched());
@@ -357,7 +272,7 @@ impl Run {
     }
 
     /// Feeds a signal to the correlator; whether that leads to another conversation.
-    fn consider(&mut self, signal: Signal) -> bool {
+    pub(super) fn consider(&mut self, signal: Signal) -> bool {
         let Some(correlator) = &mut self.correlator else { return false };
         let now = SystemClock.now();
         let verdict = correlator.feed(now, signal);
@@ -471,19 +386,24 @@ impl Run {
     fn finish(mut self, ended: terminal::Ended, at: Timestamp) -> Summary {
         self.refused = false;
         self.work_off();
-        if let Some(step) = self.undone.front() {
-            tracing::error!(session = %self.session, "never stored: {step:?}");
-        } else {
-            self.read(true);
-        }
+        let read = match self.undone.front() {
+            Some(step) => {
+                tracing::error!(session = %self.session, "never stored: {step:?}");
+                Err(Refused)
+            }
+            None => self.read(true),
+        };
         let exit = match ended.ending {
             terminal::Ending::Exited(code) => Exit::Code(code),
             terminal::Ending::Killed(signal) => Exit::Signal(signal),
-            terminal::Ending::NotStarted(_) => Exit::Code(127),
+            ending @ terminal::Ending::NotStarted(_) => Exit::Code(ending.code().into()),
         };
         let ending = if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) };
         let run = self.plan.run;
-        self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
+        // Nobody reads the files of what has ended: without all of its calls it is left to the recovery, which does.
+        if read.is_ok() {
+            self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
+        }
         self.say(Word::Now);
         if !self.tidied {
             // A run too short to tidy up still ends what vanished, as any command does.
@@ -501,33 +421,7 @@ impl Run {
         // moment when nobody waits for us.
         std::mem::forget(self.store.take());
         let problem = self.trouble.take().or(self.problem.take());
-        Summary { session: record, together, problem, sender: self.sender.take() }
-    }
-}
-
-pub(super) fn place(folder: &Path) -> Place {
-    let project = Project::of(folder);
-    Place {
-        cwd: folder.to_owned(),
-        project: project.name,
-        repository: project.repository,
-        branch: project.branch,
-    }
-}
-
-/// The first session has the id that the agent was told; later ones are random.
-struct FirstOurs(std::sync::Mutex<Option<SessionId>>);
-
-impl FirstOurs {
-    fn new(first: SessionId) -> Self {
-        Self(std::sync::Mutex::new(Some(first)))
-    }
-}
-
-impl Ids for FirstOurs {
-    fn uuid(&self) -> Uuid {
-        let first = self.0.lock().ok().and_then(|mut first| first.take());
-        first.map_or_else(|| RandomIds.uuid(), |id| id.0)
+        Summary { session: record, together, problem, sender: self.receivers.into_sender() }
     }
 }
 

@@ -12,8 +12,9 @@ use crate::meter::record::{Fact, Record, Tokens, Usage};
 use crate::process::Processes;
 use crate::session::correlate::{Beginning, RegistryEntry};
 use crate::session::id::RunId;
+use crate::session::id::{Ids, RandomIds};
 use crate::session::lifecycle::Conversation;
-use crate::session::state::EndReason;
+use crate::session::state::{EndReason, Phase};
 use crate::store::{Evidence, Filter, SessionRow, Surroundings, Verdict};
 
 /// Shows what a test tells it to. The files of a conversation are those whose names begin with its id.
@@ -111,6 +112,7 @@ impl Scene {
             summary: true,
             log_level: None,
             sinks: None,
+            sinks_now: |_| None,
         }
     }
 
@@ -242,6 +244,71 @@ fn the_end_of_the_run_is_the_last_try() {
     scene.check();
 }
 
+/// Keeps the store locked for everybody else, as another process would.
+fn hold(scene: &Scene) -> Store {
+    let holder = Store::open(&scene.home, SystemClock.now()).unwrap();
+    holder.sql().execute_batch("BEGIN IMMEDIATE").unwrap();
+    holder
+}
+
+/// The run gives up on a locked store at once.
+fn be_impatient(run: &Run) {
+    run.store.as_ref().unwrap().sql().busy_timeout(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn what_was_read_while_the_store_was_locked_is_read_again() {
+    let scene = Scene::new();
+    let mut run = scene.start(scene.plan());
+    be_impatient(&run);
+    scene.be_in(&mut run, "one");
+    scene.write("one", "call-1");
+    run.look();
+    let holder = hold(&scene);
+    scene.write("one", "call-2");
+    run.look();
+    assert!(run.trouble.is_some() && run.retry_at.is_some(), "it was refused");
+    drop(holder);
+    run.look(); // the file has not grown since
+    assert_eq!(scene.told(), [session("fix", "one", 2)]);
+    assert_eq!(end(run).problem, None);
+    scene.check();
+}
+
+#[test]
+fn what_was_left_while_the_store_was_locked_is_read_again() {
+    let scene = Scene::new();
+    let mut run = scene.start(scene.plan());
+    be_impatient(&run);
+    scene.be_in(&mut run, "one");
+    scene.write("one", "call-1");
+    scene.be_in(&mut run, "two");
+    run.left[0].until = Some(Instant::now());
+    run.look();
+    assert_eq!(run.left[0].until, None);
+    scene.write("one", "call-2");
+    let holder = hold(&scene);
+    run.look();
+    drop(holder);
+    run.look();
+    assert_eq!(scene.told()[0], session("fix", "one", 2));
+}
+
+#[test]
+fn what_cannot_be_read_in_the_end_is_left_to_the_recovery() {
+    let scene = Scene::new();
+    let mut run = scene.start(scene.plan());
+    scene.be_in(&mut run, "one");
+    let calls: Vec<_> = (0..1000).map(|n| format!("call-{n}")).collect();
+    scene.write("one", &calls.join("\n"));
+    // An END has room, all these calls have not.
+    run.store.as_ref().unwrap().sql().execute_batch("PRAGMA max_page_count = 1").unwrap();
+    assert!(end(run).problem.unwrap().contains("the disk is full"));
+    let row = &scene.sessions()[0];
+    assert_eq!((row.phase, row.ended_at), (Phase::Open, None), "nobody reads the files of what has ended");
+    scene.check();
+}
+
 #[test]
 fn what_is_never_stored_is_said() {
     let scene = Scene::new();
@@ -278,6 +345,24 @@ fn a_session_that_was_left_is_read_however_late_it_grows() {
 }
 
 #[test]
+fn a_session_that_was_left_and_pruned_is_no_trouble() {
+    let scene = Scene::new();
+    let mut run = scene.start(scene.plan());
+    scene.be_in(&mut run, "one");
+    scene.be_in(&mut run, "two");
+    let mut store = Store::open(&scene.home, SystemClock.now()).unwrap();
+    let gone = session::prune::prune(&mut store, &scene.home, Timestamp(i64::MAX), None, false).unwrap();
+    assert_eq!(gone.len(), 1);
+    scene.write("one", "call-1");
+    scene.write("two", "call-2");
+    run.look();
+    assert!(run.left.is_empty());
+    assert_eq!(end(run).problem, None);
+    assert_eq!(scene.told(), [session("fix.2", "two", 1)]);
+    scene.check();
+}
+
+#[test]
 fn who_comes_back_to_a_session_has_not_left_it() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
@@ -308,6 +393,17 @@ fn a_label_that_cannot_be_does_not_cost_the_session() {
     let rows = scene.sessions();
     assert!(rows[0].name.starts_with("claude-"), "{}", rows[0].name);
     assert_eq!(rows[0].group, None);
+}
+
+#[test]
+fn what_ended_before_it_was_looked_at_had_a_pid() {
+    let scene = Scene::new();
+    let mut run = Run::new(scene.plan(), Pid(i32::MAX));
+    run.begin(Store::open(&scene.home, SystemClock.now()));
+    let id: RunId = run.plan.run;
+    end(run);
+    let mut store = Store::open(&scene.home, SystemClock.now()).unwrap();
+    assert_eq!(store.read(|view| view.run(id)).unwrap().unwrap().agent, Some(Pid(i32::MAX)));
 }
 
 /// Notes of a run are its own.

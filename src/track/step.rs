@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::begin::place;
 use super::left::Left;
-use super::run::{Run, place};
+use super::run::Run;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::forward::Word;
 use crate::session::correlate::{self, Decision, Explained, TransitionKind};
@@ -152,7 +153,7 @@ impl Run {
         folder: &Path,
     ) -> Result<(), session::Error> {
         // The old session ends with all that is known of it now.
-        self.read(false);
+        let _ = self.read(false); // what is refused is read as of a session that was left
         let passage = Passage {
             to: match kind {
                 TransitionKind::Clear => To::Clear,

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use notify::event::{EventKind, ModifyKind};
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{RecursiveMode, Watcher};
 
 /// Watches folders and files, and calls out whenever something in them may have changed.
 pub struct Watch {
     /// `None`: no instance was to be had (`max_user_instances`), so the caller has to look from time to time.
-    watcher: Option<RecommendedWatcher>,
+    watcher: Option<Box<dyn Watcher + Send>>,
     watched: BTreeSet<PathBuf>,
+    /// Some of what is wanted is not watched: there are no more watches to be had (`max_user_watches`).
+    short: bool,
 }
 
 impl std::fmt::Debug for Watch {
@@ -30,12 +32,16 @@ impl Watch {
         if let Err(error) = &watcher {
             tracing::warn!("file changes are not reported here ({error}): looking twice a second instead");
         }
-        Self { watcher: watcher.ok(), watched: BTreeSet::new() }
+        Self::by(watcher.ok().map(|watcher| Box::new(watcher) as _))
     }
 
-    /// Whether changes are reported at all.
+    fn by(watcher: Option<Box<dyn Watcher + Send>>) -> Self {
+        Self { watcher, watched: BTreeSet::new(), short: false }
+    }
+
+    /// Whether all changes are reported.
     pub fn works(&self) -> bool {
-        self.watcher.is_some()
+        self.watcher.is_some() && !self.short
     }
 
     /// Watches exactly these. For one that does not exist yet the nearest folder above it is watched, so that the next
@@ -46,17 +52,26 @@ impl Watch {
         for gone in self.watched.difference(&wanted) {
             let _ = watcher.unwatch(gone);
         }
-        self.watched =
-            wanted.into_iter().filter(|path| self.watched.contains(path) || begin(watcher, path)).collect();
+        let mut refused = None;
+        let mut begin = |path: &Path| match watcher.watch(path, RecursiveMode::NonRecursive) {
+            Ok(()) => true,
+            Err(error) => {
+                refused = Some(error);
+                false
+            }
+        };
+        self.watched = wanted.into_iter().filter(|path| self.watched.contains(path) || begin(path)).collect();
+        if let Some(error) = &refused
+            && !self.short
+        {
+            tracing::warn!("not all file changes are reported here ({error}): looking twice a second");
+        }
+        self.short = refused.is_some();
     }
 }
 
 fn nearest(path: &Path) -> Option<PathBuf> {
     path.ancestors().find(|path| path.exists()).map(Path::to_owned)
-}
-
-fn begin(watcher: &mut RecommendedWatcher, path: &Path) -> bool {
-    watcher.watch(path, RecursiveMode::NonRecursive).is_ok()
 }
 
 /// Reading a file is no news; without this our own looks would wake us.
@@ -70,6 +85,48 @@ mod tests {
     use std::fs;
     use std::sync::mpsc::channel;
     use std::time::Duration;
+
+    /// Has watches for so many paths.
+    #[derive(Debug)]
+    struct Few(usize);
+
+    impl Watcher for Few {
+        fn new<F: notify::EventHandler>(_: F, _: notify::Config) -> notify::Result<Self> {
+            Ok(Self(0))
+        }
+
+        fn watch(&mut self, _: &Path, _: RecursiveMode) -> notify::Result<()> {
+            let refused = notify::Error::new(notify::ErrorKind::MaxFilesWatch);
+            self.0 = self.0.checked_sub(1).ok_or(refused)?;
+            Ok(())
+        }
+
+        fn unwatch(&mut self, _: &Path) -> notify::Result<()> {
+            self.0 += 1;
+            Ok(())
+        }
+
+        fn kind() -> notify::WatcherKind {
+            notify::WatcherKind::NullWatcher
+        }
+    }
+
+    #[test]
+    fn it_works_only_if_all_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        for path in &paths {
+            fs::create_dir(path).unwrap();
+        }
+        let mut watch = Watch::by(Some(Box::new(Few(1))));
+        watch.set(paths[..1].to_vec());
+        assert!(watch.works());
+        watch.set(paths.to_vec());
+        assert!(!watch.works(), "the other is to be looked at");
+        watch.set(paths[1..].to_vec());
+        assert!(watch.works());
+        assert!(!Watch::by(None).works());
+    }
 
     #[test]
     fn a_change_is_told_and_a_look_is_not() {

@@ -254,6 +254,24 @@ await check("on a phone", async () => {
   assert.ok(Math.abs(to.y - end.y) < 12, "the button stands beside the last field");
 });
 
+await check("whatever things are called", async () => {
+  const { id } = await ask("long");
+  for (const viewport of [{ width: 375, height: 812 }, { width: 1280, height: 900 }]) {
+    await page.setViewportSize(viewport);
+    for (const path of ["/", "/sessions", `/sessions/${id}`, "/live", "/health"]) {
+      await page.goto(BASE + path);
+      const width = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(width <= viewport.width, `${path} is ${width} wide`);
+      await shot(page, `long-${viewport.width}${path.replace(id, "one").replaceAll("/", "-")}`);
+    }
+  }
+  await page.goto(`${BASE}/sessions`);
+  assert.ok(await page.evaluate(() => {
+    const table = document.querySelector(".scroll");
+    return table.scrollWidth <= table.clientWidth;
+  }), "every column is in sight");
+});
+
 await check("without script", async () => {
   const still = await watched({ javaScriptEnabled: false, storageState: await context.storageState() });
   const other = await still.newPage();

@@ -174,6 +174,7 @@ fn it_costs_nothing_and_goes_when_it_is_told_to() {
     assert!(pruned.out.contains("2 sessions of demo that ended removed."), "{pruned:?}");
     let list = say(&mut sandbox.codemie(&["list", "--all", "--json"]));
     assert_eq!(list.out, "[]\n");
+    assert!(!sandbox.path(".codemie/demo").exists(), "its files go with it");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The doctor with real shells and real processes.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use std::time::Duration;
 
@@ -68,6 +68,38 @@ fn a_healthy_machine_is_told_what_runs_where() {
     let (codex, _) = findings(&mut doctor(&sandbox, "/bin/bash"), "codex");
     assert_eq!(codex, ["note: not installed"]);
     assert!(before == sandbox.tree(), "looking changes nothing");
+}
+
+/// Gemini, as npm installs it: its version stands beside it, and asking it leaves a file.
+fn with_gemini(interpreter: &str) -> Sandbox {
+    let sandbox = healthy();
+    let package = "lib/node_modules/@google/gemini-cli";
+    sandbox.file(&format!("{package}/package.json"), r#"{"name":"@google/gemini-cli","version":"0.61.0"}"#);
+    let program = sandbox.script(&format!("{package}/bundle/gemini.js"), "");
+    fs::write(&program, format!("#!{interpreter}\nmkdir -p ~/.gemini; echo asked\n")).unwrap();
+    symlink(program, sandbox.path("real/gemini")).unwrap();
+    sandbox
+}
+
+#[test]
+fn an_agent_is_not_asked_what_its_installation_says() {
+    let sandbox = with_gemini("/bin/sh");
+    let before = sandbox.tree();
+    let (gemini, code) = findings(&mut doctor(&sandbox, "/bin/bash"), "gemini");
+    assert_eq!(code, 0, "{gemini:#?}");
+    assert_any(&gemini, &["ok: the real gemini is ", "real/gemini, version: 0.61.0"]);
+    assert!(before == sandbox.tree(), "looking changes nothing");
+}
+
+#[test]
+fn an_agent_without_its_interpreter_is_an_error() {
+    for (interpreter, named) in
+        [("/usr/bin/env -S no-such-node --x", "no-such-node"), ("/no/such/node", "/no/such/node")]
+    {
+        let (gemini, code) = findings(&mut doctor(&with_gemini(interpreter), "/bin/bash"), "gemini");
+        assert_any(&gemini, &["error: ", "real/gemini cannot be run: there is no ", named]);
+        assert_ne!(code, 0, "{gemini:#?}");
+    }
 }
 
 #[test]

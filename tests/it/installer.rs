@@ -86,6 +86,35 @@ fn installs_twice_as_once_and_leaves_no_trace() {
     }
 }
 
+/// The doctor that ends an installation notes the versions of what it finds; they are no reason to keep a folder.
+#[test]
+fn what_the_doctor_noted_goes_and_what_the_user_has_stays() {
+    let sandbox = lived_in();
+    // Not taken for a script that only finds the agent: it says "node".
+    sandbox.script("agents/claude", "# node\necho 2.1.197 '(Claude Code)'");
+    let before = sandbox.tree();
+    let sum = checksum();
+    let run = |args: &[&str]| {
+        let path = format!("{}:{TOOLS}", sandbox.path("agents").display());
+        say(sandbox.command("sh").env("PATH", path).arg(script()).args(args))
+    };
+    let install = ["--yes", "--binary", CODEMIE, "--sha256", &sum];
+    assert_eq!(run(&install).code, Some(0));
+    assert!(sandbox.path(".codemie/run/version-claude").exists());
+    let gone = run(&["--uninstall"]);
+    assert_eq!((gone.code, gone.err.as_str()), (Some(0), ""), "{gone:?}");
+    assert_same("uninstalled", &before, &sandbox.tree());
+
+    assert_eq!(run(&install).code, Some(0));
+    sandbox.file(".codemie/run/deliver.lock", "");
+    sandbox.file(".codemie/config.toml", "quiet = true\n");
+    let gone = run(&["--uninstall"]);
+    assert!(gone.out.contains("your sessions and settings are in it"), "{gone:?}");
+    let left: Vec<_> = sandbox.tree().into_keys().filter(|name| !before.contains_key(name)).collect();
+    let expected = [".codemie", ".codemie/config.toml", ".codemie/run", ".codemie/run/deliver.lock"];
+    assert_eq!(left, expected.map(PathBuf::from));
+}
+
 #[test]
 fn new_shells_find_the_shims() {
     let sandbox = lived_in();

@@ -10,12 +10,16 @@ use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
 use super::{invocation, view};
 use crate::agent::{Agent, Conversation, Injection, Invocation, SessionFiles, Trail, Var, transcript};
+use crate::file::read_at_most;
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
 
 #[derive(Debug)]
 pub struct Claude;
+
+/// It notes much in it, but it is read on the way to exec.
+const MAX_CONFIG: u64 = 64 << 20;
 
 impl Agent for Claude {
     fn name(&self) -> &'static str {
@@ -49,7 +53,8 @@ impl Agent for Claude {
             return None;
         }
         if invocation::agents_view_possible(args) {
-            let config = std::fs::read(ClaudeFiles::from_env(var)?.global_config()).unwrap_or_default();
+            let config =
+                read_at_most(ClaudeFiles::from_env(var)?.global_config(), MAX_CONFIG).unwrap_or_default();
             if invocation::defaults_to_agents_view(&config) {
                 return None;
             }

@@ -80,7 +80,7 @@ impl ClaudeFiles {
     pub fn find_session(&self, id: &AgentSessionId) -> io::Result<Vec<PathBuf>> {
         let name = format!("{id}.jsonl");
         let mut found = Vec::new();
-        if id.0.is_empty() || id.0.contains(['/', '\0']) || id.0.starts_with('.') {
+        if !id.is_plain() {
             return Ok(found);
         }
         for project in folders(&self.projects())? {

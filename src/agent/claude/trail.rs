@@ -11,6 +11,7 @@ use super::lines::ClaudeLines;
 use crate::agent::looked::Looked;
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::file::read_at_most;
 use crate::meter::line::Lines;
 use crate::process::{Pid, ProcessId, Processes};
 use crate::session::correlate::{Beginning, RegistryEntry, Signal};
@@ -18,6 +19,9 @@ use crate::session::id::AgentSessionId;
 
 /// A history that grew by more than this since the last look is read from its end: nobody types that much.
 const MAX_HISTORY: u64 = 1024 * 1024;
+
+/// More than any entry of the registry.
+const MAX_ENTRY: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub struct ClaudeTrail {
@@ -91,7 +95,8 @@ impl ClaudeTrail {
         let mut read = Vec::new();
         for path in paths {
             let Some(stamp) = self.registry.due(&path) else { continue };
-            let entry = fs::read(&path).ok().and_then(|bytes| evidence::registry_entry(&bytes).ok());
+            let entry =
+                read_at_most(&path, MAX_ENTRY).ok().and_then(|bytes| evidence::registry_entry(&bytes).ok());
             self.registry.note(&path, stamp, entry.is_some(), SystemClock.now(), seen);
             read.extend(entry);
         }

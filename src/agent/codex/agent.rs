@@ -14,6 +14,7 @@ use super::{invocation, view};
 use crate::agent::{
     Agent, Injection, Invocation, Kind, Remark, SessionFiles, Trail, Var, package, transcript,
 };
+use crate::file::read_at_most;
 use crate::meter::line::Lines;
 use crate::process::{Pid, Processes, SystemProcesses};
 use crate::session::id::AgentSessionId;
@@ -53,7 +54,8 @@ impl Agent for Codex {
     /// Without it, the interactive program is only a client of a background server that all share: that one writes the files,
     /// goes on with the environment of whoever started it, and no process of this run holds anything. `exec` never is.
     ///
-    /// An unknown version takes it, too: `-c` is as old as the program, but for the first weeks before it was rewritten.
+    /// As with everything that is added, only if the version is known: `-c` is as old as the program, but for the first weeks
+    /// before it was rewritten.
     fn inject(
         &self,
         invocation: &Invocation,
@@ -63,9 +65,7 @@ impl Agent for Codex {
         _var: Var<'_>,
     ) -> Option<Injection> {
         let wanted = invocation.injectable && invocation.kind == Kind::Interactive;
-        let takes_it =
-            version.is_some_and(|version| !version.starts_with("0.0.") && !version.starts_with("0.1."));
-        (wanted && takes_it && !invocation::decides_where(args))
+        (wanted && version.is_some_and(takes_it) && !invocation::decides_where(args))
             .then(|| Injection { args: HARMLESS.map(OsString::from).to_vec(), assigned: None })
     }
 
@@ -113,14 +113,22 @@ impl Agent for Codex {
         Some(Box::new(CodexTrail::new(CodexFiles::from_env(var)?, mark)))
     }
 
-    fn remarks(&self, var: Var<'_>, inject: bool, marks: bool) -> Vec<Remark> {
-        let mut remarks = vec![if inject {
-            Remark::fine(format!("runs in its own process, by {}", HARMLESS.join(" ")))
-        } else {
-            Remark::advice(
-                "becomes a client of its shared background server, where its sessions cannot be told apart",
+    fn remarks(&self, var: Var<'_>, version: Option<&str>, inject: bool, marks: bool) -> Vec<Remark> {
+        const CLIENT: &str =
+            "becomes a client of its shared background server, where its sessions cannot be told apart";
+        let mut remarks = vec![match version {
+            _ if !inject => Remark::advice(
+                CLIENT,
                 "run: codemie config set agent.codex.inject true, or give codex --no-daemon yourself",
-            )
+            ),
+            Some(version) if takes_it(version) => {
+                Remark::fine(format!("runs in its own process, by {}", HARMLESS.join(" ")))
+            }
+            Some(version) => Remark::fine(format!("runs as it is: nothing is added to version {version}")),
+            None => Remark::advice(
+                format!("{CLIENT}: nothing is added while its version is not known"),
+                "let agent.codex.path name the program itself instead of what looks for it, or give codex --no-daemon yourself",
+            ),
         }];
         if let Some(pid) = CodexFiles::from_env(var).and_then(|files| daemon(&files, &SystemProcesses)) {
             remarks.push(Remark::advice(
@@ -138,6 +146,11 @@ impl Agent for Codex {
     }
 }
 
+/// Whether this version knows `-c`.
+fn takes_it(version: &str) -> bool {
+    !version.starts_with("0.0.") && !version.starts_with("0.1.")
+}
+
 /// The shared background server, if it runs: its note outlives it when it is killed.
 fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
     #[derive(Deserialize)]
@@ -151,7 +164,7 @@ fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
         #[serde(rename = "startTicks")]
         start_ticks: Option<u64>,
     }
-    let note: Note = serde_json::from_slice(&std::fs::read(files.daemon_note()).ok()?).ok()?;
+    let note: Note = serde_json::from_slice(&read_at_most(&files.daemon_note(), 64 << 10).ok()?).ok()?;
     let start = processes.start_time(Pid(note.pid))?;
     let noted = note.identity.and_then(|identity| identity.start_ticks);
     // Where its start is not noted in the unit we look at, a process of its pid is all there is to go by.
@@ -189,6 +202,22 @@ mod tests {
             "--remote ws://x resume",
         ] {
             assert!(!injected(line, Some("0.166.0")), "codex {line}");
+        }
+    }
+
+    #[test]
+    fn the_doctor_says_of_the_setting_what_a_run_does() {
+        for (version, inject, fine) in [
+            (Some("0.166.0"), true, true),
+            (Some("0.166.0"), false, false),
+            (None, true, false),
+            (None, false, false),
+        ] {
+            let remarks = Codex.remarks(&|_| None, version, inject, false);
+            assert_eq!(remarks.len(), 1);
+            let own_process = remarks[0].what.contains("in its own process");
+            assert_eq!((own_process, remarks[0].advice.is_none()), (fine, fine), "{version:?} {inject}");
+            assert_eq!(own_process, inject && injected("", version));
         }
     }
 

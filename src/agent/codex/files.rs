@@ -158,7 +158,7 @@ pub(super) fn begun(thread: &AgentSessionId) -> Option<Timestamp> {
     Some(Timestamp(i64::try_from(seconds).ok()?.checked_mul(1000)? + i64::from(nanos / 1_000_000)))
 }
 
-/// `YYYY/MM/DD` of a time in whatever zone the agent took it, this one first.
+/// `YYYY/MM/DD` of a time in whatever zone the agent took it; that of UTC first.
 fn days_around(at: Timestamp) -> Vec<PathBuf> {
     let Ok(at) = Instant::from_millisecond(at.0) else { return Vec::new() };
     let here = at.to_zoned(TimeZone::UTC).date();

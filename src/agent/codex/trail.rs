@@ -201,8 +201,7 @@ impl CodexTrail {
     fn is_new(&self, thread: &AgentSessionId, rollout: &Path) -> bool {
         let by_file = || {
             let meta = fs::metadata(rollout).ok()?;
-            let born = meta.created().or_else(|_| meta.modified()).ok()?;
-            Some(Timestamp(i64::try_from(born.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()?))
+            meta.created().or_else(|_| meta.modified()).ok().map(Timestamp::from)
         };
         files::begun(thread).or_else(by_file).is_some_and(|begun| begun >= self.prepared)
     }

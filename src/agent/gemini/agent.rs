@@ -105,14 +105,21 @@ impl Agent for Gemini {
         Some(transcript::Reader::Journal(view::entry))
     }
 
-    fn remarks(&self, var: Var<'_>, inject: bool, _marks: bool) -> Vec<Remark> {
-        let mut remarks = vec![if inject {
-            Remark::fine("its sessions get an id of codemie's, by --session-id")
-        } else {
-            Remark::advice(
-                "its sessions get no id of codemie's: which one is whose is certain only while no other runs in the folder",
-                "run: codemie config set agent.gemini.inject true",
-            )
+    fn remarks(&self, var: Var<'_>, version: Option<&str>, inject: bool, _marks: bool) -> Vec<Remark> {
+        const NONE: &str = "its sessions get no id of codemie's: which one is whose is certain only while no other runs in the folder";
+        let mut remarks = vec![match version {
+            _ if !inject => Remark::advice(NONE, "run: codemie config set agent.gemini.inject true"),
+            Some(version) if version::takes_session_id(version) => {
+                Remark::fine("its sessions get an id of codemie's, by --session-id")
+            }
+            Some(version) => Remark::advice(
+                format!("{NONE}; version {version} does not take one"),
+                "update gemini, if there is a newer one",
+            ),
+            None => Remark::advice(
+                format!("{NONE}; nothing is added while its version is not known"),
+                "let agent.gemini.path name the program itself instead of what looks for it",
+            ),
         }];
         let old = GeminiFiles::from_env(var).map_or(0, |files| files.old_records());
         if old > 0 {

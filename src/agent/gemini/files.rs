@@ -5,7 +5,7 @@
 //! whole id of a conversation stands in its first line.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::agent::{SessionFile, SessionFiles};
 use crate::clock::Timestamp;
-use crate::file::entries;
+use crate::file::{entries, text_at_most};
 use crate::session::id::AgentSessionId;
 
 /// Longest first line that is read. One is some 300 bytes; with the folders of a workspace in it, some more.
@@ -72,7 +72,7 @@ impl GeminiFiles {
     /// The folder that a conversation's file belongs to.
     pub(super) fn folder_of(&self, file: &Path) -> Option<PathBuf> {
         let project = file.ancestors().find(|path| path.parent() == Some(&self.projects()))?;
-        let folder = fs::read_to_string(project.join(".project_root")).ok()?;
+        let folder = text_at_most(&project.join(".project_root"), MAX_PROJECTS).ok()?;
         Some(PathBuf::from(folder.trim())).filter(|folder| folder.is_absolute())
     }
 
@@ -128,8 +128,22 @@ pub(super) fn main_files(chats: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Of these files, those of a conversation.
+///
+/// A Gemini that starts takes away whatever is empty in its folder, also the file of one that waits for its first prompt. That
+/// one then writes its file anew, under the same name and without a header: so a file that has none is whose its name says.
 pub(super) fn of_conversation(files: Vec<PathBuf>, id: &AgentSessionId) -> Vec<PathBuf> {
-    let ours = |path: &PathBuf| header(path).is_some_and(|header| header.session == *id);
+    let named = |path: &PathBuf| {
+        let part = file_name_part(&id.0);
+        let name = path.file_stem().and_then(|name| name.to_str());
+        part.get(..8).zip(name).is_some_and(|(part, name)| name.ends_with(&format!("-{part}")))
+    };
+    let ours = |path: &PathBuf| match first_line(path) {
+        Some(line) => match parsed(&line) {
+            Some(header) => header.session == *id,
+            None => named(path),
+        },
+        None => false,
+    };
     let mut found: Vec<PathBuf> =
         files.into_iter().filter(|path| may_be_of(path, &id.0)).filter(ours).collect();
     found.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
@@ -181,6 +195,20 @@ fn file_name_part(id: &str) -> String {
 }
 
 pub(super) fn header(path: &Path) -> Option<Header> {
+    parsed(&first_line(path)?)
+}
+
+/// Once it is whole, or longer than any header.
+fn first_line(path: &Path) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    BufReader::with_capacity(1024, File::open(path).ok()?.take(MAX_HEADER))
+        .read_until(b'\n', &mut line)
+        .ok()?;
+    let whole = line.ends_with(b"\n") || line.len() as u64 == MAX_HEADER;
+    whole.then_some(line)
+}
+
+fn parsed(line: &[u8]) -> Option<Header> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct First {
@@ -188,11 +216,7 @@ pub(super) fn header(path: &Path) -> Option<Header> {
         #[serde(default)]
         start_time: String,
     }
-    let mut line = Vec::new();
-    BufReader::with_capacity(1024, File::open(path).ok()?.take(MAX_HEADER))
-        .read_until(b'\n', &mut line)
-        .ok()?;
-    let first: First = serde_json::from_slice(line.strip_suffix(b"\n")?).ok()?;
+    let first: First = serde_json::from_slice(line).ok()?;
     let at = Timestamp::parse(&first.start_time).unwrap_or_default();
     Some(Header { session: AgentSessionId(first.session_id), at })
 }
@@ -200,11 +224,33 @@ pub(super) fn header(path: &Path) -> Option<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gemini");
 
     fn files(vars: &[(&str, &str)]) -> Option<GeminiFiles> {
         GeminiFiles::from_env(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn a_file_without_a_header_is_whose_its_name_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = AgentSessionId("1af97ca6-b0d4-4c5e-9e6f-000000000001".into());
+        let said = r#"{"id":"u1","timestamp":"2026-11-16T22:05:00.000Z","type":"user","content":"hello"}"#;
+        let header = |id: &str| format!(r#"{{"sessionId":"{id}","startTime":"2026-11-16T22:05:00.000Z"}}"#);
+        for (name, text, ours) in [
+            ("session-2026-11-16T22-05-1af97ca6.jsonl", format!("{said}\n"), true),
+            ("session-2026-11-16T22-06-1af97ca6.jsonl", header(&id.0) + "\n", true),
+            ("session-2026-11-16T22-07-1af97ca6.jsonl", said.to_owned(), false),
+            ("session-2026-11-16T22-08-1af97ca6.jsonl", header("1af97ca6-else") + "\n", false),
+            ("session-2026-11-16T22-09-1af97ca6-2.jsonl", format!("{said}\n"), false),
+            ("session-2026-11-16T22-10-00000000.jsonl", format!("{said}\n"), false),
+            ("session-2026-11-16T22-11-1af97ca6.jsonl", said.replace("hello", &"x".repeat(70_000)), true),
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            assert_eq!(!of_conversation(vec![path], &id).is_empty(), ours, "{name}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::evidence::{self, LogReader, Told};
 use super::files::{self, GeminiFiles};
@@ -17,7 +17,7 @@ use super::others::Present;
 use crate::agent::looked::Looked;
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::TICK;
+use crate::file::{TICK, modified};
 use crate::meter::line::Lines;
 use crate::process::{ProcessId, Processes};
 use crate::session::correlate::{Signal, Trace};
@@ -48,6 +48,8 @@ pub(crate) struct GeminiTrail {
     /// The log was too long, and that was said.
     log_passed_over: bool,
     chats: BTreeMap<PathBuf, Chat>,
+    /// Whose the files were that are gone.
+    taken_away: BTreeMap<PathBuf, AgentSessionId>,
     /// The conversation whose files were asked for last, for its sub-agents' folder.
     followed: Option<AgentSessionId>,
 }
@@ -85,6 +87,7 @@ impl GeminiTrail {
             looked: Looked::default(),
             log_passed_over: false,
             chats: BTreeMap::new(),
+            taken_away: BTreeMap::new(),
             followed: None,
         }
     }
@@ -118,7 +121,9 @@ impl GeminiTrail {
         let Some(Ok(paths)) = self.chats_folder().map(|chats| files::main_files(&chats)) else {
             return Vec::new();
         };
-        self.chats.retain(|path, _| paths.binary_search(path).is_ok());
+        for (path, chat) in self.chats.extract_if(.., |path, _| paths.binary_search(path).is_err()) {
+            self.taken_away.extend(chat.id.map(|id| (path, id)));
+        }
         let mut ids: HashSet<AgentSessionId> =
             self.chats.values().filter_map(|chat| chat.id.clone()).collect();
         let mut all = Vec::new();
@@ -126,7 +131,9 @@ impl GeminiTrail {
             let chat = match self.chats.entry(path.clone()) {
                 Entry::Occupied(chat) => chat.into_mut(),
                 Entry::Vacant(place) => {
-                    let chat = Chat::first_met(&path, self.prepared);
+                    let mut chat = Chat::first_met(&path, self.prepared);
+                    // Written anew, perhaps without a header.
+                    chat.id = chat.id.or_else(|| self.taken_away.remove(&path));
                     ids.extend(chat.id.clone());
                     place.insert(chat)
                 }
@@ -172,7 +179,7 @@ impl Chat {
     /// What stands in a file that began before the run, or was written last before it, is no news.
     fn first_met(path: &Path, prepared: Timestamp) -> Self {
         let Some(header) = files::header(path) else {
-            let old = fs::metadata(path).is_ok_and(|meta| prepared.since(written(&meta)) > TICK);
+            let old = fs::metadata(path).is_ok_and(|meta| prepared.since(modified(&meta)) > TICK);
             return if old { Self::at_its_end(path, None) } else { Self::default() };
         };
         if header.at < prepared { Self::at_its_end(path, Some(header.session)) } else { Self::default() }
@@ -185,7 +192,7 @@ impl Chat {
     /// What the lines since the last look tell, and when the file was written last. A torn line waits.
     fn read(&mut self, path: &Path) -> std::io::Result<(Vec<Told>, Timestamp)> {
         let meta = fs::metadata(path)?;
-        let (length, written) = (meta.len(), written(&meta));
+        let (length, written) = (meta.len(), modified(&meta));
         if length < self.offset {
             (self.offset, self.inside_long_line) = (length, false); // rewritten; nobody began anything
         }
@@ -210,13 +217,6 @@ impl Chat {
         }
         Ok((lines.filter_map(evidence::told).collect(), written))
     }
-}
-
-/// When a file was written last.
-fn written(meta: &fs::Metadata) -> Timestamp {
-    let since_epoch =
-        meta.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
 }
 
 impl Trail for GeminiTrail {

@@ -68,7 +68,7 @@ impl Stage {
     fn log(&self, text: &str) -> PathBuf {
         let path = self.home.path().join("tmp/p/logs.json");
         fs::write(&path, text).unwrap();
-        File::open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        File::open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         path
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream, StreamExt};
 use tokio::sync::broadcast::error::RecvError;
@@ -28,6 +29,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) async fn live(
     State(backend): State<Arc<Backend>>,
+    headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let seat = backend.watchers.clone().try_acquire_owned();
     let seat = seat.map_err(|_| Refusal::Busy("too many watch already; try again"))?;
@@ -35,6 +37,7 @@ pub(super) async fn live(
         feed: backend.storage.live(),
         closing: backend.closing.clone(),
         until: Instant::now() + limits::WATCH,
+        headers,
         _counted: backend.metrics.watch(),
         _seat: seat,
         backend,
@@ -53,6 +56,8 @@ struct Watcher {
     feed: Receiver<Arc<[Touched]>>,
     closing: watch::Receiver<bool>,
     until: Instant,
+    /// With the token, which is looked at again before anything is told.
+    headers: HeaderMap,
     _counted: Watching,
     _seat: OwnedSemaphorePermit,
 }
@@ -77,6 +82,9 @@ impl Watcher {
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(_) => break,
             }
+        }
+        if matches!(self.backend.tokens.of(&self.headers).await, Err(Refusal::NoToken)) {
+            return None;
         }
         let (storage, now) = (&self.backend.storage, self.backend.clock.now());
         // A database that does not answer is no reason to hang up: the next change is told again.

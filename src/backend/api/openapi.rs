@@ -51,8 +51,9 @@ fn query(name: &str, description: &str, schema: &Value) -> Value {
     json!({"name": name, "in": "query", "description": description, "schema": schema})
 }
 
+/// No text of a database holds NUL, so none is looked for.
 fn text(name: &str, description: &str) -> Value {
-    query(name, description, &json!({"type": "string"}))
+    query(name, description, &json!({"type": "string", "pattern": "^[^\\x00]*$"}))
 }
 
 fn moment(name: &str, description: &str) -> Value {
@@ -155,6 +156,11 @@ pub(super) fn get_usage() -> Operation {
         moment("since", "From this day on"),
         moment("until", "Up to this day"),
         limit(ROWS, MOST_ROWS),
+        query(
+            "cursor",
+            "`next` of the page before",
+            &json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
+        ),
     ])
 }
 

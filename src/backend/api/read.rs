@@ -123,7 +123,7 @@ pub(super) async fn sessions(
         gaps: query.gaps,
         order: Order::Newest,
         tag: None,
-        search: query.search,
+        search: query.search.filter(|words| !words.is_empty()),
     };
     let page = backend.storage.sessions(filter, page).await?;
     let sessions = page.sessions.iter().map(|session| Record::of(session, now)).collect();
@@ -192,6 +192,8 @@ pub(super) struct UsageQuery {
     #[serde(default, deserialize_with = "moment")]
     until: Option<Since>,
     limit: Option<usize>,
+    /// How many rows were given before.
+    cursor: Option<u32>,
 }
 
 pub(super) async fn usage(
@@ -212,8 +214,9 @@ pub(super) async fn usage(
     };
     let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, ROWS, MOST_ROWS)?);
     // The total is of everything, whatever number of rows is shown; agents are few.
-    let all = backend.storage.usage(By::Agent, filter.clone(), MOST_ROWS).await?;
-    let page = backend.storage.usage(by, filter, limit).await?;
+    let all = backend.storage.usage(By::Agent, filter.clone(), 0..MOST_ROWS).await?;
+    let before = usize::try_from(query.cursor.unwrap_or(0)).unwrap_or(usize::MAX);
+    let page = backend.storage.usage(by, filter, before..before.saturating_add(limit)).await?;
     let mut total = UsageRow::default();
     for row in &all.rows {
         total.sums.add(&row.sums);
@@ -223,7 +226,8 @@ pub(super) async fn usage(
     total.unpriced_models.dedup();
     let rows: Vec<Value> = page.rows.iter().map(usage_row).collect();
     let total = sums(&total.sums, &total.unpriced_models);
-    Ok(Json(json!({"by": by, "rows": rows, "more": page.more, "total": total})))
+    let next = page.more.then(|| (before + limit).to_string());
+    Ok(Json(json!({"by": by, "rows": rows, "more": page.more, "next": next, "total": total})))
 }
 
 fn usage_row(row: &UsageRow) -> Value {
@@ -247,7 +251,7 @@ fn sums(sums: &Sums, unpriced_models: &[String]) -> Value {
         "cacheReadTokens": counts.cache_read,
         "cacheWriteTokens": counts.cache_write,
         "reasoningTokens": counts.reasoning,
-        "costUsd": sums.cost_usd,
+        "costUsd": (sums.cost_usd * 1e12).round() / 1e12, // sums of floats are a little beside it
         "unpricedModels": unpriced_models,
         "prompts": counts.prompts,
         "toolCalls": counts.tool_calls,

@@ -285,6 +285,7 @@ pub(super) fn all() -> Value {
             ("by", json!({"type": "string"})),
             ("rows", json!({"type": "array", "items": sums(&[("key", text()), ("agent", or_null(text()))])})),
             ("more", json!({"type": "boolean", "description": "there are more rows than limit allows: earlier days, or less cost"})),
+            ("next", json!({"type": ["string", "null"], "description": "to be given as cursor for them; sums move, so pages fit together as long as nothing arrives"})),
             ("total", sums(&[])),
         ]),
     })

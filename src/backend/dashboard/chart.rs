@@ -120,7 +120,7 @@ pub fn columns(chart: &Columns<'_>) -> Markup {
         @if chart.series.len() > 1 {
             ul.legend {
                 @for series in chart.series {
-                    li { (swatch(&series.class)) (series.name) }
+                    li { (swatch(&series.class)) span { (series.name) } }
                 }
             }
         }
@@ -223,7 +223,8 @@ pub fn dollars(value: f64) -> String {
         v if v >= 1000.0 => format!("${}k", trimmed(v / 1000.0, 1)),
         v if v >= 10.0 || v == 0.0 => format!("${}", trimmed(v, 1)),
         v if v >= 0.1 => format!("${v:.2}"),
-        v => format!("${}", trimmed(v, 5)),
+        v if v >= 0.01 => format!("${}", trimmed(v, 4)),
+        v => format!("{}¢", trimmed(v * 100.0, 3)),
     }
 }
 
@@ -309,7 +310,10 @@ mod tests {
     fn axes_say_amounts_shortly() {
         for (value, text) in [
             (0.0, "$0"),
+            (0.00075, "0.075¢"),
+            (0.0025, "0.25¢"),
             (0.025, "$0.025"),
+            (0.05, "$0.05"),
             (0.5, "$0.50"),
             (2.5, "$2.50"),
             (12.5, "$12.5"),

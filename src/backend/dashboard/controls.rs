@@ -19,7 +19,7 @@ fn place(name: &str) -> usize {
 }
 
 pub fn agent(name: &str) -> Markup {
-    html! { span class={ "dot" (place(name)) } { (name) } }
+    html! { span class={ "agent dot" (place(name)) } title=[(name.len() > 20).then_some(name)] { (name) } }
 }
 
 pub fn status(session: &Session) -> Markup {

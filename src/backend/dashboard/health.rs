@@ -41,16 +41,16 @@ fn sinks(frame: &Frame, outbox: &[Outbox]) -> Markup {
     }
     html! {
         div.scroll { table {
-            thead { tr { th { "Receiver" } th.n { "Waiting" } th.n { "Refused" } th.n.wide { "Held back" } th { "Last delivered" } th { "State" } } }
+            thead { tr { th { "Receiver" } th.n { "Waiting" } th.n { "Refused" } th.n.wide { "Held back" } th.wide { "Last delivered" } th.wide { "State" } } }
             tbody {
                 @for sink in outbox {
                     tr {
-                        td.name { (sink.sink) }
+                        td.name { (sink.sink) span.sub.narrow { (state(frame, sink)) } }
                         td.n { (grouped(sink.pending)) }
                         td.n { (grouped(sink.dead)) }
                         td.n.wide { (grouped(sink.deferred)) }
-                        td { @if let Some(at) = sink.last_delivered { (frame.now.ago(at)) } @else { span.muted { "never" } } }
-                        td { (state(frame, sink)) }
+                        td.wide { @if let Some(at) = sink.last_delivered { (frame.now.ago(at)) } @else { span.muted { "never" } } }
+                        td.wide { (state(frame, sink)) }
                     }
                 }
             }
@@ -69,6 +69,10 @@ fn state(frame: &Frame, sink: &Outbox) -> Markup {
             span.pill.warn { "waiting" } " " span.small { "failed " (grouped(sink.failures)) " times, next try at " (frame.now.time_of_day(at)) @if let Some(trouble) = &sink.trouble { ": " (trouble) } }
         } @else if sink.pending > 0 {
             span.pill { "sending" }
+        } @else if sink.dead > 0 {
+            span.pill.warn { "refused some" }
+        } @else if let Some(trouble) = &sink.trouble {
+            span.pill.warn { "not all taken" } " " span.small { (trouble) }
         } @else {
             span.pill.active { "up to date" }
         }
@@ -87,7 +91,7 @@ fn gaps(frame: &Frame, health: &Health) -> Markup {
         @if health.gap_count > i64::try_from(health.gaps.len()).unwrap_or(i64::MAX) {
             p.muted.small { "Those heard of last; " (grouped(health.gap_count)) " in all." }
         }
-        p.muted.small { "A gap closes by itself when the sender comes back. One that stays was refused: " code { "codemie sync --status" } " on that machine tells why." }
+        p.muted.small { "A gap closes by itself when the sender comes back. One that stays was refused (" code { "codemie sync --status" } " on that machine tells why) or went to another database than this (" code { "codemie sync --backfill" } " there sends everything again)." }
     }
 }
 

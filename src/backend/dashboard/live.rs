@@ -3,6 +3,8 @@
 //! The page is whole without its script. With it, the server sends rows as it would have rendered them, and the script puts
 //! them in their place.
 
+use std::cmp::Reverse;
+
 use maud::{Markup, html};
 
 use super::controls;
@@ -10,6 +12,7 @@ use super::frame::{Frame, Room};
 use super::sessions::{address, cost, link, marks};
 use super::text::count;
 use crate::backend::model::Session;
+use crate::clock::Timestamp;
 use crate::output::human;
 use crate::session::state::{EndReason, EventType, StartReason, Status};
 
@@ -27,7 +30,7 @@ pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
         }
         section.panel {
             h2 { "What happened" }
-            ul.live #feed aria-live="polite" { @for session in recent { (told_row(frame, session, said_last(session))) } }
+            ul.live #feed aria-live="polite" { @for session in in_order(recent) { (told_row(frame, session, said_last(session))) } }
             p.muted #feed-none hidden[!recent.is_empty()] { "Nothing yet. Starts, clears and ends appear here." }
         }
     };
@@ -53,9 +56,23 @@ fn said_last(session: &Session) -> EventType {
     if session.ending().is_some() { EventType::End } else { EventType::Start }
 }
 
-/// What happened, as one line; `None` for what is no news.
+fn when(session: &Session, what: EventType) -> Timestamp {
+    match what {
+        EventType::End => session.ending().map_or(session.last_at, |end| end.time),
+        _ => session.life.start.as_ref().map_or(session.first_at, |start| start.time),
+    }
+}
+
+/// The last thing that happened first.
+fn in_order(recent: &[Session]) -> Vec<&Session> {
+    let mut recent: Vec<&Session> = recent.iter().collect();
+    recent.sort_by_key(|session| Reverse(when(session, said_last(session))));
+    recent
+}
+
+/// What happened, as one line.
 pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
-    let (verb, class, when) = if what == EventType::End {
+    let (verb, class) = if what == EventType::End {
         let end = session.ending();
         let verb = match end.map(|end| (end.said.status, end.said.end_reason)) {
             Some((_, Some(EndReason::Clear))) => "cleared",
@@ -64,7 +81,7 @@ pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
             Some((Status::Interrupted, _)) => "interrupted",
             _ => "ended",
         };
-        (verb, session.status().as_str(), end.map_or(session.last_at, |end| end.time))
+        (verb, session.status().as_str())
     } else {
         let start = session.life.start.as_ref();
         let verb = match start.and_then(|start| start.said.reason) {
@@ -72,7 +89,7 @@ pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
             Some(StartReason::Clear | StartReason::Switch) => "continued",
             _ => "started",
         };
-        (verb, Status::Active.as_str(), start.map_or(session.first_at, |start| start.time))
+        (verb, Status::Active.as_str())
     };
     html! {
         li id={ "told-" (what.as_str()) "-" (session.id) } {
@@ -82,7 +99,7 @@ pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
             @else if let Some(before) = session.transitioned_from() { span.muted { "← " a href=(address(before)) { "before" } } }
             (controls::agent(&session.life.agent))
             @if let Some(project) = session.project() { span.muted { (project) } }
-            span.end { @if what == EventType::End { (cost(session)) " · " } (frame.now.ago(when)) }
+            span.end { @if what == EventType::End { (cost(session)) " · " } (frame.now.ago(when(session, what))) }
         }
     }
 }

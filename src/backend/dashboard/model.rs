@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::backend::model::{Facets, SeriesRow, SessionDetail, Sums, TimelineEvent, UsageRow};
+use crate::backend::model::{Facets, SeriesRow, SessionDetail, Stretch, Sums, TimelineEvent, UsageRow};
 use crate::clock::Timestamp;
 
 /// What the overview tells, under one filter.
@@ -48,8 +48,8 @@ pub struct Story {
     pub detail: SessionDetail,
     /// In the order they happened.
     pub events: Vec<TimelineEvent>,
-    /// There are more events than these.
-    pub more: bool,
+    /// If there are more events than these: all of them, added up.
+    pub course: Option<Vec<Stretch>>,
 }
 
 /// A receiver of what the local store holds: only that machine knows what has not left it yet.

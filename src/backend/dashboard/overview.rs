@@ -13,6 +13,7 @@ use super::text::{cents, cost, count, float, grouped, priced, share, short_count
 use crate::agent::Agent;
 use crate::backend::model::{SeriesRow, Sums, UsageRow};
 use crate::demo::Demo;
+use crate::output::human;
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
 pub const BARS: usize = 8;
@@ -68,7 +69,7 @@ fn totals(view: &Overview, sums: &Sums) -> Markup {
     html! {
         dl.totals {
             div { dt { "Cost" } dd { (cost(sums.cost_usd, counts.unpriced_calls)) } dd.hint { (each(counts.sessions)) " per session" } }
-            div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.hint { (grouped(counts.prompts)) " prompts" } }
+            div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.hint { (human::counted(usize::try_from(counts.prompts).unwrap_or(0), "prompt")) } }
             div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.hint { @if input > 0 { (share(float(counts.cache_read), float(input))) " of input from cache" } @else { "none" } } }
             div { dt { "API calls" } dd { (count(counts.api_calls)) } dd.hint { (grouped(counts.api_errors)) " failed" } }
             div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.hint { @if counts.tool_calls > 0 { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } @else { "none" } } }
@@ -94,11 +95,8 @@ type Data = Vec<(Sums, Vec<Sums>)>;
 
 fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
     let today = frame.now.today();
-    let (first, last) = filter.days(today);
-    let told = view.days.iter().map(|row| filter::date(row.day));
-    let first = first.or_else(|| told.clone().min()).unwrap_or(today);
-    let last = last.unwrap_or_else(|| told.max().map_or(today, |day| day.max(today)));
-    let columns = Columns::between(first, last);
+    let days = view.days.iter().map(|row| filter::date(row.day));
+    let columns = Columns::told(filter.days(today), days, today);
     let mut agents: Vec<&str> = view.days.iter().map(|row| row.key.as_str()).collect();
     agents.sort_unstable();
     agents.dedup();

@@ -29,6 +29,8 @@ use crate::session::state::Status;
 const ROWS: usize = 50;
 /// Events of one session on its page. Beyond them it says that there are more.
 const EVENTS: usize = 5000;
+/// Into so many parts the time of a session is cut that has more: each some pixels of a chart.
+const PARTS: usize = 240;
 /// Sessions on the live page: running, and recent.
 const RUNNING: usize = 200;
 const RECENT: usize = 30;
@@ -99,7 +101,7 @@ async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result
     Ok(Redirect::to(&door).into_response())
 }
 
-fn cookies(headers: &HeaderMap) -> &str {
+pub(super) fn cookies(headers: &HeaderMap) -> &str {
     headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
@@ -111,7 +113,7 @@ async fn overview_page(
     let reader = &dashboard.reader;
     let facets = reader.facets().await?;
     let usage = filter.usage(frame.now.today(), &facets);
-    let of = |by, limit| reader.usage(by, usage.clone(), limit);
+    let of = |by, limit| reader.usage(by, usage.clone(), 0..limit);
     // Side by side: with many sessions each of them is work for a core.
     let (days, models, projects, users) = tokio::try_join!(
         reader.series(By::Agent, usage.clone()),
@@ -159,8 +161,13 @@ async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Resul
     };
     let mut told = dashboard.reader.timeline(&id, TimelinePlace::default(), EVENTS).await?;
     turns::order(&mut told.events);
-    let (events, more) = (told.events, told.next.is_some());
-    Ok(page(&session::page(&frame, &Story { detail, events, more })).into_response())
+    let course = if told.next.is_some() {
+        let (from, to) = session::span(&detail.session, frame.now.at);
+        Some(dashboard.reader.course(&id, from, to, PARTS).await?)
+    } else {
+        None
+    };
+    Ok(page(&session::page(&frame, &Story { detail, events: told.events, course })).into_response())
 }
 
 async fn live_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {

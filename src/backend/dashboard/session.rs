@@ -24,7 +24,8 @@ const STEPS: usize = 60;
 
 pub fn page(frame: &Frame, view: &Story) -> Markup {
     let (session, detail) = (&view.detail.session, &view.detail);
-    let time = Axis { first: session.started_at(), last: last_moment(view, frame.now.at) };
+    let (first, last) = span(session, frame.now.at);
+    let time = Axis { first, last };
     let missing = session.missing_seq();
     let content = html! {
         h1 { (session.name()) " " (controls::status(session)) (marks(session)) }
@@ -64,10 +65,10 @@ fn dollars(session: &Session) -> f64 {
     PicoDollars(session.numbers.cost).dollars()
 }
 
-/// Until when there is something to show.
-fn last_moment(view: &Story, now: Timestamp) -> Timestamp {
-    let session = &view.detail.session;
-    if session.status() == Status::Active { now.max(session.last_at) } else { session.last_at }
+/// From when until when there is something to show.
+pub fn span(session: &Session, now: Timestamp) -> (Timestamp, Timestamp) {
+    let last = session.last_at;
+    (session.started_at(), if session.status() == Status::Active { now.max(last) } else { last })
 }
 
 /// `event 5, 7 to 9`.
@@ -88,12 +89,12 @@ fn chain(frame: &Frame, chain: &[Session], here: &str) -> Markup {
     html! {
         ol.chain {
             @if from > 0 {
-                li { a.node href=(address(&chain[0].id)) { b { (from) " before" } span.muted.small { "to the first" } } (joint(&chain[from - 1])) }
+                li { a.node href=(address(&chain[0].id)) { b { (from) " before" } span.muted.small { "to the first" } } (joint(&chain[from - 1], &chain[from])) }
             }
             @for (n, session) in chain.iter().enumerate().take(to).skip(from) {
                 li {
                     (node(frame, session, session.id == here))
-                    @if n + 1 < chain.len() { (joint(session)) }
+                    @if let Some(next) = chain.get(n + 1) { (joint(session, next)) }
                 }
             }
             @if to < chain.len() {
@@ -121,11 +122,13 @@ fn node(frame: &Frame, session: &Session, here: bool) -> Markup {
 }
 
 /// What led from one session to the next.
-fn joint(session: &Session) -> Markup {
-    let word = match session.ending().and_then(|end| end.said.end_reason) {
-        Some(EndReason::Clear) => "/clear",
-        Some(reason) => reason.as_str(),
-        None => "",
+/// What led from one session to the next. Each tells of its last opening only, so either may know it.
+fn joint(session: &Session, next: &Session) -> Markup {
+    let reason = next.life.start.as_ref().and_then(|start| start.said.reason);
+    let word = match (reason, session.ending().and_then(|end| end.said.end_reason)) {
+        (Some(StartReason::Clear), _) | (_, Some(EndReason::Clear)) => "/clear",
+        (Some(StartReason::Switch), _) | (_, Some(EndReason::Switch)) => "switch",
+        _ => "",
     };
     html! {
         span.link {
@@ -196,27 +199,32 @@ impl Axis {
 
 fn cost_curve(frame: &Frame, view: &Story, time: &Axis) -> Markup {
     let mut sum = PicoDollars(0);
-    let points: Vec<Point> = view
-        .events
-        .iter()
-        .filter_map(|event| match &event.attributes {
-            Attributes::Usage(usage) => {
-                sum.0 += usage.cost.unwrap_or_default().0;
-                let cost = usage.cost.map_or("no price".to_owned(), |cost| human::dollars(cost.0));
-                Some(Point {
-                    x: time.at(event.time),
-                    y: sum.dollars(),
-                    title: format!(
-                        "{}\n{}, {cost}\nso far {}",
-                        frame.now.exact(event.time),
-                        &*usage.model,
-                        human::dollars(sum.0)
-                    ),
-                })
-            }
+    let mut point = |at: Timestamp, said: &str, cost: PicoDollars| {
+        sum.0 += cost.0;
+        let title = format!("{}\n{said}\nso far {}", frame.now.exact(at), human::dollars(sum.0));
+        Point { x: time.at(at), y: sum.dollars(), title }
+    };
+    let points: Vec<Point> = if let Some(course) = &view.course {
+        let called = course.iter().filter(|stretch| stretch.calls > 0);
+        called
+            .map(|stretch| {
+                let said = format!("{}, {}", calls(stretch.calls), human::dollars(stretch.cost.0));
+                point(stretch.until, &said, stretch.cost)
+            })
+            .collect()
+    } else {
+        let usages = view.events.iter().filter_map(|event| match &event.attributes {
+            Attributes::Usage(usage) => Some((event.time, usage)),
             _ => None,
-        })
-        .collect();
+        });
+        usages
+            .map(|(at, usage)| {
+                let cost = usage.cost.map_or("no price".to_owned(), |cost| human::dollars(cost.0));
+                let said = format!("{}, {cost}", &*usage.model);
+                point(at, &said, usage.cost.unwrap_or_default())
+            })
+            .collect()
+    };
     html! {
         @if points.is_empty() {
             p.muted { "The agent has not called its model yet." }
@@ -226,25 +234,39 @@ fn cost_curve(frame: &Frame, view: &Story, time: &Axis) -> Markup {
     }
 }
 
+fn calls(number: i64) -> String {
+    human::counted(usize::try_from(number).unwrap_or(0), "call")
+}
+
 fn timeline(frame: &Frame, view: &Story, time: &Axis) -> Markup {
     let mut lanes = [("prompts", "c3"), ("calls", "c0"), ("tools", "c1"), ("errors", "error")]
         .map(|(name, class)| Lane { name, class, marks: Vec::new() });
-    for event in &view.events {
-        let (lane, said) = match &event.attributes {
-            Attributes::Prompt => (0, "prompt".to_owned()),
-            Attributes::Usage(usage) => {
-                (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens)))
+    let mut mark = |lane: usize, at: Timestamp, said: &str| {
+        let title = format!("{}\n{said}", frame.now.exact(at));
+        lanes[lane].marks.push(Point { x: time.at(at), y: 0.0, title });
+    };
+    if let Some(course) = &view.course {
+        for stretch in course {
+            let numbers = [stretch.prompts, stretch.calls, stretch.tools, stretch.errors];
+            for (lane, number) in numbers.into_iter().enumerate().filter(|(_, number)| *number > 0) {
+                let one = ["prompt", "call", "tool call", "error"][lane];
+                mark(lane, stretch.until, &human::counted(usize::try_from(number).unwrap_or(0), one));
             }
-            Attributes::Tool(tool) if tool.ok == Some(false) => (3, format!("{} failed", &*tool.name)),
-            Attributes::Tool(tool) => (2, tool.name.to_string()),
-            Attributes::Error(error) => (3, error.kind.as_deref().unwrap_or("API error").to_owned()),
-            _ => continue,
-        };
-        lanes[lane].marks.push(Point {
-            x: time.at(event.time),
-            y: 0.0,
-            title: format!("{}\n{said}", frame.now.exact(event.time)),
-        });
+        }
+    } else {
+        for event in &view.events {
+            let (lane, said) = match &event.attributes {
+                Attributes::Prompt => (0, "prompt".to_owned()),
+                Attributes::Usage(usage) => {
+                    (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens)))
+                }
+                Attributes::Tool(tool) if tool.ok == Some(false) => (3, format!("{} failed", &*tool.name)),
+                Attributes::Tool(tool) => (2, tool.name.to_string()),
+                Attributes::Error(error) => (3, error.kind.as_deref().unwrap_or("API error").to_owned()),
+                _ => continue,
+            };
+            mark(lane, event.time, &said);
+        }
     }
     chart::lanes("What happened when", &lanes, &time.labels(frame))
 }
@@ -260,7 +282,7 @@ fn models(rows: &[ModelRow]) -> Markup {
                 @for ModelRow { model, numbers } in rows {
                     @let input = numbers.input + numbers.cache_read + numbers.cache_write;
                     tr {
-                        td.name { (model) }
+                        td.name { span.clamp { (model) } }
                         td.n { (grouped(numbers.api_calls)) }
                         td.n.wide { (count(numbers.input)) }
                         td.n.wide title={ (grouped(numbers.cache_read)) " read from the cache, " (share(float(numbers.cache_read), float(input))) " of all input" } { (short_count(numbers.cache_read)) }
@@ -287,7 +309,7 @@ fn tools(rows: &[ToolRow], unseen: bool) -> Markup {
             tbody {
                 @for ToolRow { name, numbers, .. } in rows {
                     tr {
-                        td.mono { (name) }
+                        td.mono { span { (name) } }
                         td { (chart::bar(float(numbers.calls), float(numbers.errors), largest, "c1")) }
                         td.n { (grouped(numbers.calls)) }
                         td.n.small { @if numbers.errors > 0 { span.bad { (grouped(numbers.errors)) " failed" } } }
@@ -300,24 +322,28 @@ fn tools(rows: &[ToolRow], unseen: bool) -> Markup {
 
 fn story(frame: &Frame, view: &Story) -> Markup {
     let steps = turns::steps(&view.events);
+    let before = std::iter::once(None).chain(steps.iter().map(|(at, _)| Some(*at)));
+    let steps: Vec<_> = steps.iter().zip(before).collect();
     let (shown, rest) = steps.split_at(steps.len().min(STEPS));
+    let item = |((at, what), before): &(&(Timestamp, Step<'_>), Option<Timestamp>)| {
+        step(&frame.now.time_after(*at, *before), *at, what, foreign(&view.detail.session))
+    };
     html! {
-        @let unseen = foreign(&view.detail.session);
-        ol.turns { @for (at, what) in shown { (step(frame, *at, what, unseen)) } }
+        ol.turns { @for one in shown { (item(one)) } }
         @if !rest.is_empty() {
             details {
                 summary { (rest.len()) " more" }
-                ol.turns { @for (at, what) in rest { (step(frame, *at, what, unseen)) } }
+                ol.turns { @for one in rest { (item(one)) } }
             }
         }
-        @if view.more {
+        @if view.course.is_some() {
             p.muted.small { "Only the first " (grouped(i64::try_from(view.events.len()).unwrap_or(i64::MAX))) " events are shown here; the numbers above count all of them." }
         }
     }
 }
 
-fn step(frame: &Frame, at: Timestamp, what: &Step<'_>, unseen: bool) -> Markup {
-    let time = html! { span.muted.small { (frame.now.time_of_day(at)) } };
+fn step(time: &Markup, at: Timestamp, what: &Step<'_>, unseen: bool) -> Markup {
+    let time = html! { span.muted.small { (time) } };
     match what {
         Step::Start(start) => html! {
             li.life.begin { div.turn {
@@ -326,7 +352,7 @@ fn step(frame: &Frame, at: Timestamp, what: &Step<'_>, unseen: bool) -> Markup {
             } }
         },
         Step::Bound(evidence) => html! {
-            li.life { div.turn { b { "Conversation known" } (time) @if let Some(evidence) = evidence { span.muted.small { "by " (evidence.as_str()) } } } }
+            li.life { div.turn { b { "Conversation known" } (time) @if let Some(evidence) = evidence { span.muted.small { "by " (evidence.in_words()) } } } }
         },
         Step::End(end) => html! {
             li.life.failed[end.status == Status::Failed] { div.turn {
@@ -345,7 +371,7 @@ fn turn_item(time: &Markup, at: Timestamp, turn: &Turn<'_>, unseen: bool) -> Mar
                 b { @if let Some(number) = turn.number { "Prompt " (number) } @else if unseen { "Calls" } @else { "Without a prompt" } }
                 (time)
                 span.muted.small {
-                    (human::counted(usize::try_from(turn.sums.api_calls).unwrap_or(0), "call"))
+                    (calls(turn.sums.api_calls))
                     @if turn.subagent_calls > 0 { ", " (turn.subagent_calls) " by sub-agents" }
                     " · " (duration(turn.until.0 - at.0))
                     @if turn.sums.lines_added + turn.sums.lines_removed > 0 { " · +" (grouped(turn.sums.lines_added)) " −" (grouped(turn.sums.lines_removed)) }
@@ -372,7 +398,7 @@ fn record(frame: &Frame, view: &Story, missing: &[(i64, i64)]) -> Markup {
         ("Session", Some(mono(&session.id))),
         ("Agent's session", session.life.bound.as_ref().map(|bound| html! {
             (mono(&bound.said.agent_session_id))
-            @if let Some(evidence) = bound.said.evidence { span.muted { ", known by " (evidence.as_str()) } }
+            @if let Some(evidence) = bound.said.evidence { span.muted { ", known by " (evidence.in_words()) } }
         })),
         ("Started", Some(html! { (frame.now.exact(session.started_at())) })),
         ("Ended", end.map(|end| html! {

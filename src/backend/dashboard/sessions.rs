@@ -86,8 +86,8 @@ fn table(frame: &Frame, filter: &Filter, sessions: &[Session]) -> Markup {
                             span.sub.narrow { (frame.now.ago(session.started_at())) " · " (controls::status(session)) }
                         }
                         td { (controls::agent(&session.life.agent)) }
-                        td.wide { (session.project().unwrap_or("")) @if let Some(branch) = session.branch() { span.sub { (branch) } } }
-                        td.wide { (session.life.user.as_deref().unwrap_or("")) }
+                        td.wide { span.clamp { (session.project().unwrap_or("")) } @if let Some(branch) = session.branch() { span.sub.clamp { (branch) } } }
+                        td.wide { span.clamp { (session.life.user.as_deref().unwrap_or("")) } }
                         td.wide.nowrap { (frame.now.ago(session.started_at())) }
                         td.n.wide { (duration(session.duration_ms(frame.now.at))) }
                         td.n.wide { (count(session.numbers.tokens())) }

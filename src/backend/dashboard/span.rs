@@ -1,4 +1,4 @@
-//! The columns of a chart over time: days, or weeks or months where there would be too many.
+//! The columns of a chart over time: days, or weeks, months or years where there would be too many.
 
 use jiff::civil::{Date, Weekday};
 use jiff::{Span, ToSpan};
@@ -8,6 +8,7 @@ pub enum Unit {
     Day,
     Week,
     Month,
+    Year,
 }
 
 /// Columns that can still be told apart and pointed at.
@@ -18,7 +19,8 @@ impl Unit {
         match days {
             ..=COLUMNS => Self::Day,
             d if d <= COLUMNS * 7 => Self::Week,
-            _ => Self::Month,
+            d if d <= COLUMNS * 31 => Self::Month,
+            _ => Self::Year,
         }
     }
 
@@ -27,6 +29,7 @@ impl Unit {
             Self::Day => "day",
             Self::Week => "week",
             Self::Month => "month",
+            Self::Year => "year",
         }
     }
 
@@ -39,6 +42,7 @@ impl Unit {
                 day.checked_sub(back.days()).unwrap_or(day)
             }
             Self::Month => day.first_of_month(),
+            Self::Year => day.first_of_year(),
         }
     }
 
@@ -47,6 +51,7 @@ impl Unit {
             Self::Day => 1.day(),
             Self::Week => 1.week(),
             Self::Month => 1.month(),
+            Self::Year => 1.year(),
         }
     }
 }
@@ -59,6 +64,20 @@ pub struct Columns {
 }
 
 impl Columns {
+    /// From and to the days that were asked for, or as far as there is something to tell; never into a future of which
+    /// nothing is known, and never over more years than can be told apart.
+    pub fn told(
+        (first, last): (Option<Date>, Option<Date>),
+        days: impl Iterator<Item = Date> + Clone,
+        today: Date,
+    ) -> Self {
+        let latest = days.clone().max().map_or(today, |day| day.max(today));
+        let last = last.map_or(latest, |last| last.min(latest));
+        let first = first.or_else(|| days.min()).unwrap_or(today);
+        let reach = last.checked_sub((COLUMNS - 1).years()).unwrap_or(Date::MIN);
+        Self::between(first.max(reach), last)
+    }
+
     pub fn between(first: Date, last: Date) -> Self {
         let days = first.until(last).map_or(0, |span| span.get_days());
         let unit = Unit::for_days(days + 1);
@@ -81,7 +100,11 @@ impl Columns {
 
 /// What stands below a column.
 pub fn label(unit: Unit, first: Date) -> String {
-    let format = if unit == Unit::Month { "%b %Y" } else { "%-d %b" };
+    let format = match unit {
+        Unit::Day | Unit::Week => "%-d %b",
+        Unit::Month => "%b %Y",
+        Unit::Year => "%Y",
+    };
     first.strftime(format).to_string()
 }
 
@@ -101,12 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_days_are_days_and_many_are_weeks_or_months() {
+    fn few_days_are_days_and_many_are_weeks_months_or_years() {
         for (first, last, unit, columns) in [
             (date(2026, 11, 16), date(2026, 11, 16), Unit::Day, 1),
             (date(2026, 10, 18), date(2026, 11, 16), Unit::Day, 30),
             (date(2025, 11, 17), date(2026, 11, 16), Unit::Week, 53),
             (date(2020, 1, 1), date(2026, 11, 16), Unit::Month, 83),
+            (date(2000, 5, 1), date(2026, 11, 16), Unit::Year, 27),
             (date(2026, 11, 17), date(2026, 11, 16), Unit::Day, 0),
         ] {
             let made = Columns::between(first, last);
@@ -115,6 +139,27 @@ mod tests {
                 assert_eq!((made.spans[0].0, made.spans[columns - 1].1), (first, last));
             }
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_told_within_reason() {
+        let today = date(2026, 11, 16);
+        let days = [date(2026, 11, 3), date(2026, 11, 9)];
+        for (asked, days, expected) in [
+            ((None, None), &days[..], (Unit::Day, 14, date(2026, 11, 3), today)),
+            ((None, None), &[], (Unit::Day, 1, today, today)),
+            ((Some(date(2026, 11, 1)), None), &days, (Unit::Day, 16, date(2026, 11, 1), today)),
+            ((None, Some(date(2026, 11, 5))), &days, (Unit::Day, 3, date(2026, 11, 3), date(2026, 11, 5))),
+            ((None, None), &[date(2026, 12, 1)], (Unit::Day, 1, date(2026, 12, 1), date(2026, 12, 1))),
+            ((Some(Date::MIN), Some(Date::MAX)), &days, (Unit::Year, 93, date(1934, 11, 16), today)),
+            ((None, None), &[date(1, 1, 1)], (Unit::Year, 93, date(1934, 11, 16), today)),
+        ] {
+            let Columns { unit, spans } = Columns::told(asked, days.iter().copied(), today);
+            let (first, last) = (spans[0].0, spans[spans.len() - 1].1);
+            assert_eq!((unit, spans.len(), first, last), expected, "{asked:?} {days:?}");
+        }
+        let future = (Some(date(9000, 1, 1)), Some(date(9000, 2, 1)));
+        assert!(Columns::told(future, days.into_iter(), today).spans.is_empty());
     }
 
     #[test]

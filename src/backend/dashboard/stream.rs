@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -26,6 +26,8 @@ use tokio::sync::mpsc;
 use super::Dashboard;
 use super::frame::Frame;
 use super::live::{running_row, told_row};
+use super::routes::cookies;
+use crate::backend::limits;
 use crate::backend::model::Session;
 use crate::backend::storage::Error;
 use crate::clock::Timestamp;
@@ -40,22 +42,25 @@ const ALIVE: Duration = Duration::from_secs(15);
 /// What happened longer ago is no news when it arrives: a machine sends its history.
 const NEWS_MS: i64 = 600_000;
 
-pub(super) async fn events(State(dashboard): State<Arc<Dashboard>>) -> Response {
+pub(super) async fn events(State(dashboard): State<Arc<Dashboard>>, headers: HeaderMap) -> Response {
     let Ok(seat) = dashboard.seats.clone().try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many live pages are open\n").into_response();
     };
     let (sender, mut receiver) = mpsc::channel(QUEUE);
     let mut closing = dashboard.closing.clone();
+    let cookies = cookies(&headers).to_owned();
     tokio::spawn(async move {
         let _seat = seat;
         let over = async { drop(closing.wait_for(|closing| *closing).await) };
         tokio::select! {
-            outcome = follow(&dashboard, &sender) => match outcome {
+            outcome = follow(&dashboard, &cookies, &sender) => match outcome {
                 Err(Over::Storage(error)) => tracing::warn!(%error, "a live page lost its database"),
-                Ok(()) | Err(Over::Left) => {}
+                Ok(()) | Err(Over::Left | Over::Refused) => {}
             },
             () = sender.closed() => {}
             () = over => {}
+            // The browser comes again by itself.
+            () = tokio::time::sleep(limits::WATCH) => {}
         }
     });
     let rows = stream::poll_fn(move |context| {
@@ -68,6 +73,8 @@ pub(super) async fn events(State(dashboard): State<Arc<Dashboard>>) -> Response 
 enum Over {
     /// The browser went away.
     Left,
+    /// Its pass is no longer good.
+    Refused,
     Storage(Error),
 }
 
@@ -77,7 +84,7 @@ impl From<Error> for Over {
     }
 }
 
-async fn follow(dashboard: &Dashboard, sender: &mpsc::Sender<Event>) -> Result<(), Over> {
+async fn follow(dashboard: &Dashboard, cookies: &str, sender: &mpsc::Sender<Event>) -> Result<(), Over> {
     let mut touched = dashboard.reader.live();
     let mut known = Known::default();
     loop {
@@ -100,6 +107,9 @@ async fn follow(dashboard: &Dashboard, sender: &mpsc::Sender<Event>) -> Result<(
             }
             ids.sort_unstable();
             ids.dedup();
+            if !dashboard.gate.admits(cookies, dashboard.now().at).await? {
+                return Err(Over::Refused);
+            }
             show(dashboard, sender, &mut known, ids).await?;
         }
     }

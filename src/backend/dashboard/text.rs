@@ -37,6 +37,15 @@ impl Now {
         html! { time datetime=(at) title=(self.exact(at)) { (shown) } }
     }
 
+    /// The same with the date in front where it is another than before.
+    pub fn time_after(&self, at: Timestamp, before: Option<Timestamp>) -> Markup {
+        let day = |at: Timestamp| self.local(at).map(|local| local.date());
+        html! {
+            @if before.is_some_and(|before| day(before) != day(at)) { (self.date(at)) ", " }
+            (self.time_of_day(at))
+        }
+    }
+
     pub fn today(&self) -> Date {
         let now = jiff::Timestamp::from_millisecond(self.at.0).unwrap_or_default();
         now.to_zoned(TimeZone::UTC).date()
@@ -88,7 +97,11 @@ pub fn cents(dollars: f64) -> String {
     if cents == 0 && dollars != 0.0 {
         return "< $0.01".to_owned();
     }
-    format!("{sign}${}.{:02}", human::grouped(cents / 100), cents % 100)
+    match cents {
+        ..1_000_000 => format!("{sign}${}.{:02}", human::grouped(cents / 100), cents % 100),
+        // Of that much nobody counts the cents.
+        _ => format!("{sign}${}", human::grouped((cents + 50) / 100)),
+    }
 }
 
 /// What calls cost, some of which have no price: a plus where there is more to it, as the command line has it.
@@ -186,7 +199,9 @@ mod tests {
             (1e-12, "< $0.01"),
             (0.005, "$0.01"),
             (12.345_1, "$12.35"),
-            (1_234_567.89, "$1,234,567.89"),
+            (9_999.994, "$9,999.99"),
+            (9_999.999, "$10,000"),
+            (1_234_567.89, "$1,234,568"),
             (-0.02, "-$0.02"),
         ] {
             assert_eq!(cents(dollars), text);

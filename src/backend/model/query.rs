@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{Day, Session};
 use crate::clock::Timestamp;
+use crate::money::PicoDollars;
 use crate::session::state::{Status, spelled};
 
 spelled!(
@@ -130,6 +131,20 @@ impl FromStr for TimelinePlace {
         let id = id.map(Uuid::try_parse).transpose().map_err(|_| NoPlace)?;
         Ok(Self { seq: i64::from(seq), id })
     }
+}
+
+/// A part of the time a session took, and what happened in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stretch {
+    /// When the last of it happened.
+    pub until: Timestamp,
+    pub prompts: i64,
+    pub calls: i64,
+    pub cost: PicoDollars,
+    /// Those that did not fail.
+    pub tools: i64,
+    /// Tools that failed, and calls.
+    pub errors: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

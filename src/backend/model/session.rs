@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Day, owned};
+use super::owned;
 use crate::backend::attributes::{Attributes, Bound, End, Start, Text};
 use crate::backend::event::Event;
 use crate::backend::fold::Dimensions;
@@ -114,10 +114,6 @@ impl Session {
         self.life.first_start.map_or(self.first_at, |(_, time)| time)
     }
 
-    pub(in crate::backend) fn start_day(&self) -> Day {
-        Day::of(self.started_at())
-    }
-
     pub(in crate::backend) fn dimensions(&self) -> Dimensions {
         Dimensions {
             agent: self.life.agent.clone(),
@@ -218,7 +214,7 @@ impl Session {
     }
 
     /// What a search looks through, in small letters.
-    pub(in crate::backend) fn search_text(&self) -> String {
+    pub(in crate::backend) fn words(&self) -> String {
         let mut text = self.name().to_owned();
         let words = [self.project(), self.repository(), self.branch(), self.group(), self.agent_session()];
         let who = [Some(&*self.life.agent), self.life.user.as_deref(), Some(&*self.id)];
@@ -227,6 +223,11 @@ impl Session {
             text.push_str(word);
         }
         text.to_lowercase()
+    }
+
+    /// Its tags in small letters, each between two line ends.
+    pub(in crate::backend) fn tag_lines(&self) -> String {
+        self.tags().iter().fold("\n".to_owned(), |lines, tag| lines + &tag.to_lowercase() + "\n")
     }
 }
 

@@ -35,12 +35,16 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 
+/// What a new connection is to be told first: as statements, because a pooler before the server takes no options with the
+/// greeting.
+fn limits(config: &Config) -> String {
+    let given = config.get_options().unwrap_or_default();
+    let ours = SESSION.iter().filter(|(name, _)| !given.contains(name));
+    ours.map(|(name, value)| format!("SET {name} = '{value}'")).collect::<Vec<_>>().join("; ")
+}
+
 /// Sets what the address leaves open.
 fn bounded(config: &mut Config) {
-    let given = config.get_options().unwrap_or_default().to_owned();
-    let ours = SESSION.iter().filter(|(name, _)| !given.contains(name));
-    let ours = ours.map(|(name, value)| format!("-c {name}={value}")).collect::<Vec<_>>().join(" ");
-    config.options(format!("{given} {ours}").trim());
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(UNACKNOWLEDGED);
     }
@@ -55,7 +59,8 @@ fn bounded(config: &mut Config) {
     }
 }
 
-pub(super) fn settings(url: &str) -> Result<(Config, MakeRustlsConnect), Error> {
+/// How to connect, by which TLS, and what to say then.
+pub(super) fn settings(url: &str) -> Result<(Config, MakeRustlsConnect, String), Error> {
     // The URL holds a password: neither it nor what the parser says of it is repeated.
     let mut config: Config = url.parse().map_err(|_| {
         Error::Open("the database's address is not of the form postgres://USER@HOST/DATABASE".to_owned())
@@ -71,7 +76,8 @@ pub(super) fn settings(url: &str) -> Result<(Config, MakeRustlsConnect), Error> 
         .map_err(|error| Error::Open(error.to_string()))?
         .with_root_certificates(roots())
         .with_no_client_auth();
-    Ok((config, MakeRustlsConnect::new(tls)))
+    let limits = limits(&config);
+    Ok((config, MakeRustlsConnect::new(tls), limits))
 }
 
 /// `PGSSLROOTCERT`, as psql has it, else what the system trusts. Without either, no server is trusted.
@@ -100,17 +106,17 @@ mod tests {
 
     #[test]
     fn nothing_is_waited_for_without_end_unless_the_address_says_so() {
-        let all = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s -c statement_timeout=30s -c tcp_user_timeout=30s";
-        let rest = all.replace("-c lock_timeout=5s ", "");
-        for (url, options, unacknowledged, idle) in [
-            ("postgres://u@h/d", all.to_owned(), 30, 15),
-            ("postgres://u@h/d?tcp_user_timeout=7&keepalives_idle=9", all.to_owned(), 7, 9),
-            ("postgres://u@h/d?options=-c%20lock_timeout%3D0", format!("-c lock_timeout=0 {rest}"), 30, 15),
-            ("postgres://u@h/d?options=-c%20work_mem%3D64MB", format!("-c work_mem=64MB {all}"), 30, 15),
+        let all = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; SET statement_timeout = '30s'; SET tcp_user_timeout = '30s'";
+        let rest = all.replace("SET lock_timeout = '5s'; ", "");
+        for (url, said, unacknowledged, idle) in [
+            ("postgres://u@h/d", all, 30, 15),
+            ("postgres://u@h/d?tcp_user_timeout=7&keepalives_idle=9", all, 7, 9),
+            ("postgres://u@h/d?options=-c%20lock_timeout%3D0", &rest, 30, 15),
+            ("postgres://u@h/d?options=-c%20work_mem%3D64MB", all, 30, 15),
         ] {
             let mut config: Config = url.parse().unwrap();
             bounded(&mut config);
-            assert_eq!(config.get_options(), Some(&*options), "{url}");
+            assert_eq!(limits(&config), said, "{url}");
             assert_eq!(config.get_tcp_user_timeout(), Some(&Duration::from_secs(unacknowledged)), "{url}");
             assert_eq!(config.get_keepalives_idle(), Duration::from_secs(idle), "{url}");
             assert!(config.get_keepalives_interval().is_some() && config.get_keepalives_retries().is_some());

@@ -13,7 +13,9 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
 use tokio::sync::broadcast;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -45,7 +47,7 @@ pub struct Postgres {
 impl Postgres {
     /// Connects, and brings the database to the schema of this version.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let (config, tls) = connect::settings(url)?;
+        let (config, tls, limits) = connect::settings(url)?;
         let manager = Manager::from_config(
             config.clone(),
             tls.clone(),
@@ -56,6 +58,10 @@ impl Postgres {
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(PATIENCE))
             .create_timeout(Some(PATIENCE))
+            .post_create(Hook::async_fn(move |client: &mut ClientWrapper, _| {
+                let limits = limits.clone();
+                Box::pin(async move { client.batch_execute(&limits).await.map_err(HookError::Backend) })
+            }))
             .build()
             .map_err(|error| Error::Open(error.to_string()))?;
         let mut client = pool.get().await.map_err(|error| Error::Open(told(&error)))?;
@@ -80,7 +86,9 @@ impl Postgres {
 /// The whole story: the outer error alone says "db error".
 fn told(error: &PoolError) -> String {
     match error {
-        PoolError::Backend(error) => failed(error).to_string(),
+        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+            failed(error).to_string()
+        }
         PoolError::Timeout(_) => "no connection was free or could be made in time".to_owned(),
         error => error.to_string(),
     }
@@ -128,6 +136,8 @@ impl Value {
         match self {
             Self::Int(value) => value,
             Self::Text(value) => value,
+            Self::Ints(values) => values,
+            Self::Texts(values) => values,
         }
     }
 }

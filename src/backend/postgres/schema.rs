@@ -11,9 +11,27 @@ use crate::backend::storage::Error;
 /// Nodes that start at once migrate one after the other.
 const MIGRATING: i64 = 0x636f_6465_6d69_6500;
 
-fn migrations() -> [String; 2] {
-    [first(), ENDED_PASSES.to_owned()]
+fn migrations() -> [String; 3] {
+    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned()]
 }
+
+/// What sessions are looked for and ordered by, in short rows. Words leave the table that every batch writes to, and tags
+/// no longer have to be cut out of them.
+const LISTED: &str = r#"
+CREATE TABLE session_list (
+  session    bigint PRIMARY KEY,
+  started_at bigint NOT NULL,
+  cost       bigint NOT NULL,
+  words      text COLLATE "C" NOT NULL,
+  tags       text COLLATE "C" NOT NULL
+) WITH (fillfactor = 70);
+INSERT INTO session_list
+  SELECT n, started_at, cost, search,
+    (SELECT chr(10) || coalesce(string_agg(lower(tag) || chr(10), ''), '')
+     FROM jsonb_array_elements_text(coalesce(life::jsonb #> '{start,said,tags}', '[]')) tag)
+  FROM session;
+ALTER TABLE session DROP COLUMN search;
+"#;
 
 /// Passes to the dashboard that were given up before their time.
 const ENDED_PASSES: &str = "CREATE TABLE ended_pass (signature bytea PRIMARY KEY, until bigint NOT NULL)";

@@ -16,8 +16,8 @@ use crate::backend::intake::{Intake, Stored};
 use crate::backend::model::{Day, Session};
 use crate::backend::numbers::Numbers;
 use crate::backend::sql::{
-    COUNTED, Get, LIFE, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers, numbers_added,
-    session, session_columns, text,
+    COST, COUNTED, Get, LIFE, LISTED, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers,
+    numbers_added, session, session_columns, text,
 };
 use crate::clock::Timestamp;
 
@@ -208,7 +208,10 @@ async fn write(
     let changes: Vec<&Change> = intake.changes().collect();
     let here = |change: &&&Change| places.get(&change.session.id).is_some_and(|(_, stored)| *stored);
     let (old, new): (Vec<&Change>, Vec<&Change>) = changes.iter().copied().partition(|change| here(&change));
-    let told: Vec<&Change> = old.iter().copied().filter(|change| change.life_changed).collect();
+    // All new ones are told of, and some of the old. Each row is written once: every version of one is a whole row.
+    let (told, recounted): (Vec<&Change>, Vec<&Change>) =
+        changes.iter().partition(|change| change.life_changed);
+    let retold: Vec<&Change> = old.iter().copied().filter(|change| change.life_changed).collect();
     let sums = intake.daily(before).0;
     let origins: Vec<_> = intake.origins().collect();
     let mut statements: Vec<(String, Rows<'_>)> = Vec::new();
@@ -220,8 +223,17 @@ async fn write(
     add(!new.is_empty(), counted(with(named(&new, places), &LIFE, &new), &new), &|rows| {
         rows.insert("session")
     });
-    add(!told.is_empty(), with(numbered(&told, places), &LIFE, &told), &|rows| rows.update("session"));
-    add(!old.is_empty(), counted(numbered(&old, places), &old), &|rows| rows.update("session"));
+    let lives = counted(with(numbered("n", &retold, places), &LIFE, &retold), &retold);
+    add(!retold.is_empty(), lives, &|rows| rows.update("session"));
+    let numbers = counted(numbered("n", &recounted, places), &recounted);
+    add(!recounted.is_empty(), numbers, &|rows| rows.update("session"));
+    add(!told.is_empty(), with(numbered("session", &told, places), &LISTED, &told), &|rows| {
+        let set: Vec<_> = LISTED.iter().map(|(name, _)| format!("{name} = excluded.{name}")).collect();
+        let insert = rows.insert("session_list");
+        format!("{insert} ON CONFLICT (session) DO UPDATE SET {}", set.join(", "))
+    });
+    let costs = with(numbered("session", &recounted, places), &[COST], &recounted);
+    add(!recounted.is_empty(), costs, &|rows| rows.update("session_list"));
     let days = session_days(&changes, places);
     add(changes.iter().any(|change| !change.days.is_empty()), days, &|rows| {
         upsert(rows, "session_day", "session, day, model")
@@ -270,12 +282,12 @@ fn upsert(rows: &Rows<'_>, table: &str, key: &str) -> String {
     format!("{} ON CONFLICT ({key}) DO UPDATE SET {}", rows.insert(table), numbers_added(table))
 }
 
-fn numbered<'a>(changes: &[&Change], places: &Places) -> Rows<'a> {
-    Rows::default().int("n", changes.iter().map(|change| number(places, &change.session.id)))
+fn numbered<'a>(name: &'static str, changes: &[&Change], places: &Places) -> Rows<'a> {
+    Rows::default().int(name, changes.iter().map(|change| number(places, &change.session.id)))
 }
 
 fn named<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
-    numbered(changes, places).text("id", changes.iter().map(|change| Some(&*change.session.id)))
+    numbered("n", changes, places).text("id", changes.iter().map(|change| Some(&*change.session.id)))
 }
 
 fn with<'a>(mut rows: Rows<'a>, columns: &[SessionColumn], changes: &[&'a Change]) -> Rows<'a> {

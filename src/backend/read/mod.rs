@@ -4,17 +4,19 @@ mod health;
 mod sessions;
 mod usage;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
 use super::model::{
-    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, TimelinePage,
-    TimelinePlace, Touched, UsageFilter, UsagePage,
+    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
+    TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
 };
 use super::numbers::Numbers;
 use super::sql::{Decode, Dialect, Query};
 use super::storage::{Answer, Error, Reader};
+use crate::clock::Timestamp;
 
 /// What differs between the databases when reading.
 pub trait Database: Send + Sync {
@@ -50,8 +52,12 @@ impl<D: Database> Reader for D {
         Box::pin(sessions::timeline(self, id.to_owned(), after, limit))
     }
 
-    fn usage(&self, by: By, filter: UsageFilter, limit: usize) -> Answer<'_, UsagePage> {
-        Box::pin(usage::page(self, by, filter, limit))
+    fn course(&self, id: &str, from: Timestamp, to: Timestamp, parts: usize) -> Answer<'_, Vec<Stretch>> {
+        Box::pin(sessions::course(self, id.to_owned(), from, to, parts))
+    }
+
+    fn usage(&self, by: By, filter: UsageFilter, rows: Range<usize>) -> Answer<'_, UsagePage> {
+        Box::pin(usage::page(self, by, filter, rows))
     }
 
     fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>> {

@@ -4,17 +4,21 @@ use std::collections::HashSet;
 
 use super::super::attributes::Attributes;
 use super::super::model::{
-    Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter, SessionPage, TimelineEvent,
-    TimelinePage, TimelinePlace, ToolNumbers, ToolRow,
+    Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
+    TimelineEvent, TimelinePage, TimelinePlace, ToolNumbers, ToolRow,
 };
 use super::super::sql::{self, Columns, Query, int, numbers, session_columns, text, time};
 use super::super::storage::Error;
 use super::{Database, limit_to, numbers_summed};
+use crate::clock::Timestamp;
+use crate::money::PicoDollars;
 use crate::session::state::{EventType, Status};
 
 /// A chain longer than this, to either side, is cut.
 const CHAIN: usize = 50;
 const CHILDREN: i64 = 100;
+/// Of the sessions that are found, so many are looked at more closely.
+const FOUND: usize = 2000;
 
 pub(super) async fn list<D: Database>(
     database: &D,
@@ -22,17 +26,53 @@ pub(super) async fn list<D: Database>(
     page: Page,
 ) -> Result<SessionPage, Error> {
     let (limit, order) = (page.limit.clamp(1, Page::MOST), filter.order);
-    let mut sessions = database.fetch(listed::<D>(filter, page.after, limit + 1), sql::session).await?;
+    let mut sessions =
+        if let Some(sessions) = found(database, &filter, page.after.as_ref(), limit + 1).await? {
+            sessions
+        } else {
+            let query = listed::<D>(filter, page.after, limit + 1, Matching::Each);
+            database.fetch(query, sql::session).await?
+        };
     let more = sessions.len() > limit;
     sessions.truncate(limit);
     let next = sessions.last().filter(|_| more).map(|last| Cursor::after(last, order));
     Ok(SessionPage { sessions, next })
 }
 
+/// The page, if the first of the sessions in which the words and the tag are found tell. All short rows are looked at
+/// before, and few long ones after; a database by itself would read every long one.
+async fn found<D: Database>(
+    database: &D,
+    filter: &SessionFilter,
+    after: Option<&Cursor>,
+    limit: usize,
+) -> Result<Option<Vec<Session>>, Error> {
+    let rank_by = match filter.order {
+        Order::Newest if filter.tag.is_none() && filter.search.is_none() => return Ok(None),
+        Order::Newest => "w.started_at",
+        Order::Dearest => "w.cost",
+    };
+    let mut query = Query::new(format!("SELECT w.session, {rank_by} FROM session_list w WHERE true"));
+    match_words::<D>(&mut query, filter);
+    query.and("w.started_at >=", filter.since);
+    query.and("w.started_at <", filter.until);
+    query.and(&format!("{rank_by} <="), after.map(|cursor| cursor.rank));
+    query.push(&format!(" ORDER BY {rank_by} DESC LIMIT {FOUND}"));
+    let found = database.fetch(query, |row| Ok((int(row, 0)?, int(row, 1)?))).await?;
+    // Those behind the last were left off, and perhaps some beside it.
+    let left_off = found.last().filter(|_| found.len() == FOUND).map(|(_, rank)| *rank);
+    let numbers: Vec<_> = found.into_iter().map(|(number, _)| number).collect();
+    let query = listed::<D>(filter.clone(), after.cloned(), limit, Matching::These(&numbers));
+    let sessions = database.fetch(query, sql::session).await?;
+    let before = |rank| sessions.iter().all(|session| Cursor::after(session, filter.order).rank > rank);
+    let certain = left_off.is_none_or(|rank| sessions.len() == limit && before(rank));
+    Ok(certain.then_some(sessions))
+}
+
 /// How many there are, as far as anybody wants to know.
 pub(super) async fn count<D: Database>(database: &D, filter: SessionFilter, most: i64) -> Result<i64, Error> {
     let mut query = Query::new("SELECT count(*) FROM (SELECT 1 FROM session s WHERE true");
-    restrict::<D>(&mut query, filter);
+    restrict::<D>(&mut query, filter, Matching::Each);
     query.push(&format!(" LIMIT {most}) counted"));
     Ok(database.fetch(query, |row| int(row, 0)).await?.pop().unwrap_or(0))
 }
@@ -40,10 +80,9 @@ pub(super) async fn count<D: Database>(database: &D, filter: SessionFilter, most
 pub(super) async fn by_ids<D: Database>(database: &D, ids: Vec<String>) -> Result<Vec<Session>, Error> {
     let mut sessions = Vec::with_capacity(ids.len());
     for ids in ids.chunks(Page::MOST) {
-        let mut query = Query::default();
-        let names: Vec<_> = ids.iter().map(|id| query.bind(&**id)).collect();
-        query.sql =
-            format!("SELECT {} FROM session s WHERE s.id IN ({})", session_columns(), names.join(", "));
+        let mut query = all();
+        let ids = query.bind(ids.to_vec());
+        query.push(&format!(" AND {}", D::DIALECT.among("s.id", &ids)));
         sessions.extend(database.fetch(query, sql::session).await?);
     }
     Ok(sessions)
@@ -118,6 +157,45 @@ pub(super) async fn timeline<D: Database>(
     Ok(TimelinePage { events: rows.into_iter().map(|(event, _)| event).collect(), next })
 }
 
+pub(super) async fn course<D: Database>(
+    database: &D,
+    id: String,
+    from: Timestamp,
+    to: Timestamp,
+    parts: usize,
+) -> Result<Vec<Stretch>, Error> {
+    let parts = i64::try_from(parts.max(1)).unwrap_or(1);
+    let (cost, failed) =
+        (D::DIALECT.json_number("e.attributes", "costUsd"), D::DIALECT.json_false("e.attributes", "ok"));
+    let mut query = Query::default();
+    let (from, length) = (query.bind(from.0), query.bind(to.0.saturating_sub(from.0).max(1)));
+    query.push(&format!(
+        "SELECT CASE WHEN e.time <= {from} THEN 0 WHEN e.time - {from} >= {length} THEN {parts} - 1
+             ELSE (e.time - {from}) * {parts} / {length} END AS part,
+           max(e.time), sum(CASE WHEN e.kind = 'prompt' THEN 1 ELSE 0 END),
+           sum(CASE WHEN e.kind = 'usage' THEN 1 ELSE 0 END), sum(CASE WHEN e.kind = 'usage' THEN {cost} END),
+           sum(CASE WHEN e.kind = 'tool' THEN 1 ELSE 0 END),
+           sum(CASE WHEN e.kind = 'tool' AND {failed} THEN 1 ELSE 0 END),
+           sum(CASE WHEN e.kind = 'error' THEN 1 ELSE 0 END)
+         FROM event e JOIN session s ON s.n = e.session WHERE e.kind IN ('prompt', 'usage', 'tool', 'error')"
+    ));
+    query.and_equal("s.id", Some(id));
+    query.push(" GROUP BY part ORDER BY part");
+    database.fetch(query, stretch).await
+}
+
+fn stretch(row: &dyn Columns) -> Result<Stretch, Error> {
+    let failed = int(row, 6)?;
+    Ok(Stretch {
+        until: time(row, 1)?,
+        prompts: int(row, 2)?,
+        calls: int(row, 3)?,
+        cost: PicoDollars::from_dollars(row.float(4)?.unwrap_or(0.0)),
+        tools: int(row, 5)? - failed,
+        errors: failed + int(row, 7)?,
+    })
+}
+
 /// All sessions, for conditions to follow.
 fn all() -> Query {
     Query::new(format!("SELECT {} FROM session s WHERE true", session_columns()))
@@ -167,9 +245,23 @@ async fn chain<D: Database>(database: &D, session: &Session) -> Result<Vec<Sessi
     Ok(chain)
 }
 
-fn listed<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usize) -> Query {
+/// How sessions are told that have the words or the tag that are looked for.
+#[derive(Clone, Copy, Debug)]
+enum Matching<'a> {
+    /// Each is looked at.
+    Each,
+    /// Found before, by their numbers.
+    These(&'a [i64]),
+}
+
+fn listed<D: Database>(
+    filter: SessionFilter,
+    after: Option<Cursor>,
+    limit: usize,
+    matching: Matching<'_>,
+) -> Query {
     let (mut query, order) = (all(), filter.order);
-    restrict::<D>(&mut query, filter);
+    restrict::<D>(&mut query, filter, matching);
     let rank_by = match order {
         Order::Newest => "s.started_at",
         Order::Dearest => "s.cost",
@@ -183,7 +275,19 @@ fn listed<D: Database>(filter: SessionFilter, after: Option<Cursor>, limit: usiz
     query
 }
 
-fn restrict<D: Database>(query: &mut Query, filter: SessionFilter) {
+fn restrict<D: Database>(query: &mut Query, filter: SessionFilter, matching: Matching<'_>) {
+    match matching {
+        Matching::These(numbers) => {
+            let numbers = query.bind(numbers.to_vec());
+            query.push(&format!(" AND {}", D::DIALECT.among("s.n", &numbers)));
+        }
+        Matching::Each if filter.tag.is_some() || filter.search.is_some() => {
+            query.push(" AND EXISTS (SELECT 1 FROM session_list w WHERE w.session = s.n");
+            match_words::<D>(query, &filter);
+            query.push(")");
+        }
+        Matching::Each => {}
+    }
     query.and_equal("s.agent", filter.agent);
     query.and_equal("s.project", filter.project);
     query.and_equal("s.branch", filter.branch);
@@ -201,15 +305,18 @@ fn restrict<D: Database>(query: &mut Query, filter: SessionFilter) {
             " AND EXISTS (SELECT 1 FROM session_day d WHERE d.session = s.n AND d.model = {model} AND d.api_calls > 0)"
         ));
     }
-    if let Some(tag) = filter.tag {
-        // What is searched through ends with the id and the tags, a line each.
-        let tags = format!("substr(s.search, {}) || '\n'", D::DIALECT.position("s.search", "lower(s.id)"));
-        let tag = query.bind(format!("\n{}\n", tag.to_lowercase()));
-        query.push(&format!(" AND {}", D::DIALECT.contains(&tags, &tag)));
-    }
-    if let Some(words) = filter.search.filter(|words| !words.is_empty()) {
-        let words = query.bind(words.to_lowercase());
-        query.push(&format!(" AND {}", D::DIALECT.contains("s.search", &words)));
+}
+
+fn match_words<D: Database>(query: &mut Query, filter: &SessionFilter) {
+    let parts = [
+        ("w.tags", filter.tag.as_ref().map(|tag| format!("\n{}\n", tag.to_lowercase()))),
+        ("w.words", filter.search.as_ref().map(|words| words.to_lowercase())),
+    ];
+    for (column, part) in parts {
+        if let Some(part) = part {
+            let part = query.bind(part);
+            query.push(&format!(" AND {}", D::DIALECT.contains(column, &part)));
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Sums: by a key, and per day.
 
+use std::ops::Range;
+
 use super::super::model::{By, Day, Month, SeriesRow, Sums, UsageFilter, UsagePage, UsageRow};
 use super::super::numbers::Numbers;
 use super::super::sql::{Columns, Query, day, numbers, text};
@@ -10,12 +12,18 @@ pub(super) async fn page<D: Database>(
     database: &D,
     by: By,
     filter: UsageFilter,
-    limit: usize,
+    wanted: Range<usize>,
 ) -> Result<UsagePage, Error> {
-    let mut rows = database.fetch(grouped::<D>(by, filter, limit.saturating_add(1)), usage_row).await?;
+    let limit = wanted.len();
+    let mut query = grouped::<D>(by, filter);
+    limit_to(&mut query, limit.saturating_add(1));
+    if wanted.start > 0 {
+        let start = query.bind(i64::try_from(wanted.start).unwrap_or(i64::MAX));
+        query.push(&format!(" OFFSET {start}"));
+    }
+    let mut rows = database.fetch(query, usage_row).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    rows.retain(|row| row.sums != Sums::default());
     if by == By::Day {
         rows.reverse();
         for row in &mut rows {
@@ -124,7 +132,7 @@ fn together(query: &mut Query, since: Option<Day>, until: Option<Day>) {
     query.push(&format!(" AND (({}))", parts.join(") OR (")));
 }
 
-fn grouped<D: Database>(by: By, filter: UsageFilter, limit: usize) -> Query {
+fn grouped<D: Database>(by: By, filter: UsageFilter) -> Query {
     let by_session = matches!(by, By::Session | By::Branch) || filter.branch.is_some();
     let source = source(by_session);
     let (key, id) = (column(by), if by == By::Session { "d.id" } else { "NULL" });
@@ -142,12 +150,15 @@ fn grouped<D: Database>(by: By, filter: UsageFilter, limit: usize) -> Query {
         together(&mut query, filter.since, filter.until);
     }
     restrict(&mut query, filter, by == By::Model);
-    query.push(match by {
-        By::Day => " GROUP BY d.day ORDER BY d.day DESC",
-        By::Session => " GROUP BY d.session, d.agent_session, d.id ORDER BY dollars DESC, 1",
-        _ => " GROUP BY 1 ORDER BY dollars DESC, 1",
-    });
-    limit_to(&mut query, limit);
+    let (group, order) = match by {
+        By::Day => ("d.day", "d.day DESC"),
+        // Several sessions may be told of one agent session.
+        By::Session => ("d.session, d.agent_session, d.id", "dollars DESC, 1, d.id"),
+        _ => ("1", "dollars DESC, 1"),
+    };
+    // A session that moved to another project leaves zeros behind.
+    let any: Vec<_> = Numbers::COLUMNS.iter().map(|sum| D::DIALECT.any_sum(&format!("d.{sum}"))).collect();
+    query.push(&format!(" GROUP BY {group} HAVING {} ORDER BY {order}", any.join(" OR ")));
     query
 }
 

@@ -20,7 +20,7 @@ use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
 use super::read::Database;
-use super::sql::{Columns, Decode, Dialect, Query, Value};
+use super::sql::{Columns, Decode, Dialect, Query, Value, json};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Role, Token, TokenHash};
 use crate::clock::Timestamp;
@@ -238,6 +238,9 @@ impl rusqlite::ToSql for Value {
         match self {
             Self::Int(value) => value.to_sql(),
             Self::Text(value) => value.to_sql(),
+            // Lists are unfolded by json_each.
+            Self::Ints(values) => Ok(json(values).into()),
+            Self::Texts(values) => Ok(json(values).into()),
         }
     }
 }

@@ -7,9 +7,29 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::backend::sql::number_columns;
 use crate::backend::storage::Error;
 
-fn migrations() -> [String; 2] {
-    [first(), ENDED_PASSES.to_owned()]
+fn migrations() -> [String; 3] {
+    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned()]
 }
+
+/// What sessions are looked for and ordered by, in short rows. Words leave the table that every batch writes to, and tags
+/// no longer have to be cut out of them.
+const LISTED: &str = "
+CREATE TABLE session_list (
+  session    INTEGER PRIMARY KEY,
+  started_at INTEGER NOT NULL,
+  cost       INTEGER NOT NULL,
+  words      TEXT NOT NULL,
+  tags       TEXT NOT NULL
+) STRICT;
+INSERT INTO session_list
+  SELECT n, started_at, cost, search,
+    (SELECT char(10) || ifnull(group_concat(lower(tag.value) || char(10), ''), '') FROM json_each(life, '$.start.said.tags') tag)
+  FROM session;
+DROP INDEX session_by_cost;
+DROP INDEX session_by_start;
+CREATE INDEX session_by_start ON session (started_at, id);
+ALTER TABLE session DROP COLUMN search;
+";
 
 /// Passes to the dashboard that were given up before their time.
 const ENDED_PASSES: &str = "CREATE TABLE ended_pass (signature BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID";
@@ -120,7 +140,7 @@ CREATE TABLE token (
 }
 
 /// Takes out everything that came of events.
-pub(super) const FORGET_EVENTS: &str = "DELETE FROM session; DELETE FROM event; DELETE FROM session_day; DELETE FROM session_tool; DELETE FROM daily; DELETE FROM origin;";
+pub(super) const FORGET_EVENTS: &str = "DELETE FROM session; DELETE FROM session_list; DELETE FROM event; DELETE FROM session_day; DELETE FROM session_tool; DELETE FROM daily; DELETE FROM origin;";
 
 /// Brings a database to the version this binary knows. Whoever comes second finds nothing left to do.
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {

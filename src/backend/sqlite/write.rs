@@ -12,8 +12,8 @@ use crate::backend::intake::{Intake, Stored};
 use crate::backend::model::{Day, Session};
 use crate::backend::numbers::Numbers;
 use crate::backend::sql::{
-    COUNTED, Get, LIFE, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers, numbers_added,
-    session, session_columns, text,
+    COST, COUNTED, Get, LIFE, LISTED, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers,
+    numbers_added, session, session_columns, text,
 };
 use crate::backend::storage::Error;
 use crate::clock::Timestamp;
@@ -21,6 +21,7 @@ use crate::clock::Timestamp;
 /// Sessions by their number in this database.
 type Rows = HashMap<String, Place>;
 
+#[derive(Clone, Copy, Debug)]
 struct Place {
     n: i64,
     stored: bool,
@@ -142,19 +143,31 @@ fn days_before(
     Ok(before)
 }
 
+/// The table with everything of a session, and the one with what it is listed by; each with the name of its key.
+const SESSION: (&str, &str) = ("session", "n");
+const LIST: (&str, &str) = ("session_list", "session");
+
 fn write_sessions(conn: &Connection, intake: &Intake, rows: &Rows) -> Result<(), Error> {
     for change in intake.changes() {
-        let place = place(rows, &change.session.id)?;
-        if place.stored {
+        let (Place { n, stored }, session) = (*place(rows, &change.session.id)?, &change.session);
+        let (counted, counted_values) = counted(session);
+        if stored {
+            let (mut columns, mut all, mut listed) = (counted, counted_values, &[COST][..]);
             if change.life_changed {
-                update_session(conn, place.n, &names(&LIFE), values(&LIFE, &change.session))?;
+                columns = format!("{}, {columns}", names(&LIFE));
+                all.splice(0..0, values(&LIFE, session));
+                listed = &LISTED;
             }
-            let (columns, values) = counted(&change.session);
-            update_session(conn, place.n, &columns, values)?;
+            update(conn, SESSION, n, &columns, all)?;
+            update(conn, LIST, n, &names(listed), values(listed, session))?;
         } else {
-            insert_session(conn, place.n, &change.session)?;
+            let columns = format!("id, {}, {counted}", names(&LIFE));
+            let id = Box::new(session.id.clone()) as Box<dyn ToSql>;
+            let life = values(&LIFE, session);
+            insert(conn, SESSION, n, &columns, [id].into_iter().chain(life).chain(counted_values))?;
+            insert(conn, LIST, n, &names(&LISTED), values(&LISTED, session))?;
         }
-        write_sums(conn, place.n, change)?;
+        write_sums(conn, n, change)?;
     }
     Ok(())
 }
@@ -183,23 +196,28 @@ fn questions(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 
-fn insert_session(conn: &Connection, n: i64, session: &Session) -> Result<(), Error> {
-    let (counted, counted_values) = counted(session);
-    let mut all: Vec<Box<dyn ToSql>> = vec![Box::new(n), Box::new(session.id.clone())];
-    all.extend(values(&LIFE, session).into_iter().chain(counted_values));
-    let sql =
-        format!("INSERT INTO session (n, id, {}, {counted}) VALUES ({})", names(&LIFE), questions(all.len()));
+fn insert(
+    conn: &Connection,
+    (table, key): (&str, &str),
+    n: i64,
+    columns: &str,
+    values: impl IntoIterator<Item = Box<dyn ToSql>>,
+) -> Result<(), Error> {
+    let mut all: Vec<Box<dyn ToSql>> = vec![Box::new(n)];
+    all.extend(values);
+    let sql = format!("INSERT INTO {table} ({key}, {columns}) VALUES ({})", questions(all.len()));
     prepare(conn, &sql)?.execute(params_from_iter(all)).map_err(failed)?;
     Ok(())
 }
 
-fn update_session(
+fn update(
     conn: &Connection,
+    (table, key): (&str, &str),
     n: i64,
     columns: &str,
     mut values: Vec<Box<dyn ToSql>>,
 ) -> Result<(), Error> {
-    let sql = format!("UPDATE session SET ({columns}) = ({}) WHERE n = ?", questions(values.len()));
+    let sql = format!("UPDATE {table} SET ({columns}) = ({}) WHERE {key} = ?", questions(values.len()));
     values.push(Box::new(n));
     prepare(conn, &sql)?.execute(params_from_iter(values)).map_err(failed)?;
     Ok(())

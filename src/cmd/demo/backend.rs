@@ -93,12 +93,7 @@ pub(super) fn tell(home: &Home, embedded: &Embedded, chain: &[SessionRecord]) ->
     let sent = runtime
         .block_on(post(&sink, &http, &events, Instant::now() + PATIENCE))
         .map_err(|why| anyhow::anyhow!("it {why}"))?;
-    anyhow::ensure!(
-        sent.delivered == events.len(),
-        "it refused {} of {} events",
-        sent.rejected,
-        events.len()
-    );
+    anyhow::ensure!(sent.delivered == events.len(), "it refused {} of {} events", sent.refused, events.len());
     Ok(events.len())
 }
 

@@ -8,9 +8,9 @@ use anyhow::Context;
 use crate::agent;
 use crate::clock::{Clock, SystemClock};
 use crate::cmd::Failure;
-use crate::forward::foreign::{Sent, life, post};
+use crate::forward::foreign::{life, post};
 use crate::forward::http::Http;
-use crate::forward::{Identity, Sinks};
+use crate::forward::{Identity, Moved, Sinks};
 use crate::home::Home;
 use crate::output::human::counted;
 use crate::output::progress::Bar;
@@ -53,7 +53,7 @@ pub(super) fn run(
     let deadline = Instant::now() + timeout;
     let bar = Bar::on_terminal("sending conversations", "");
     let (mut told, conversations_in_all) = (0, foreign.sessions.len() as u64);
-    let (mut all, mut waiting) = (Sent::default(), Vec::<Outgoing>::new());
+    let (mut all, mut waiting) = (Moved::default(), Vec::<Outgoing>::new());
     let mut conversations = foreign.calls();
     loop {
         let next = conversations.next().transpose()?;
@@ -65,8 +65,7 @@ pub(super) fn run(
         if waiting.len() >= AT_ONCE || last {
             match runtime.block_on(post(&sink, &http, &waiting, deadline)) {
                 Ok(sent) => {
-                    all.delivered += sent.delivered;
-                    all.rejected += sent.rejected;
+                    all.add(sent);
                     waiting.clear();
                     if let Some(bar) = &bar {
                         bar.draw(told, conversations_in_all);
@@ -91,8 +90,8 @@ pub(super) fn run(
     let (events, of) =
         (counted(all.delivered, "event"), counted(foreign.sessions.len(), "foreign conversation"));
     writeln!(err, "codemie: foreign: {events} of {of} delivered")?;
-    if all.rejected > 0 {
-        writeln!(err, "codemie: foreign: {} refused", counted(all.rejected, "event"))?;
+    if all.refused > 0 {
+        writeln!(err, "codemie: foreign: {} refused", counted(all.refused, "event"))?;
     }
-    Ok(all.rejected == 0)
+    Ok(all.refused == 0)
 }

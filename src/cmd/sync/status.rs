@@ -10,6 +10,7 @@ use crate::cmd::words::{Sheet, date};
 use crate::config::Delivery;
 use crate::forward::{Sinks, settle};
 use crate::home::Home;
+use crate::output::human::counted;
 use crate::output::{Colour, Style};
 use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
 
@@ -21,6 +22,8 @@ struct State {
     count: SinkCount,
     address: Option<String>,
     dead: Vec<(String, String)>,
+    /// Sessions it has nothing of.
+    before: i64,
 }
 
 pub(super) fn run(
@@ -46,6 +49,7 @@ pub(super) fn run(
             let dead = view.letters(&row.name, Fate::Dead, i64::MAX, NAMED)?;
             states.push(State {
                 count: view.sink_count(&row)?,
+                before: view.sessions_before(&row.name)?,
                 address: addresses.iter().find(|(name, _)| *name == row.name).map(|(_, url)| url.clone()),
                 dead: dead.into_iter().map(|letter| (letter.event.id.to_string(), letter.reason)).collect(),
                 row,
@@ -60,7 +64,7 @@ pub(super) fn run(
 
 fn json_of(states: &[State], (events, bytes): (i64, i64), delivery: &Delivery) -> anyhow::Result<String> {
     let sink = |state: &State| {
-        let State { row, count, address, dead } = state;
+        let State { row, count, address, dead, before } = state;
         json!({
             "name": row.name,
             "url": address,
@@ -72,8 +76,9 @@ fn json_of(states: &[State], (events, bytes): (i64, i64), delivery: &Delivery) -
             "paused": row.paused,
             "failures": row.failures,
             "lastError": row.trouble,
-            "retryAt": row.retry_at,
+            "retryAt": row.again_at(),
             "lastDeliveredAt": row.last_delivered_at,
+            "sessionsBefore": before,
         })
     };
     let all = json!({
@@ -87,9 +92,9 @@ fn told(states: &[State], style: Style) -> String {
     if states.is_empty() {
         return "Nothing is sent: no backend is set up. `codemie config set backend.url ADDRESS` does that.\n".into();
     }
-    let zone = crate::zone::local();
+    let (zone, now) = (crate::zone::local(), SystemClock.now());
     let mut text = String::new();
-    for State { row, count, address, dead } in states {
+    for State { row, count, address, dead, before } in states {
         let title = style.paint(&row.name, Colour::Heading);
         let unknown =
             || format!("not set up here; what waits is kept. Or: codemie sync --forget {}", row.name);
@@ -99,12 +104,25 @@ fn told(states: &[State], style: Style) -> String {
         sheet.line("waiting", count.pending.to_string());
         sheet.line("refused", count.dead.to_string());
         sheet.maybe("last delivered", row.last_delivered_at.map(|at| date(at, &zone)));
-        sheet.maybe("paused", row.paused.as_ref().map(|why| format!("{why}; then run: codemie sync")));
+        sheet.maybe(
+            "paused",
+            row.paused.as_ref().map(|why| format!("it {why}; put that right, then run: codemie sync")),
+        );
         if row.failures > 0 {
-            let again = row.retry_at.map_or(String::new(), |at| format!(", again {}", date(at, &zone)));
+            let again = row.again_at().map_or(String::new(), |at| format!(", again {}", date(at, &zone)));
             sheet.line("failed", format!("{} in a row{again}", row.failures));
+        } else {
+            let asked = row.asked_until.filter(|at| *at > now);
+            sheet.maybe("left alone", asked.map(|at| format!("until {}, as it asked", date(at, &zone))));
         }
         sheet.maybe("last error", row.trouble.as_ref());
+        if let Some(before) = usize::try_from(*before).ok().filter(|before| *before > 0) {
+            let sessions = counted(before, "session");
+            sheet.line(
+                "not sent",
+                format!("{sessions} from before it was set up; to send: codemie sync --backfill"),
+            );
+        }
         for (id, why) in dead {
             sheet.line("refused event", format!("{id}: {why}"));
         }

@@ -75,7 +75,10 @@ impl Sums {
             add(CACHE_WRITE, sum.last, Number::Int(sum.cache_write), vec![model()]);
             add(REASONING, sum.last, Number::Int(sum.reasoning), vec![model()]);
             add(CALLS, sum.last, Number::Int(sum.calls), vec![model()]);
-            add(COST, sum.last, Number::Double(sum.cost.dollars()), vec![model()]);
+            // No price is not the price zero.
+            if sum.priced > 0 {
+                add(COST, sum.last, Number::Double(sum.cost.dollars()), vec![model()]);
+            }
         }
         for sum in view.tool_sums(session.n)? {
             let which = vec![text("gen_ai.tool.name", &sum.tool), pair("codemie.tool.ok", Any::Bool(sum.ok))];

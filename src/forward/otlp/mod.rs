@@ -109,19 +109,25 @@ fn receipt(request: &Request, answer: &Answer) -> Verdict {
     let Ok(told) = ExportAnswer::decode(answer.body.as_slice()) else {
         // JSON from a collector that did not look at what it was asked in.
         return match serde_json::from_slice::<serde_json::Value>(&answer.body) {
-            Ok(value) if value.is_object() => Verdict::Accepted { rejected: Vec::new() },
+            Ok(serde_json::Value::Object(told)) if told.keys().all(|key| key == "partialSuccess") => {
+                let mut said = told.values().filter_map(serde_json::Value::as_object).flatten();
+                // Its JSON writes whole numbers as texts.
+                if said.any(|(key, value)| key.starts_with("rejected") && value != 0 && value != "0") {
+                    let words = decide::in_one_line(&String::from_utf8_lossy(&answer.body));
+                    return Verdict::Partly(format!("refused a part: {words}"));
+                }
+                Verdict::Accepted { rejected: Vec::new() }
+            }
             _ => decide::rubbish("something that is no receipt"),
         };
     };
-    if let Some(partial) = told.partial_success.filter(|partial| partial.rejected > 0) {
-        tracing::warn!(
-            path = request.url.path(),
-            rejected = partial.rejected,
-            "the collector refused a part: {}",
-            partial.error_message.chars().take(200).collect::<String>()
-        );
+    match told.partial_success.filter(|partial| partial.rejected > 0) {
+        Some(partial) => {
+            let (path, words) = (request.url.path(), decide::in_one_line(&partial.error_message));
+            Verdict::Partly(format!("refused {} of what {path} got: {words}", partial.rejected))
+        }
+        None => Verdict::Accepted { rejected: Vec::new() },
     }
-    Verdict::Accepted { rejected: Vec::new() }
 }
 
 #[cfg(test)]

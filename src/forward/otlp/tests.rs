@@ -21,7 +21,7 @@ fn sent(world: &mut World) -> (Vec<Request>, usize) {
     world
         .store
         .read(|view| {
-            let events = view.outgoing(0, i64::MAX, 100)?;
+            let events = view.outgoing(0, 0, i64::MAX, 100)?;
             Ok::<_, Error>((otlp.requests(view, &events)?, events.len()))
         })
         .unwrap()
@@ -112,11 +112,15 @@ fn what_counts_as_a_receipt() {
     let partial = ExportAnswer {
         partial_success: Some(message::PartialSuccess { rejected: 1, error_message: "old".into() }),
     };
-    let cases: [(&str, Vec<u8>, bool); 6] = [
+    let said = receipt(&request, &Answer { status: 200, body: partial.encode_to_vec(), ..Answer::default() });
+    assert_eq!(said, Verdict::Partly("refused 1 of what /v1/logs got: old".into()));
+    let cases: [(&str, Vec<u8>, bool); 8] = [
         (PROTOBUF, Vec::new(), true),
-        (PROTOBUF, partial.encode_to_vec(), true),
         ("application/json", b"{}".to_vec(), true),
         ("application/json", b"{\"partialSuccess\":{}}".to_vec(), true),
+        ("application/json", b"{\"partialSuccess\":{\"rejectedLogRecords\":\"0\"}}".to_vec(), true),
+        ("application/json", b"{\"partialSuccess\":{\"rejectedLogRecords\":\"3\"}}".to_vec(), false),
+        ("application/json", b"{\"error\":\"please log in\"}".to_vec(), false),
         ("text/html", Vec::new(), false),
         ("text/plain", b"<html>log in</html>".to_vec(), false),
     ];

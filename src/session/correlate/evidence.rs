@@ -90,8 +90,6 @@ pub enum Signal {
         cwd: Option<String>,
         beginning: Beginning,
     },
-    /// Another run of codemie is bound to it.
-    Claimed(AgentSessionId),
     /// A background process was started to go on with conversation `from` as `to`.
     Background {
         from: AgentSessionId,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::traces::{Maker, Trace, Typed, Words};
-use super::{Correlator, Decision, Evidence, MAX_REMEMBERED, SETTLE, TransitionKind, Verdict, after};
+use super::{Correlator, Decision, Evidence, MAX_REMEMBERED, SETTLE, TransitionKind, Verdict};
 use crate::clock::Timestamp;
 use crate::session::id::AgentSessionId;
 
@@ -83,11 +83,8 @@ impl Folder {
     }
 
     pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let files = self
-            .files
-            .iter()
-            .filter(|file| file.maker == Maker::Ours)
-            .map(|file| after(file.seen_at, SETTLE));
+        let files =
+            self.files.iter().filter(|file| file.maker == Maker::Ours).map(|file| file.seen_at.after(SETTLE));
         let open = self.open.and_then(|open| open.settles_at);
         files.chain(open).filter(|at| *at > now).min()
     }
@@ -136,7 +133,7 @@ impl Folder {
     }
 
     fn forget_what_is_old(&mut self, now: Timestamp) {
-        let old = |at: Timestamp| after(at, PATIENCE) < now;
+        let old = |at: Timestamp| at.after(PATIENCE) < now;
         for clears in self.clears.values_mut() {
             clears.retain(|at| !old(*at));
         }
@@ -306,7 +303,7 @@ impl Correlator {
         let follows = |file: &&File| file.at >= cleared_at && next.is_none_or(|next| file.at < next);
         let candidates: Vec<File> = self.folder.files.iter().filter(follows).cloned().collect();
         let Some(first) = candidates.iter().min_by_key(|file| file.at) else {
-            let nothing_came = next.is_some_and(|next| after(next, SETTLE) <= now);
+            let nothing_came = next.is_some_and(|next| next.after(SETTLE) <= now);
             if nothing_came && let Some(clears) = self.folder.our_clears() {
                 clears.pop_front();
             }
@@ -331,7 +328,7 @@ impl Correlator {
         let certain = candidates.iter().all(|file| file.maker <= Maker::Settled)
             && candidates.len() == 1
             && !candidates.iter().any(|file| self.folder.rival_cleared(file.at));
-        let settles_at = certain.then(|| after(first.seen_at, SETTLE));
+        let settles_at = certain.then(|| first.seen_at.after(SETTLE));
         self.folder.open = Some(Open { cleared_at, settles_at });
         self.candidates = candidates.into_iter().map(|file| file.id).collect();
         if !certain {
@@ -383,7 +380,7 @@ impl Correlator {
         if self.folder.open.is_some() {
             return;
         }
-        let alone = |file: &&File| file.maker == Maker::Ours && after(file.seen_at, SETTLE) <= now;
+        let alone = |file: &&File| file.maker == Maker::Ours && file.seen_at.after(SETTLE) <= now;
         let Some(file) = self.folder.files.iter().find(alone).cloned() else { return };
         verdict.explain(
             now,

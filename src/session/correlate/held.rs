@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::evidence::{Evidence, Thread, TransitionKind, Verdict};
-use super::{AgentSessionId, Correlator, Timestamp, after};
+use super::{AgentSessionId, Correlator, Timestamp};
 
 /// How long a conversation may be held without a file before it is taken for a new, empty one. Why 75 ms: four times what
 /// was measured, and half of what a transition may take.
@@ -58,7 +58,7 @@ impl Locks {
 
     pub(super) fn wake_at(&self, current: &AgentSessionId) -> Option<Timestamp> {
         let patience = self.patience(current)?;
-        self.waiting.iter().map(|waiting| after(waiting.since, patience)).min()
+        self.waiting.iter().map(|waiting| waiting.since.after(patience)).min()
     }
 }
 
@@ -135,7 +135,7 @@ impl Correlator {
     pub(super) fn decide_by_locks(&mut self, now: Timestamp, verdict: &mut Verdict) {
         let Some(patience) = self.current().and_then(|current| self.locks.patience(current)) else { return };
         while let Some(at) =
-            self.locks.waiting.iter().position(|waiting| after(waiting.since, patience) <= now)
+            self.locks.waiting.iter().position(|waiting| waiting.since.after(patience) <= now)
         {
             let Waiting { id, evidence, .. } = self.locks.waiting.remove(at);
             let why = "held by this very process since, and nothing is written in it";

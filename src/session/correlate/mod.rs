@@ -166,7 +166,6 @@ impl Correlator {
             Signal::Registry { entry, file } => self.registry(now, entry, file, &mut verdict),
             Signal::History(entry) => self.history(now, entry, &mut verdict),
             Signal::NewFile { id, cwd, beginning } => self.new_file(now, id, cwd, beginning, &mut verdict),
-            Signal::Claimed(id) => self.claim(now, id, &mut verdict),
             Signal::Background { from, to, process } => {
                 self.background(now, &from, to, process, &mut verdict);
             }
@@ -442,18 +441,14 @@ impl Correlator {
 }
 
 fn settled_at(file: &NewFile) -> Timestamp {
-    after(file.seen_at, SETTLE)
-}
-
-fn after(at: Timestamp, time: Duration) -> Timestamp {
-    Timestamp(at.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)))
+    file.seen_at.after(SETTLE)
 }
 
 fn transition_kind(file: Beginning, since: Timestamp) -> (TransitionKind, &'static str) {
     match file {
         Beginning::Absent => (TransitionKind::Clear, "changed to a conversation that has no file yet"),
         Beginning::Silent => (TransitionKind::Clear, "changed to a conversation in which nothing was said"),
-        Beginning::Cleared { at } if after(at, CLEAR_SLACK) >= since => {
+        Beginning::Cleared { at } if at.after(CLEAR_SLACK) >= since => {
             (TransitionKind::Clear, "changed to a conversation that begins with this clear")
         }
         Beginning::Cleared { .. } => {

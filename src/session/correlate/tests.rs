@@ -183,7 +183,6 @@ fn other_processes_do_not_concern_us() {
     let mut run = assigned();
     assert_eq!(run.other_process(100, 200, "b"), NOTHING);
     assert_eq!(run.other_process(200, 200, "c"), NOTHING);
-    assert_eq!(run.feed(300, Signal::Claimed(id("d"))), NOTHING);
     let file = Signal::NewFile { id: id("e"), cwd: Some(FOLDER.into()), beginning: SPOKEN };
     assert_eq!(run.feed(400, file), NOTHING, "the newest file of the folder is no evidence");
     assert_eq!(run.tick(9000), NOTHING);
@@ -302,9 +301,6 @@ fn two_that_clear_at_once_are_ambiguous_until_one_file_is_claimed() {
     assert_eq!(run.tick(9000), NOTHING);
     assert_eq!(run.typed(9100, "y", false), NOTHING, "a prompt in one of them does not say whose it is");
     assert_eq!(run.other_process(9200, 200, "y"), ["bind b log"]);
-
-    let mut run = two_at_once();
-    assert_eq!(run.feed(9000, Signal::Claimed(id("b"))), ["bind y log"]);
 
     let mut run = two_at_once();
     assert_eq!(run.registry(9000, "y", Beginning::Absent), ["bind y registry"], "our own entry, late");

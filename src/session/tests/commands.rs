@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::super::absorb::{Batch, absorb};
 use super::super::id::SessionId;
 use super::super::lifecycle::{self, Begin, Conversation};
-use super::super::prune::prune;
+use super::super::prune::{prune, remove};
 use super::super::publish::publish;
 use super::super::record::record;
 use super::super::state::{Ending, Exit};
 use super::super::{Error, labels};
 use super::{World, agent_session, usage};
 use crate::clock::Timestamp;
-use crate::process::{Pid, ProcessId, StartTime};
+use crate::process::Pid;
 use crate::store::{By, FileId, Filter, Priced, Show};
 
 impl World {
@@ -61,8 +61,7 @@ impl World {
 fn the_record_is_the_one_promised() {
     let mut world = World::new();
     let (run, started) = world.start_as(&world.named("fix-auth"));
-    let agent = ProcessId { pid: Pid(4243), start: StartTime(1) };
-    world.store.write(|tx| tx.set_agent_process(run, agent)).unwrap();
+    world.store.write(|tx| tx.set_agent_process(run, Pid(4243), None)).unwrap();
     world.bind(started.session, "7a276c6b").unwrap();
     world.feed(started.session, 1, &[usage("m1", world.now, 20)]);
     world.end_with(run, Exit::Code(0));
@@ -256,6 +255,9 @@ fn labels_revise_the_start() {
     assert_eq!(world.session(started.session).name, "uno");
 }
 
+const REFUSED: &str = "INSERT INTO letter (sink, event, fate, rev, reason, at)
+    SELECT 'native', n, 'dead', 0, 'refused', 0 FROM event WHERE session = 1 LIMIT 1";
+
 #[test]
 fn prune_takes_what_is_old_ended_and_delivered() {
     let mut world = World::new();
@@ -276,6 +278,9 @@ fn prune_takes_what_is_old_ended_and_delivered() {
     store.sql().execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 0, 1)", []).unwrap();
     assert!(prune(store, home, before, None, true).unwrap().is_empty(), "a sink has not got all of it");
     store.sql().execute("UPDATE sink SET cursor = 1000", []).unwrap();
+    assert_eq!(store.sql().execute(REFUSED, []).unwrap(), 1);
+    assert!(prune(store, home, before, None, true).unwrap().is_empty(), "a sink has refused some of it");
+    store.write(|tx| tx.forget_sink("native")).unwrap();
     assert_eq!(names(prune(store, home, before, None, false).unwrap()), ["old"]);
     world.check();
     assert!(world.published(old.session).is_none());
@@ -284,6 +289,27 @@ fn prune_takes_what_is_old_ended_and_delivered() {
     assert!(world.store.read(|view| view.position(FileId { device: 1, inode: 1 })).unwrap().is_some());
     let (_, again) = world.start(Conversation::Named(agent_session("a")));
     assert_ne!(again.session, old.session);
+}
+
+#[test]
+fn what_came_between_the_look_and_the_removal_keeps_a_session() {
+    let amended = "UPDATE event SET rev = rev + 1, change = 1001 WHERE session = 1 AND type = 'session.end'";
+    let opened = "UPDATE session SET phase = 'open' WHERE n = 1";
+    let sent = "UPDATE sink SET cursor = 1001";
+    for (between, stays) in [(amended, true), (REFUSED, true), (opened, true), (sent, false)] {
+        let mut world = World::new();
+        let (run, _) = world.start_as(&world.named("old"));
+        world.end_with(run, Exit::Code(0));
+        let before = world.wait(1000);
+        let store = &mut world.store;
+        store.sql().execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 0, 1000)", []).unwrap();
+        let [row] = &store.read(|view| view.prunable(before, None)).unwrap()[..] else {
+            panic!("one can go")
+        };
+        assert_eq!(store.sql().execute(between, []).unwrap(), 1, "{between}");
+        assert_eq!(remove(store, row.n, before).unwrap().is_none(), stays, "{between}");
+        assert_eq!(store.read(|view| view.session_number(row.n)).unwrap().is_some(), stays, "{between}");
+    }
 }
 
 #[test]

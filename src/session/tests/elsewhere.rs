@@ -148,11 +148,11 @@ fn imported_sessions_are_sent_only_when_asked_for() {
     let mut world = World::new();
     world.store.write(|tx| tx.add_sink("native")).unwrap();
     world.import(&fixture("codemie"));
-    assert!(world.store.read(|view| view.outgoing(0, i64::MAX, 100)).unwrap().is_empty());
+    assert!(world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap().is_empty());
     let done = world.shown("5f1c2a3b-1111-4222-8333-444455556666");
     assert_eq!((done.sync.pending, done.sync.delivered), (0, 0));
     world.store.write(|tx| tx.backfill("native")).unwrap();
-    let sent = world.store.read(|view| view.outgoing(0, i64::MAX, 100)).unwrap();
+    let sent = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
     let of_done: Vec<_> = sent
         .iter()
         .filter(|event| event.session == done.session_id)
@@ -168,7 +168,7 @@ fn an_imported_session_opened_again_is_told_from_its_first_event() {
     world.import(&fixture("codemie"));
     let (_, again) = world.start(Conversation::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));
     assert_eq!(again.session.to_string(), "5f1c2a3b-1111-4222-8333-444455556666");
-    let sent = world.store.read(|view| view.outgoing(0, i64::MAX, 100)).unwrap();
+    let sent = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
     assert_eq!(sent.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
 }
 
@@ -202,6 +202,102 @@ fn the_first_start_reads_old_stores_once_and_leaves_them() {
     assert_eq!(fs::read(published.join(original)).unwrap(), before);
 }
 
+#[test]
+fn what_lies_in_a_folder_is_read_within_bounds() {
+    let mut world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join(".genie/state");
+    fs::create_dir_all(state.join("agents")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", state.join("sessions.json")).unwrap();
+    let large = fs::File::create(state.join("agents/sessions.json")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let report = first_start(&mut world.store, folder.path(), folder.path(), world.now).unwrap();
+    let reasons: Vec<_> = report.passed_over.iter().map(|(_, reason)| reason.as_str()).collect();
+    assert!(reasons[0].contains("larger than") && reasons[1].contains("no regular file"), "{reasons:?}");
+    let device = import(&mut world.store, Path::new("/dev/zero"), world.now).unwrap();
+    assert_eq!(device.passed_over.len(), 1);
+}
+
+#[test]
+fn an_id_that_could_be_an_option_or_a_path_is_not_taken_in() {
+    let mut world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let (genie, codemie) = (folder.path().join("genie.json"), folder.path().join("codemie.json"));
+    let option = "--dangerously-skip-permissions";
+    fs::write(
+        &genie,
+        format!(r#"{{"version":3,"sessions":{{"fix-build":{{"agent":"claude","sessionId":"{option}"}}}}}}"#),
+    )
+    .unwrap();
+    let correlation = r#"{"status":"matched","agentSessionId":"../../x"}"#;
+    fs::write(
+        &codemie,
+        format!(r#"{{"sessionId":"s1","agentName":"claude","name":"-rf","correlation":{correlation}}}"#),
+    )
+    .unwrap();
+    let mut here = World::new();
+    let exported = folder.path().join("exported.json");
+    let session = lived(&mut here);
+    export_to(&mut here, session, &exported);
+    let text = fs::read_to_string(&exported).unwrap();
+    fs::write(&exported, text.replace(r#""agentSessionId": "a""#, r#""agentSessionId": "-c""#)).unwrap();
+    for path in [&genie, &codemie, &exported] {
+        assert_eq!(world.import(path).imported.len(), 1, "every entry survives");
+    }
+    for name in ["fix-build", "rf", "fix-auth"] {
+        let correlation = world.shown(name).correlation;
+        assert_eq!((correlation.agent_session_id, correlation.status.as_str()), (None, "failed"), "{name}");
+    }
+}
+
+#[test]
+fn numbers_that_nobody_can_count_on_from_are_refused() {
+    let (mut here, mut there) = (World::new(), World::new());
+    let session = lived(&mut here);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    export_to(&mut here, session, &path);
+    assert_eq!(there.import(&path).imported, [session]);
+    let sound: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for (at, number) in [
+        ("/sessions/0/events/0/rev", i64::MAX),
+        ("/sessions/0/events/0/rev", -1),
+        ("/sessions/0/events/0/seq", i64::MAX),
+        ("/sessions/0/events/0/seq", 0),
+        ("/sessions/0/events/0/opening", u32::MAX.into()),
+        ("/sessions/0/openings/0/number", u32::MAX.into()),
+        ("/sessions/0/nameNumber", u32::MAX.into()),
+    ] {
+        let mut broken = sound.clone();
+        *broken.pointer_mut(at).unwrap() = number.into();
+        fs::write(&path, broken.to_string()).unwrap();
+        let report = there.import(&path);
+        assert!(report.imported.is_empty() && report.known == 0, "{at} {number}");
+        assert!(report.passed_over[0].1.contains(&number.to_string()), "{:?}", report.passed_over);
+    }
+}
+
+#[test]
+fn labels_and_costs_that_cannot_be_are_left_out() {
+    let (mut here, mut there) = (World::new(), World::new());
+    let session = lived(&mut here);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    export_to(&mut here, session, &path);
+    let mut file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let exported = &mut file["sessions"][0];
+    exported["session"]["tags"] = serde_json::json!(["good", "-bad", "a/b"]);
+    exported["session"]["group"] = "g/h".into();
+    exported["nameBase"] = "another".into();
+    let call = exported["records"].as_array_mut().unwrap().iter_mut().find(|row| row["kind"] == "usage");
+    call.unwrap()["usage"]["cost"] = i64::MAX.into();
+    fs::write(&path, file.to_string()).unwrap();
+    assert_eq!(there.import(&path).imported, [session]);
+    let told = there.shown("fix-auth");
+    assert_eq!((told.tags, told.group, told.usage.api_calls), (vec!["good".to_owned()], None, 0));
+    assert_eq!(there.session(session).name_base, "fix-auth");
+}
+
 fn lived(world: &mut World) -> SessionId {
     let mut begin = world.begin(Conversation::Fresh);
     begin.name = Some("fix-auth".into());
@@ -216,7 +312,7 @@ fn lived(world: &mut World) -> SessionId {
         ok: true,
         kind: ToolKind::Edit,
         file: Some("/x/a.rs".into()),
-        further: Vec::new(),
+        further: vec!["/x/b.rs".into()],
         lines_added: 3,
         lines_removed: 1,
     });
@@ -270,7 +366,7 @@ fn a_session_survives_the_way_to_another_home_and_back() {
     assert_eq!(there.import(&out).imported, [session]);
     assert_eq!(there.import(&out).known, 1, "once more changes nothing");
     assert_eq!(essence(&mut there, session), essence(&mut here, session));
-    assert!(there.store.read(|view| view.outgoing(0, i64::MAX, 10)).unwrap().is_empty(), "kept back");
+    assert!(there.store.read(|view| view.outgoing(0, 0, i64::MAX, 10)).unwrap().is_empty(), "kept back");
 
     export_to(&mut there, session, &back);
     let before = essence(&mut here, session);

@@ -101,6 +101,20 @@ fn clears_make_a_chain() {
 }
 
 #[test]
+fn a_chain_without_further_numbers_goes_on_as_another() {
+    let mut world = World::new();
+    let (run, started) = world.start_as(&world.begin(Conversation::Fresh));
+    world.bind(started.session, "a").unwrap();
+    let last = "UPDATE session SET name_base = 'fix', name_number = 4294967295, name = 'fix.4294967295'";
+    world.store.sql().execute(last, []).unwrap();
+    let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+    let at = world.wait(10);
+    let passed = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &passage)).unwrap();
+    assert_eq!(world.session(passed.new.session).name, "fix");
+    world.check();
+}
+
+#[test]
 fn a_transition_is_whole_or_not_at_all() {
     // Broken off before its first statement, its second, …: each time nothing of it is there.
     let mut world = World::new();
@@ -260,6 +274,19 @@ fn a_second_run_joins_and_the_last_one_ends_the_session() {
         ["1.0 session.start startup", "2.0 session.bound a", "3.0 session.end exit"]
     );
     assert_eq!(world.session(started.session).exit_code, Some(3));
+}
+
+#[test]
+fn a_session_names_a_run_that_is_in_it() {
+    let mut world = World::new();
+    let (one, started) = world.start(Conversation::Fresh);
+    world.bind(started.session, "a").unwrap();
+    let (two, _) = world.start(Conversation::Named(agent_session("a")));
+    let mut number = |run| world.store.read(|view| view.run(run)).unwrap().map(|row| row.n);
+    let (first, second) = (number(one), number(two));
+    assert_eq!(world.session(started.session).run, second);
+    world.end(two, Exit::Code(0));
+    assert_eq!(world.session(started.session).run, first);
 }
 
 #[test]

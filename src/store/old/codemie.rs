@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path, value: &Value) -> Option<OldSession> {
         id: field("sessionId"),
         agent: field("agentName").or_else(|| field("agent")).unwrap_or_else(|| "codemie".into()),
         name: field("name"),
-        agent_session: told("agentSessionId").map(AgentSessionId),
+        agent_session: told("agentSessionId").and_then(AgentSessionId::plain),
         agent_session_file: told("agentSessionFile").map(PathBuf::from),
         started_at,
         ended_at: time(fields.get("endTime")),

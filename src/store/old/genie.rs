@@ -69,7 +69,7 @@ fn session(entry: &str, key: &str, keyed: &Key, fields: &Map<String, Value>, pla
         id,
         agent,
         name,
-        agent_session: agent_session.map(AgentSessionId),
+        agent_session: agent_session.and_then(AgentSessionId::plain),
         agent_session_file: None,
         started_at: time(fields.get("created")),
         ended_at: time(fields.get("lastUsed")),

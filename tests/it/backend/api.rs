@@ -2,7 +2,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use codemie::backend::api::Options;
 use codemie::backend::sqlite::Sqlite;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+use super::block_on;
 use super::client::Client;
 use super::told::{but, end, life, session, start, usage};
 
@@ -54,6 +55,28 @@ impl Node {
 
     pub(super) fn client(&self, role: Role) -> Client {
         Client { address: self.address, token: format!("{role}-secret") }
+    }
+
+    /// Returns when the node no longer takes the token for good.
+    fn revoke_read(&self) {
+        assert!(block_on(self.storage.revoke_token("read", Timestamp(1))).unwrap());
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.client(Role::Read).get("/v1/usage").status != 401 {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(50)); // nothing tells when a node forgets, but its answer
+        }
+    }
+
+    /// The lines of the live feed, once it has begun.
+    fn watch(&self) -> impl Iterator<Item = String> + use<> {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+        stream
+            .write_all(b"GET /v1/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer read-secret\r\n\r\n")
+            .unwrap();
+        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("watching")), "it has begun");
+        lines
     }
 
     fn stop(&mut self) {
@@ -99,17 +122,7 @@ fn every_route_asks_for_the_right_token() {
     let refused = nobody.get("/v1/usage");
     assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     // Revoked tokens are refused, if not at once.
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    let revoke = node.storage.revoke_token("read", Timestamp(1));
-    assert!(futures_lite(revoke).unwrap());
-    while node.client(Role::Read).get("/v1/usage").status != 401 {
-        assert!(std::time::Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn futures_lite<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    node.revoke_read();
 }
 
 #[test]
@@ -247,6 +260,11 @@ fn sessions_and_usage_are_asked_for() {
         (&usage["more"], &reader.get("/v1/usage?by=project&limit=1").json()["more"]),
         (&json!(false), &json!(true))
     );
+    let first = reader.get("/v1/usage?by=project&limit=1").json();
+    let next = first["next"].as_str().unwrap();
+    let second = reader.get(&format!("/v1/usage?by=project&limit=1&cursor={next}")).json();
+    assert_eq!((&usage["rows"][1], second["more"].as_bool()), (&second["rows"][0], Some(false)), "{second}");
+    assert_eq!((&usage["next"], &second["next"]), (&Value::Null, &Value::Null));
     assert_eq!(reader.get("/v1/usage?by=mood").status, 400);
     let events = reader.get(&format!("/v1/sessions/{}/events?after=7", session(1))).json();
     assert_eq!((&events["events"][0]["type"], &events["next"]), (&json!("error"), &json!(null)));
@@ -286,13 +304,7 @@ fn who_asks_too_often_is_told_when_to_come_back() {
 #[test]
 fn who_watches_sees_a_session_appear() {
     let mut node = Node::start(Options::default());
-    let mut stream = TcpStream::connect(node.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
-    stream
-        .write_all(b"GET /v1/live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer read-secret\r\n\r\n")
-        .unwrap();
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.contains("watching")), "it has begun");
+    let mut lines = node.watch();
     let id = session(1);
     node.client(Role::Ingest).post_events(&[start(&id, 1, "widgets"), end(&id, 2, 2)]);
     let message = lines.find(|line| line.starts_with("data:")).unwrap();
@@ -303,8 +315,16 @@ fn who_watches_sees_a_session_appear() {
     );
     // The end of the server is the end of the stream.
     node.stop();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     lines.for_each(drop);
+}
+
+#[test]
+fn who_watches_with_a_token_that_was_revoked_hears_no_more() {
+    let node = Node::start(Options::default());
+    let mut lines = node.watch();
+    node.revoke_read();
+    node.client(Role::Ingest).post_events(&[start(&session(1), 1, "secret")]);
+    assert_eq!(lines.find(|line| line.contains("secret")), None, "it ended");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use codemie::backend::event::Event;
-use codemie::backend::model::{By, Cursor, Day, Page, SessionFilter, TimelinePlace, UsageFilter};
+use codemie::backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePlace, UsageFilter};
 use codemie::backend::storage::Storage;
 use codemie::backend::token::{Role, Token, TokenHash};
 use codemie::clock::Timestamp;
@@ -51,6 +51,11 @@ conformance!(
     transitions_make_a_chain_and_a_ring_is_walked_once,
     sessions_are_found,
     pages_neither_overlap_nor_skip,
+    without_its_start_a_session_began_with_the_earliest_that_is_told,
+    words_that_many_have_find_them_all,
+    a_long_life_is_told_in_parts,
+    zeros_take_nobodys_place,
+    sessions_of_one_conversation_are_each_on_some_page,
     usage_is_split_and_filtered,
     the_same_batches_to_two_nodes_at_once,
     sums_equal_what_was_sent,
@@ -141,7 +146,7 @@ impl Dice {
 }
 
 /// Two lives with revisions, one opened again, on different days and projects.
-fn story() -> Vec<Value> {
+pub(super) fn story() -> Vec<Value> {
     let (a, b) = (session(1), session(2));
     let mut story = life(&a, "widgets");
     story.extend(life(&b, "gadgets"));
@@ -206,12 +211,15 @@ async fn the_highest_revision_counts(kind: Kind<'_>) {
     assert_eq!(told["usage"]["apiCalls"], 1);
     assert_eq!(told["usage"]["costUsd"], 0.0);
     assert_eq!(told["usage"]["unpricedModels"], json!(["other"]));
-    let days =
-        world.one.usage(By::Day, UsageFilter { model: Some("other".into()), ..UsageFilter::default() }, 10);
+    let days = world.one.usage(
+        By::Day,
+        UsageFilter { model: Some("other".into()), ..UsageFilter::default() },
+        0..10,
+    );
     let days = days.await.unwrap().rows;
     assert_eq!(days.len(), 1, "it moved to the day before: {days:?}");
     assert_eq!((&*days[0].key, days[0].sums.counts.output), ("2026-11-15", 90));
-    let models = world.one.usage(By::Model, UsageFilter::default(), 10).await.unwrap().rows;
+    let models = world.one.usage(By::Model, UsageFilter::default(), 0..10).await.unwrap().rows;
     assert_eq!(models.len(), 1, "nothing is left of the first: {models:?}");
 }
 
@@ -270,7 +278,7 @@ async fn gaps_are_told_until_filled(kind: Kind<'_>) {
 }
 
 async fn by_key(storage: &dyn Storage, by: By) -> BTreeMap<String, (i64, i64)> {
-    let rows = storage.usage(by, UsageFilter::default(), 1000).await.unwrap().rows;
+    let rows = storage.usage(by, UsageFilter::default(), 0..1000).await.unwrap().rows;
     rows.into_iter().map(|row| (row.key, (row.sums.counts.sessions, row.sums.counts.output))).collect()
 }
 
@@ -427,15 +435,124 @@ async fn pages_neither_overlap_nor_skip(kind: Kind<'_>) {
         })
         .collect();
     post(&*world.one, &batch).await;
+    let found = walk(&*world.one, &SessionFilter::default(), 10).await;
+    assert_eq!(found, (0..25).rev().map(session).collect::<Vec<_>>());
+}
+
+async fn without_its_start_a_session_began_with_the_earliest_that_is_told(kind: Kind<'_>) {
+    let world = kind.world().await;
+    for (number, seq, day) in [(1, 3, 10), (2, 2, 5), (1, 2, 1)] {
+        let time = Timestamp(MIDNIGHT + day * 86_400_000);
+        let call = but(usage(&session(number), seq, 1), &json!({"time": time.to_string()}));
+        post(&*world.one, &[call]).await;
+    }
+    let all = SessionFilter::default();
+    assert_eq!(walk(&*world.one, &all, 1).await, [session(2), session(1)]);
+    let late = SessionFilter { since: Some(Timestamp(MIDNIGHT + 9 * 86_400_000)), ..all.clone() };
+    assert_eq!(walk(&*world.one, &late, 1).await, [""; 0]);
+    let searched = SessionFilter { search: Some("5e55".to_owned()), ..all };
+    assert_eq!(walk(&*world.one, &searched, 1).await, [session(2), session(1)]);
+}
+
+/// Every session that the filter lets through, page by page.
+async fn walk(storage: &dyn Storage, filter: &SessionFilter, limit: usize) -> Vec<String> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = world.one.sessions(SessionFilter::default(), Page { after, limit: 10 }).await.unwrap();
-        assert!(page.sessions.len() <= 10);
+        let page = storage.sessions(filter.clone(), Page { after, limit }).await.unwrap();
+        assert!(page.sessions.len() <= limit);
         found.extend(page.sessions.into_iter().map(|session| session.id));
-        let Some(next) = page.next else { break };
+        let Some(next) = page.next else { return found };
         after = Some(next.to_string().parse::<Cursor>().unwrap());
     }
-    assert_eq!(found, (0..25).rev().map(session).collect::<Vec<_>>());
+}
+
+async fn words_that_many_have_find_them_all(kind: Kind<'_>) {
+    const MANY: u32 = 2_300;
+    let world = kind.world().await;
+    // A few hundred at each moment, the oldest in another project, every hundredth with a tag of its own.
+    let batch: Vec<_> = (0..MANY)
+        .map(|number| {
+            let time = Timestamp(MIDNIGHT + i64::from(number / 300)).to_string();
+            let tags = if number % 100 == 7 { json!(["blue", "rare"]) } else { json!(["blue"]) };
+            let project = if number < 20 { "oldest" } else { "widgets" };
+            but(start(&session(number), 1, project), &json!({"time": time, ".tags": tags}))
+        })
+        .collect();
+    post(&*world.one, &batch).await;
+    let all = |wanted: fn(u32) -> bool| -> Vec<_> {
+        (0..MANY).rev().filter(|number| wanted(*number)).map(session).collect()
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let named = SessionFilter { search: text("name-"), ..SessionFilter::default() };
+    for (limit, filter, expected) in [
+        (500, named.clone(), all(|_| true)),
+        (7, SessionFilter { project: text("oldest"), ..named.clone() }, all(|number| number < 20)),
+        (500, SessionFilter { order: Order::Dearest, ..named.clone() }, all(|_| true)),
+        (500, SessionFilter { tag: text("blue"), ..SessionFilter::default() }, all(|_| true)),
+        (7, SessionFilter { tag: text("rare"), ..named.clone() }, all(|number| number % 100 == 7)),
+        (500, SessionFilter { until: Some(Timestamp(MIDNIGHT + 2)), ..named.clone() }, all(|n| n < 600)),
+    ] {
+        assert_eq!(walk(&*world.one, &filter, limit).await, expected, "{filter:?}");
+    }
+}
+
+async fn a_long_life_is_told_in_parts(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    post(&*world.one, &life(&id, "widgets")).await;
+    // The first second is before them all, the last after.
+    let (from, to) = (Timestamp(MIDNIGHT + 3_000), Timestamp(MIDNIGHT + 8_000));
+    let parts = world.one.course(&id, from, to, 5).await.unwrap();
+    let told: Vec<_> = parts
+        .iter()
+        .map(|part| {
+            let at = part.until.0 - MIDNIGHT;
+            (at, part.prompts, part.calls, part.cost.to_string(), part.tools, part.errors)
+        })
+        .collect();
+    let none = || "0".to_owned();
+    assert_eq!(
+        told,
+        [
+            (3_000, 1, 0, none(), 0, 0),
+            (4_000, 0, 1, "0.0123".to_owned(), 0, 0),
+            (5_000, 0, 0, none(), 1, 0),
+            (6_000, 0, 0, none(), 0, 1),
+            (8_000, 0, 1, "0.0123".to_owned(), 0, 1),
+        ]
+    );
+    let whole = world.one.course(&id, to, from, 5).await.unwrap();
+    assert_eq!((whole.iter().map(|part| part.calls).sum::<i64>(), whole.len()), (2, 1), "{whole:?}");
+    assert_eq!(world.one.course("nobody", from, to, 5).await.unwrap(), []);
+}
+
+/// A late START moves a session to its day and project, and leaves sums of zero where it was.
+async fn zeros_take_nobodys_place(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let late = json!({"time": Timestamp(MIDNIGHT + 86_400_000).to_string()});
+    post(&*world.one, &[but(bound(&session(1), 2), &late)]).await;
+    post(&*world.one, &[start(&session(1), 1, "widgets")]).await;
+    for (by, key) in [(By::Day, "2026-11-16"), (By::Project, "widgets")] {
+        let page = world.one.usage(by, UsageFilter::default(), 0..1).await.unwrap();
+        let keys: Vec<_> = page.rows.iter().map(|row| row.key.as_str()).collect();
+        assert_eq!((keys.as_slice(), page.more), (&[key][..], false), "{by}");
+    }
+}
+
+/// As a store begun anew tells them: other sessions, the same conversation.
+async fn sessions_of_one_conversation_are_each_on_some_page(kind: Kind<'_>) {
+    let world = kind.world().await;
+    for number in 0..40 {
+        let id = session(number);
+        let same = but(bound(&id, 1), &json!({".agentSessionId": "same"}));
+        post(&*world.one, &[same, but(usage(&id, 2, 1), &json!({".costUsd": null}))]).await;
+    }
+    let mut found = Vec::new();
+    for at in (0..40).step_by(7) {
+        let page = world.one.usage(By::Session, UsageFilter::default(), at..at + 7).await.unwrap();
+        found.extend(page.rows.into_iter().filter_map(|row| row.session_id));
+    }
+    assert_eq!(found, (0..40).map(session).collect::<Vec<_>>());
 }
 
 async fn usage_is_split_and_filtered(kind: Kind<'_>) {
@@ -477,14 +594,14 @@ async fn usage_is_split_and_filtered(kind: Kind<'_>) {
         (By::Branch, UsageFilter { until: Day::parse("2026-11-15"), ..all() }, vec![]),
     ];
     for (by, filter, expected) in table {
-        let rows = world.one.usage(by, filter.clone(), 100).await.unwrap().rows;
+        let rows = world.one.usage(by, filter.clone(), 0..100).await.unwrap().rows;
         let rows: Vec<_> = rows
             .into_iter()
             .map(|row| format!("{} {} {}", row.key, row.agent.unwrap_or_default(), row.sums.counts.output))
             .collect();
         assert_eq!(rows, expected, "{by} {filter:?}");
     }
-    let limited = world.one.usage(By::Agent, all(), 1).await.unwrap().rows;
+    let limited = world.one.usage(By::Agent, all(), 0..1).await.unwrap().rows;
     assert_eq!((limited.len(), limited[0].sums.cost_usd), (1, 2.5), "the dearest first");
     let series = world.one.series(By::Model, all()).await.unwrap();
     let series: Vec<_> =
@@ -674,7 +791,7 @@ async fn long_and_strange_texts_survive(kind: Kind<'_>) {
     assert_eq!(told["project"], "a,b;\"c\"{d}\n");
     assert_eq!(told["branch"], "NULL");
     assert_eq!(told["usage"]["unpricedModels"], json!(["a,b"]));
-    let rows = world.one.usage(By::Project, UsageFilter::default(), 10).await.unwrap().rows;
+    let rows = world.one.usage(By::Project, UsageFilter::default(), 0..10).await.unwrap().rows;
     assert_eq!(rows[0].unpriced_models, ["a,b"]);
     let found = SessionFilter { search: Some("Ü 💡".to_owned()), ..SessionFilter::default() };
     assert_eq!(world.one.sessions(found, Page::first(1)).await.unwrap().sessions.len(), 1);
@@ -709,7 +826,11 @@ async fn the_longest_keys_are_stored_and_longer_ones_refused(kind: Kind<'_>) {
     ];
     assert_eq!(post(&*world.one, &batch).await, (4, 0, 0));
     for by in [By::Agent, By::Model, By::Project, By::User] {
-        assert_eq!(world.one.usage(by, UsageFilter::default(), 10).await.unwrap().rows[0].key, key, "{by}");
+        assert_eq!(
+            world.one.usage(by, UsageFilter::default(), 0..10).await.unwrap().rows[0].key,
+            key,
+            "{by}"
+        );
     }
     let longer = noise(513);
     for (event, named) in [
@@ -740,7 +861,7 @@ async fn sums_beyond_all_bounds_keep_nothing_out(kind: Kind<'_>) {
         assert_eq!((accepted + duplicates, rejected), (5001, 0));
     }
     for by in By::ALL {
-        let rows = world.one.usage(*by, UsageFilter::default(), 10).await.unwrap().rows;
+        let rows = world.one.usage(*by, UsageFilter::default(), 0..10).await.unwrap().rows;
         let dollars: f64 = rows.iter().map(|row| row.sums.cost_usd).sum();
         assert!((14.2e6..15.1e6).contains(&dollars), "{by}: {dollars}");
         let output: i64 = rows.iter().map(|row| row.sums.counts.output).sum();
@@ -762,7 +883,7 @@ async fn the_newest_days_are_shown_and_that_there_are_more(kind: Kind<'_>) {
         (4, &["2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21"], true),
         (5, &["2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21"], false),
     ] {
-        let page = world.one.usage(By::Day, UsageFilter::default(), limit).await.unwrap();
+        let page = world.one.usage(By::Day, UsageFilter::default(), 0..limit).await.unwrap();
         let found: Vec<_> = page.rows.iter().map(|row| &*row.key).collect();
         assert_eq!((&*found, page.more), (days, more));
     }

@@ -7,6 +7,7 @@ mod postgres;
 mod schema;
 mod slow;
 mod told;
+mod upgrade;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

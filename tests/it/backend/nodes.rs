@@ -124,6 +124,11 @@ fn tokens_are_made_listed_and_revoked_by_command() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (said.status.code().unwrap(), text(said.stdout), text(said.stderr))
     };
+    for looks in [&["list"][..], &["revoke", "wall"]] {
+        let (code, _, err) = run(looks);
+        assert!(code == 1 && err.contains("there is no database "), "{err}");
+    }
+    assert_eq!(std::fs::read_dir(home).unwrap().count(), 0, "who looks makes nothing");
     let (code, secret, _) = run(&["create", "--role", "read", "--name", "wall"]);
     assert_eq!((code, secret.lines().count()), (0, 1));
     let secret = secret.trim();
@@ -141,7 +146,9 @@ fn tokens_are_made_listed_and_revoked_by_command() {
     let node = Process::start(home, None);
     assert_eq!(node.client(secret).get("/v1/sessions").status, 200);
     assert_eq!(run(&["revoke", "wall"]).0, 0, "while it is in use");
-    assert_eq!(run(&["revoke", "wall"]).0, 1);
+    let (code, _, err) = run(&["revoke", "wall"]);
+    assert!(code == 1 && err.contains("was revoked before"), "{err}");
+    assert!(run(&["revoke", "hall"]).2.contains("there is no token"));
     while node.client(secret).get("/v1/sessions").status != 401 {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -146,7 +146,7 @@ pub(super) async fn everything(storage: &dyn Storage) -> String {
         }
     }
     for by in By::ALL {
-        let usage = storage.usage(*by, UsageFilter::default(), 10_000).await.unwrap();
+        let usage = storage.usage(*by, UsageFilter::default(), 0..10_000).await.unwrap();
         let series = storage.series(*by, UsageFilter::default()).await.unwrap();
         writeln!(told, "{by} {usage:?}\n{by} {series:?}").unwrap();
     }

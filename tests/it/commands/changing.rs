@@ -1,5 +1,8 @@
 //! Labels, prune, export and import.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
 use codemie::session::lifecycle::Begin;
 use serde_json::{Value, json};
 
@@ -100,6 +103,57 @@ fn what_is_not_delivered_is_not_pruned() {
     let told = world.json(&["prune", "--older-than", "90d", "--json"]);
     assert_eq!((told["sessions"].as_array().unwrap().len(), &told["kept"]), (0, &json!(1)));
     assert_eq!(world.listed(&[]), ["old"]);
+    let text = world.out(&["prune", "--older-than", "90d"]);
+    let why = "Why: codemie sync --status";
+    assert_eq!(text, format!("Not yet removed, because not all of it is delivered: 1 session. {why}\n"));
+    // The demonstration's are sent to nobody, so nobody has to get them first.
+    let demo = world.start_as(&Begin { agent: "demo".into(), ..World::begin("demo") });
+    world.end(demo, 0);
+    assert!(world.out(&["prune", "--agent", "demo"]).contains("1 session of demo that ended removed."));
+    assert_eq!(world.listed(&["--all"]), ["old"]);
+}
+
+#[test]
+fn an_export_that_was_tampered_with_breaks_nothing() {
+    let mut here = World::new();
+    let first = here.start("fix-auth");
+    here.bind(first, "7a276c6b-one", None);
+    here.call(first, "m1", "claude-sonnet-4-5", Some(2_000_000_000));
+    here.call(first, "m2", "claude-sonnet-4-5", Some(2_000_000_000));
+    here.end(first, 0);
+    let export = here.json(&["export", "fix-auth"]);
+    let import = |there: &World, change: &dyn Fn(&mut serde_json::Value)| {
+        let mut export = export.clone();
+        change(&mut export["sessions"][0]);
+        let file = there.sandbox.file("x.json", &export.to_string());
+        say(there.command(&["import"]).arg(file))
+    };
+    // A call at no date is none.
+    let there = World::new();
+    let said = import(&there, &|session| session["records"][1]["at"] = json!(1_i64 << 62));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(there.json(&["usage", "--json"])["total"]["apiCalls"], 1);
+    // Nobody else's id, and none that could not be asked for.
+    for id in ["../../../pwned", "5e551011-0000-4000-8000-000000000001", "\u{1b}[31mEVIL"] {
+        let there = World::new();
+        import(&there, &|session| {
+            session["session"]["sessionId"] = json!(id);
+            session["aliases"] = json!(if id.contains("-4000-") { vec![id] } else { Vec::new() });
+        });
+        assert_eq!(
+            there.json(&["list", "--json"])[0]["sessionId"],
+            json!(first.session.to_string()),
+            "{id:?}"
+        );
+    }
+    let there = World::new();
+    for change in ["openedAt", "reason"] {
+        let wrong = if change == "reason" { json!("\u{1b}]0;pwned\u{7}") } else { json!(i64::MAX) };
+        let said = import(&there, &|session| session["openings"][0][change] = wrong.clone());
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(!said.err.trim_end().contains(char::is_control), "{said:?}");
+    }
+    assert_eq!(there.listed(&["--all"]), [""; 0]);
 }
 
 #[test]
@@ -119,6 +173,8 @@ fn an_export_taken_in_elsewhere_is_the_same() {
     let said = here.run(&["export", "fix-auth", "fix-auth.2", &first.session.to_string(), "-o", path]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
     assert!(said.err.contains("2 sessions"), "named twice is once: {said:?}");
+    let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "it holds paths, as the store does");
     assert_eq!(here.out(&["export", "fix-auth"]).lines().next(), Some("{"), "without -o on standard output");
 
     let there = World::new();
@@ -150,6 +206,21 @@ fn an_import_does_what_it_can_and_says_what_it_could_not() {
     let said = say(there.command(&["import"]).arg("/does/not/exist").arg(&nonsense).arg(&export));
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.out.contains("1 session imported"), "{said:?}");
-    assert!(said.err.contains("/does/not/exist") && said.err.contains("nonsense.json"), "{said:?}");
+    assert_eq!(said.err.matches("/does/not/exist").count(), 1, "{said:?}");
+    assert!(said.err.contains("nonsense.json"), "{said:?}");
     assert_eq!(there.listed(&[]), ["fix-auth"]);
+}
+
+#[test]
+fn an_export_goes_through_a_pipe() {
+    let mut here = World::new();
+    here.start("fix-auth");
+    let mut export = here.command(&["export", "fix-auth"]).stdout(Stdio::piped()).spawn().unwrap();
+    let there = World::new();
+    let said = say(there.command(&["import", "-"]).stdin(export.stdout.take().unwrap()));
+    assert!(export.wait().unwrap().success());
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    assert_eq!(there.listed(&[]), ["fix-auth"]);
+    let said = say(there.command(&["import", "-"]).stdin(Stdio::null()));
+    assert_eq!(said.code, Some(1), "nothing is no export: {said:?}");
 }

@@ -167,3 +167,13 @@ fn a_conversation_that_never_ran_through_codemie_can_be_read_and_nothing_else() 
     assert!(world.listed(&["--all"]).is_empty(), "foreign conversations are never listed");
     world.fails(&["show", "0200000f"], 3, "no session");
 }
+
+/// As a store may hold it that was made before ids were looked at.
+#[test]
+fn an_id_that_would_be_an_option_of_the_agent_is_not_gone_on_with() {
+    let mut world = World::new();
+    let run = world.start("fix-build");
+    world.bind(run, "--dangerously-skip-permissions", None);
+    world.end(run, 0);
+    world.fails(&["resume", "fix-build"], 1, "no id to go on with");
+}

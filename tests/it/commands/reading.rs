@@ -34,6 +34,35 @@ fn a_home_without_a_store_says_what_to_do_next_and_stays_empty() {
 }
 
 #[test]
+fn a_home_that_can_be_none_is_an_error() {
+    let sandbox = Sandbox::new();
+    for command in ["list", "usage"] {
+        let said = say(sandbox.codemie(&[command]).env("CODEMIE_HOME", "/dev/null"));
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
+        assert!(said.err.contains("/dev/null is not a folder"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_damaged_store_is_told_of_once_by_whoever_speaks_first() {
+    let sandbox = Sandbox::new();
+    let damage = || {
+        assert_eq!(say(&mut sandbox.codemie(&["--name", "keepme", "run", "--", "true"])).code, Some(0));
+        for beside in ["codemie.db-wal", "codemie.db-shm"] {
+            let _ = std::fs::remove_file(sandbox.path(".codemie").join(beside));
+        }
+        sandbox.file(".codemie/codemie.db", "garbage");
+    };
+    for args in [&["list"][..], &["usage"], &["show", "keepme"], &["run", "--", "true"]] {
+        damage();
+        let said = say(&mut sandbox.codemie(args));
+        assert!(said.err.contains("the database was damaged, and a new one begun: "), "{args:?}: {said:?}");
+        assert!(said.err.contains("set aside as ") && said.err.contains("codemie.db.damaged-"), "{said:?}");
+        assert_eq!(say(&mut sandbox.codemie(&["list"])).err, "", "once");
+    }
+}
+
+#[test]
 fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
     let mut world = World::new();
     let mut begin = World::begin("old");
@@ -121,10 +150,12 @@ fn the_list_fits_the_terminal_and_is_coloured_only_there() {
         "widgets",
         "$0.0020",
         "claude-2611160731.2",
-        "a-name-of-quite-some-…",
     ] {
         assert!(text.contains(word), "{word} is missing:\n{text}");
     }
+    // By how much is told by the time beside it: in the first hour of a day these sessions are yesterday's, dated and all.
+    let long = lines[3].split_whitespace().next().unwrap();
+    assert!(long.starts_with("a-name-of-quite-") && long.ends_with('…'), "shortened to fit:\n{text}");
     assert!(text.contains(&failed.session.to_string()[..8]), "the id to name it by:\n{text}");
     for (colour, word) in [("31", "failed"), ("32", "active"), ("33", "interrupted")] {
         let painted = format!("\x1b[{colour}m{word}");
@@ -189,7 +220,7 @@ fn show_tells_the_whole_story_to_a_person() {
         "widgets · acme/widgets · main",
         "fix-auth → [fix-auth.2] → fix-auth.3",
         "7a276c6b-two",
-        "by registry",
+        "by what its process shows (registry)",
         "no backend is set up",
     ] {
         assert!(text.contains(word), "{word} is missing:\n{text}");
@@ -385,7 +416,7 @@ fn usage_adds_up_and_names_what_has_no_price() {
     }
     let csv = world.out(&["usage", "--by", "model", "--csv"]);
     assert!(csv.starts_with("key,agent,inputTokens,"), "{csv}");
-    assert!(csv.contains("\nclaude-sonnet-4-5,claude,20,40,2000,200,0,2,0.004,\n"), "{csv}");
+    assert!(csv.contains("\nclaude-sonnet-4-5,claude,20,40,2000,200,0,2,0.004,,false\n"), "{csv}");
     world.fails(&["usage", "--json", "--csv"], 2, "cannot be used with");
     world.fails(&["usage", "--by", "colour"], 2, "possible values");
 }

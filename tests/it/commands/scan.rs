@@ -63,7 +63,7 @@ fn a_scan_counts_every_file_wrapped_or_not() {
     assert!(text.contains("fix-auth"), "{text}");
     for told in [
         "No price is known for claude-next-9",
-        "lines could not be read, the first of them in",
+        "lines could not be read, the first in",
         "not run through codemie: foreign",
     ] {
         assert!(text.contains(told), "{told}: {text}");

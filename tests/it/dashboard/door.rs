@@ -1,9 +1,14 @@
 //! Who is let in, and what keeps the others out.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use codemie::clock::{Clock, SystemClock};
 
 use super::Served;
 use super::http::{Answer, ask};
+use crate::support::invented::{Opening, Telling};
 
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
@@ -100,6 +105,28 @@ fn a_logout_ends_the_pass_wherever_it_is_kept() {
     // Passes of the same millisecond are one and the same.
     let other = std::iter::repeat_with(|| served.cookie()).find(|other| *other != cookie).unwrap();
     assert_eq!(page(&other), 200, "others are");
+}
+
+#[test]
+fn a_live_page_that_is_open_tells_no_more_after_a_logout() {
+    let served = Served::new();
+    let cookie = served.cookie();
+    let mut stream = TcpStream::connect(served.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    write!(stream, "GET /live/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n")
+        .unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "event: reset"), "it has begun");
+    let tell = |seed, name| {
+        let mut telling = Telling::new(seed, 0, 3, SystemClock.now());
+        telling.start(&Opening { name, project: 1, reason: "startup", from: None });
+        served.send(telling.events);
+    };
+    tell(1, "before");
+    assert!(lines.any(|line| line.contains("before")));
+    assert_eq!(ask(served.address, "POST", "/logout", &[("cookie", &cookie)], "").status, 303);
+    tell(2, "secret");
+    assert_eq!(lines.find(|line| line.contains("secret")), None, "it ended");
 }
 
 #[test]

@@ -15,17 +15,25 @@ const ROUNDS: usize = 7;
 
 #[test]
 fn pages_of_a_large_store() {
-    pages(&Served::new(), || {});
+    let served = Served::new();
+    let one = fill(&served);
+    pages(&served, &one);
 }
 
 #[test]
 fn pages_of_a_large_store_on_postgres() {
     let Some(cluster) = Cluster::start() else { return };
-    // What the server does by itself within minutes of such a load.
-    pages(&Served::on_postgres(&cluster.database("codemie")), || cluster.run("codemie", "VACUUM ANALYZE"));
+    let served = Served::on_postgres(&cluster.database("codemie"));
+    let one = fill(&served);
+    println!("before the first vacuum:");
+    pages(&served, &one);
+    cluster.run("codemie", "VACUUM ANALYZE");
+    println!("after it, which the server makes by itself within minutes of such a load:");
+    pages(&served, &one);
 }
 
-fn pages(served: &Served, settle: impl FnOnce()) {
+/// The id of a session in the middle of a chain.
+fn fill(served: &Served) -> String {
     let full = std::env::var_os("CODEMIE_TEST_FULL").is_some();
     let (days, each) = if full { (366, 400) } else { (60, 10) };
     let (now, begun) = (SystemClock.now(), Instant::now());
@@ -42,7 +50,10 @@ fn pages(served: &Served, settle: impl FnOnce()) {
     events += waiting.len();
     served.send(waiting);
     println!("{sessions} sessions, {events} events, filled in {:.1} s", begun.elapsed().as_secs_f64());
-    settle();
+    chain[1].clone()
+}
+
+fn pages(served: &Served, one: &str) {
     let cookie = served.cookie();
     for path in [
         "/",
@@ -57,12 +68,15 @@ fn pages(served: &Served, settle: impl FnOnce()) {
         "/sessions?user=mira&model=gpt-5.2",
         "/sessions?model=no-such-model",
         "/sessions?q=fix-auth.2",
+        "/sessions?q=fix-auth",
+        "/sessions?q=codex&sort=cost",
+        "/sessions?q=fix-auth&project=infra&status=failed",
         "/sessions?q=nothing-is-called-this",
         "/sessions?sort=cost",
         "/sessions?sort=cost&agent=gemini",
         "/sessions?sort=cost&range=30d",
         "/sessions?status=interrupted&sort=cost",
-        &format!("/sessions/{}", chain[1]),
+        &format!("/sessions/{one}"),
         "/live",
         "/health",
     ] {

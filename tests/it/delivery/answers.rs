@@ -2,12 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::forward::{Mode, Step};
+use codemie::forward::{Mode, Moved, Step};
 use serde_json::{Value, json};
 
 use super::{backend, drain, first, honest, run, sinks};
 use crate::commands::World;
 use crate::support::receiver::{Receiver, Reply};
+
+fn delivered(events: usize) -> Step {
+    Step::Moved(Moved { delivered: events, ..Moved::default() })
+}
 
 fn rubbish(text: &str) -> Reply {
     Reply::Status(200, text.to_owned())
@@ -125,6 +129,17 @@ fn a_wish_to_be_left_alone_is_granted_even_when_somebody_waits() {
 }
 
 #[test]
+fn who_may_come_back_at_once_does_not_come_at_once_when_somebody_waits() {
+    let (receiver, _) = first(vec![Reply::Headed(429, "retry-after: 0\r\n", String::new())]);
+    let mut world = World::new();
+    let sinks = sinks(&world, &backend(&receiver));
+    world.spoken("a", 1);
+    let begun = codemie::clock::Clock::now(&codemie::clock::SystemClock);
+    let Step::Waits { until, .. } = drain(&sinks, Mode::Pressing) else { panic!() };
+    assert!(until.since(begun) >= Duration::from_millis(500), "{:?}", until.since(begun));
+}
+
+#[test]
 fn what_is_too_large_is_halved_down_to_the_one_that_is() {
     let (ledger, most) = (std::sync::Arc::<crate::support::ledger::Ledger>::default(), 3);
     let kept = std::sync::Arc::clone(&ledger);
@@ -198,13 +213,19 @@ fn rejected_and_refused_are_kept_and_can_be_sent_again() {
         assert_eq!(drain(&refusing, Mode::Usual), Step::Empty { due: None });
         assert_eq!(world.dead("backend"), [reason; 4]);
         assert_eq!(world.json(&["show", "a", "--json"])["sync"]["dead"], 4);
+        world.run(&["config", "set", "backend.url", &receiver.url()]);
+        let said = world.run(&["sync", "--retry-dead"]);
+        let refused = "codemie: backend: 0 events delivered, 4 refused for good (see: codemie sync --status), nothing is left\n";
+        assert_eq!((said.code, said.err.as_str()), (Some(1), refused));
+        let requests = receiver.received().len();
+        let said = world.run(&["sync"]);
+        assert_eq!((said.code, receiver.received().len()), (Some(0), requests), "dead is dead: {said:?}");
 
+        // Another address has refused nothing.
         let (honest, ledger) = honest();
         let said = world.run(&["config", "set", "backend.url", &honest.url()]);
         assert_eq!(said.code, Some(0), "{said:?}");
         let said = world.run(&["sync"]);
-        assert_eq!((said.code, ledger.events().len()), (Some(0), 0), "dead is dead: {said:?}");
-        let said = world.run(&["sync", "--retry-dead"]);
         assert_eq!((said.code, ledger.events().len()), (Some(0), 4), "{said:?}");
         assert_eq!(world.dead("backend"), [""; 0]);
     }
@@ -254,10 +275,10 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
     // The first holds the lease between two steps.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut step = |at: usize| runtime.block_on(both[at].step(&codemie::clock::SystemClock)).unwrap();
-    assert_eq!(step(0), Step::Moved(53));
+    assert_eq!(step(0), delivered(53));
     world.spoken("b", 1);
     assert!(matches!(step(1), Step::Held { .. }));
-    assert_eq!(step(0), Step::Moved(4));
+    assert_eq!(step(0), delivered(4));
     assert_eq!(step(0), Step::Empty { due: None });
     assert_eq!(step(1), Step::Empty { due: None });
     assert_eq!((receiver.received().len(), ledger.events().len()), (2, 57));
@@ -267,5 +288,5 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
     let dead = format!("{} {} {} 1 x", dead.boot, dead.pids, std::process::id());
     let (now, later) = (world.now, codemie::clock::Timestamp(i64::MAX / 2));
     assert!(world.store.write(|tx| tx.lease("backend", &dead, now, later)).unwrap());
-    assert_eq!(step(1), Step::Moved(4));
+    assert_eq!(step(1), delivered(4));
 }

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use codemie::clock::Timestamp;
 use codemie::forward::{Leftovers, Mode, Step};
+use codemie::session::id::AgentSessionId;
+use codemie::session::lifecycle::{Begin, Conversation};
 use codemie::store::{Realm, Store};
 use serde_json::Value;
 
@@ -57,6 +59,109 @@ fn another_address_gets_the_open_sessions_whole_and_the_old_one_nothing_more() {
 }
 
 #[test]
+fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
+    let ((old, old_ledger), (new, new_ledger)) = (honest(), honest());
+    let mut world = World::new();
+    let set_up = sinks(&world, &backend(&old));
+    let mut running = set_up.drains(Mode::Usual).unwrap().remove(0);
+    world.spoken("before", 1);
+    assert_eq!(run(&mut running), Step::Empty { due: None });
+    let config = |args: &[&str]| {
+        let said = world.run(&[&["config"], args].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+    };
+    config(&["unset", "backend.url"]);
+    world.spoken("unset", 1);
+    assert_eq!(run(&mut running), Step::Paused("is not set up any more".into()));
+    // The same again: what waited meanwhile is for it, and nothing is told twice.
+    let config = |args: &[&str]| {
+        let said = world.run(&[&["config"], args].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+    };
+    config(&["set", "backend.url", &old.url()]);
+    // Sent by a process apart, for whose lease this waits.
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    assert_eq!(run(&mut running), Step::Empty { due: None });
+    assert_eq!((names(&old_ledger), old_ledger.events().len()), (vec!["before".into(), "unset".into()], 8));
+    config(&["set", "backend.url", &new.url()]);
+    world.spoken("after", 1);
+    assert_eq!(run(&mut running), Step::Replaced);
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    assert_eq!((names(&new_ledger), old_ledger.events().len()), (vec!["after".to_owned()], 8));
+}
+
+#[test]
+fn what_ended_before_there_was_a_receiver_is_not_sent_in_part() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    // Somebody else has had them.
+    let v1 = Receiver::start(|_| Reply::Status(200, r#"{"success":true}"#.into()));
+    assert_eq!(world.run(&["config", "set", "codemieV1.url", &v1.url()]).code, Some(0));
+    world.spoken("labelled", 1);
+    let late = world.start("resumed");
+    world.bind(late, "agent-of-resumed", None);
+    world.end(late, 0);
+    let said = world.run(&["config", "set", "backend.url", &receiver.url()]);
+    assert!(said.err.contains("2 sessions that ended before this are not sent there"), "{said:?}");
+    assert_eq!(world.run(&["config", "set", "backend.token", "canary-token"]).err, "");
+    // A label tells nobody of a session that nobody knows of, nor does what it writes late.
+    assert_eq!(world.run(&["tag", "labelled", "blue"]).code, Some(0));
+    world.call(late, "late", "claude-sonnet-4-5", Some(2_000_000_000));
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    assert_eq!(ledger.events().len(), 0);
+    assert_eq!(world.json(&["show", "labelled", "--json"])["sync"]["dead"], 0);
+    // One that goes on is told from its first event on.
+    let again = world.start_as(&Begin {
+        conversation: Conversation::Named(AgentSessionId("agent-of-resumed".into())),
+        ..World::begin("again")
+    });
+    world.call(again, "resumed-later", "claude-sonnet-4-5", Some(2_000_000_000));
+    world.end(again, 0);
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    assert_eq!(ledger.sessions().len(), 1);
+    assert!(ledger.sessions().values().all(|told| told.complete && told.usage[0] == 2));
+    let status = world.json(&["sync", "--status", "--json"]);
+    assert_eq!(status["sinks"][0]["sessionsBefore"], 1);
+    assert!(world.out(&["sync", "--status"]).contains("1 session from before it was set up"));
+    assert_eq!(world.run(&["sync", "--backfill"]).code, Some(0));
+    assert_eq!(ledger.sessions().len(), 2);
+    assert_eq!(world.json(&["sync", "--status", "--json"])["sinks"][0]["sessionsBefore"], 0);
+}
+
+#[test]
+fn another_address_has_got_nothing_yet() {
+    let ((old, _), (new, ledger)) = (honest(), honest());
+    let mut world = World::new();
+    drop(sinks(&world, &backend(&old)));
+    world.spoken("told", 1);
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    // Its START is there, its END is not.
+    let halfway = world.start("halfway");
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    world.end(halfway, 0);
+    let said = world.run(&["config", "set", "backend.url", &new.url()]);
+    assert!(said.err.contains("1 session that ended before this is not sent there"), "{said:?}");
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    assert_eq!(names(&ledger), ["halfway"]);
+    assert!(ledger.sessions().values().all(|told| told.complete));
+    let record = world.json(&["show", "told", "--json"]);
+    assert_eq!((&record["sync"]["delivered"], &record["sync"]["pending"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn a_token_is_no_address() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    // As a run has it from its environment.
+    let mut running = sinks(&world, &backend(&receiver)).drains(Mode::Usual).unwrap().remove(0);
+    world.sandbox.file(".codemie/config.toml", "");
+    assert_eq!(world.run(&["config", "set", "backend.token", "another"]).code, Some(0));
+    world.spoken("a", 1);
+    assert_eq!(run(&mut running), Step::Empty { due: None });
+    assert_eq!(names(&ledger), ["a"]);
+}
+
+#[test]
 fn a_refusal_of_old_credentials_does_not_pause_the_new() {
     let ledger = std::sync::Arc::<Ledger>::default();
     let kept = std::sync::Arc::clone(&ledger);
@@ -88,6 +193,23 @@ fn a_run_whose_address_was_changed_is_told_to_the_new_one() {
     terminal.send("\n\n");
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
     new.wait("its END", |_| ledger.sessions().values().all(|told| told.complete).then_some(()));
+}
+
+#[test]
+fn a_run_that_began_without_a_receiver_is_told_to_the_one_that_is_set_up() {
+    let (receiver, ledger) = honest();
+    let play = Play::new("");
+    // Asked from inside it, codemie waits until the session is recorded.
+    let script = "\"$CODEMIE_UNDER_TEST\" current >current; echo up; read line";
+    let terminal = play.start_as(&["run", "--", "sh", "-c", script]);
+    terminal.wait_text("up");
+    assert_eq!(play.records().len(), 1);
+    assert_eq!(play.codemie(&["config", "set", "backend.url", &receiver.url()]).code, Some(0));
+    receiver.wait("the open session", |_| (names(&ledger).len() == 1).then_some(()));
+    terminal.send("\n");
+    assert_eq!(terminal.wait_exit(), Exit::Code(0));
+    // Nobody runs another command.
+    receiver.wait("its END", |_| ledger.sessions().values().all(|told| told.complete).then_some(()));
 }
 
 #[test]
@@ -216,5 +338,9 @@ fn a_collector_without_logs_gets_the_metrics_and_nothing_is_buried() {
         world.spoken("a", 1);
         assert_eq!(drain(&sinks, Mode::Usual), Step::Empty { due: None });
         assert_eq!(world.dead("otlp").len(), dead);
+        let (status, doctor) = (world.out(&["sync", "--status"]), world.run(&["doctor"]).out);
+        assert!(status.contains("takes nothing at /v1/logs"), "{status}");
+        let note = "otlp takes nothing at /v1/logs: refused (404)";
+        assert_eq!(doctor.contains(note), dead == 0, "{doctor}");
     }
 }

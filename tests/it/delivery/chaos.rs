@@ -18,6 +18,7 @@ use crate::support::served::Served;
 
 /// Two wrappers at a time, in one home.
 const AT_ONCE: usize = 2;
+const SURE: usize = 4;
 /// Bounds failures only.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -100,6 +101,16 @@ fn play_and_kill(chaos: &Chaos, dice: &Dice, token: &str) -> Play {
             std::thread::sleep(Duration::from_millis(dice.cast(longest))); // the random moment
             processes::signal(terminal.pid(), Signal::KILL);
         }
+    }
+    // And a few that are known to be in the middle of it, or at the end: on a busy machine chance may miss them all.
+    for _ in 0..SURE {
+        play.start().wait_exit();
+        let slow = play.start_in_shell("exec \"$CODEMIE_UNDER_TEST\" claude", &[("PACE", String::new())]);
+        let deadline = Instant::now() + PATIENCE;
+        while !play.records().iter().any(|record| record["status"] == "active") {
+            assert!(Instant::now() < deadline, "a session that is not recorded");
+        }
+        processes::signal(slow.pid(), Signal::KILL);
     }
     // A monitor gives its agent some seconds; whoever sends apart goes on meanwhile.
     let deadline = Instant::now() + PATIENCE;

@@ -1,6 +1,7 @@
 //! The CodeMie v1 endpoint: each START and END once, in that server's words, when they are known.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use codemie::clock::{Clock, SystemClock, Timestamp};
 use codemie::forward::{Drain, Mode, Step};
@@ -103,6 +104,63 @@ fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_t
         (Some("acme/widgets"), Some("main"))
     );
     assert!(world.run(&["doctor"]).out.contains("codemie-v1 keeps no event ids"));
+}
+
+#[test]
+fn another_server_is_told_of_an_open_session_from_its_start_on() {
+    let (old, new) = (Receiver::start(|_| success()), Receiver::start(|_| success()));
+    let mut world = World::new();
+    let mut drain = sinks(&world, &v1(&old)).drains(Mode::Usual).unwrap().remove(0);
+    let clock = Later::default();
+    let open = world.start("open");
+    world.bind(open, "agent", None);
+    run(&mut drain, &clock);
+    assert_eq!(told(&old), ["session_total started startup agent"]);
+    let mut drain = sinks(&world, &v1(&new)).drains(Mode::Usual).unwrap().remove(0);
+    run(&mut drain, &clock);
+    assert_eq!(told(&new), ["session_total started startup agent"]);
+    // Its END waits, and comes to a third one, which is told it whole.
+    world.end(open, 0);
+    let due = run(&mut drain, &clock);
+    assert!(matches!(due, Step::Empty { due: Some(_) }), "{due:?}");
+    let third = Receiver::start(|_| success());
+    let mut drain = sinks(&world, &v1(&third)).drains(Mode::Usual).unwrap().remove(0);
+    run(&mut drain, &clock);
+    clock.0.store(60_000, Ordering::Relaxed);
+    assert_eq!(run(&mut drain, &clock), Step::Empty { due: None });
+    assert_eq!(
+        told(&third),
+        ["session_total started startup agent", "session_total completed prompt_input_exit agent"]
+    );
+}
+
+#[test]
+fn what_was_accepted_of_an_end_is_not_told_again_with_the_rest() {
+    let refusing = Arc::new(AtomicBool::new(true));
+    let refuse = Arc::clone(&refusing);
+    let receiver = Receiver::start(move |received| {
+        let body = String::from_utf8_lossy(&received.body);
+        if refuse.load(Ordering::Relaxed) && body.contains("codemie_cli_tool_usage_total") {
+            Reply::Status(400, "no such metric".into())
+        } else {
+            success()
+        }
+    });
+    let mut world = World::new();
+    let set_up = v1(&receiver);
+    let mut drain = sinks(&world, &set_up).drains(Mode::Usual).unwrap().remove(0);
+    world.spoken("a", 1);
+    let clock = Later::default();
+    run(&mut drain, &clock);
+    clock.0.store(600_000, Ordering::Relaxed);
+    assert_eq!(run(&mut drain, &clock), Step::Empty { due: None });
+    assert_eq!(told(&receiver).len(), 3);
+    assert_eq!(world.dead("codemie-v1").len(), 1);
+    refusing.store(false, Ordering::Relaxed);
+    world.store.write(|tx| tx.revive_letters("codemie-v1")).unwrap();
+    clock.0.store(1_200_000, Ordering::Relaxed);
+    assert_eq!(run(&mut drain, &clock), Step::Empty { due: None });
+    assert_eq!(told(&receiver)[3..].iter().map(|line| &line[..16]).collect::<Vec<_>>(), ["tool_usage_total"]);
 }
 
 #[test]

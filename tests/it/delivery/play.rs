@@ -23,7 +23,7 @@ impl Play {
         sandbox.file(".codemie/config.toml", config);
         let body = "id=$(cat /proc/sys/kernel/random/uuid)\n\
              while [ $# -gt 0 ]; do [ \"$1\" = --session-id ] && id=$2; shift; done\n\
-             exec \"$CODEMIE_UNDER_TEST\" demo-agent --swift --session-id \"$id\"";
+             exec \"$CODEMIE_UNDER_TEST\" demo-agent ${PACE---swift} --session-id \"$id\"";
         sandbox.script("bin/claude", body);
         Self { sandbox }
     }

@@ -186,6 +186,39 @@ fn two_geminis_that_clear_at_once() {
     scene.expect(&lines);
 }
 
+/// One that starts takes away what is empty in its folder, another's file too; that one writes on without a header.
+#[test]
+fn a_gemini_whose_file_another_takes_away() {
+    let Some(scene) = Scene::set(Agent::Gemini) else { return };
+    let idle = scene.start(&YOLO);
+    let session = idle.session().session_id;
+    let file = scene.wait("its file", |records| {
+        let record = records.iter().find(|record| record.session_id == session)?;
+        record.correlation.agent_session_file.clone().filter(|file| fs::exists(file).unwrap())
+    });
+    let other = scene.start(&YOLO);
+    scene.wait("it was taken away", |_| (!fs::exists(&file).unwrap()).then_some(()));
+    idle.prompt("spoken after all");
+    idle.clear();
+    other.prompt("the other");
+    for gemini in [&idle, &other] {
+        assert_eq!(gemini.exit(), Exit::Code(0));
+    }
+    let text = fs::read_to_string(&file).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["sessionId"].is_null(), "{text}");
+    let calls: Vec<&Value> = lines.iter().filter(|line| line["tokens"].is_object()).collect();
+    let tokens =
+        |kind: &str| -> u64 { calls.iter().map(|line| line["tokens"][kind].as_u64().unwrap()).sum() };
+    let output = tokens("output") + tokens("thoughts");
+    let recorded = scene.recorded();
+    let told = &recorded.iter().find(|told| told.record.session_id == session).unwrap().record;
+    assert_eq!((told.usage.prompts, told.usage.api_calls), (1, i64::try_from(calls.len()).unwrap()));
+    assert_eq!(told.usage.output_tokens, i64::try_from(output).unwrap());
+    assert_eq!(told.correlation.agent_session_file.as_ref(), Some(&file));
+    assert!(output > 0 && told.transitioned_to.is_some() && recorded.len() == 3);
+}
+
 #[test]
 fn gemini_without_our_id_and_what_stays_in_a_conversation() {
     let Some(scene) = Scene::set(Agent::Gemini) else { return };

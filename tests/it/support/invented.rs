@@ -276,3 +276,35 @@ pub(crate) fn history(now: Timestamp, days: i64, each: i64, turns: i64) -> impl 
         })
     })
 }
+
+/// A session in which everything is called as long as it may be, and its id.
+pub(crate) fn long_words(now: Timestamp) -> (String, Vec<Event>) {
+    let id = "10000000-0000-4000-8000-000000000001";
+    let word = |name: &str, length: usize| format!("{name}_{}", "very_".repeat(length))[..length].to_owned();
+    let (agent, user) = (word("agent", 400), word("user", 400));
+    let tell = |seq: i64, kind: &str, attributes: Value| {
+        let event = json!({
+            "id": Uuid::from_u128(u128::try_from(seq).unwrap()), "rev": 0, "type": kind, "sessionId": id, "seq": seq,
+            "time": Timestamp(now.0 - 60_000 + seq * 1000).to_string(), "agent": agent, "machine": "m", "user": user,
+            "attributes": attributes,
+        });
+        Event::parse(&event.to_string()).unwrap()
+    };
+    let start = json!({
+        "name": word("name", 100), "reason": "startup", "project": word("project", 400),
+        "repository": word("owner/repository", 200), "branch": word("dependabot/npm_and_yarn", 400),
+        "tags": [word("tag", 100), word("another", 60)], "group": word("group", 100),
+    });
+    let usage = json!({"key": "k", "model": word("model", 400), "outputTokens": 7, "costUsd": 999.99});
+    let tool = json!({"key": "t", "name": word("tool", 100), "ok": false, "kind": "exec"});
+    let error = json!({"key": "e", "status": 529, "kind": word("kind", 100)});
+    let told = [
+        ("session.start", start),
+        ("prompt", json!({"key": "p"})),
+        ("usage", usage),
+        ("tool", tool),
+        ("error", error),
+    ];
+    let events = (1..).zip(told).map(|(seq, (kind, attributes))| tell(seq, kind, attributes)).collect();
+    (id.to_owned(), events)
+}

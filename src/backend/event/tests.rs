@@ -1,0 +1,218 @@
+use super::*;
+use serde_json::{Value, json};
+
+const AT: &str = "2026-11-16T00:00:00.000Z";
+
+#[test]
+fn whichever_field_is_wrong_is_named() {
+    fn names(value: &Value, found: &mut Vec<String>) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            found.push(name.clone());
+            names(value, found);
+        }
+    }
+    let mut found = Vec::new();
+    for example in &examples() {
+        names(example, &mut found);
+    }
+    // Of the totals only these are read.
+    found.retain(|name| name != "apiCalls");
+    let unknown: Vec<_> = found.iter().filter(|name| !FIELDS.contains(&name.as_str())).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    let end = |code: &Value| {
+        let attributes = json!({"status": "completed", "exitCode": code, "lastSeq": 1});
+        json!({"id": Uuid::nil(), "rev": 0, "type": "session.end", "sessionId": "s", "seq": 1, "time": AT,
+            "agent": "claude", "attributes": attributes})
+    };
+    assert!(Event::parse(&end(&json!(3)).to_string()).is_ok());
+    let refused = Event::parse(&end(&json!("x")).to_string()).unwrap_err();
+    assert!(format!("{refused:?}").contains("exitCode"), "{refused:?}");
+}
+
+fn examples() -> Vec<Value> {
+    let attributes = [
+        (
+            "session.start",
+            json!({"name": "fix-auth", "reason": "clear", "agentVersion": "2.1.197", "wrapperVersion": "0.1.0",
+            "project": "p", "repository": "acme/widgets", "branch": "main", "transitionedFrom": "s0",
+            "parentSessionId": null, "tags": ["a", "b"], "group": "g"}),
+        ),
+        ("session.bound", json!({"agentSessionId": "a1", "evidence": "registry"})),
+        (
+            "usage",
+            json!({"key": "k", "model": "m", "inputTokens": 92, "outputTokens": 152, "cacheReadTokens": 6032,
+            "cacheWriteTokens": 632, "reasoningTokens": 1, "costUsd": 0.0123, "subagent": true, "source": "proxy",
+            "latencyMs": 1200, "ttftMs": 300}),
+        ),
+        (
+            "tool",
+            json!({"key": "k", "name": "Edit", "ok": false, "kind": "edit", "fileExtension": "rs", "linesAdded": 3,
+            "linesRemoved": 1}),
+        ),
+        ("prompt", json!({"key": "k"})),
+        ("error", json!({"key": "k", "status": 529, "kind": "overloaded"})),
+        (
+            "session.end",
+            json!({"status": "completed", "endReason": "exit", "exitCode": 0, "durationMs": 47792,
+            "transitionedTo": null, "totals": {"apiCalls": 6, "filesChanged": 2, "coverage": "transcript"}, "lastSeq": 9}),
+        ),
+    ];
+    let event = |(kind, attributes): (&str, Value)| {
+        json!({"id": Uuid::from_u128(7), "rev": 0, "type": kind, "sessionId": "s1", "seq": 1, "time": AT,
+            "agent": "claude", "machine": "m", "user": null, "attributes": attributes})
+    };
+    attributes.map(event).to_vec()
+}
+
+#[test]
+fn every_type_is_read_and_what_is_stored_of_it_is_read_again() {
+    for example in examples() {
+        let event = Event::parse(&example.to_string()).unwrap();
+        assert_eq!(event.kind().as_str(), example["type"]);
+        let stored = event.attributes.to_json();
+        assert_eq!(Attributes::parse(event.kind(), &stored).unwrap(), event.attributes, "{stored}");
+        assert!(!stored.contains("key"), "only its id is needed: {stored}");
+    }
+}
+
+#[test]
+fn a_cost_is_exact_to_the_last_digit() {
+    let mut example = examples().remove(2);
+    for pico in [0, 1, 1250, 18_750, 1_748_500_000, 999_999_999_999_999, 123_456_789_012_345] {
+        example["attributes"]["costUsd"] = json!(crate::money::PicoDollars(pico).dollars());
+        let Attributes::Usage(usage) = Event::parse(&example.to_string()).unwrap().attributes else {
+            panic!()
+        };
+        assert_eq!(usage.cost.unwrap().0, pico);
+        let Attributes::Usage(again) =
+            Attributes::parse(EventType::Usage, &Attributes::Usage(usage).to_json()).unwrap()
+        else {
+            panic!()
+        };
+        assert_eq!(again.cost.unwrap().0, pico, "stored and read again");
+    }
+}
+
+#[test]
+fn a_refusal_names_the_field_and_not_the_value() {
+    let table = [
+        (2, "inputTokens", json!("canary"), "attributes: inputTokens: expected i64, found string"),
+        (2, "source", json!("canary"), "attributes: source: unknown word, expected `transcript` or `proxy`"),
+        (0, "tags", json!("canary"), "attributes: tags: expected a sequence, found string"),
+    ];
+    for (at, field, value, expected) in table {
+        let mut example = examples().remove(at);
+        example["attributes"][field] = value;
+        assert_eq!(Event::parse(&example.to_string()).unwrap_err(), expected);
+    }
+    let mut example = examples().remove(4);
+    example["agent"] = json!(["canary"]);
+    assert_eq!(Event::parse(&example.to_string()).unwrap_err(), "agent: expected a string, found sequence");
+}
+
+/// A small generator, so that a failure can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % below
+    }
+}
+
+/// Values at the edges of every type.
+fn odd_value(dice: &mut Dice) -> Value {
+    let values = [
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(0),
+        json!(1.5),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(1e308),
+        json!(""),
+        json!("x"),
+        json!("x".repeat(2000)),
+        json!("\u{0}"),
+        json!([]),
+        json!([null]),
+        json!({}),
+        json!({"a": {"b": [1]}}),
+    ];
+    values[dice.roll(values.len())].clone()
+}
+
+/// Some place in a value, replaced or taken out.
+fn mutate(value: &mut Value, dice: &mut Dice) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() && dice.roll(4) > 0 => {
+            let key = fields.keys().nth(dice.roll(fields.len())).unwrap().clone();
+            match dice.roll(6) {
+                0 => drop(fields.remove(&key)),
+                1 => drop(fields.insert("unknown".to_owned(), odd_value(dice))),
+                _ => mutate(&mut fields[&key], dice),
+            }
+        }
+        _ => *value = odd_value(dice),
+    }
+}
+
+#[test]
+fn nothing_beyond_the_limit_is_looked_at() {
+    let ones = |count: usize| vec!["1"; count].join(",");
+    for (body, expected) in [
+        (format!("[{}]", ones(MOST_EVENTS)), Ok(MOST_EVENTS)),
+        (format!("[{}]", ones(MOST_EVENTS + 1)), Err(BadBatch::TooMany(MOST_EVENTS))),
+        (
+            format!("[{},nothing that could be read", ones(MOST_EVENTS + 1)),
+            Err(BadBatch::TooMany(MOST_EVENTS)),
+        ),
+        (format!("[{},", ones(MOST_EVENTS)), Err(BadBatch::NoArray)),
+        (format!("[{}] 1", ones(3)), Err(BadBatch::NoArray)),
+        (format!("{{\"a\":{}}}", ones(1)), Err(BadBatch::NoArray)),
+    ] {
+        let told = Batch::parse(body.as_bytes()).map(|batch| batch.rejected.len());
+        assert_eq!(told, expected, "{}…", &body[..20.min(body.len())]);
+    }
+}
+
+#[test]
+fn whatever_comes_is_taken_whole_or_refused_whole() {
+    let (mut taken, mut refused) = (0, 0);
+    for seed in 0..20_000 {
+        let mut dice = Dice(seed);
+        let mut example = examples().remove(dice.roll(7));
+        for _ in 0..=dice.roll(3) {
+            mutate(&mut example, &mut dice);
+        }
+        let mut text = example.to_string().into_bytes();
+        // And now and then a byte that is none of JSON's.
+        if dice.roll(5) == 0 && !text.is_empty() {
+            let at = dice.roll(text.len());
+            text[at] = u8::try_from(dice.roll(256)).unwrap();
+        }
+        let body = [b"[" as &[u8], &text, b",", examples()[4].to_string().as_bytes(), b"]"].concat();
+        // Numbers beyond any type are still JSON, so the parts are only counted here.
+        let parts = serde_json::from_slice::<Vec<Box<RawValue>>>(&body).map(|parts| parts.len());
+        let Ok(batch) = Batch::parse(&body) else {
+            assert!(parts.is_err(), "seed {seed}: an array is never refused whole");
+            continue;
+        };
+        assert_eq!(batch.events.len() + batch.rejected.len(), parts.unwrap(), "seed {seed}");
+        for event in &batch.events {
+            // What was taken can be stored in either database and read again.
+            let stored = event.attributes.to_json();
+            assert_eq!(Attributes::parse(event.kind(), &stored).unwrap(), event.attributes, "seed {seed}");
+            assert!(
+                !stored.contains("\\u0000")
+                    && event.seq >= 1
+                    && event.rev >= 0
+                    && TIMES.contains(&event.time.0)
+            );
+        }
+        taken += batch.events.len().saturating_sub(1);
+        refused += batch.rejected.len();
+    }
+    assert!(taken > 1000 && refused > 1000, "{taken} taken, {refused} refused: both must happen");
+}

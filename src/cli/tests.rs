@@ -1,0 +1,143 @@
+use super::*;
+
+fn parsed(line: &[&str]) -> String {
+    match parse(line.iter().map(OsString::from).collect()) {
+        Ok(Request::Run { options, target, args }) => {
+            format!("{} {args:?}{}", target.name(), if options.quiet { " quiet" } else { "" })
+        }
+        Ok(Request::Manage(command)) => format!("{command:?}"),
+        Err(refusal) => format!("exit {}", refusal.code),
+    }
+}
+
+#[test]
+fn everything_after_the_agents_name_is_the_agents() {
+    for (line, expected) in [
+        (&["claude"][..], "claude []"),
+        (&["claude", "--help"], "claude [\"--help\"]"),
+        (&["claude", "--", "--quiet"], "claude [\"--\", \"--quiet\"]"),
+        (&["--quiet", "codex", "exec", "--quiet"], "codex [\"exec\", \"--quiet\"] quiet"),
+        (&["run", "gemini", "-p", "hi"], "gemini [\"-p\", \"hi\"]"),
+        (&["run", "--quiet", "--", "claude", "-x"], "claude [\"-x\"] quiet"),
+        (&["run", "--", "/bin/ls", "--", "a"], "ls [\"--\", \"a\"]"),
+        (&["run", "--", "run"], "run []"),
+        (&["run", "ls"], "exit 125"),
+        (&["run"], "exit 125"),
+        (&["run", "--"], "exit 125"),
+        (&["--bogus", "claude"], "exit 125"),
+        (&["run", "--bogus", "--", "ls"], "exit 125"),
+        (&["bogus"], "exit 2"),
+        (&["--name", "x"], "exit 125"),
+        (&["--name", "x", "list"], "exit 125"),
+        (&["--nme", "x", "claude"], "exit 125"),
+        (&["--help"], "exit 0"),
+        (&["--help", "claude"], "exit 0"),
+        (&["--version"], "exit 0"),
+        (&["--version", "claude"], "exit 0"),
+        (&["run", "--help"], "exit 0"),
+        (&["help"], "exit 0"),
+        (&["help", "claude"], "exit 0"),
+        (&["help", "config", "set"], "exit 0"),
+        (&["help", "bogus"], "exit 2"),
+    ] {
+        assert_eq!(parsed(line), expected, "codemie {line:?}");
+    }
+}
+
+fn said(line: &[&str]) -> String {
+    parse(line.iter().map(OsString::from).collect()).unwrap_err().text.to_string()
+}
+
+#[test]
+fn the_options_of_a_run_can_be_found_out() {
+    for line in [&["--help"][..], &["help"], &["--help", "claude"], &["run", "--help"], &["help", "claude"]] {
+        let said = said(line);
+        for wanted in ["--name <NAME>", "--tag <TAG>", "--group <GROUP>", "--quiet", "AGENT [ARGS…]"] {
+            assert!(said.contains(wanted), "codemie {line:?}, {wanted}:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_line_is_told_what_is_wrong_with_it() {
+    for (line, wanted, unwanted) in [
+        (&["--nme", "x", "claude"][..], "exists: '--name'", "claude --name"),
+        (&["--nme", "claude"], "exists: '--name'", "claude --name"),
+        (&["--name", "x"], "which agent?", "unexpected"),
+        (&["run", "--name", "x"], "which agent?", "unexpected"),
+        (&["--name", "x", "list"], "belong to a run", "unexpected"),
+        (&["run", "ls"], "codemie run -- ls", "which agent?"),
+        (&["complet"], "'completions'", "'complete'"),
+        (&["help", "demo-agnt"], "unrecognized", "'demo-agent'"),
+        (&["lst"], "'list'", "'complete'"),
+        (&["run", "my tool"], "codemie run -- 'my tool'", "which agent?"),
+    ] {
+        let said = said(line);
+        assert!(said.contains(wanted) && !said.contains(unwanted), "codemie {line:?}:\n{said}");
+    }
+}
+
+#[test]
+fn nothing_is_left_without_a_word_and_nothing_is_offered_that_is_hidden() {
+    fn look(command: &clap::Command) {
+        for arg in command.get_arguments() {
+            assert!(arg.get_help().is_some() && !arg.is_hide_set(), "{} {arg}", command.get_name());
+        }
+        for command in command.get_subcommands() {
+            assert!(command.get_about().is_some() && !command.is_hide_set(), "{}", command.get_name());
+            look(command);
+        }
+    }
+    look(&visible());
+}
+
+#[test]
+fn what_no_session_can_be_called_is_refused_before_the_agent_starts() {
+    let long = "x".repeat(150);
+    for (option, value, reason) in [
+        ("--name", "a/b", "the name \"a/b\" holds"),
+        ("--name", "", "a name cannot be empty"),
+        ("--name", long.as_str(), "the name is longer"),
+        ("--tag", "", "a tag cannot be empty"),
+        ("--tag", "a/b", "the tag \"a/b\" holds"),
+        ("--group", "a/b", "the group \"a/b\" holds"),
+    ] {
+        for line in [vec![option, value, "claude"], vec!["run", option, value, "--", "true"]] {
+            let refused = parse(line.iter().map(OsString::from).collect()).unwrap_err();
+            assert_eq!(refused.code, 125, "{line:?}");
+            assert!(refused.text.to_string().contains(reason), "{line:?}: {}", refused.text);
+        }
+    }
+    assert_eq!(parsed(&["--name", "fix auth", "--tag", "v1.2", "claude"]), "claude []");
+}
+
+#[test]
+fn the_split_knows_every_option_that_takes_a_value() {
+    let command = RunOptions::augment_args(clap::Command::new("codemie"));
+    let mut expected: Vec<_> = command
+        .get_arguments()
+        .filter(|arg| arg.get_action().takes_values())
+        .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
+        .collect();
+    expected.sort();
+    let mut known = WITH_VALUE.map(String::from);
+    known.sort();
+    assert_eq!(known[..], expected);
+}
+
+#[test]
+fn times_are_written_in_one_way_everywhere() {
+    for (text, seconds) in
+        [("5", Some(5)), ("5s", Some(5)), ("2m", Some(120)), ("-5", None), ("", None), ("s", None)]
+    {
+        assert_eq!(time(text).ok(), seconds.map(Duration::from_secs), "{text}");
+    }
+    for line in [["doctor", "--timeout", "5s"], ["doctor", "--timeout", "5"], ["sync", "--timeout", "5"]] {
+        assert!(!parsed(&line).starts_with("exit"), "{line:?}");
+    }
+}
+
+#[test]
+fn clap_agrees_with_itself() {
+    Cli::command().debug_assert();
+}

@@ -1,0 +1,196 @@
+use super::*;
+use crate::store::PicoDollars;
+
+fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
+    UsageRow {
+        key: key.into(),
+        agent: Some("claude".into()),
+        api_calls: calls,
+        input: 1234 * calls,
+        output: 56 * calls,
+        cache_read: 120_000 * calls,
+        cache_write: 4000,
+        reasoning: 0,
+        cost: PicoDollars(pico),
+        unpriced_models: unpriced.iter().map(|&model| model.to_owned()).collect(),
+        ..UsageRow::default()
+    }
+}
+
+fn report(by: By) -> Report {
+    let rows = vec![row("2026-11-15", 3, 123_400_000_000, &[]), row("a, \"b\"", 1, 0, &["new-model"])];
+    Report {
+        by,
+        rows,
+        unreadable: vec![("/p/x.jsonl".into(), 2)],
+        files: 4,
+        scan: false,
+        played: false,
+        refused: Vec::new(),
+    }
+}
+
+fn moments() -> Moments {
+    Moments { now: Timestamp::parse("2026-11-16T12:00:00Z").unwrap(), zone: TimeZone::UTC }
+}
+
+#[test]
+fn a_table_has_a_total_and_names_what_is_missing() {
+    assert_eq!(
+        report(By::Day).draw(&Known::default(), &moments(), false, Style { colour: false, columns: 80 }),
+        "\
+DAY         AGENT   CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE      COST
+2026-11-15  claude      3  3.70k     168        360k        4.00k   $0.1234
+a, \"b\"      claude      1  1.23k      56        120k        4.00k  no price
+total                   4  4.94k     224        480k        8.00k  $0.1234+
++ No price is known for new-model: the tokens are counted, the cost is not.
+2 lines could not be read; `codemie doctor` says where.
+"
+    );
+}
+
+#[test]
+fn a_scan_marks_what_it_alone_found() {
+    let mut report = report(By::Session);
+    report.scan = true;
+    report.rows[1].foreign = true;
+    report.rows[1].key = "0123456789abcdef".into();
+    report.rows[1].first_at = Timestamp::parse("2026-11-15T09:05:00Z").unwrap();
+    report.rows[1].project = Some("widgets".into());
+    let text = report.draw(&Known::default(), &moments(), false, Style { colour: false, columns: 200 });
+    assert!(text.contains("\nforeign 01234567  Nov 15 09:05  widgets "), "{text}");
+    assert_eq!(text.matches("01234567").count(), 1, "{text}");
+    assert!(text.contains("\n1 conversation not run through codemie: foreign.\n"), "{text}");
+    assert!(text.contains("2 lines could not be read, the first in /p/x.jsonl."), "{text}");
+    let value: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+    assert_eq!((&value["rows"][0]["foreign"], &value["rows"][1]["foreign"]), (&().into(), &true.into()));
+}
+
+fn known() -> Known {
+    let first = Place { name: "fix-auth".into(), project: Some("shop".into()) };
+    Known { places: vec![first, Place::default()], ids: Vec::new() }
+}
+
+#[test]
+fn sessions_are_shown_by_name() {
+    let text = report(By::Session).draw(&known(), &moments(), false, Style { colour: false, columns: 200 });
+    let first = text.lines().nth(1).unwrap();
+    assert!(
+        first.starts_with("fix-auth  ") && first.contains("  shop ") && first.contains("  2026-11-  "),
+        "{text}"
+    );
+    assert!(text.contains("\na, \"b\""), "one without a name is shown by its key: {text}");
+}
+
+#[test]
+fn every_table_fits() {
+    use unicode_width::UnicodeWidthStr;
+    for (by, columns) in By::ALL.iter().flat_map(|by| [(by, 80), (by, 50), (by, 40)]) {
+        let mut report = report(*by);
+        report.rows[0].key = "0123456789abcdef-0123-456789-abcdef0123456789".into();
+        report.rows[0].cost = PicoDollars(12_345_670_000_000_000);
+        if *by == By::Day || *by == By::Agent {
+            report.rows[0].key = "2026-11-15".into();
+        }
+        let text = report.draw(&Known::default(), &moments(), false, Style { colour: false, columns });
+        assert!(text.lines().all(|line| line.width() <= columns), "{by}:\n{text}");
+    }
+}
+
+#[test]
+fn who_shares_a_row_is_said_and_one_is_not_many() {
+    let mut report = report(By::Project);
+    report.rows[0].agent = None;
+    report.unreadable = vec![("/p/x.jsonl".into(), 1)];
+    let text = report.draw(&Known::default(), &moments(), false, Style { colour: false, columns: 200 });
+    assert_eq!(text.matches("several").count(), 1, "{text}");
+    assert!(text.contains("\n1 line could not be read; "), "{text}");
+}
+
+#[test]
+fn csv_is_quoted_where_it_must_be() {
+    assert_eq!(
+        report(By::Day).csv(&Known::default()),
+        "key,agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels,foreign\n\
+         2026-11-15,claude,3702,168,360000,4000,0,3,0.1234,,false\n\
+         \"a, \"\"b\"\"\",claude,1234,56,120000,4000,0,1,0,new-model,false\n"
+    );
+}
+
+#[test]
+fn csv_marks_what_is_foreign_and_names_sessions() {
+    let mut report = report(By::Session);
+    report.rows[1].foreign = true;
+    let csv = report.csv(&known());
+    let ends: Vec<_> = csv.lines().map(|line| line.rsplitn(3, ',').take(2).collect::<Vec<_>>()).collect();
+    assert_eq!(ends, [["name", "foreign"], ["fix-auth", "false"], ["", "true"]], "{csv}");
+}
+
+#[test]
+fn conversations_of_one_minute_are_told_apart() {
+    let mut report = report(By::Session);
+    report.rows[0].key = "01a1e586-1111-7000-8000-000000000001".into();
+    report.rows[1].key = "01a1e586-1112-7000-8000-000000000002".into();
+    let drawn = |report: &Report, known: &Known, columns| {
+        report.draw(known, &moments(), false, Style { colour: false, columns })
+    };
+    let text = drawn(&report, &known(), 200);
+    assert!(text.contains("  01a1e586-1111  ") && text.contains("  01a1e586-1112  "), "{text}");
+    // One that called nothing is not in the table, but could be meant.
+    report.rows.truncate(1);
+    let silent = Known { ids: vec!["01a1e586-1119-7000-8000-000000000003".into()], ..Known::default() };
+    assert!(drawn(&report, &silent, 200).contains("  01a1e586-1111  "));
+    assert!(drawn(&report, &known(), 200).contains("  01a1e586  "));
+    // What is foreign has no other name: on a narrow terminal, too, it stays whole.
+    report.rows[0].foreign = true;
+    assert!(drawn(&report, &silent, 40).contains("\nforeign 01a1e586-1111  "));
+}
+
+#[test]
+fn what_stands_in_an_agents_file_moves_no_cursor() {
+    let mut report = report(By::Model);
+    report.rows[0].key = "evil\x1b[2J\u{9b}31m\nmodel".into();
+    report.rows[1].unpriced_models = vec!["a\x07b".into()];
+    let drawn = report.draw(&Known::default(), &moments(), false, Style { colour: false, columns: 200 });
+    for text in [report.csv(&Known::default()), drawn] {
+        assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
+    }
+    assert_eq!(report.csv(&Known::default()).lines().count(), 3);
+}
+
+#[test]
+fn the_json_is_the_one_promised() {
+    let value: serde_json::Value = serde_json::from_str(&report(By::Session).json().unwrap()).unwrap();
+    assert_eq!(value["by"], "session");
+    assert_eq!(value["rows"][0]["key"], "2026-11-15");
+    assert_eq!(
+        value["total"],
+        serde_json::json!({"inputTokens": 4936, "outputTokens": 224, "cacheReadTokens": 480_000,
+            "cacheWriteTokens": 8000, "reasoningTokens": 0, "apiCalls": 4, "costUsd": 0.1234,
+            "unpricedModels": ["new-model"]})
+    );
+    assert_eq!((&value["unreadableLines"], &value["files"]), (&2.into(), &4.into()));
+}
+
+#[test]
+fn what_could_not_be_opened_is_told_beside_the_figures() {
+    let told = |refused: &[&str]| {
+        let refused = refused.iter().map(|&one| one.to_owned()).collect();
+        Report { refused, ..Report::default() }.left_out().unwrap_or_default()
+    };
+    assert_eq!(told(&[]), "");
+    assert_eq!(told(&["/p\u{1b}: denied"]), "not counted, because it cannot be read: /p : denied");
+    assert!(
+        told(&["/p: denied", "/q: denied", "/r: denied"]).ends_with("/p: denied, and 2 more (see the log)")
+    );
+}
+
+#[test]
+fn nothing_says_what_to_do_next() {
+    let empty = Report::default();
+    let style = Style { colour: false, columns: 80 };
+    assert!(empty.draw(&Known::default(), &moments(), false, style).contains("codemie claude"));
+    assert!(empty.draw(&Known::default(), &moments(), true, style).contains("codemie usage"));
+    let played = Report { played: true, ..Report::default() };
+    assert!(played.draw(&Known::default(), &moments(), false, style).starts_with("Only the demonstration's"));
+}

@@ -1,0 +1,95 @@
+//! What went wrong, in one line.
+
+use std::io::{self, Write};
+
+/// An error with its causes. Most of our errors name theirs already: each is said once.
+pub fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
+        match (said.is_empty(), said.contains(&cause)) {
+            (true, _) => cause,
+            (false, true) => said,
+            (false, false) => format!("{said}: {cause}"),
+        }
+    })
+}
+
+/// Standard output, whose errors say so: of an error number alone nobody knows what could not be written.
+#[derive(Debug)]
+pub struct Output<W>(pub W);
+
+impl<W> Output<W> {
+    fn name<T>(outcome: io::Result<T>) -> io::Result<T> {
+        outcome.map_err(|error| {
+            io::Error::new(error.kind(), format!("standard output could not be written: {error}"))
+        })
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match self.0.write(text) {
+            // Whoever wrote tries again, and wants to know nothing else.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            outcome => Self::name(outcome),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Self::name(self.0.flush())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the copy: {0}; make it again")]
+    struct Named(#[source] io::Error);
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let denied = || io::Error::from_raw_os_error(libc::EACCES);
+        let table = [
+            (anyhow!("there is no session"), "there is no session"),
+            (
+                anyhow::Error::from(Named(denied())),
+                "the copy: Permission denied (os error 13); make it again",
+            ),
+            (
+                anyhow::Error::from(denied()).context("cannot write /x"),
+                "cannot write /x: Permission denied (os error 13)",
+            ),
+            (
+                Err::<(), _>(Named(denied())).context("cannot start").unwrap_err(),
+                "cannot start: the copy: Permission denied (os error 13); make it again",
+            ),
+        ];
+        for (error, said) in table {
+            assert_eq!(told(&error), said);
+        }
+    }
+
+    #[test]
+    fn standard_output_is_named_and_a_closed_pipe_stays_one() {
+        struct Refusing(i32);
+        impl Write for Refusing {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::Error::from_raw_os_error(self.0))
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let full = Output(Refusing(libc::ENOSPC)).write_all(b"x").unwrap_err();
+        let said = "standard output could not be written: No space left on device (os error 28)";
+        assert_eq!((full.kind(), full.to_string().as_str()), (io::ErrorKind::StorageFull, said));
+        assert_eq!(
+            Output(Refusing(libc::EPIPE)).write_all(b"x").unwrap_err().kind(),
+            io::ErrorKind::BrokenPipe
+        );
+    }
+}
