@@ -142,15 +142,7 @@ fn the_list_fits_the_terminal_and_is_coloured_only_there() {
     let (text, bytes) = on(80, &[]);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     assert_eq!(lines.len(), 4, "one line each, none folded:\n{text}");
-    for word in [
-        "STATUS",
-        "failed",
-        "active",
-        "interrupted",
-        "widgets",
-        "$0.0020",
-        "claude-2611160731.2",
-    ] {
+    for word in ["STATUS", "failed", "active", "interrupted", "widgets", "$0.0020", "claude-2611160731.2"] {
         assert!(text.contains(word), "{word} is missing:\n{text}");
     }
     // By how much is told by the time beside it: in the first hour of a day these sessions are yesterday's, dated and all.
