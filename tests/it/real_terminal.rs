@@ -41,7 +41,11 @@ fn in_a_terminal(agent: Agent, vendor: Vendor) {
         assert_eq!(run.terminal.foreground(), shell);
         let mark = run.terminal.type_line("fg");
         // What was painted before is still on the screen; this says that the agent has taken the terminal again.
-        run.terminal.wait_after(mark, "\x1b[?2004h");
+        let mark = run.terminal.wait_after(mark, "\x1b[?2004h");
+        // Codex then throws away what was typed meanwhile, and paints after that.
+        if agent == Agent::Codex {
+            run.terminal.wait_after(mark, "Ask Codex");
+        }
         run.wait_ready();
     };
     if suspend_first {

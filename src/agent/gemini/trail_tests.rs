@@ -58,10 +58,16 @@ impl Stage {
         Timestamp(self.now.0 - millis)
     }
 
+    /// Just now, however long the machine takes until somebody looks.
+    fn just(&self) -> Timestamp {
+        self.ago(-60_000)
+    }
+
     fn chat(&self, id: &str, lines: &[String]) {
         let path = self.home.path().join(format!("tmp/p/chats/session-2026-11-16T00-00-{id}.jsonl"));
         let mut file = File::options().create(true).append(true).open(path).unwrap();
         file.write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + self.just().since(Timestamp(0))).unwrap();
     }
 
     /// A log of what was typed, of long ago.
@@ -105,7 +111,7 @@ fn said(text: &str, at: Timestamp) -> String {
 #[test]
 fn what_was_made_a_while_ago_may_be_of_somebody_who_is_gone() {
     let mut stage = Stage::in_a_project();
-    let (just, before) = (SystemClock.now(), stage.ago(5_000));
+    let (just, before) = (stage.just(), stage.ago(5_000));
     stage.chat("aaaaaaaa", &[header("aaaaaaaa", just)]);
     stage.chat("bbbbbbbb", &[header("bbbbbbbb", before)]);
     let begun = |name, at, maker| Trace::Begun { id: id(name), at, known: false, maker };
@@ -139,10 +145,10 @@ fn what_was_there_before_is_no_news_whenever_it_is_met() {
     stage.chat("oooooooo", &[entered("oooooooo")]);
     assert_eq!(stage.traces(), [Trace::Entered { id: id("oooooooo"), maker: Maker::Ours }]);
     // A second header, in a file of its own or in the same one, is no beginning.
-    let now = SystemClock.now();
-    stage.chat("oooooooo", &[header("oooooooo", now)]);
-    stage.chat("pppppppp", &[header("oooooooo", now)]);
-    let again = Trace::Begun { id: id("oooooooo"), at: now, known: true, maker: Maker::Ours };
+    let just = stage.just();
+    stage.chat("oooooooo", &[header("oooooooo", just)]);
+    stage.chat("pppppppp", &[header("oooooooo", just)]);
+    let again = Trace::Begun { id: id("oooooooo"), at: just, known: true, maker: Maker::Ours };
     assert_eq!(stage.traces(), [again.clone(), again]);
 }
 
