@@ -16,9 +16,10 @@ impl Timestamp {
         text.parse::<jiff::Timestamp>().ok().map(|at| Self(at.as_millisecond()))
     }
 
-    /// Whether a calendar of four-digit years has it, from 1970 on. What others wrote may say anything.
+    /// Whether it is from 1970 to 2199, as receivers want it. What others wrote may say anything, and a clock may be wrong, but
+    /// a chart over ten thousand years is none.
     pub fn is_a_date(self) -> bool {
-        (0..=253_402_300_799_999).contains(&self.0)
+        (0..=7_258_118_399_999).contains(&self.0)
     }
 
     /// So much later.

@@ -36,6 +36,21 @@ pub enum Error {
     File { path: PathBuf, source: io::Error },
 }
 
+impl Error {
+    /// Whether the copy itself is no good. The store's own trouble is none of the copy's, and what is merely busy or full
+    /// may be in use by another dashboard.
+    fn is_of_the_copy(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
+        match self {
+            Self::Store(_) | Self::Copy(storage::Error::Unavailable(_)) => false,
+            Self::Mark(error) => {
+                !matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull))
+            }
+            Self::Copy(_) | Self::File { .. } => true,
+        }
+    }
+}
+
 /// How far a store has been taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Mark {
@@ -66,9 +81,7 @@ impl LocalCopy {
     pub async fn open(home: &Home) -> Result<Self, Error> {
         let path = home.dashboard_database();
         match Self::try_open(home).await {
-            // The store's own trouble is none of the copy's.
-            Err(Error::Store(error)) => Err(error.into()),
-            Err(error) => {
+            Err(error) if error.is_of_the_copy() => {
                 tracing::warn!(%error, "the dashboard's copy is made again");
                 remove(&path)?;
                 Self::try_open(home).await
@@ -111,13 +124,18 @@ impl LocalCopy {
             return Ok(0);
         }
         let database = identity(&self.home.database());
-        let last = self.store.read(|view| view.last_change())?;
+        let (last, there) =
+            self.store.read(|view| Ok::<_, store::Error>((view.last_change()?, view.told_sessions()?)))?;
         if self.mark.database != database || self.mark.change > last {
             self.begin_anew(database)?;
         }
         let mut taken = self.take_over(last).await?;
-        let numbers = (self.store.read(|view| view.told_sessions())?, self.storage.health(0).await?.sessions);
+        let numbers = (there, self.storage.health(0).await?.sessions);
         if numbers.0 != numbers.1 && self.differing != Some(numbers) {
+            // What is kept back is taken over up to now, so numbers of a moment ago prove nothing.
+            if self.store.version()? != version {
+                return Ok(taken);
+            }
             tracing::info!(there = numbers.0, here = numbers.1, "the dashboard's copy is made again");
             let database = std::mem::take(&mut self.mark.database);
             self.begin_anew(database)?;

@@ -19,7 +19,7 @@ use super::words::date;
 use crate::cli::{Sync, SyncAction};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::forward::{self, Drain, Mode, Moved, Sinks, Step};
+use crate::forward::{self, Drain, Mode, Moved, Rest, Sinks, Step};
 use crate::home::Home;
 use crate::output::human::{self, counted};
 use crate::output::table::shorten;
@@ -196,14 +196,14 @@ impl fmt::Display for Fared {
 /// How a receiver is faring, for whoever watches.
 struct Progress {
     name: &'static str,
-    left: i64,
+    left: usize,
     /// What keeps it, and until when.
     kept: Option<(String, Instant)>,
 }
 
 impl Progress {
     fn line(&self, now: Instant) -> String {
-        let (name, left) = (self.name, human::grouped(u64::try_from(self.left).unwrap_or(0)));
+        let (name, left) = (self.name, human::grouped(self.left as u64));
         match &self.kept {
             None => format!("{name}: {left} waiting"),
             Some((why, until)) => {
@@ -218,6 +218,8 @@ impl Progress {
 async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<Progress>) -> Fared {
     let name = drain.name();
     let mut moved = Moved::default();
+    // Counted once, and whenever there is time: among a million events it takes longer than sending a batch of them.
+    let mut left = pending(&mut drain);
     // What it said last, should it say nothing more.
     let mut last = "no answer came in time".to_owned();
     let fared = |left: Option<String>, moved| Fared { name, moved, left };
@@ -231,45 +233,52 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<P
             tokio::time::timeout_at(deadline.into(), drain.step(&SystemClock)).await
         };
         let (until, why) = match step {
-            Err(_) => return fared(Some(waiting(&mut drain, &last)), moved),
+            Err(_) => {
+                let _ = drain.release(); // or it runs out
+                return fared(Some(waiting(&mut drain, &last)), moved);
+            }
             Ok(Err(error)) => return fared(Some(error.to_string()), moved),
             Ok(Ok(Step::Moved(more))) => {
                 moved.add(more);
-                if let Ok(count) = drain.count() {
-                    let _ = tell.send(Progress { name, left: count.pending, kept: None });
-                }
+                left = left.saturating_sub(more.delivered + more.refused);
+                let _ = tell.send(Progress { name, left, kept: None });
                 continue;
             }
-            Ok(Ok(Step::Empty { due: None })) => return fared(None, moved),
-            Ok(Ok(Step::Empty { due: Some(until) })) => (until, "some of it is not due yet".to_owned()),
-            Ok(Ok(Step::Paused(why))) => {
-                return fared(Some(format!("it {why}; put that right, then run: codemie sync")), moved);
-            }
-            Ok(Ok(Step::Replaced)) => {
-                return fared(
-                    Some("another address was set up meanwhile; run: codemie sync".to_owned()),
-                    moved,
-                );
-            }
-            Ok(Ok(Step::Waits { until, why })) => (until, why),
-            Ok(Ok(Step::Held { until })) => (until, "another process is sending".to_owned()),
+            Ok(Ok(Step::Rest(rest))) => match rest {
+                Rest::Empty { due: None } => return fared(None, moved),
+                Rest::Empty { due: Some(until) } => (until, "some of it is not due yet".to_owned()),
+                Rest::Paused(why) => {
+                    return fared(Some(format!("it {why}; put that right, then run: codemie sync")), moved);
+                }
+                Rest::Replaced => {
+                    let why = "another address was set up meanwhile; run: codemie sync";
+                    return fared(Some(why.to_owned()), moved);
+                }
+                Rest::Waits { until, why } => (until, why),
+                Rest::Held { until } => (until, "another process is sending".to_owned()),
+            },
         };
         let wake = Instant::now() + until.since(SystemClock.now());
         if wake >= deadline {
             let then = date(until, &crate::zone::local());
             return fared(Some(waiting(&mut drain, &format!("{why}, next try {then}"))), moved);
         }
-        if let Ok(count) = drain.count() {
-            let _ = tell.send(Progress { name, left: count.pending, kept: Some((why.clone(), wake)) });
-        }
+        left = pending(&mut drain);
+        let _ = tell.send(Progress { name, left, kept: Some((why.clone(), wake)) });
         last = why;
         tokio::time::sleep_until(wake.into()).await;
     }
 }
 
 fn waiting(drain: &mut Drain, why: &str) -> String {
-    let left = drain.count().map_or(0, |count| usize::try_from(count.pending).unwrap_or(0));
-    format!("{} still wait: {why}", counted(left, "event"))
+    match pending(drain) {
+        1 => format!("1 event still waits: {why}"),
+        left => format!("{} still wait: {why}", counted(left, "event")),
+    }
+}
+
+fn pending(drain: &mut Drain) -> usize {
+    drain.count().map_or(0, |count| usize::try_from(count.pending).unwrap_or(0))
 }
 
 fn preview(
@@ -289,7 +298,7 @@ fn preview(
         )?;
         let identity = forward::Identity::of(&mut store, &config.delivery.user)?;
         let address = "http://backend.invalid".parse().context("no address")?;
-        let sink = forward::Native::new(&address, None, identity);
+        let sink = forward::Native::new(&address, forward::Credential::None, identity);
         let (text, _) = store.read(|view| forward::show(view, &sink, view.history(limit)?))?;
         out.write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);

@@ -118,7 +118,8 @@ mod tests {
             last_delivered_at: None,
             asked_until: None,
             trouble: None,
-            target: None,
+            address: None,
+            credentials: None,
         }
     }
 

@@ -14,11 +14,12 @@ use super::batch::{self, Size};
 use super::decide::Verdict;
 use super::http::{Http, Request};
 use super::lease;
+use super::rest::is_idle;
 use super::sink::{Due, Sink, Sorted};
 use crate::clock::{Clock, Timestamp};
 use crate::home::Home;
 use crate::session::publish::publish;
-use crate::store::{Error, Fate, Outgoing, SinkCount, SinkRow, Store, Tx, View};
+use crate::store::{Error, Fate, Fingerprint, Outgoing, SinkCount, SinkRow, Store, Tx, View};
 
 /// How often a held lease is asked for again; its holder sends what is ours as well, so only one who waits is in a hurry.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -39,6 +40,12 @@ pub enum Mode {
 pub enum Step {
     /// Some events are done with: go on.
     Moved(Moved),
+    Rest(Rest),
+}
+
+/// Why there is nothing more to do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rest {
     /// Nothing is left to be sent now. Something may be due later by itself.
     Empty {
         due: Option<Timestamp>,
@@ -53,7 +60,7 @@ pub enum Step {
     Held {
         until: Timestamp,
     },
-    /// Another address or other credentials were configured since: what waits is for them.
+    /// Another address was configured since, or other credentials than those that were refused: what waits is for them.
     Replaced,
 }
 
@@ -87,8 +94,8 @@ pub struct Drain {
     home: Home,
     store: Store,
     sink: Box<dyn Sink>,
-    /// The fingerprint of where it sends, and as whom.
-    target: String,
+    /// Where it sends, and as whom.
+    target: Fingerprint,
     ca_file: Option<PathBuf>,
     http: Option<Http>,
     holder: String,
@@ -106,16 +113,23 @@ enum Work {
     },
     /// Nothing to send, but the cursor can move.
     Pass {
-        to: i64,
+        past: Span,
         deferred: Vec<(Outgoing, &'static str)>,
     },
     Send(Sending),
 }
 
+/// The part of the outbox that a step is about.
+#[derive(Clone, Copy)]
+struct Span {
+    from: i64,
+    to: i64,
+}
+
 struct Sending {
     events: Vec<Outgoing>,
     /// How far the cursor comes with them; `None` for those it has passed long ago.
-    pass_to: Option<i64>,
+    past: Option<Span>,
     requests: Vec<Request>,
     /// How many of the requests were accepted before, by a receiver that must not get them twice.
     told: usize,
@@ -142,7 +156,7 @@ impl Drain {
         home: &Home,
         store: Store,
         sink: Box<dyn Sink>,
-        target: String,
+        target: Fingerprint,
         ca_file: Option<&PathBuf>,
         mode: Mode,
     ) -> Self {
@@ -165,12 +179,11 @@ impl Drain {
         self.sink.name()
     }
 
-    /// Steps until there is nothing more to do now; why it ended.
-    pub async fn run(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
+    /// Steps until there is nothing more to do now; why that is.
+    pub async fn run(&mut self, clock: &dyn Clock) -> Result<Rest, Error> {
         loop {
-            match self.step(clock).await? {
-                Step::Moved(_) => {}
-                end => return Ok(end),
+            if let Step::Rest(rest) = self.step(clock).await? {
+                return Ok(rest);
             }
         }
     }
@@ -188,6 +201,22 @@ impl Drain {
         })
     }
 
+    /// Whether something has come that can be sent now, and nobody sends. What is deferred is no reason to go on.
+    pub fn is_wanted(&mut self, now: Timestamp) -> Result<bool, Error> {
+        let (name, target) = (self.sink.name(), &self.target);
+        self.store.read(|view| match view.sink(name)? {
+            Some(row) if row.leads_to(target) && is_idle(&row, now) => view.is_behind(name),
+            _ => Ok(false),
+        })
+    }
+
+    /// Gives up the right to send: a step was broken off.
+    pub fn release(&mut self) -> Result<(), Error> {
+        let (name, holder) = (self.sink.name(), &self.holder);
+        self.holding = false;
+        self.store.write(|tx| tx.release(name, holder))
+    }
+
     /// The published records of ended sessions say that they were delivered. Nothing depends on it. After every batch,
     /// because it happens under the write lock, which nobody is to have for long.
     fn publish(&mut self, now: Timestamp) {
@@ -196,23 +225,23 @@ impl Drain {
         }
     }
 
-    /// One request at most.
+    /// One batch at most.
     pub async fn step(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
         let step = self.attempt(clock).await;
         if self.holding && !matches!(step, Ok(Step::Moved(_))) {
-            self.holding = false;
-            let (name, holder) = (self.sink.name(), self.holder.clone());
-            self.store.write(|tx| tx.release(name, &holder))?;
+            self.release()?;
+            let name = self.sink.name();
             // Whoever committed between our look and this was told that the lease is held, and relies on its holder.
-            if matches!(step, Ok(Step::Empty { .. })) && self.store.read(|view| view.is_behind(name))? {
+            if matches!(step, Ok(Step::Rest(Rest::Empty { .. })))
+                && self.store.read(|view| view.is_behind(name))?
+            {
                 return Ok(Step::Moved(Moved::default()));
             }
         }
         step
     }
 
-    /// Writes, unless another address or other credentials were configured meanwhile: what the old ones were answered means
-    /// nothing to them.
+    /// Writes, unless another address was configured meanwhile: what the old one answered means nothing to it.
     fn write_as_ours(
         &mut self,
         work: impl FnOnce(&Tx<'_>) -> Result<(), Error>,
@@ -220,8 +249,8 @@ impl Drain {
     ) -> Result<Step, Error> {
         let (name, target) = (self.sink.name(), &self.target);
         self.store.write(|tx| match tx.sink(name)? {
-            Some(row) if leads_to(&row, target) => work(tx).map(|()| then),
-            _ => Ok(Step::Replaced),
+            Some(row) if row.is_at(target) => work(tx).map(|()| then),
+            _ => Ok(Step::Rest(Rest::Replaced)),
         })
     }
 
@@ -231,19 +260,19 @@ impl Drain {
             Some(row) => view.something_waits(&row).map(|waits| Some((row, waits))),
             None => Ok(None),
         })?;
-        let Some((row, true)) = found else { return Ok(Step::Empty { due: None }) };
+        let Some((row, true)) = found else { return Ok(Step::Rest(Rest::Empty { due: None })) };
         if row.is_retired() {
-            return Ok(Step::Paused("is not set up any more".to_owned()));
+            return Ok(Step::Rest(Rest::Paused("is not set up any more".to_owned())));
         }
-        if !leads_to(&row, &self.target) {
-            return Ok(Step::Replaced);
+        if !row.is_at(&self.target) {
+            return Ok(Step::Rest(Rest::Replaced));
         }
         if let Some(why) = &row.paused {
-            return Ok(Step::Paused(why.clone()));
+            return Ok(Step::Rest(Rest::Paused(why.clone())));
         }
         if let Some(wait) = keep_still(&row, now, self.mode) {
             let why = row.trouble.clone().unwrap_or_default();
-            return Ok(Step::Waits { until: now.after(wait), why });
+            return Ok(Step::Rest(Rest::Waits { until: now.after(wait), why }));
         }
         let holder = self.holder.clone();
         self.holding = self.store.write(|tx| match tx.sink(name)? {
@@ -252,18 +281,18 @@ impl Drain {
         })?;
         if !self.holding {
             let again = if self.mode == Mode::Pressing { ASK_AGAIN_PRESSING } else { ASK_AGAIN };
-            return Ok(Step::Held { until: now.after(again) });
+            return Ok(Step::Rest(Rest::Held { until: now.after(again) }));
         }
         let durable = self.store.make_durable()?;
         let (sink, size) = (&*self.sink, self.size);
         match self.store.read(|view| plan(view, sink, size, durable, now))? {
-            Work::Nothing { due } => Ok(Step::Empty { due }),
-            Work::Pass { to, deferred } => {
+            Work::Nothing { due } => Ok(Step::Rest(Rest::Empty { due })),
+            Work::Pass { past, deferred } => {
                 self.store.write(|tx| {
                     for (event, why) in &deferred {
                         tx.put_letter(name, event, Fate::Deferred, why, now)?;
                     }
-                    tx.pass(name, to)
+                    tx.pass(name, past.from, past.to)
                 })?;
                 Ok(Step::Moved(Moved::default()))
             }
@@ -357,8 +386,12 @@ impl Drain {
             | Verdict::Unserved(why) => self.bury(sending, &why, now),
             Verdict::Pause(why) => {
                 tracing::warn!(sink = name, "delivery pauses: {why}");
-                let then = Step::Paused(why.clone());
-                self.write_as_ours(|tx| tx.pause(name, Some(&why)), then)
+                let (target, paused) = (self.target.clone(), Step::Rest(Rest::Paused(why.clone())));
+                self.store.write(|tx| match tx.sink(name)? {
+                    // Credentials that somebody else has may be good.
+                    Some(row) if row.leads_to(&target) => tx.pause(name, Some(&why)).map(|()| paused),
+                    _ => Ok(Step::Rest(Rest::Replaced)),
+                })
             }
             Verdict::Later { why, asked } => {
                 // A connection that failed is not tried again.
@@ -366,14 +399,14 @@ impl Drain {
                 let asked_until = asked.map(|asked| now.after(asked));
                 if self.mode == Mode::Pressing {
                     let until = now.after(asked.unwrap_or_default().max(PRESSING));
-                    let then = Step::Waits { until, why: why.clone() };
+                    let then = Step::Rest(Rest::Waits { until, why: why.clone() });
                     return self.write_as_ours(|tx| tx.note_trouble(name, asked_until, &why), then);
                 }
                 let failures = failures.saturating_add(1);
                 let wait = backoff::delay(failures, chance()).max(asked.unwrap_or_default());
                 let until = now.after(wait);
                 tracing::info!(sink = name, failures, "not delivered, again in {wait:.0?}: {why}");
-                let then = Step::Waits { until, why: why.clone() };
+                let then = Step::Rest(Rest::Waits { until, why: why.clone() });
                 self.write_as_ours(|tx| tx.set_backoff(name, failures, until, asked_until, &why), then)
             }
         }
@@ -402,8 +435,8 @@ impl Drain {
                     None => tx.drop_letter(name, event)?,
                 }
             }
-            if let Some(to) = sending.pass_to {
-                tx.pass(name, to)?;
+            if let Some(Span { from, to }) = sending.past {
+                tx.pass(name, from, to)?;
             }
             if let Done::Arrived { untaken } = done {
                 tx.delivered(name, &sending.events, now)?;
@@ -416,11 +449,6 @@ impl Drain {
         let partly = matches!(done, Done::Arrived { untaken: Some(_) });
         self.write_as_ours(note, Step::Moved(Moved { partly, ..Moved::of(&sending.events, rejected) }))
     }
-}
-
-/// Whether a sink still leads where this target says. One that says nothing leads anywhere.
-fn leads_to(row: &SinkRow, target: &str) -> bool {
-    row.target.as_deref().is_none_or(|known| known == target)
 }
 
 /// How long nothing may be sent yet.
@@ -455,7 +483,7 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
     if !letters.is_empty() {
         let events = fitting(letters);
         let requests = sink.requests(view, &events)?;
-        return Ok(Work::Send(Sending { events, pass_to: None, requests, told }));
+        return Ok(Work::Send(Sending { events, past: None, requests, told }));
     }
     // What is only sorted costs no request, so it is taken in one go however little the receiver takes at once.
     let window = if sink.once() { batch::MOST } else { size.events() };
@@ -476,7 +504,7 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
         }
     }
     if sends.is_empty() {
-        return Ok(Work::Pass { to, deferred });
+        return Ok(Work::Pass { past: Span { from: row.cursor, to }, deferred });
     }
     let all = sends.len();
     let events = fitting(sends);
@@ -484,7 +512,7 @@ fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timesta
         to = events.last().and_then(|event| event.change).unwrap_or(row.cursor);
     }
     let requests = sink.requests(view, &events)?;
-    Ok(Work::Send(Sending { events, pass_to: Some(to), requests, told: 0 }))
+    Ok(Work::Send(Sending { events, past: Some(Span { from: row.cursor, to }), requests, told: 0 }))
 }
 
 fn fitting(mut events: Vec<Outgoing>) -> Vec<Outgoing> {

@@ -111,10 +111,11 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     events
 }
 
-/// Grows while a call is being written: what later lines add is output.
+/// Grows while a call is being written: what later lines add is output, and of lines with the same output the larger sum counts.
 fn revision(call: &Priced) -> i64 {
     let Fact::Usage(usage) = &call.record.fact else { return 0 };
-    i64::try_from(usage.tokens.output).map_or(MOST_REVISED, |output| output.min(MOST_REVISED))
+    let sum = usage.tokens.total().saturating_add(usage.tokens.output);
+    i64::try_from(sum).map_or(MOST_REVISED, |sum| sum.min(MOST_REVISED))
 }
 
 fn totals(calls: &[Priced]) -> UsageSummary {
@@ -221,6 +222,12 @@ mod tests {
         let third = life(&session(2), &more);
         assert_eq!(third[3].id, second[3].id);
         assert!(third[3].rev > second[3].rev && third[2].rev > second[2].rev, "half written the time before");
+        let mut larger = calls[0].clone();
+        if let Fact::Usage(usage) = &mut larger.record.fact {
+            usage.tokens.input += 999;
+        }
+        let fourth = life(&session(2), &[larger, calls[1].clone()]);
+        assert!(fourth[3].rev > second[3].rev, "the same output, a larger sum");
         let end = &second[2].attributes;
         assert_eq!((&end["lastSeq"], &end["totals"]["outputTokens"]), (&json!(5), &json!(25)));
         assert_eq!(second[0].attributes["tags"], json!(["foreign"]));

@@ -12,6 +12,9 @@ use crate::store::{Error, Store};
 /// The salt's place in the store. With another, this machine would be another to its receivers.
 const SALT: &str = "machine.salt";
 
+/// The longest name that receivers take.
+const LONGEST: usize = 512;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Tells machines apart and names none.
@@ -35,7 +38,7 @@ impl Identity {
         };
         let user = match user {
             User::Login => login_name(),
-            User::Named(name) => Some(name.clone()),
+            User::Named(name) => Some(name[..name.floor_char_boundary(LONGEST)].to_owned()),
             User::Nobody => None,
         };
         Ok(Self { machine: hash(&salt, &machine_id()), user })

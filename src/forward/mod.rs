@@ -1,8 +1,8 @@
 //! Delivery: events leave the outbox and arrive once, whatever happens on the way.
 //!
 //! One loop ([`drain`]) per sink takes what its cursor has not passed, sends it and notes what the receiver said. Any
-//! number of processes may run it: a lease lets one send, and receivers know every event's id, so sending twice does no
-//! harm. What to do with an answer is decided purely ([`decide`], [`backoff`], [`batch`]); [`http`] is thin.
+//! number of processes may run it: a lease lets one send, and receivers that know every event's id do not mind if two do.
+//! What to do with an answer is decided purely ([`decide`], [`backoff`], [`batch`]); [`http`] is thin.
 //!
 //! Promises: nothing here touches the terminal or keeps an agent waiting; without a configured receiver there is no
 //! thread, no connection and no file; a receiver that lies, hangs or floods costs bounded memory and time and loses
@@ -24,9 +24,9 @@ mod rest;
 mod sender;
 mod sink;
 
-pub use drain::{Drain, Mode, Moved, Step};
+pub use drain::{Drain, Mode, Moved, Rest, Step};
 pub use identity::Identity;
-pub use native::{Native, local_token};
+pub use native::{Credential, Native, local_token};
 pub use preview::{preview, show};
 pub use rest::{COMMAND, Leftovers, finish_rest, leave_rest};
 pub use sender::{Sender, Word};

@@ -1,5 +1,7 @@
 //! The receiver of our own: `POST {backend}/v1/events`, a JSON array of events, answered after commit.
 
+use std::borrow::Cow;
+
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,20 +52,43 @@ struct Rejected {
 #[derive(Debug)]
 pub struct Native {
     base: Url,
-    token: Option<Secret>,
+    token: Credential,
     identity: Identity,
 }
 
+/// What it is told by.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    Given(Secret),
+    /// The one that a backend of this machine has left here. It may be started, for the first time, while a run goes on, so
+    /// the file is read for every request.
+    Found(Home),
+    /// Nothing is sent.
+    None,
+}
+
+impl Credential {
+    /// As it is now.
+    pub fn secret(&self, base: &Url) -> Option<Secret> {
+        match self {
+            Self::Given(secret) => Some(secret.clone()),
+            Self::Found(home) => local_token(home, base),
+            Self::None => None,
+        }
+    }
+}
+
 impl Native {
-    pub fn new(base: &Url, token: Option<Secret>, identity: Identity) -> Self {
+    pub fn new(base: &Url, token: Credential, identity: Identity) -> Self {
         Self { base: base.clone(), token, identity }
     }
 
     pub fn request(&self, events: &[Outgoing]) -> Request {
         let bearer = |token: &Secret| Secret::new(format!("Bearer {}", token.reveal()));
+        let token = self.token.secret(&self.base);
         Request {
             url: below(&self.base, "/v1/events"),
-            credentials: self.token.iter().map(|token| ("authorization".to_owned(), bearer(token))).collect(),
+            credentials: token.iter().map(|token| ("authorization".to_owned(), bearer(token))).collect(),
             headers: Vec::new(),
             content_type: "application/json",
             body: self.body(events),
@@ -86,7 +111,7 @@ impl Native {
                 agent: &event.agent,
                 machine: &self.identity.machine,
                 user: self.identity.user.as_deref(),
-                attributes: &event.attributes,
+                attributes: &fitting(&event.attributes),
             };
             // Strings, numbers and JSON values always have a JSON form.
             body.extend_from_slice(&serde_json::to_vec(&event).unwrap_or_default());
@@ -94,6 +119,43 @@ impl Native {
         body.extend_from_slice(b"\n]\n");
         body
     }
+}
+
+/// The longest text of an attribute that is taken, and the longest list: a branch may be longer, and one that is refused
+/// takes the START of its session with it.
+const LONGEST_TEXT: usize = 1024;
+const LONGEST_LIST: usize = 100;
+
+/// Attributes as the receiver takes them.
+fn fitting(attributes: &Value) -> Cow<'_, Value> {
+    fn fits(value: &Value) -> bool {
+        match value {
+            Value::String(text) => text.len() <= LONGEST_TEXT && !text.contains('\0'),
+            Value::Array(list) => list.len() <= LONGEST_LIST && list.iter().all(fits),
+            Value::Object(fields) => fields.values().all(fits),
+            _ => true,
+        }
+    }
+    fn fit(value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                text.retain(|c| c != '\0');
+                text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+            }
+            Value::Array(list) => {
+                list.truncate(LONGEST_LIST);
+                list.iter_mut().for_each(fit);
+            }
+            Value::Object(fields) => fields.values_mut().for_each(fit),
+            _ => {}
+        }
+    }
+    if fits(attributes) {
+        return Cow::Borrowed(attributes);
+    }
+    let mut cut = attributes.clone();
+    fit(&mut cut);
+    Cow::Owned(cut)
 }
 
 impl Sink for Native {
@@ -137,8 +199,7 @@ fn receipt(events: &[Outgoing], answer: &Answer) -> Verdict {
         if rejected.iter().filter(|(known, _)| *known == id).count() >= sent {
             return decide::rubbish("a receipt for other events");
         }
-        let words = one.error.chars().map(|c| if c.is_control() { ' ' } else { c });
-        rejected.push((id, format!("rejected: {}", words.take(200).collect::<String>())));
+        rejected.push((id, format!("rejected: {}", decide::in_one_line(&one.error))));
     }
     Verdict::Accepted { rejected }
 }
@@ -176,7 +237,7 @@ mod tests {
 
     fn native(user: Option<&str>) -> Native {
         let identity = Identity { machine: "m".into(), user: user.map(str::to_owned) };
-        Native::new(&Url::parse("http://h").unwrap(), Some(Secret::new("t")), identity)
+        Native::new(&Url::parse("http://h").unwrap(), Credential::Given(Secret::new("t")), identity)
     }
 
     #[test]
@@ -195,6 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_long_is_cut_rather_than_refused() {
+        let fine = json!({"branch": "main", "tags": ["a"], "totals": {"unpricedModels": ["x"]}, "n": 5});
+        assert_eq!(fitting(&fine), Cow::Borrowed(&fine));
+        let long = "é".repeat(600);
+        let many: Vec<String> = (0..101).map(|n| n.to_string()).collect();
+        let cut = fitting(&json!({"branch": long, "tags": many, "totals": {"unpricedModels": ["a\0b"]}}))
+            .into_owned();
+        assert_eq!(cut["branch"].as_str().unwrap().len(), 1024);
+        assert_eq!(cut["tags"].as_array().unwrap().len(), 100);
+        assert_eq!(cut["totals"]["unpricedModels"][0], "ab");
+        let odd = fitting(&json!({"branch": format!("x{long}")})).into_owned();
+        assert_eq!(odd["branch"].as_str().unwrap().len(), 1023, "no letter is cut in two");
+    }
+
+    #[test]
     fn only_a_receipt_for_what_was_sent_is_one() {
         let events = [event(1), event(2)];
         let second = "00000000-0000-0000-0000-000000000002";
@@ -209,7 +285,7 @@ mod tests {
             say(&format!(
                 r#"{{"accepted":1,"duplicates":0,"rejected":[{{"id":"{second}","error":"no\u0007"}}]}}"#
             )),
-            Verdict::Accepted { rejected: vec![(Uuid::from_u128(2), "rejected: no ".into())] }
+            Verdict::Accepted { rejected: vec![(Uuid::from_u128(2), "rejected: no".into())] }
         );
         for lie in [
             "",

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use rustix::fs::{FlockOperation, flock};
 
-use super::drain::{Drain, Mode, Step, keep_still};
+use super::drain::{Drain, Mode, Rest, keep_still};
 use super::lease;
-use super::sink::{Sinks, Target, settle};
+use super::sink::{Sinks, settle};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::{Home, create_private};
 use crate::store::{Error, SinkRow, Store};
@@ -37,13 +37,14 @@ impl Leftovers {
     pub fn look(store: &mut Store, sinks: &Sinks) -> Result<Self, Error> {
         let now = SystemClock.now();
         let targets = sinks.targets();
-        let rows = store.read(|view| view.sinks())?;
-        if rows.iter().filter(|row| leads_to(row, &targets)).count() < targets.len() {
+        let leads =
+            |row: &SinkRow| targets.iter().any(|to| to.name == row.name && row.leads_to(&to.fingerprint));
+        if store.read(|view| view.sinks())?.iter().filter(|row| leads(row)).count() < targets.len() {
             store.write(|tx| settle(tx, &targets))?;
         }
         store.read(|view| {
             for row in view.sinks()? {
-                if leads_to(&row, &targets) && is_idle(&row, now) && view.something_waits(&row)? {
+                if leads(&row) && is_idle(&row, now) && view.something_waits(&row)? {
                     return Ok(Self::Some);
                 }
             }
@@ -67,54 +68,9 @@ fn start(home: &Home) -> io::Result<()> {
     terminal::spawn_apart(&mut command)
 }
 
-/// The process apart: sends until nothing is left, the receivers cannot be had, or the time is up. One at a time is enough
-/// for a home, however many runs end while its receiver is away.
+/// The process apart: sends until nothing is left, the receivers cannot be had, or the time is up.
 pub fn finish_rest(sinks: &Sinks) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
-    loop {
-        let Some(alone) = alone(&sinks.home) else { return Ok(()) };
-        send_rest(sinks, deadline)?;
-        drop(alone);
-        // Whoever came meanwhile went away again, and relies on this one.
-        if Instant::now() >= deadline || !is_any_behind(sinks)? {
-            return Ok(());
-        }
-    }
-}
-
-/// Whether something has come that can be sent now, and nobody sends. What is deferred is no reason to go on, nor are
-/// receivers that were set up since with other addresses or credentials than this process knows.
-fn is_any_behind(sinks: &Sinks) -> Result<bool, Error> {
-    let (now, targets) = (SystemClock.now(), sinks.targets());
-    Store::open(&sinks.home, now)?.read(|view| {
-        for row in view.sinks()? {
-            if leads_to(&row, &targets) && is_idle(&row, now) && view.is_behind(&row.name)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    })
-}
-
-/// Whether a sink leads where one of these does.
-fn leads_to(row: &SinkRow, targets: &[Target]) -> bool {
-    targets.iter().any(|target| target.name == row.name && row.target.as_ref() == Some(&target.fingerprint))
-}
-
-/// Whether it may be sent to now, and nobody does.
-fn is_idle(row: &SinkRow, now: Timestamp) -> bool {
-    row.paused.is_none() && keep_still(row, now, Mode::Usual).is_none() && !lease::is_held(row, now)
-}
-
-/// The right to be the process apart; `None` while another is.
-fn alone(home: &Home) -> Option<File> {
-    create_private(&home.run()).ok()?;
-    let path = home.run().join("deliver.lock");
-    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
-}
-
-fn send_rest(sinks: &Sinks, deadline: Instant) -> Result<(), Error> {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -123,25 +79,56 @@ fn send_rest(sinks: &Sinks, deadline: Instant) -> Result<(), Error> {
         }
     };
     let drains = sinks.drains(Mode::Usual)?;
-    runtime.block_on(join_all(drains.into_iter().map(|drain| finish(drain, deadline))));
+    runtime.block_on(join_all(drains.into_iter().map(|drain| finish(drain, &sinks.home, deadline))));
     Ok(())
 }
 
-async fn finish(mut drain: Drain, deadline: Instant) {
+/// One process is enough for a receiver, however many runs end while it is away; and its being away keeps nobody from the
+/// others.
+async fn finish(mut drain: Drain, home: &Home, deadline: Instant) {
+    let name = drain.name();
     loop {
-        let until = match drain.run(&SystemClock).await {
-            Ok(Step::Moved(_)) => continue,
-            Ok(Step::Empty { due: Some(until) } | Step::Waits { until, .. } | Step::Held { until }) => until,
-            Ok(Step::Empty { due: None } | Step::Paused(_) | Step::Replaced) => return,
-            Err(error) => {
-                tracing::warn!(sink = drain.name(), "nothing is sent: {error}");
-                return;
+        let Some(alone) = alone(home, name) else { return };
+        let wanted = match send_rest(&mut drain, deadline).await {
+            Ok(()) => {
+                drop(alone);
+                // Whoever came meanwhile went away again, and relies on this one.
+                Instant::now() < deadline && drain.is_wanted(SystemClock.now()).unwrap_or(false)
             }
+            Err(error) => {
+                tracing::warn!(sink = name, "nothing is sent: {error}");
+                false
+            }
+        };
+        if !wanted {
+            return;
+        }
+    }
+}
+
+async fn send_rest(drain: &mut Drain, deadline: Instant) -> Result<(), Error> {
+    loop {
+        let until = match drain.run(&SystemClock).await? {
+            Rest::Empty { due: Some(until) } | Rest::Waits { until, .. } | Rest::Held { until } => until,
+            Rest::Empty { due: None } | Rest::Paused(_) | Rest::Replaced => return Ok(()),
         };
         let wake = Instant::now() + until.since(SystemClock.now());
         if wake > deadline {
-            return;
+            return Ok(());
         }
         tokio::time::sleep_until(wake.into()).await;
     }
+}
+
+/// Whether it may be sent to now, and nobody does.
+pub(super) fn is_idle(row: &SinkRow, now: Timestamp) -> bool {
+    row.paused.is_none() && keep_still(row, now, Mode::Usual).is_none() && !lease::is_held(row, now)
+}
+
+/// The right to be the process apart of a receiver; `None` while another is.
+fn alone(home: &Home, sink: &str) -> Option<File> {
+    create_private(&home.run()).ok()?;
+    let path = home.run().join(format!("deliver-{sink}.lock"));
+    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
-use super::drain::{Drain, Mode, Step};
+use super::drain::{Drain, Mode, Rest};
 use super::rest::leave_rest;
 use super::sink::Sinks;
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -148,36 +148,31 @@ async fn serve(mut drain: Drain, home: &Home, mut hear: watch::Receiver<Told>, i
     let mut known = Told::default();
     loop {
         known = Told { ending: hear.borrow_and_update().ending, ..known };
-        let step = drain.run(&SystemClock).await.unwrap_or_else(|error| {
+        let rest = drain.run(&SystemClock).await.unwrap_or_else(|error| {
             tracing::warn!(sink = drain.name(), "nothing is sent: {error}");
-            Step::Waits { until: after(STORE_AGAIN), why: error.to_string() }
+            Rest::Waits { until: after(STORE_AGAIN), why: error.to_string() }
         });
         if known.ending {
-            return step != Step::Empty { due: None };
+            return rest != Rest::Empty { due: None };
         }
-        let (mut wake, silent) = match &step {
-            Step::Moved(_) => (Some(Instant::now()), false),
-            Step::Empty { due } => (due.map(instant), false),
-            Step::Paused(_) => (None, false),
+        let mut wake = match &rest {
+            Rest::Empty { due } => due.map(instant),
+            Rest::Paused(_) => None,
             // This run knows the old ones only. A process that starts now knows the new.
-            Step::Replaced => {
+            Rest::Replaced => {
                 leave_rest(home);
-                (None, false)
+                None
             }
-            // Until then nothing that is said changes anything.
-            Step::Waits { until, .. } => (Some(instant(*until)), true),
-            Step::Held { until } => (Some(instant(*until)), false),
+            // Whoever speaks meanwhile makes it look again: somebody may have found the receiver back.
+            Rest::Waits { until, .. } | Rest::Held { until } => Some(instant(*until)),
         };
         loop {
             let told = *hear.borrow_and_update();
-            if told.ending && silent {
-                return true;
-            }
-            if told.ending || (told.now != known.now && !silent) {
+            if told.ending || told.now != known.now {
                 known = told;
                 break;
             }
-            if told.soon != known.soon && !silent {
+            if told.soon != known.soon {
                 let soon = Instant::now() + interval;
                 wake = Some(wake.map_or(soon, |wake| wake.min(soon)));
             }

@@ -8,13 +8,13 @@ use super::decide::{Answer, Verdict};
 use super::drain::{Drain, Mode};
 use super::http::Request;
 use super::identity::Identity;
-use super::native::{Native, local_token};
+use super::native::{Credential, Native};
 use super::otlp::Otlp;
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::config::delivery::{Delivery, Secret};
+use crate::config::delivery::{Backend, Delivery, Secret};
 use crate::hex::hex;
 use crate::home::Home;
-use crate::store::{Error, Letter, Outgoing, SinkRow, Store, Tx, View};
+use crate::store::{Error, Fingerprint, Letter, Outgoing, SinkRow, Store, Tx, View};
 use reqwest::Url;
 
 /// What becomes of an event when the cursor comes to it.
@@ -80,8 +80,7 @@ pub const CODEMIE_V1: &str = "codemie-v1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub name: &'static str,
-    /// Changes with address (its first half) and credentials (its second) and tells neither.
-    pub fingerprint: String,
+    pub fingerprint: Fingerprint,
 }
 
 /// The configured receivers.
@@ -105,7 +104,7 @@ impl Sinks {
         };
         let Delivery { backend, otlp, codemie_v1, .. } = &self.delivery;
         if let Some(backend) = backend {
-            let token = backend.token.clone().or_else(|| local_token(&self.home, &backend.url));
+            let token = self.token(backend).secret(&backend.url);
             add(NATIVE, backend.url.as_str(), &[token.as_ref().map_or("", Secret::reveal)]);
         }
         if let Some(otlp) = otlp {
@@ -136,8 +135,11 @@ impl Sinks {
     /// Our own backend, if it is one of them.
     pub fn native(&self, identity: &Identity) -> Option<Native> {
         let backend = self.delivery.backend.as_ref()?;
-        let token = backend.token.clone().or_else(|| local_token(&self.home, &backend.url));
-        Some(Native::new(&backend.url, token, identity.clone()))
+        Some(Native::new(&backend.url, self.token(backend), identity.clone()))
+    }
+
+    fn token(&self, backend: &Backend) -> Credential {
+        backend.token.clone().map_or_else(|| Credential::Found(self.home.clone()), Credential::Given)
     }
 
     /// Ready to be told events.
@@ -162,9 +164,7 @@ impl Sinks {
 pub fn settle(tx: &Tx<'_>, targets: &[Target]) -> Result<(), Error> {
     for target in targets {
         tx.add_sink(target.name)?;
-        if tx.sink(target.name)?.is_some_and(|row| row.target.as_ref() != Some(&target.fingerprint)) {
-            tx.set_target(target.name, &target.fingerprint)?;
-        }
+        tx.lead(target.name, &target.fingerprint)?;
     }
     Ok(())
 }
@@ -179,7 +179,7 @@ pub fn reconfigure(store: &mut Store, key: &str, sinks: Option<&Sinks>) -> Resul
     };
     let targets = sinks.map(Sinks::targets).unwrap_or_default();
     store.write(|tx| {
-        let address_of = |row: Option<SinkRow>| row.and_then(|row| row.address().map(str::to_owned));
+        let address_of = |row: Option<SinkRow>| row.and_then(|row| row.address);
         let before = address_of(tx.sink(name)?);
         settle(tx, &targets)?;
         // A run may have it from its environment, and then nothing else tells what is no address.
@@ -191,9 +191,10 @@ pub fn reconfigure(store: &mut Store, key: &str, sinks: Option<&Sinks>) -> Resul
     })
 }
 
-fn fingerprint(address: &str, credentials: &[&str]) -> String {
+fn fingerprint(address: &str, credentials: &[&str]) -> Fingerprint {
     let short = |text: &str| hex(&Sha256::digest(text.as_bytes())[..8]);
-    format!("{}.{}", short(address), short(&[&[address], credentials].concat().join("\0")))
+    let credentials = short(&[&[address], credentials].concat().join("\0"));
+    Fingerprint { address: short(address), credentials }
 }
 
 /// The address below a base that may or may not end in a slash.
@@ -207,7 +208,6 @@ pub(super) fn below(base: &Url, path: &str) -> Url {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::World;
 
     #[test]
     fn a_path_below_a_base() {
@@ -218,23 +218,5 @@ mod tests {
         ] {
             assert_eq!(below(&Url::parse(base).unwrap(), "/v1/events").as_str(), expected);
         }
-    }
-
-    #[test]
-    fn other_credentials_end_a_pause_and_the_same_do_not() {
-        let mut world = World::new();
-        let target = |token: &str| Target { name: NATIVE, fingerprint: fingerprint("http://h", &[token]) };
-        let mut settled = |token: &str| {
-            world.store.write(|tx| settle(tx, &[target(token)])).unwrap();
-            world.store.read(|view| view.sink(NATIVE)).unwrap().unwrap().paused
-        };
-        assert_eq!(settled("a"), None);
-        world.store.write(|tx| tx.pause(NATIVE, Some("refused"))).unwrap();
-        let mut settled = |token: &str| {
-            world.store.write(|tx| settle(tx, &[target(token)])).unwrap();
-            world.store.read(|view| view.sink(NATIVE)).unwrap().unwrap().paused
-        };
-        assert_eq!(settled("a").as_deref(), Some("refused"));
-        assert_eq!(settled("b"), None);
     }
 }

@@ -38,7 +38,22 @@ impl Record {
             Fact::Error(error) => is_name(&error.kind),
             Fact::Prompt => true,
         };
-        named && self.key.len() <= LONGEST_KEY && self.subagent.iter().all(is_name)
+        named && self.key.len() <= LONGEST_KEY && self.subagent.iter().all(is_name) && self.at.is_a_date()
+    }
+
+    /// Names of models and tools leave the machine, paths do not: of a model that is a file (a server of local models calls it
+    /// so) the last part stays.
+    pub fn name_no_place(&mut self) {
+        let name = match &mut self.fact {
+            Fact::Usage(usage) => &mut usage.model,
+            Fact::Tool(tool) => &mut tool.name,
+            Fact::Prompt | Fact::Error(_) => return,
+        };
+        let of_a_drive = || name.len() > 2 && name.is_char_boundary(1) && name[1..].starts_with(":\\");
+        if name.starts_with(['/', '~', '\\']) || name.starts_with("file:") || of_a_drive() {
+            let part = name.split(['/', '\\']).rfind(|part| !part.is_empty()).unwrap_or_default();
+            *name = part.to_owned();
+        }
     }
 }
 
@@ -152,6 +167,26 @@ mod tests {
     }
 
     #[test]
+    fn a_place_on_this_machine_is_no_name() {
+        for (name, kept) in [
+            ("claude-opus-4-8", "claude-opus-4-8"),
+            ("anthropic/claude-opus-4-8", "anthropic/claude-opus-4-8"),
+            ("/home/dev/secret/model.gguf", "model.gguf"),
+            ("~/models/llama/", "llama"),
+            ("file:///srv/m.gguf", "m.gguf"),
+            ("C:\\models\\m.gguf", "m.gguf"),
+            ("\\\\server\\share\\m", "m"),
+            ("/", ""),
+            ("é:", "é:"),
+        ] {
+            let mut record = call(|_, usage| usage.model = name.into());
+            record.name_no_place();
+            let Fact::Usage(usage) = record.fact else { panic!() };
+            assert_eq!(usage.model, kept, "{name}");
+        }
+    }
+
+    #[test]
     fn what_no_agent_means_is_told_from_what_it_does() {
         let long = |length: usize| "x".repeat(length);
         let good = [
@@ -165,6 +200,7 @@ mod tests {
             call(|record, _| record.subagent = Some(long(257))),
             call(|_, usage| usage.model = long(257)),
             call(|_, usage| usage.request_id = Some(long(257))),
+            call(|record, _| record.at = Timestamp(-1)),
             call(|_, usage| usage.tokens.input = u64::MAX),
             call(|_, usage| usage.tokens.cache_write_1h = (1 << 40) + 1),
         ];

@@ -250,7 +250,9 @@ impl<L: Lines> Tail<L> {
             batch.lines += 1;
             let before = batch.harvest.records.len();
             let read = self.lines.read(&self.buffer[start..end], &mut batch.harvest);
-            let plausible = batch.harvest.records[before..].iter().all(Record::is_plausible);
+            let new = &mut batch.harvest.records[before..];
+            let plausible = new.iter().all(Record::is_plausible);
+            new.iter_mut().for_each(Record::name_no_place);
             if !plausible {
                 batch.harvest.records.truncate(before);
             }

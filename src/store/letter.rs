@@ -30,13 +30,14 @@ pub struct Letter {
 }
 
 impl View<'_> {
-    /// The oldest of them first; of events that have changed since `up_to` none.
+    /// The oldest of them first; of events that have changed since `up_to` none. Those that are done with are not asked for:
+    /// there is no index of them.
     pub fn letters(&self, sink: &str, fate: Fate, up_to: i64, limit: usize) -> Result<Vec<Letter>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
             &format!(
                 "SELECT {OUTGOING}, l.reason, l.at, l.told FROM {FROM} JOIN letter l ON l.event = e.n
-                 WHERE l.sink = ?1 AND l.fate = ?2 AND ifnull(e.change, 0) <= ?3 ORDER BY l.at, e.n LIMIT ?4"
+                 WHERE l.sink = ?1 AND l.fate = ?2 AND l.fate <> 'done' AND ifnull(e.change, 0) <= ?3 ORDER BY l.at, e.n LIMIT ?4"
             ),
             params![sink, fate.as_str(), up_to, limit],
             |row| {

@@ -12,13 +12,10 @@
 //! store.checkpoint()      -> Result<(), Error>          off the hot path: log into database
 //! ```
 //!
-//! Lifecycle changes are made by `session::lifecycle` on a [`Tx`]; the queries for commands are on [`View`]:
-//! `session`, `session_by_agent_session`, `current`, `run`, `live_runs`, `totals`, `evidence`, `position`,
-//! `unreadable`, `incidents`, `list`, `usage`, `prunable`; small writes on [`Tx`]: `note_evidence`,
-//! `set_agent_process`, `set_surroundings`, `set_agent_session_file`, `set_setting`. For senders: `sinks`,
-//! `outgoing`, `letters`, `backlog`, `add_sink`, `lease`, `pass`, `delivered`, `put_letter`, `set_backoff`, `pause`,
-//! `backfill`.
+//! Queries are on [`View`], small writes on [`Tx`], each in the file of what it is about; changes of a session's life are made
+//! by `session::lifecycle` on a [`Tx`].
 
+mod address;
 mod error;
 mod evidence;
 mod imported;
@@ -50,6 +47,7 @@ use crate::home::Home;
 
 pub use crate::meter::tail::FileId;
 pub use crate::money::PicoDollars;
+pub use address::Fingerprint;
 pub use error::Error;
 pub use evidence::{Evidence, Incident, Verdict};
 pub use letter::{Fate, Letter};

@@ -33,12 +33,17 @@ pub(super) const OUTGOING: &str = "e.n, e.id, e.rev, e.type, ifnull(s.former_id,
 pub(super) const FROM: &str =
     "event e JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
 
+/// The same by the index of the few that are kept back.
+const KEPT_BACK: &str = "event e INDEXED BY event_kept_back JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
+
 /// Whether something that the session `s` has lived through is from before a sink's part of the outbox begins. What it was
 /// bound by is never revised, so that stays where it is whatever comes late; and a session that was never bound has nothing
 /// between its START and its END.
 pub(super) fn began_before(since: &str) -> String {
     format!(
-        "EXISTS (SELECT 1 FROM event life WHERE life.session = s.n AND life.record IS NULL AND life.change <= {since})"
+        // Of the index that holds all of a session's events it would read them all, for each of them.
+        "EXISTS (SELECT 1 FROM event life INDEXED BY event_of_life
+           WHERE life.session = s.n AND life.record IS NULL AND life.change <= {since})"
     )
 }
 
@@ -156,7 +161,7 @@ impl View<'_> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
             &format!(
-                "SELECT {OUTGOING} FROM {FROM} WHERE e.n > ?1 AND e.change IS NULL ORDER BY e.n LIMIT ?2"
+                "SELECT {OUTGOING} FROM {KEPT_BACK} WHERE e.n > ?1 AND e.change IS NULL ORDER BY e.n LIMIT ?2"
             ),
             [after, limit],
             read_outgoing,
@@ -166,7 +171,7 @@ impl View<'_> {
     /// Those of them that were revised: a revision of one gives it no new place.
     pub fn kept_back_revised(&self) -> Result<Vec<Outgoing>, Error> {
         let imported = "s.imported_from IS NOT NULL AND e.change IS NULL AND e.rev > 0";
-        self.all(&format!("SELECT {OUTGOING} FROM {FROM} WHERE {imported}"), [], read_outgoing)
+        self.all(&format!("SELECT {OUTGOING} FROM {KEPT_BACK} WHERE {imported}"), [], read_outgoing)
     }
 
     /// How many sessions have told something.

@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 5;
+pub(super) const KNOWN: i64 = 6;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -289,6 +289,26 @@ UPDATE letter SET told = CAST(substr(reason, 27) AS INTEGER), reason = ''
 /// What every command asks for, and hardly ever finds.
 const V5: &str = "
 CREATE INDEX session_broken_off ON session (ended_at) WHERE end_reason = 'crash' OR signal IS NOT NULL;
+";
+
+/// What senders and the dashboard's copy look for among everything there is; and where a sink leads, in two columns instead
+/// of one text, with the places of addresses it led to before.
+const V6: &str = "
+CREATE INDEX event_kept_back ON event (n) WHERE change IS NULL;
+CREATE INDEX letter_waiting ON letter (sink, fate, at) WHERE fate <> 'done';
+ALTER TABLE sink ADD COLUMN address TEXT;
+ALTER TABLE sink ADD COLUMN credentials TEXT;   -- null with an address: it is no longer set up
+UPDATE sink SET address = substr(target, 1, instr(target, '.') - 1),
+    credentials = nullif(substr(target, instr(target, '.') + 1), '') WHERE target IS NOT NULL;
+ALTER TABLE sink DROP COLUMN target;
+CREATE TABLE former_address (
+  sink              TEXT NOT NULL REFERENCES sink (name) ON DELETE CASCADE,
+  address           TEXT NOT NULL,
+  since             INTEGER NOT NULL,
+  cursor            INTEGER NOT NULL,
+  last_delivered_at INTEGER,
+  PRIMARY KEY (sink, address)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

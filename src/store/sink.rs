@@ -1,7 +1,7 @@
 //! The sinks: how far each has got, who is sending to it, what keeps it.
 //!
 //! A sink's cursor is the last change it has dealt with. What it passed without delivering stands in a
-//! [letter](super::Letter). A lease lets one process send at a time; sending twice is harmless all the same, since the receiver knows every event's id.
+//! [letter](super::Letter). A lease lets one process send at a time; a receiver that knows every event's id does not mind if two do.
 //!
 //! A sender asks [`Store::make_durable`](super::Store::make_durable) first and sends nothing beyond what it answers.
 
@@ -28,8 +28,10 @@ pub struct SinkRow {
     pub asked_until: Option<Timestamp>,
     /// What went wrong last; gone with the next delivery.
     pub trouble: Option<String>,
-    /// Stands for address and credentials (`ADDRESS.CREDENTIALS`): with others, a pause is over.
-    pub target: Option<String>,
+    /// What stands for where it leads ([`super::Fingerprint`]); none if it was never set up.
+    pub address: Option<String>,
+    /// What stands for who sends there.
+    pub credentials: Option<String>,
 }
 
 impl SinkRow {
@@ -37,20 +39,6 @@ impl SinkRow {
     pub fn again_at(&self) -> Option<Timestamp> {
         self.retry_at.max(self.asked_until)
     }
-
-    /// What stands for its address.
-    pub fn address(&self) -> Option<&str> {
-        self.target.as_deref().map(address)
-    }
-
-    /// It was taken out of the configuration: of where it led only the address is left, and nobody's credentials.
-    pub fn is_retired(&self) -> bool {
-        self.target.as_deref().is_some_and(|target| target.ends_with('.'))
-    }
-}
-
-fn address(target: &str) -> &str {
-    target.split('.').next().unwrap_or_default()
 }
 
 /// How much is with a sink.
@@ -63,7 +51,7 @@ pub struct SinkCount {
 }
 
 const SINK: &str = "name, cursor, lease_holder, lease_until, failures, retry_at, paused, last_delivered_at, asked_until, \
-     trouble, target, since";
+     trouble, since, address, credentials";
 
 fn read_sink(row: &Row<'_>) -> rusqlite::Result<SinkRow> {
     Ok(SinkRow {
@@ -77,8 +65,9 @@ fn read_sink(row: &Row<'_>) -> rusqlite::Result<SinkRow> {
         last_delivered_at: row.get(7)?,
         asked_until: row.get(8)?,
         trouble: row.get(9)?,
-        target: row.get(10)?,
-        since: row.get(11)?,
+        since: row.get(10)?,
+        address: row.get(11)?,
+        credentials: row.get(12)?,
     })
 }
 
@@ -104,7 +93,7 @@ impl View<'_> {
         )?;
         let (deferred, dead): (i64, i64) = self.one(
             "SELECT count(*) FILTER (WHERE l.fate = 'deferred'), count(*) FILTER (WHERE l.fate = 'dead')
-             FROM letter l JOIN event e ON e.n = l.event WHERE l.sink = ?1 AND e.change <= ?2",
+             FROM letter l JOIN event e ON e.n = l.event WHERE l.sink = ?1 AND l.fate <> 'done' AND e.change <= ?2",
             params![sink.name, sink.cursor],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
@@ -115,7 +104,7 @@ impl View<'_> {
     pub fn something_waits(&self, sink: &SinkRow) -> Result<bool, Error> {
         self.one(
             "SELECT (SELECT change FROM outbox) > ?2
-                 OR EXISTS (SELECT 1 FROM letter WHERE sink = ?1 AND fate = 'deferred')",
+                 OR EXISTS (SELECT 1 FROM letter WHERE sink = ?1 AND fate = 'deferred' AND fate <> 'done')",
             params![sink.name, sink.cursor],
             |row| row.get(0),
         )
@@ -207,9 +196,14 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Nothing up to this change is left to be looked at.
-    pub fn pass(&self, sink: &str, change: i64) -> Result<(), Error> {
-        self.run("UPDATE sink SET cursor = max(cursor, ?2) WHERE name = ?1", params![sink, change]).map(drop)
+    /// Nothing between these changes is left to be looked at. A cursor that was put back meanwhile, before `from`, stays
+    /// where it was put: what a backfill is to send again was not in the batch.
+    pub fn pass(&self, sink: &str, from: i64, to: i64) -> Result<(), Error> {
+        self.run(
+            "UPDATE sink SET cursor = max(cursor, ?3) WHERE name = ?1 AND cursor >= ?2",
+            params![sink, from, to],
+        )
+        .map(drop)
     }
 
     /// The receiver works, and has these.
@@ -268,39 +262,6 @@ impl Tx<'_> {
         self.run("UPDATE sink SET paused = ?2 WHERE name = ?1", params![sink, reason]).map(drop)
     }
 
-    /// Notes where the sink leads. Another address or other credentials are another chance: pause and backoff are over.
-    /// Another address is another receiver: it has got nothing yet, and gets the sessions that are open now, or wait to be
-    /// told of, whole.
-    pub fn set_target(&self, sink: &str, target: &str) -> Result<(), Error> {
-        let before = self.sink(sink)?;
-        self.run(
-            "UPDATE sink SET target = ?2, paused = NULL, failures = 0, retry_at = NULL, asked_until = NULL, trouble = NULL
-             WHERE name = ?1 AND target IS NOT ?2",
-            params![sink, target],
-        )?;
-        if before.is_none_or(|row| row.address().is_none_or(|before| before == address(target))) {
-            return Ok(());
-        }
-        self.run("UPDATE sink SET since = cursor, last_delivered_at = NULL WHERE name = ?1", [sink])?;
-        self.restamp(
-            "change IS NOT NULL AND session IN (SELECT n FROM session WHERE phase <> 'closed' UNION
-               SELECT session FROM event WHERE change > (SELECT cursor FROM sink WHERE name = ?1) UNION
-               SELECT e.session FROM letter l JOIN event e ON e.n = l.event WHERE l.sink = ?1 AND l.fate <> 'done')",
-            [sink],
-        )?;
-        // What the one before has got, refused or was to get later is nothing to this one.
-        self.run("DELETE FROM letter WHERE sink = ?1", [sink]).map(drop)
-    }
-
-    /// It leads nowhere ([`SinkRow::is_retired`]) until it is set up again: whoever still has its credentials sends it nothing more.
-    pub fn retire_sink(&self, sink: &str) -> Result<(), Error> {
-        self.run(
-            "UPDATE sink SET target = substr(target, 1, instr(target, '.')) WHERE name = ?1 AND target IS NOT NULL",
-            [sink],
-        )
-        .map(drop)
-    }
-
     /// Sends a sink the whole history, what was kept back too: imported sessions now count as told.
     pub fn backfill(&self, sink: &str) -> Result<(), Error> {
         self.restamp("change IS NULL", [])?;
@@ -319,7 +280,7 @@ impl Tx<'_> {
     }
 
     /// Gives events the next numbers of change, in their sessions' order.
-    fn restamp(&self, which: &str, params: impl rusqlite::Params) -> Result<(), Error> {
+    pub(super) fn restamp(&self, which: &str, params: impl rusqlite::Params) -> Result<(), Error> {
         let events = self.run(
             &format!(
                 "UPDATE event SET change = (SELECT change FROM outbox) + o.place
@@ -362,7 +323,8 @@ mod tests {
     }
 
     fn arrived(tx: &Tx<'_>, batch: &[Outgoing], at: Timestamp) -> Result<(), Error> {
-        tx.pass(NATIVE, batch.iter().filter_map(|event| event.change).max().unwrap())?;
+        let changes = || batch.iter().filter_map(|event| event.change);
+        tx.pass(NATIVE, changes().min().unwrap() - 1, changes().max().unwrap())?;
         tx.delivered(NATIVE, batch, at)
     }
 
@@ -401,6 +363,19 @@ mod tests {
         world.store.write(|tx| arrived(tx, &batch, now)).unwrap();
         world.store.write(|tx| arrived(tx, &batch[..1], now)).unwrap();
         assert!(waiting(&mut world).is_empty());
+    }
+
+    #[test]
+    fn a_batch_that_was_on_its_way_does_not_swallow_a_backfill() {
+        let (mut world, session) = world();
+        let now = world.now;
+        let early = waiting(&mut world);
+        world.store.write(|tx| arrived(tx, &early, now)).unwrap();
+        world.store.write(|tx| lifecycle::learn_version(tx, session, "2.1")).unwrap();
+        let late = waiting(&mut world);
+        world.store.write(|tx| tx.backfill(NATIVE)).unwrap();
+        world.store.write(|tx| arrived(tx, &late, now)).unwrap();
+        assert_eq!(waiting(&mut world).len(), 2, "everything is sent again");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::store::{SinkRow, Store};
 
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
-    /// What the store leads to, as last seen: names, and what stands for their addresses.
-    led: Vec<(String, Option<String>)>,
+    /// What the store leads to, as last seen.
+    led: Vec<Lead>,
     /// What the sender knows.
     targets: Vec<Target>,
     /// Beside us, where there is somewhere to send to.
@@ -55,6 +55,9 @@ impl Receivers {
     }
 }
 
-fn leading(rows: &[SinkRow]) -> Vec<(String, Option<String>)> {
-    rows.iter().map(|row| (row.name.clone(), row.target.clone())).collect()
+/// A sink's name, and what stands for its address and for who sends there.
+type Lead = (String, Option<String>, Option<String>);
+
+fn leading(rows: &[SinkRow]) -> Vec<Lead> {
+    rows.iter().map(|row| (row.name.clone(), row.address.clone(), row.credentials.clone())).collect()
 }

@@ -21,8 +21,11 @@ fn sees_death_by_signal() {
 
 #[test]
 fn failed_wait_shows_the_screen() {
-    let terminal = Start::new(["sh", "-c", "echo here; read x"]).timeout(Duration::from_millis(300)).spawn();
-    let failure = catch_unwind(AssertUnwindSafe(|| terminal.wait_text("there"))).unwrap_err();
+    let terminal = Start::new(["sh", "-c", "echo here; read x"]).spawn();
+    terminal.wait_text("here");
+    let (soon, what) = (Duration::from_millis(300), "\"there\" on the screen");
+    let wait = || terminal.wait_within(soon, what, |view| view.text().contains("there"));
+    let failure = catch_unwind(AssertUnwindSafe(wait)).unwrap_err();
     let message = failure.downcast_ref::<String>().unwrap();
     assert!(message.contains("\"there\" on the screen") && message.contains("--- screen\nhere"), "{message}");
 }

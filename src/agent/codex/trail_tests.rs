@@ -39,6 +39,8 @@ struct Stage {
     files: CodexFiles,
     family: Family,
     trail: Rc<RefCell<CodexTrail>>,
+    /// When it was set: a day may end before the test does.
+    now: Timestamp,
 }
 
 /// Ids that bear the time of this test, as those of threads begun in it do.
@@ -56,7 +58,8 @@ impl Stage {
         fs::create_dir_all(files.locks()).unwrap();
         let trail = CodexTrail::new(files.clone(), mark.map(str::to_owned));
         let family = Family(std::sync::Mutex::default(), AtomicBool::default());
-        let stage = Self { _folder: folder, files, family, trail: Rc::new(RefCell::new(trail)) };
+        let (trail, now) = (Rc::new(RefCell::new(trail)), SystemClock.now());
+        let stage = Self { _folder: folder, files, family, trail, now };
         fs::create_dir_all(stage.today()).unwrap();
         stage
     }
@@ -92,9 +95,8 @@ impl Stage {
     }
 
     fn today(&self) -> PathBuf {
-        self.files.sessions().join(
-            jiff::Timestamp::from_millisecond(SystemClock.now().0).unwrap().strftime("%Y/%m/%d").to_string(),
-        )
+        let now = jiff::Timestamp::from_millisecond(self.now.0).unwrap();
+        self.files.sessions().join(now.strftime("%Y/%m/%d").to_string())
     }
 
     fn rollout(&self, thread: u8) -> PathBuf {

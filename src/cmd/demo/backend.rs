@@ -23,7 +23,7 @@ use crate::config::delivery::{Secret, User};
 use crate::demo;
 use crate::forward::foreign::post;
 use crate::forward::http::Http;
-use crate::forward::{Identity, Native};
+use crate::forward::{Credential, Identity, Native};
 use crate::home::Home;
 use crate::session::record::SessionRecord;
 use crate::store::{Outgoing, Store};
@@ -87,7 +87,7 @@ pub(super) fn tell(home: &Home, embedded: &Embedded, chain: &[SessionRecord]) ->
         Ok::<_, crate::store::Error>(events)
     })?;
     let address = embedded.address.parse().context("no address")?;
-    let sink = Native::new(&address, Some(Secret::new(&embedded.token)), identity);
+    let sink = Native::new(&address, Credential::Given(Secret::new(&embedded.token)), identity);
     let http = Http::new(&address, None)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let sent = runtime

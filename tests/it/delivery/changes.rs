@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codemie::clock::Timestamp;
-use codemie::forward::{Leftovers, Mode, Step};
+use codemie::forward::{Leftovers, Mode, Rest};
 use codemie::session::id::AgentSessionId;
 use codemie::session::lifecycle::{Begin, Conversation};
 use codemie::store::{Realm, Store};
@@ -43,18 +43,18 @@ fn another_address_gets_the_open_sessions_whole_and_the_old_one_nothing_more() {
     world.spoken("ended", 1);
     let open = world.start("open");
     world.bind(open, "agent", None);
-    assert_eq!(run(&mut before), Step::Empty { due: None });
+    assert_eq!(run(&mut before), Rest::Empty { due: None });
     let after = sinks(&world, &backend(&new));
     world.spoken("later", 1);
     // A wrapper that has been running since knows the old address only.
-    assert_eq!(run(&mut before), Step::Replaced);
+    assert_eq!(run(&mut before), Rest::Replaced);
     assert_eq!(names(&old_ledger), ["ended", "open"]);
-    assert_eq!(drain(&after, Mode::Usual), Step::Empty { due: None });
+    assert_eq!(drain(&after, Mode::Usual), Rest::Empty { due: None });
     assert_eq!(names(&new_ledger), ["later", "open"]);
     // Other credentials for the same address repeat nothing.
     let count = new_ledger.events().len();
     let rotated = sinks(&world, &backend(&new).replace("canary-token", "another"));
-    assert_eq!(drain(&rotated, Mode::Usual), Step::Empty { due: None });
+    assert_eq!(drain(&rotated, Mode::Usual), Rest::Empty { due: None });
     assert_eq!((new_ledger.events().len(), new.received().len()), (count, 1));
 }
 
@@ -65,14 +65,14 @@ fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
     let set_up = sinks(&world, &backend(&old));
     let mut running = set_up.drains(Mode::Usual).unwrap().remove(0);
     world.spoken("before", 1);
-    assert_eq!(run(&mut running), Step::Empty { due: None });
+    assert_eq!(run(&mut running), Rest::Empty { due: None });
     let config = |args: &[&str]| {
         let said = world.run(&[&["config"], args].concat());
         assert_eq!(said.code, Some(0), "{said:?}");
     };
     config(&["unset", "backend.url"]);
     world.spoken("unset", 1);
-    assert_eq!(run(&mut running), Step::Paused("is not set up any more".into()));
+    assert_eq!(run(&mut running), Rest::Paused("is not set up any more".into()));
     // The same again: what waited meanwhile is for it, and nothing is told twice.
     let config = |args: &[&str]| {
         let said = world.run(&[&["config"], args].concat());
@@ -81,11 +81,11 @@ fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
     config(&["set", "backend.url", &old.url()]);
     // Sent by a process apart, for whose lease this waits.
     assert_eq!(world.run(&["sync"]).code, Some(0));
-    assert_eq!(run(&mut running), Step::Empty { due: None });
+    assert_eq!(run(&mut running), Rest::Empty { due: None });
     assert_eq!((names(&old_ledger), old_ledger.events().len()), (vec!["before".into(), "unset".into()], 8));
     config(&["set", "backend.url", &new.url()]);
     world.spoken("after", 1);
-    assert_eq!(run(&mut running), Step::Replaced);
+    assert_eq!(run(&mut running), Rest::Replaced);
     assert_eq!(world.run(&["sync"]).code, Some(0));
     assert_eq!((names(&new_ledger), old_ledger.events().len()), (vec!["after".to_owned()], 8));
 }
@@ -157,7 +157,7 @@ fn a_token_is_no_address() {
     world.sandbox.file(".codemie/config.toml", "");
     assert_eq!(world.run(&["config", "set", "backend.token", "another"]).code, Some(0));
     world.spoken("a", 1);
-    assert_eq!(run(&mut running), Step::Empty { due: None });
+    assert_eq!(run(&mut running), Rest::Empty { due: None });
     assert_eq!(names(&ledger), ["a"]);
 }
 
@@ -173,9 +173,9 @@ fn a_refusal_of_old_credentials_does_not_pause_the_new() {
     let mut before = sinks(&world, &backend(&receiver)).drains(Mode::Usual).unwrap().remove(0);
     let right = sinks(&world, &backend(&receiver).replace("canary-token", "right"));
     world.spoken("a", 1);
-    assert_eq!(run(&mut before), Step::Replaced);
+    assert_eq!(run(&mut before), Rest::Replaced);
     assert_eq!(world.sink("backend").paused, None);
-    assert_eq!(drain(&right, Mode::Usual), Step::Empty { due: None });
+    assert_eq!(drain(&right, Mode::Usual), Rest::Empty { due: None });
     assert_eq!(names(&ledger), ["a"]);
 }
 
@@ -221,7 +221,7 @@ fn a_process_apart_that_knows_the_old_address_only_changes_nothing() {
     world.spoken("a", 1);
     codemie::forward::finish_rest(&before).unwrap();
     assert_eq!((old.received().len(), world.sink("backend").cursor), (0, 0));
-    assert_eq!(world.sink("backend").target.as_deref(), Some(after.targets()[0].fingerprint.as_str()));
+    assert!(world.sink("backend").leads_to(&after.targets()[0].fingerprint));
     codemie::forward::finish_rest(&after).unwrap();
     assert_eq!(names(&ledger), ["a"]);
 }
@@ -265,7 +265,7 @@ fn a_wish_for_half_an_hour_of_quiet_starts_no_process_with_every_command() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    assert!(matches!(drain(&sinks, Mode::Usual), Step::Waits { .. }));
+    assert!(matches!(drain(&sinks, Mode::Usual), Rest::Waits { .. }));
     let mut store = Store::open(&world.home, world.now).unwrap();
     assert_eq!(Leftovers::look(&mut store, &sinks).unwrap(), Leftovers::None);
 }
@@ -276,10 +276,10 @@ fn somebody_who_insists_does_not_lengthen_the_usual_wait() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    assert!(matches!(drain(&sinks, Mode::Usual), Step::Waits { .. }));
+    assert!(matches!(drain(&sinks, Mode::Usual), Rest::Waits { .. }));
     let before = world.sink("backend");
     for _ in 0..5 {
-        assert!(matches!(drain(&sinks, Mode::Pressing), Step::Waits { .. }));
+        assert!(matches!(drain(&sinks, Mode::Pressing), Rest::Waits { .. }));
     }
     let after = world.sink("backend");
     assert_eq!((before.failures, before.retry_at), (after.failures, after.retry_at));
@@ -309,10 +309,10 @@ fn however_many_runs_end_while_a_receiver_is_away_one_process_waits_for_it() {
 fn a_receiver_that_is_no_longer_set_up_can_be_forgotten() {
     let ((good, ledger), bad) = (honest(), Receiver::start(|_| Reply::Status(503, String::new())));
     let mut world = World::new();
-    let both = format!("{}[otlp]\nendpoint = '{}'\n", backend(&good), bad.url());
-    sinks(&world, &both);
+    sinks(&world, &format!("{}[otlp]\nendpoint = '{}'\n", backend(&good), bad.url()));
     world.spoken("a", 1);
-    world.run(&["sync", "--timeout", "100ms"]);
+    assert_eq!(drain(&sinks(&world, &backend(&good)), Mode::Usual), Rest::Empty { due: None });
+    sinks(&world, &format!("{}[otlp]\nendpoint = '{}'\n", backend(&good), bad.url()));
     world.fails(&["sync", "--forget", "otlp"], 1, "set up");
     sinks(&world, &backend(&good));
     assert_eq!(names(&ledger), ["a"]);
@@ -336,7 +336,7 @@ fn a_collector_without_logs_gets_the_metrics_and_nothing_is_buried() {
         let mut world = World::new();
         let sinks = sinks(&world, &format!("otlp.endpoint = '{}'\n", receiver.url()));
         world.spoken("a", 1);
-        assert_eq!(drain(&sinks, Mode::Usual), Step::Empty { due: None });
+        assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
         assert_eq!(world.dead("otlp").len(), dead);
         let (status, doctor) = (world.out(&["sync", "--status"]), world.run(&["doctor"]).out);
         assert!(status.contains("takes nothing at /v1/logs"), "{status}");

@@ -31,7 +31,7 @@ fn sync_gives_up_when_its_time_is_up() {
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    let said = world.run(&["sync", "--timeout", "700ms"]);
+    let said = world.run(&["sync", "--timeout", "3s"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("4 events still wait: answered 503"), "{said:?}");
     assert!(receiver.received().len() >= 2, "it was tried again");

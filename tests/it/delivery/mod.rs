@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use codemie::clock::SystemClock;
 use codemie::config::Config;
-use codemie::forward::{Drain, Mode, Sinks, Step, settle};
+use codemie::forward::{Drain, Mode, Rest, Sinks, settle};
 use codemie::store::{Fate, SinkRow, Store};
 
 use crate::commands::World;
@@ -54,13 +54,13 @@ fn backend(receiver: &Receiver) -> String {
 }
 
 /// Runs the only sink's loop until it has nothing more to do now.
-fn drain(sinks: &Sinks, mode: Mode) -> Step {
+fn drain(sinks: &Sinks, mode: Mode) -> Rest {
     let mut drains = sinks.drains(mode).unwrap();
     assert_eq!(drains.len(), 1);
     run(&mut drains[0])
 }
 
-fn run(drain: &mut Drain) -> Step {
+fn run(drain: &mut Drain) -> Rest {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(drain.run(&SystemClock)).unwrap()
 }

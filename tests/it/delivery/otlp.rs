@@ -2,12 +2,12 @@
 //! own types.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use codemie::forward::{Mode, Step};
+use codemie::forward::{Mode, Rest};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
@@ -35,7 +35,9 @@ impl Collector {
             left_out("rotel is not installed under target/rotel (tests/run.sh does it)");
             return None;
         };
-        let (port, other) = (free_port(), free_port());
+        // Below those that the kernel gives away, and this process's alone among the tests.
+        let port = 10_000 + u16::try_from(std::process::id() % 10_000).unwrap() * 2;
+        let other = port + 1;
         let child = Command::new(program)
             .arg("start")
             .args(["--otlp-http-endpoint", &format!("127.0.0.1:{port}")])
@@ -72,10 +74,6 @@ fn program() -> Option<PathBuf> {
     lib.flatten()
         .map(|python| python.path().join("site-packages/rotel/rotel-agent"))
         .find(|file| file.exists())
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn text(attributes: &[KeyValue], key: &str) -> String {
@@ -136,7 +134,7 @@ fn the_values_that_come_out_of_a_collector_are_the_truth_also_when_sent_again() 
     let sinks = sinks(&world, &format!("otlp.endpoint = 'http://127.0.0.1:{}'", collector.port));
     world.spoken("a", 3);
     world.spoken("b", 2);
-    assert_eq!(drain(&sinks, Mode::Usual), Step::Empty { due: None });
+    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
     let events = world.store.read(|view| view.history(1000)).unwrap();
     let truth = |received: &[Received], calls: [f64; 2]| {
         let series = series(received);
@@ -172,7 +170,7 @@ fn the_values_that_come_out_of_a_collector_are_the_truth_also_when_sent_again() 
 
     // Everything once more: the same values.
     world.store.write(|tx| tx.backfill("otlp")).unwrap();
-    assert_eq!(drain(&sinks, Mode::Usual), Step::Empty { due: None });
+    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
     receiver.wait("all of it again", |received| (received.len() >= 2 * before).then_some(()));
     assert!(everything(&receiver.received()).is_some());
 }

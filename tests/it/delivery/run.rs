@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use codemie::forward::{Mode, Step};
+use codemie::forward::{Mode, Rest};
 use serde_json::Value;
 
 use super::play::Play;
@@ -102,7 +102,7 @@ fn the_next_command_sends_what_is_left_by_a_process_that_has_nothing_of_ours() {
     assert_eq!(processes::process(pid).unwrap().session, pid, "a session of its own");
     assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap().to_str(), Some("/"));
     for descriptor in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
-        let target = fs::read_link(descriptor.unwrap().path()).unwrap_or_default();
+        let Ok(target) = fs::read_link(descriptor.unwrap().path()) else { continue }; // closed meanwhile
         let target = target.to_str().unwrap().to_owned();
         let own = target.starts_with(home.to_str().unwrap()) || target.starts_with("socket:");
         assert!(own || target == "/dev/null" || target.starts_with("anon_inode:"), "{target}");
@@ -169,7 +169,7 @@ fn a_loopback_backend_is_spoken_to_with_the_token_it_left() {
     world.sandbox.file(".codemie/backend/tokens.json", r#"{"ingest":"local-ingest","read":"r","admin":"a"}"#);
     let sinks = sinks(&world, &format!("backend.url = '{}'", receiver.url()));
     world.spoken("a", 1);
-    assert_eq!(drain(&sinks, Mode::Usual), Step::Empty { due: None });
+    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
     assert_eq!(ledger.events().len(), 4);
 }
 

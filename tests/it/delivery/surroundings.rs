@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use codemie::clock::{Clock, SystemClock, Timestamp};
-use codemie::forward::{Mode, Step};
+use codemie::forward::{Mode, Rest};
 
 use super::{backend, first, honest, sinks};
 use crate::commands::World;
@@ -91,13 +91,13 @@ fn a_clock_set_back_by_a_year_delays_by_minutes_at_most() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut drain = sinks.drains(Mode::Usual).unwrap().remove(0);
     let mut run = || runtime.block_on(drain.run(&clock)).unwrap();
-    assert!(matches!(run(), Step::Waits { .. }));
-    assert!(matches!(run(), Step::Waits { .. }), "a wish is a wish");
+    assert!(matches!(run(), Rest::Waits { .. }));
+    assert!(matches!(run(), Rest::Waits { .. }), "a wish is a wish");
     assert_eq!(receiver.received().len(), 1);
     clock.0.store(0, Ordering::Relaxed);
-    assert!(matches!(run(), Step::Waits { .. }), "tried at once, and failed once more");
+    assert!(matches!(run(), Rest::Waits { .. }), "tried at once, and failed once more");
     assert_eq!(receiver.received().len(), 2);
     clock.0.store(300_000, Ordering::Relaxed);
-    assert_eq!(run(), Step::Empty { due: None });
+    assert_eq!(run(), Rest::Empty { due: None });
     assert!(ledger.sessions().values().all(|told| told.complete));
 }

@@ -1,0 +1,177 @@
+//! Where a sink leads. An address may change, even to and fro (a variable in one terminal, a setting in the other), and each
+//! receiver keeps its own place in the outbox while another stands in its stead.
+
+use rusqlite::params;
+
+use super::{Error, SinkRow, Tx};
+
+/// Stands for where a sink leads, and as whom, and tells neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint {
+    pub address: String,
+    pub credentials: String,
+}
+
+impl SinkRow {
+    pub fn leads_to(&self, target: &Fingerprint) -> bool {
+        self.is_at(target) && self.credentials.as_ref() == Some(&target.credentials)
+    }
+
+    /// Whoever sends there: several may, each by credentials of their own.
+    pub fn is_at(&self, target: &Fingerprint) -> bool {
+        self.address.as_ref() == Some(&target.address)
+    }
+
+    /// It was taken out of the configuration: its address is kept, and nobody's credentials.
+    pub fn is_retired(&self) -> bool {
+        self.address.is_some() && self.credentials.is_none()
+    }
+}
+
+impl Tx<'_> {
+    /// Has the sink lead there. Another address or other credentials are another chance: pause and backoff are over, though
+    /// not the wish of a receiver that stays.
+    /// Another address is another receiver. One that was there before goes on where it was left; a new one has got nothing
+    /// yet, and gets the sessions that are open now, or wait to be told of, whole.
+    pub fn lead(&self, sink: &str, target: &Fingerprint) -> Result<(), Error> {
+        let Some(before) = self.sink(sink)?.filter(|row| !row.leads_to(target)) else { return Ok(()) };
+        self.run(
+            "UPDATE sink SET address = ?2, credentials = ?3, paused = NULL, failures = 0, retry_at = NULL,
+                 asked_until = CASE WHEN address IS ?2 THEN asked_until END, trouble = NULL WHERE name = ?1",
+            params![sink, target.address, target.credentials],
+        )?;
+        let Some(left) = before.address.filter(|address| *address != target.address) else { return Ok(()) };
+        self.leave(sink, &left)?;
+        let known = self.run(
+            "UPDATE sink SET since = f.since, cursor = f.cursor, last_delivered_at = f.last_delivered_at
+             FROM former_address f WHERE sink.name = ?1 AND f.sink = ?1 AND f.address = ?2",
+            [sink, &target.address],
+        )?;
+        if known > 0 {
+            self.run("DELETE FROM former_address WHERE sink = ?1 AND address = ?2", [sink, &target.address])?;
+        } else {
+            self.run("UPDATE sink SET since = cursor, last_delivered_at = NULL WHERE name = ?1", [sink])?;
+            self.restamp(
+                "change IS NOT NULL AND session IN (SELECT n FROM session WHERE phase <> 'closed' UNION
+                   SELECT session FROM event WHERE change > (SELECT cursor FROM sink WHERE name = ?1) UNION
+                   SELECT e.session FROM letter l JOIN event e ON e.n = l.event WHERE l.sink = ?1 AND l.fate <> 'done')",
+                [sink],
+            )?;
+        }
+        // What the one before has got, refused or was to get later is nothing to this one.
+        self.run("DELETE FROM letter WHERE sink = ?1", [sink]).map(drop)
+    }
+
+    /// Keeps the place of the receiver at an address. What it refused or was to get later is sent to it once more, should it
+    /// come back: its cursor is put before the first of those.
+    fn leave(&self, sink: &str, address: &str) -> Result<(), Error> {
+        self.run(
+            "INSERT OR REPLACE INTO former_address (sink, address, since, cursor, last_delivered_at)
+             SELECT name, ?2, since, min(cursor, ifnull((SELECT min(e.change) - 1 FROM letter l JOIN event e ON e.n = l.event
+                 WHERE l.sink = ?1 AND l.fate <> 'done'), cursor)), last_delivered_at FROM sink WHERE name = ?1",
+            [sink, address],
+        )
+        .map(drop)
+    }
+
+    /// It leads nowhere ([`SinkRow::is_retired`]) until it is set up again: whoever still has its credentials sends it
+    /// nothing more.
+    pub fn retire_sink(&self, sink: &str) -> Result<(), Error> {
+        self.run("UPDATE sink SET credentials = NULL WHERE name = ?1", [sink]).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Fate;
+    use super::*;
+    use crate::session::id::SessionId;
+    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::state::{Ending, Exit};
+    use crate::session::tests::World;
+
+    const SINK: &str = "backend";
+
+    fn at(address: &str, credentials: &str) -> Fingerprint {
+        Fingerprint { address: address.into(), credentials: credentials.into() }
+    }
+
+    fn lead(world: &mut World, address: &str) {
+        world.store.write(|tx| tx.lead(SINK, &at(address, "c"))).unwrap();
+    }
+
+    fn row(world: &mut World) -> SinkRow {
+        world.store.read(|view| view.sink(SINK)).unwrap().unwrap()
+    }
+
+    fn session(world: &mut World) -> SessionId {
+        let (run, started) = world.start(Conversation::Fresh);
+        let now = world.wait(1000);
+        world.store.write(|tx| lifecycle::end(tx, now, run, Ending::exited(Exit::Code(0)))).unwrap();
+        started.session
+    }
+
+    /// The sessions that something is sent of now, and everything is sent.
+    fn sent(world: &mut World) -> Vec<String> {
+        let SinkRow { since, cursor, .. } = row(world);
+        let events = world.store.read(|view| view.outgoing(since, cursor, i64::MAX, 100)).unwrap();
+        let last = world.store.read(|view| view.last_change()).unwrap();
+        world.store.write(|tx| tx.pass(SINK, cursor, last)).unwrap();
+        let mut sessions: Vec<String> = events.into_iter().map(|event| event.session).collect();
+        sessions.dedup();
+        sessions
+    }
+
+    #[test]
+    fn each_address_goes_on_where_it_was_left() {
+        let mut world = World::new();
+        world.store.write(|tx| tx.add_sink(SINK)).unwrap();
+        lead(&mut world, "a");
+        let first = session(&mut world).to_string();
+        assert_eq!(sent(&mut world), [first.clone()]);
+        lead(&mut world, "b");
+        assert_eq!(sent(&mut world), [""; 0], "history to it");
+        let second = session(&mut world).to_string();
+        assert_eq!(sent(&mut world), [second.clone()]);
+        lead(&mut world, "a");
+        assert_eq!(world.store.read(|view| view.sessions_before(SINK)).unwrap(), 0);
+        assert_eq!(sent(&mut world), [second], "what ended while it was away");
+        let third = session(&mut world).to_string();
+        assert_eq!(sent(&mut world), [third.clone()]);
+        lead(&mut world, "b");
+        assert_eq!(world.store.read(|view| view.sessions_before(SINK)).unwrap(), 1, "still history to it");
+        assert_eq!(sent(&mut world), [third]);
+    }
+
+    #[test]
+    fn what_an_address_refused_is_told_again_when_it_comes_back() {
+        let mut world = World::new();
+        world.store.write(|tx| tx.add_sink(SINK)).unwrap();
+        lead(&mut world, "a");
+        let refused = session(&mut world).to_string();
+        let (now, cursor) = (world.now, row(&mut world).cursor);
+        let events = world.store.read(|view| view.outgoing(0, cursor, i64::MAX, 100)).unwrap();
+        world.store.write(|tx| tx.put_letter(SINK, &events[1], Fate::Dead, "no", now)).unwrap();
+        sent(&mut world);
+        lead(&mut world, "b");
+        sent(&mut world);
+        lead(&mut world, "a");
+        assert_eq!(sent(&mut world), [refused]);
+    }
+
+    #[test]
+    fn other_credentials_end_a_pause_and_move_nothing() {
+        let mut world = World::new();
+        world.store.write(|tx| tx.add_sink(SINK)).unwrap();
+        lead(&mut world, "a");
+        world.store.write(|tx| tx.pause(SINK, Some("refused"))).unwrap();
+        lead(&mut world, "a");
+        assert_eq!(row(&mut world).paused.as_deref(), Some("refused"), "the same");
+        session(&mut world);
+        let cursor = row(&mut world).cursor;
+        world.store.write(|tx| tx.lead(SINK, &at("a", "d"))).unwrap();
+        assert_eq!((row(&mut world).paused, row(&mut world).cursor), (None, cursor));
+        world.store.write(|tx| tx.retire_sink(SINK)).unwrap();
+        assert!(row(&mut world).is_retired() && !row(&mut world).leads_to(&at("a", "d")));
+    }
+}
