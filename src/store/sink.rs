@@ -104,7 +104,8 @@ impl View<'_> {
     pub fn something_waits(&self, sink: &SinkRow) -> Result<bool, Error> {
         self.one(
             "SELECT (SELECT change FROM outbox) > ?2
-                 OR EXISTS (SELECT 1 FROM letter WHERE sink = ?1 AND fate = 'deferred' AND fate <> 'done')",
+                 OR EXISTS (SELECT 1 FROM letter INDEXED BY letter_waiting
+                     WHERE sink = ?1 AND fate = 'deferred' AND fate <> 'done')",
             params![sink.name, sink.cursor],
             |row| row.get(0),
         )

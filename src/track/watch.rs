@@ -1,7 +1,9 @@
 //! Being told when files change: one inotify instance for the whole process, or none where there is none to be had.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use notify::event::{EventKind, ModifyKind};
 use notify::{RecursiveMode, Watcher};
@@ -10,10 +12,14 @@ use notify::{RecursiveMode, Watcher};
 pub struct Watch {
     /// `None`: no instance was to be had (`max_user_instances`), so the caller has to look from time to time.
     watcher: Option<Box<dyn Watcher + Send>>,
-    watched: BTreeSet<PathBuf>,
+    watched: BTreeMap<PathBuf, Identity>,
     /// Some of what is wanted is not watched: there are no more watches to be had (`max_user_watches`).
     short: bool,
 }
+
+/// Which one it is that stands at a path: the kernel drops the watch of one that is removed, and another in its place has none.
+/// Numbers of inodes are given away again, so birth counts too.
+type Identity = (u64, u64, Option<SystemTime>);
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -36,7 +42,7 @@ impl Watch {
     }
 
     fn by(watcher: Option<Box<dyn Watcher + Send>>) -> Self {
-        Self { watcher, watched: BTreeSet::new(), short: false }
+        Self { watcher, watched: BTreeMap::new(), short: false }
     }
 
     /// Whether all changes are reported.
@@ -48,10 +54,15 @@ impl Watch {
     /// call comes when it appears.
     pub fn set(&mut self, wanted: impl IntoIterator<Item = PathBuf>) {
         let Some(watcher) = &mut self.watcher else { return };
-        let wanted: BTreeSet<PathBuf> = wanted.into_iter().filter_map(|path| nearest(&path)).collect();
-        for gone in self.watched.difference(&wanted) {
-            let _ = watcher.unwatch(gone);
-        }
+        let wanted: BTreeMap<PathBuf, Identity> =
+            wanted.into_iter().filter_map(|path| nearest(&path)).collect();
+        self.watched.retain(|path, identity| {
+            let stays = wanted.get(path) == Some(identity);
+            if !stays {
+                let _ = watcher.unwatch(path);
+            }
+            stays
+        });
         let mut refused = None;
         let mut begin = |path: &Path| match watcher.watch(path, RecursiveMode::NonRecursive) {
             Ok(()) => true,
@@ -60,7 +71,11 @@ impl Watch {
                 false
             }
         };
-        self.watched = wanted.into_iter().filter(|path| self.watched.contains(path) || begin(path)).collect();
+        for (path, identity) in wanted {
+            if !self.watched.contains_key(&path) && begin(&path) {
+                self.watched.insert(path, identity);
+            }
+        }
         if let Some(error) = &refused
             && !self.short
         {
@@ -70,8 +85,11 @@ impl Watch {
     }
 }
 
-fn nearest(path: &Path) -> Option<PathBuf> {
-    path.ancestors().find(|path| path.exists()).map(Path::to_owned)
+fn nearest(path: &Path) -> Option<(PathBuf, Identity)> {
+    path.ancestors().find_map(|path| {
+        let meta = path.metadata().ok()?;
+        Some((path.to_owned(), (meta.dev(), meta.ino(), meta.created().ok())))
+    })
 }
 
 /// Reading a file is no news; without this our own looks would wake us.
@@ -142,6 +160,11 @@ mod tests {
         watch.set([late.join("and/deeper"), late.clone()]);
         fs::create_dir(&late).unwrap();
         receiver.recv_timeout(Duration::from_secs(30)).expect("the new folder is told");
+        watch.set([late.clone()]);
+        // Another in its place, of the same name and perhaps the same inode.
+        fs::remove_dir(&late).unwrap();
+        fs::create_dir(&late).unwrap();
+        while receiver.recv_timeout(Duration::from_millis(200)).is_ok() {}
         watch.set([late.clone()]);
         fs::write(late.join("file"), "x").unwrap();
         receiver.recv_timeout(Duration::from_secs(30)).expect("the new file is told");

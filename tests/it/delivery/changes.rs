@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Which sessions were told of, by name.
-fn names(ledger: &Ledger) -> Vec<String> {
+pub(super) fn names(ledger: &Ledger) -> Vec<String> {
     let start = |event: &Value| event["type"] == "session.start";
     let mut names: Vec<String> = ledger
         .events()

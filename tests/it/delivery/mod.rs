@@ -6,6 +6,7 @@ mod changes;
 mod chaos;
 mod codemie_v1;
 mod commands;
+mod crossing;
 mod otlp;
 mod play;
 mod run;

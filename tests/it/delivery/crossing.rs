@@ -1,0 +1,109 @@
+//! Two at once: a command and a batch on its way, two tokens, two addresses, two receivers, a backend that comes late.
+
+use codemie::forward::{Mode, Rest};
+use codemie::home::Home;
+use codemie::store::Store;
+
+use super::changes::names;
+use super::play::Play;
+use super::{backend, drain, honest, run, sinks};
+use crate::commands::World;
+use crate::support::ledger::Ledger;
+use crate::support::pty::Exit;
+use crate::support::receiver::{Receiver, Reply};
+use std::sync::{Arc, OnceLock};
+
+#[test]
+fn a_backfill_while_a_batch_is_on_its_way_sends_everything() {
+    let ledger = Arc::<Ledger>::default();
+    let (kept, home) = (Arc::clone(&ledger), Arc::<OnceLock<Home>>::default());
+    let at = Arc::clone(&home);
+    let asked = std::sync::atomic::AtomicBool::default();
+    let receiver = Receiver::start(move |received| {
+        if !asked.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            let mut store = Store::open(at.get().unwrap(), codemie::clock::Timestamp(0)).unwrap();
+            store.write(|tx| tx.backfill("backend")).unwrap();
+        }
+        kept.take(received)
+    });
+    let mut world = World::new();
+    home.set(world.home.clone()).unwrap();
+    world.spoken("history", 1);
+    let sinks = sinks(&world, &backend(&receiver));
+    world.spoken("new", 1);
+    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(names(&ledger), ["history", "new"]);
+    assert_eq!(world.json(&["show", "history", "--json"])["sync"]["delivered"], 4);
+}
+
+#[test]
+fn each_of_two_tokens_for_one_address_goes_on_sending() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    let config = backend(&receiver);
+    let mut one = sinks(&world, &config).drains(Mode::Usual).unwrap().remove(0);
+    world.spoken("a", 1);
+    // A command in a terminal with another token in its environment.
+    let mut other =
+        sinks(&world, &config.replace("canary-token", "another")).drains(Mode::Usual).unwrap().remove(0);
+    assert_eq!(run(&mut one), Rest::Empty { due: None });
+    assert_eq!(names(&ledger), ["a"]);
+    world.spoken("b", 1);
+    assert_eq!(run(&mut other), Rest::Empty { due: None });
+    assert_eq!((names(&ledger), receiver.received().len()), (vec!["a".to_owned(), "b".to_owned()], 2));
+}
+
+#[test]
+fn to_and_fro_between_two_addresses_nothing_is_left_out_or_sent_again() {
+    let ((here, here_ledger), (there, there_ledger)) = (honest(), honest());
+    let mut world = World::new();
+    for (name, receiver) in [("a", &here), ("b", &there), ("c", &here), ("d", &there), ("e", &here)] {
+        let sinks = sinks(&world, &backend(receiver));
+        world.spoken(name, 1);
+        assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    }
+    assert_eq!(names(&here_ledger), ["a", "b", "c", "d", "e"]);
+    assert_eq!(names(&there_ledger), ["b", "c", "d"], "`a` was history when it came");
+    let sent = |receiver: &Receiver| {
+        let bodies = receiver.received().into_iter().map(|received| received.body);
+        bodies
+            .map(|body| serde_json::from_slice::<Vec<serde_json::Value>>(&body).unwrap().len())
+            .sum::<usize>()
+    };
+    assert_eq!((sent(&here), sent(&there)), (5 * 4, 3 * 4));
+    assert!(!world.out(&["sync", "--status"]).contains("before"), "nothing is from before it was set up");
+}
+
+#[test]
+fn a_backend_started_for_the_first_time_during_a_run_is_told_by_the_token_it_left() {
+    let ledger = Arc::<Ledger>::default();
+    let kept = Arc::clone(&ledger);
+    let receiver = Receiver::start(move |received| match received.header("authorization") {
+        Some("Bearer left-here") => kept.take(received),
+        _ => Reply::Status(503, String::new()), // nobody listens yet
+    });
+    let mut world = World::new();
+    let sinks = sinks(&world, &format!("[backend]\nurl = '{}'\n", receiver.url()));
+    let mut running = sinks.drains(Mode::Pressing).unwrap().remove(0);
+    world.spoken("a", 1);
+    assert!(matches!(run(&mut running), Rest::Waits { .. }));
+    std::fs::create_dir_all(world.home.backend_tokens().parent().unwrap()).unwrap();
+    std::fs::write(world.home.backend_tokens(), r#"{"ingest":"left-here"}"#).unwrap();
+    assert_eq!(run(&mut running), Rest::Empty { due: None });
+    assert_eq!(names(&ledger), ["a"]);
+}
+
+#[test]
+fn a_receiver_that_is_away_keeps_no_process_apart_from_the_others() {
+    let (good, ledger) = honest();
+    let bad = Receiver::start(|_| Reply::Hang);
+    let only = format!("otlp.endpoint = '{}'\nsync.exitTimeout = '50ms'\n", bad.url());
+    let play = Play::new(&only);
+    // A process apart waits for the one that is away.
+    assert_eq!(play.start_as(&["run", "--", "true"]).wait_exit(), Exit::Code(0));
+    bad.wait("somebody who sends", |received| (!received.is_empty()).then_some(()));
+    assert_eq!(play.codemie(&["config", "set", "backend.token", "canary-token"]).code, Some(0));
+    assert_eq!(play.codemie(&["config", "set", "backend.url", &good.url()]).code, Some(0));
+    assert_eq!(play.start_as(&["run", "--", "true"]).wait_exit(), Exit::Code(0));
+    good.wait("the other's END", |_| ledger.sessions().values().any(|told| told.complete).then_some(()));
+}
