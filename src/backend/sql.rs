@@ -65,6 +65,15 @@ impl Dialect {
         }
     }
 
+    /// A column that is compared without going by its index. SQLite keeps no statistics, and would take any index whose
+    /// column is equal to something for better than one of few rows.
+    pub fn not_by(self, column: &str) -> String {
+        match self {
+            Self::Sqlite => format!("+{column}"),
+            Self::Postgres => column.to_owned(),
+        }
+    }
+
     /// True where a sum is not zero, however large.
     pub fn any_sum(self, column: &str) -> String {
         match self {

@@ -11,9 +11,16 @@ use crate::backend::storage::Error;
 /// Nodes that start at once migrate one after the other.
 const MIGRATING: i64 = 0x636f_6465_6d69_6500;
 
-fn migrations() -> [String; 3] {
-    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned()]
+fn migrations() -> [String; 4] {
+    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned(), GAPS.to_owned()]
 }
+
+/// The list of sessions with gaps, in its order; it also tells which they are. `received_at` is in no index: every batch
+/// changes it, and all indexes of the row with it.
+const GAPS: &str = "
+CREATE INDEX session_gaps_by_start ON session (started_at, id) WHERE missing > 0;
+DROP INDEX session_with_gaps;
+";
 
 /// What sessions are looked for and ordered by, in short rows. Words leave the table that every batch writes to, and tags
 /// no longer have to be cut out of them.
