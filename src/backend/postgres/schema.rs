@@ -3,6 +3,7 @@
 //! A migration is never edited after a release; the next one is appended.
 
 use deadpool_postgres::Object;
+use tokio_postgres::IsolationLevel;
 
 use super::failed;
 use crate::backend::sql::number_columns;
@@ -148,7 +149,8 @@ pub(super) async fn migrate(client: &mut Object) -> Result<(), Error> {
     let migrations = migrations();
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let run = async {
-        let tx = client.transaction().await?;
+        // Whoever comes second must see what the first has done, whatever the server has for a default.
+        let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
         // Another node may be at it, and a large table takes its time.
         tx.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
         tx.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]).await?;
