@@ -301,6 +301,9 @@ pub fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// What each storage reads of a token, in this order.
+pub const TOKEN_COLUMNS: &str = "name, role, hash, created_at, revoked_at";
+
 /// What [`session`] reads.
 pub fn session_columns() -> String {
     format!(
