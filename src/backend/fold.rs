@@ -2,7 +2,8 @@
 //!
 //! The order in which events arrive does not matter. Of several STARTs the one with the highest `seq` describes the
 //! session, of several revisions the highest `rev`; numbers are added when an event is new and corrected by the
-//! difference when it is revised.
+//! difference when it is revised. The `seq` and the time of an event count for the session that tells it, even if the
+//! event is known already, or as another's.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -123,16 +124,16 @@ impl Change {
         }
     }
 
-    /// Notes that an event arrived. An error means that it must not be stored.
+    /// Notes that an event arrived, and when it happened. An error means that it must not be stored.
     pub fn receive(&mut self, event: &Event) -> Result<(), Rejected> {
-        if self.session.seqs.contains(event.seq) {
-            return Ok(());
+        if !self.session.seqs.contains(event.seq) {
+            if !self.session.seqs.insert(event.seq) {
+                let error = "too many seqs of this session are missing before this one".to_owned();
+                return Err(Rejected { id: Some(event.id.to_string()), error });
+            }
+            self.changed = true;
         }
-        if !self.session.seqs.insert(event.seq) {
-            let error = "too many seqs of this session are missing before this one".to_owned();
-            return Err(Rejected { id: Some(event.id.to_string()), error });
-        }
-        self.changed = true;
+        self.changed |= self.tell(|session| session.reach(event.time));
         Ok(())
     }
 
@@ -145,20 +146,25 @@ impl Change {
         };
         self.changed = true;
         self.latest = Some(event.kind());
+        self.life_changed |= self.tell(|session| session.tell(event, replaced.is_none()));
+        if let Some((time, attributes)) = replaced {
+            self.add(time, attributes, false);
+        }
+        self.add(event.time, &event.attributes, true);
+    }
+
+    /// Tells the session something and gives its answer. If it began at another time than was known, it counts there.
+    fn tell(&mut self, what: impl FnOnce(&mut Session) -> bool) -> bool {
         let began = self.session.started_at();
-        self.life_changed |= self.session.tell(event, replaced.is_none());
+        let news = what(&mut self.session);
         let begins = self.session.started_at();
-        // Without its START a session began with the earliest that is told of it, whatever that is.
         self.life_changed |= began != begins;
         if Day::of(began) != Day::of(begins) {
             let one = Numbers { sessions: 1, ..Numbers::default() };
             self.take_back(Day::of(began), one);
             self.count(Day::of(begins), one);
         }
-        if let Some((time, attributes)) = replaced {
-            self.add(time, attributes, false);
-        }
-        self.add(event.time, &event.attributes, true);
+        news
     }
 
     fn add(&mut self, time: Timestamp, attributes: &Attributes, new: bool) {

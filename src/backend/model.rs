@@ -36,9 +36,7 @@ impl Day {
         let start = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
         Some(Self::of(Timestamp(start.timestamp().as_millisecond())))
     }
-}
 
-impl Day {
     /// The rows of the sums over all sessions that something on this day belongs to.
     pub(super) fn rows(self) -> [Self; 2] {
         [self, Month::of(self).row()]

@@ -65,6 +65,15 @@ impl Dialect {
         }
     }
 
+    /// A column that is compared without going by its index. SQLite keeps no statistics, and would take any index whose
+    /// column is equal to something for better than one of few rows.
+    pub fn not_by(self, column: &str) -> String {
+        match self {
+            Self::Sqlite => format!("+{column}"),
+            Self::Postgres => column.to_owned(),
+        }
+    }
+
     /// True where a sum is not zero, however large.
     pub fn any_sum(self, column: &str) -> String {
         match self {
@@ -291,6 +300,9 @@ pub const COUNTED: [SessionColumn; 6] = [
 pub fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
+
+/// What each storage reads of a token, in this order.
+pub const TOKEN_COLUMNS: &str = "name, role, hash, created_at, revoked_at";
 
 /// What [`session`] reads.
 pub fn session_columns() -> String {

@@ -46,7 +46,7 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     let (closing, closed) = watch::channel(false);
     let asked = Mutex::new(Store::open(home, SystemClock.now())?);
     let dashboard = Dashboard::new(copy.storage(), gate, Arc::new(SystemClock), closed.clone())
-        .with_outbox(Box::new(move || outbox(&asked)));
+        .with_outbox(Arc::new(move || outbox(&asked)));
     let url = entrance(address, &secret);
     write!(out, "{url}\nThis address lets one browser in, once. ^C ends the dashboard.\n")?;
     out.flush()?;

@@ -178,8 +178,29 @@ await check("health: gaps and machines", async () => {
   assert.equal(await page.locator("section").last().locator("tbody tr").count(), 6, "a line for each machine");
 });
 
+await check("live: whoever connects sees no empty page", async () => {
+  const watching = await context.newPage();
+  await watching.addInitScript(() => {
+    window.seen = [];
+    document.addEventListener("DOMContentLoaded", () => {
+      const note = () => window.seen.push([document.querySelectorAll("#running > li").length, document.getElementById("state").className]);
+      const observer = new MutationObserver(note);
+      observer.observe(document.getElementById("running"), { childList: true });
+      observer.observe(document.getElementById("state"), { attributes: true });
+      note();
+    });
+  });
+  await watching.goto(`${BASE}/live`);
+  await watching.locator("#state.on").waitFor();
+  const seen = await watching.evaluate(() => window.seen);
+  assert.ok(seen[0][0] >= 1, "the page is whole before its stream begins");
+  assert.deepEqual(seen.slice(1), [[seen[0][0], "state on"]], "and connected with all of it in place");
+  await watching.close();
+});
+
 await check("live: a session, a /clear as a chain, an end", async () => {
   await page.goto(`${BASE}/live`);
+  // Connected is said when all that runs is in its place.
   await page.locator("#state.on").waitFor();
   const running = page.locator("#running > li");
   const before = await running.count();

@@ -148,7 +148,7 @@ impl Filter {
         let date = |value: Option<Date>| value.map(|date| date.to_string()).unwrap_or_default();
         let (from, to) = match self.range {
             Range::Between(from, to) => (date(from), date(to)),
-            _ => <_>::default(),
+            Range::Days(_) | Range::All => (String::new(), String::new()),
         };
         let parameters = [
             ("range", self.range_word().unwrap_or_default()),

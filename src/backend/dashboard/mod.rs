@@ -47,8 +47,8 @@ pub use routes::router;
 /// Live pages open at once; each costs a task and a look at the database when something happens.
 const SEATS: usize = 500;
 
-/// How this machine's own outbox is doing.
-pub type AskOutbox = Box<dyn Fn() -> Vec<Outbox> + Send + Sync>;
+/// How this machine's own outbox is doing. It may take its time: it is asked on a thread that nothing else waits for.
+pub type AskOutbox = Arc<dyn Fn() -> Vec<Outbox> + Send + Sync>;
 
 /// What the pages are made from, and for whom.
 pub struct Dashboard {

@@ -16,7 +16,7 @@ use super::filter::{Parameters, Range, encoded};
 use super::frame::{Frame, Place, empty};
 use super::gate::Gate;
 use super::login::{self, GOOD_FOR_MS, safe_target};
-use super::model::{Overview, Story};
+use super::model::{Outbox, Overview, Story};
 use super::text::Now;
 use super::{Dashboard, assets, health, live, overview, session, sessions, stream, turns};
 use crate::backend::limits;
@@ -177,8 +177,7 @@ async fn live_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
 }
 
 async fn health_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
-    let health = dashboard.reader.health(health::GAPS).await?;
-    let outbox = dashboard.outbox.as_ref().map(|outbox| outbox());
+    let (health, outbox) = tokio::try_join!(dashboard.reader.health(health::GAPS), dashboard.outbox())?;
     Ok(page(&health::page(&dashboard.frame(), &health, outbox.as_deref())))
 }
 
@@ -296,6 +295,12 @@ impl Dashboard {
     pub(super) async fn running(&self) -> Result<Vec<crate::backend::model::Session>, Error> {
         let filter = SessionFilter { status: Some(Status::Active), ..SessionFilter::default() };
         Ok(self.reader.sessions(filter, Page::first(RUNNING)).await?.sessions)
+    }
+
+    async fn outbox(&self) -> Result<Option<Vec<Outbox>>, Error> {
+        let Some(ask) = self.outbox.clone() else { return Ok(None) };
+        let asked = tokio::task::spawn_blocking(move || ask()).await;
+        asked.map(Some).map_err(|error| Error::Failed(error.to_string()))
     }
 
     /// The cookie for a secret that may read.

@@ -2,15 +2,15 @@
 //!
 //! | event | data | the page |
 //! |---|---|---|
-//! | `reset` | – | forgets what runs: all of it follows |
+//! | `reset` | a list of rows | shows these as what runs, and is up to date |
 //! | `running` | a row | puts or replaces it among what runs |
 //! | `gone` | a session's id | takes it away there |
 //! | `told` | a row | puts it on top of what happened |
 //!
 //! The storage says which sessions something happened in; what happened is seen by comparing. So nothing is told twice, and
-//! whoever was too slow to hear of everything gets all of it anew.
+//! whoever was too slow to hear of everything is told anew what runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use tokio::sync::broadcast::error::RecvError;
+use maud::html;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::mpsc;
 
 use super::Dashboard;
@@ -28,7 +30,7 @@ use super::frame::Frame;
 use super::live::{running_row, told_row};
 use super::routes::cookies;
 use crate::backend::limits;
-use crate::backend::model::Session;
+use crate::backend::model::{Session, Touched};
 use crate::backend::storage::Error;
 use crate::clock::Timestamp;
 use crate::session::state::{EventType, Status};
@@ -85,34 +87,62 @@ impl From<Error> for Over {
 }
 
 async fn follow(dashboard: &Dashboard, cookies: &str, sender: &mpsc::Sender<Event>) -> Result<(), Over> {
+    // Listened to before anything is asked: what happens in between comes again, not never.
     let mut touched = dashboard.reader.live();
     let mut known = Known::default();
+    let mut heard = Heard { missed: true, ..Heard::default() };
     loop {
-        // Asked after having begun to listen: what happens in between comes again, not never.
-        tell(sender, Event::default().event("reset").data("")).await?;
-        for session in dashboard.running().await?.iter().rev() {
-            known.news(session, dashboard.now().at);
-            tell(sender, row("running", &running_row(&dashboard.frame(), session).0)).await?;
+        if !dashboard.gate.admits(cookies, dashboard.now().at).await? {
+            return Err(Over::Refused);
         }
-        loop {
-            let mut ids: Vec<String> = match touched.recv().await {
-                Ok(batch) => batch.iter().map(|touched| touched.session.clone()).collect(),
-                Err(RecvError::Lagged(_)) => break,
-                Err(RecvError::Closed) => return Ok(()),
-            };
-            tokio::time::sleep(TOGETHER).await;
-            // What was missed is found out again by the next look.
-            while let Ok(batch) = touched.try_recv() {
-                ids.extend(batch.iter().map(|touched| touched.session.clone()));
-            }
-            ids.sort_unstable();
-            ids.dedup();
-            if !dashboard.gate.admits(cookies, dashboard.now().at).await? {
-                return Err(Over::Refused);
-            }
-            show(dashboard, sender, &mut known, ids).await?;
+        show(dashboard, sender, &mut known, heard.sessions).await?;
+        if heard.missed {
+            reset(dashboard, sender, &mut known).await?;
+        }
+        let Some(next) = hear(&mut touched).await else { return Ok(()) };
+        heard = next;
+    }
+}
+
+/// What the storage has told of since it was listened to last.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Heard {
+    /// Each once.
+    sessions: Vec<String>,
+    /// It told of more than it keeps for those who are slow.
+    missed: bool,
+}
+
+/// Waits until something happens, and a moment longer. `None` when nothing will any more.
+async fn hear(touched: &mut Receiver<Arc<[Touched]>>) -> Option<Heard> {
+    let (mut ids, mut missed) = (BTreeSet::new(), false);
+    let mut add = |batch: &[Touched]| ids.extend(batch.iter().map(|touched| touched.session.clone()));
+    match touched.recv().await {
+        Ok(batch) => add(&batch),
+        Err(RecvError::Lagged(_)) => missed = true,
+        Err(RecvError::Closed) => return None,
+    }
+    tokio::time::sleep(TOGETHER).await;
+    loop {
+        match touched.try_recv() {
+            Ok(batch) => add(&batch),
+            // Said once, in place of what is lost; the rest follows.
+            Err(TryRecvError::Lagged(_)) => missed = true,
+            Err(TryRecvError::Empty | TryRecvError::Closed) => break,
         }
     }
+    Some(Heard { sessions: ids.into_iter().collect(), missed })
+}
+
+/// All that runs, as one event: the page is never empty in between.
+async fn reset(dashboard: &Dashboard, sender: &mpsc::Sender<Event>, known: &mut Known) -> Result<(), Over> {
+    let (frame, running) = (dashboard.frame(), dashboard.running().await?);
+    for session in &running {
+        known.news(session, frame.now.at);
+    }
+    // As a list, since browsers take no notice of an event without data.
+    let list = html! { ul { @for session in &running { (running_row(&frame, session)) } } };
+    tell(sender, row("reset", &list.0)).await
 }
 
 async fn show(
@@ -143,7 +173,7 @@ async fn tell(sender: &mpsc::Sender<Event>, event: Event) -> Result<(), Over> {
     sender.send(event).await.map_err(|_| Over::Left)
 }
 
-/// A row never holds a line break of its own, but a session may be called anything.
+/// Rows never hold a line break of their own, but a session may be called anything.
 fn row(kind: &str, data: &str) -> Event {
     Event::default().event(kind).data(data.replace(['\r', '\n'], " "))
 }
@@ -173,5 +203,43 @@ impl Known {
             news.push(EventType::End);
         }
         news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::broadcast;
+
+    #[tokio::test]
+    async fn what_was_missed_is_noticed_whenever_that_was() {
+        let (feed, mut slow) = broadcast::channel::<Arc<[Touched]>>(2);
+        let tell = |id: &str| {
+            let touched = Touched { session: id.to_owned(), latest: EventType::End };
+            feed.send(Arc::from([touched])).unwrap();
+        };
+        let heard = |ids: &[&str], missed| {
+            Some(Heard { sessions: ids.iter().map(|&id| id.to_owned()).collect(), missed })
+        };
+        // Before it listens.
+        for id in ["a", "b", "c"] {
+            tell(id);
+        }
+        assert_eq!(hear(&mut slow).await, heard(&["b", "c"], true));
+        // While it gathers: the first is heard of, the second is lost.
+        tell("a");
+        let while_it_gathers = async {
+            tokio::time::sleep(TOGETHER / 3).await;
+            for id in ["b", "d", "c"] {
+                tell(id);
+            }
+        };
+        let (told, ()) = tokio::join!(hear(&mut slow), while_it_gathers);
+        assert_eq!(told, heard(&["a", "c", "d"], true));
+        tell("a");
+        tell("a");
+        assert_eq!(hear(&mut slow).await, heard(&["a"], false));
+        drop(feed);
+        assert_eq!(hear(&mut slow).await, None);
     }
 }

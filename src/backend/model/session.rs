@@ -45,7 +45,7 @@ pub struct Session {
     pub id: String,
     pub life: Life,
     pub seqs: Seqs,
-    /// The times of its earliest and latest event.
+    /// The earliest and the latest time that an event of it was told with, whatever has become of that event.
     pub first_at: Timestamp,
     pub last_at: Timestamp,
     /// When something of it arrived last.
@@ -83,10 +83,17 @@ impl Session {
         }
     }
 
+    /// Takes in when an event happened. True if that is earlier or later than all that was known. Without its START a session
+    /// began with the earliest.
+    pub(in crate::backend) fn reach(&mut self, time: Timestamp) -> bool {
+        let before = (self.first_at, self.last_at);
+        self.first_at = self.first_at.min(time);
+        self.last_at = self.last_at.max(time);
+        before != (self.first_at, self.last_at)
+    }
+
     /// Takes in what an event says of the session's life; `first` unless it is a revision. True if it said something new.
     pub(in crate::backend) fn tell(&mut self, event: &Event, first: bool) -> bool {
-        self.first_at = self.first_at.min(event.time);
-        self.last_at = self.last_at.max(event.time);
         let life = &mut self.life;
         match &event.attributes {
             Attributes::Start(start) => {

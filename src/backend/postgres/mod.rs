@@ -25,7 +25,7 @@ use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
 use super::read::Database;
-use super::sql::{Columns, Decode, Dialect, Query, Value};
+use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Role, Token, TokenHash};
 use crate::clock::Timestamp;
@@ -190,14 +190,14 @@ impl Storage for Postgres {
 
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
         Box::pin(async move {
-            let sql = format!("SELECT {TOKEN} FROM token ORDER BY created_at, name");
+            let sql = format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name");
             self.run(&sql, &[]).await?.iter().map(token).collect()
         })
     }
 
     fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
         Box::pin(async move {
-            let sql = format!("SELECT {TOKEN} FROM token WHERE hash = $1");
+            let sql = format!("SELECT {TOKEN_COLUMNS} FROM token WHERE hash = $1");
             self.run(&sql, &[&hash.0.as_slice()]).await?.first().map(token).transpose()
         })
     }
@@ -272,8 +272,6 @@ impl From<Error> for Trouble {
         Self::Stored(error)
     }
 }
-
-const TOKEN: &str = "name, role, hash, created_at, revoked_at";
 
 fn token(row: &Row) -> Result<Token, Error> {
     let read = || -> Result<_, tokio_postgres::Error> {

@@ -3,6 +3,7 @@
 //! A migration is never edited after a release; the next one is appended.
 
 use deadpool_postgres::Object;
+use tokio_postgres::IsolationLevel;
 
 use super::failed;
 use crate::backend::sql::number_columns;
@@ -11,9 +12,16 @@ use crate::backend::storage::Error;
 /// Nodes that start at once migrate one after the other.
 const MIGRATING: i64 = 0x636f_6465_6d69_6500;
 
-fn migrations() -> [String; 3] {
-    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned()]
+fn migrations() -> [String; 4] {
+    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned(), GAPS.to_owned()]
 }
+
+/// The list of sessions with gaps, in its order; it also tells which they are. `received_at` is in no index: every batch
+/// changes it, and all indexes of the row with it.
+const GAPS: &str = "
+CREATE INDEX session_gaps_by_start ON session (started_at, id) WHERE missing > 0;
+DROP INDEX session_with_gaps;
+";
 
 /// What sessions are looked for and ordered by, in short rows. Words leave the table that every batch writes to, and tags
 /// no longer have to be cut out of them.
@@ -141,7 +149,8 @@ pub(super) async fn migrate(client: &mut Object) -> Result<(), Error> {
     let migrations = migrations();
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let run = async {
-        let tx = client.transaction().await?;
+        // Whoever comes second must see what the first has done, whatever the server has for a default.
+        let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
         // Another node may be at it, and a large table takes its time.
         tx.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
         tx.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]).await?;

@@ -26,6 +26,10 @@ const STRIPES: u32 = 256;
 /// Which of its advisory locks are ours.
 const LOCKS: i32 = 0x636d;
 
+/// Each statement sees what was committed before it, whatever the server or the role has for a default: under a stricter
+/// level all of them would see what was there before the lock was waited for.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
 /// The number of each session of the batch in this database, and whether it is there already.
 type Places = HashMap<String, (i64, bool)>;
 
@@ -86,7 +90,7 @@ async fn begin(tx: &mut Transaction<'_>, intake: &Intake) -> Result<(Places, Vec
     let numbers = client.prepare_cached(numbers).await?;
     tx.open = true;
     let ((), _, rows, numbers) = try_join4(
-        client.batch_execute("BEGIN"),
+        client.batch_execute(BEGIN),
         client.query(&lock, &[&stripes]),
         client.query(&select, &[&ids]),
         client.query(&numbers, &[&count]),

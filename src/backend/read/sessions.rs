@@ -12,7 +12,7 @@ use super::super::storage::Error;
 use super::{Database, limit_to, numbers_summed};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
-use crate::session::state::{EventType, Status};
+use crate::session::state::EventType;
 
 /// A chain longer than this, to either side, is cut.
 const CHAIN: usize = 50;
@@ -288,12 +288,19 @@ fn restrict<D: Database>(query: &mut Query, filter: SessionFilter, matching: Mat
         }
         Matching::Each => {}
     }
-    query.and_equal("s.agent", filter.agent);
-    query.and_equal("s.project", filter.project);
-    query.and_equal("s.branch", filter.branch);
-    query.and_equal("s.user_name", filter.user);
-    query.and_equal("s.machine", filter.machine);
-    query.and_equal("s.status", filter.status.map(Status::as_str));
+    let equal = [
+        ("s.agent", filter.agent),
+        ("s.project", filter.project),
+        ("s.branch", filter.branch),
+        ("s.user_name", filter.user),
+        ("s.machine", filter.machine),
+        ("s.status", filter.status.map(|status| status.as_str().to_owned())),
+    ];
+    for (column, value) in equal {
+        // Few have gaps, and those are found by an index of their own.
+        let column = if filter.gaps { D::DIALECT.not_by(column) } else { column.to_owned() };
+        query.and_equal(&column, value);
+    }
     query.and("s.started_at >=", filter.since);
     query.and("s.started_at <", filter.until);
     if filter.gaps {
@@ -345,4 +352,40 @@ fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
         time: time(row, 3)?,
         attributes: attributes.map_err(|error| Error::Damaged(format!("an event: {error}")))?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::sqlite::Sqlite;
+    use crate::session::state::Status;
+
+    #[test]
+    fn sessions_with_gaps_are_found_by_their_index_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("backend.db");
+        Sqlite::open(&path).unwrap();
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        let text = |text: &str| Some(text.to_owned());
+        let gaps = || SessionFilter { gaps: true, ..SessionFilter::default() };
+        let after = Cursor { rank: 1, id: "x".to_owned() };
+        for (filter, after) in [
+            (gaps(), None),
+            (gaps(), Some(after)),
+            (SessionFilter { agent: text("claude"), status: Some(Status::Failed), ..gaps() }, None),
+            (SessionFilter { project: text("x"), since: Some(Timestamp(1)), ..gaps() }, None),
+            (SessionFilter { machine: text("x"), user: text("x"), branch: text("x"), ..gaps() }, None),
+            (SessionFilter { model: text("x"), ..gaps() }, None),
+        ] {
+            let query = listed::<Sqlite>(filter.clone(), after, 10, Matching::Each);
+            let sql = format!("EXPLAIN QUERY PLAN {}", query.sql.replace('$', "?"));
+            let mut statement = conn.prepare(&sql).unwrap();
+            let steps = statement
+                .query_map(rusqlite::params_from_iter(query.values), |row| row.get::<_, String>(3))
+                .unwrap();
+            let plan = steps.map(Result::unwrap).collect::<Vec<_>>().join("; ");
+            assert!(plan.contains(" s USING INDEX session_gaps_by_start"), "{filter:?}: {plan}");
+            assert!(!plan.contains("ORDER BY"), "{filter:?}: {plan}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
 use super::read::Database;
-use super::sql::{Columns, Decode, Dialect, Query, Value, json};
+use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value, json};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Role, Token, TokenHash};
 use crate::clock::Timestamp;
@@ -290,7 +290,7 @@ impl Storage for Sqlite {
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
         Box::pin(self.door.read(|conn| {
             let mut select = conn
-                .prepare_cached(&format!("SELECT {TOKEN} FROM token ORDER BY created_at, name"))
+                .prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name"))
                 .map_err(failed)?;
             let found = select.query_map([], token).and_then(Iterator::collect);
             found.map_err(failed)
@@ -299,8 +299,9 @@ impl Storage for Sqlite {
 
     fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
         Box::pin(self.door.read(move |conn| {
-            let mut select =
-                conn.prepare_cached(&format!("SELECT {TOKEN} FROM token WHERE hash = ?1")).map_err(failed)?;
+            let mut select = conn
+                .prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM token WHERE hash = ?1"))
+                .map_err(failed)?;
             select.query_row([&hash.0], token).optional().map_err(failed)
         }))
     }
@@ -343,8 +344,6 @@ impl Storage for Sqlite {
         }))
     }
 }
-
-const TOKEN: &str = "name, role, hash, created_at, revoked_at";
 
 fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
     let role: String = row.get(1)?;

@@ -7,9 +7,12 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::backend::sql::number_columns;
 use crate::backend::storage::Error;
 
-fn migrations() -> [String; 3] {
-    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned()]
+fn migrations() -> [String; 4] {
+    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned(), GAPS.to_owned()]
 }
+
+/// The list of sessions with gaps, in its order.
+const GAPS: &str = "CREATE INDEX session_gaps_by_start ON session (started_at, id) WHERE missing > 0";
 
 /// What sessions are looked for and ordered by, in short rows. Words leave the table that every batch writes to, and tags
 /// no longer have to be cut out of them.

@@ -62,7 +62,7 @@ impl Node {
         assert!(block_on(self.storage.revoke_token("read", Timestamp(1))).unwrap());
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.client(Role::Read).get("/v1/usage").status != 401 {
-            assert!(Instant::now() < deadline);
+            assert!(Instant::now() < deadline, "the token is still good");
             std::thread::sleep(Duration::from_millis(50)); // nothing tells when a node forgets, but its answer
         }
     }
@@ -291,11 +291,13 @@ fn who_asks_too_often_is_told_when_to_come_back() {
     let client = node.client(Role::Ingest);
     let statuses: Vec<u16> = (0..12).map(|_| client.post(b"[]", &[]).status).collect();
     assert!(statuses.starts_with(&[200; 6]), "{statuses:?}");
+    let deadline = Instant::now() + Duration::from_mins(1);
     let refused = loop {
         let answer = client.post(b"[]", &[]);
         if answer.status == 429 {
             break answer;
         }
+        assert!(Instant::now() < deadline, "nobody is told to come back: {answer:?}");
     };
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(node.client(Role::Read).get("/v1/usage").status, 200, "others are not concerned");
@@ -342,7 +344,9 @@ fn the_end_waits_for_what_is_under_way() {
     // Whoever asks the next question over another connection knows that the first was accepted before.
     assert_eq!(node.client(Role::Read).get("/v1/usage").status, 200);
     let _ = node.stop.take().unwrap().send(());
+    let deadline = Instant::now() + Duration::from_mins(1);
     while TcpStream::connect(node.address).is_ok() {
+        assert!(Instant::now() < deadline, "it still takes connections");
         std::thread::sleep(Duration::from_millis(10));
     }
     stream.write_all(second).unwrap();

@@ -45,6 +45,7 @@ conformance!(
     any_order_and_any_batches_give_the_same,
     the_highest_revision_counts,
     an_id_known_elsewhere_is_received_and_not_added,
+    when_something_happened_counts_in_any_order,
     gaps_are_told_until_filled,
     sums_follow_a_session_to_another_project,
     a_session_can_be_opened_again,
@@ -243,6 +244,37 @@ async fn an_id_known_elsewhere_is_received_and_not_added(kind: Kind<'_>) {
     assert_eq!(record(&*world.one, &c).await["usage"]["outputTokens"], 5);
     assert_eq!(record(&*world.one, &d).await["usage"]["apiCalls"], 0);
     assert_eq!(record(&*world.one, &d).await["missingSeq"], json!([]));
+}
+
+async fn when_something_happened_counts_in_any_order(kind: Kind<'_>) {
+    let (a, b) = (session(1), session(2));
+    let at = |day: i64| Timestamp(MIDNIGHT + day * 86_400_000).to_string();
+    // Neither session has a START: each began with the earliest that is told of it.
+    let told = [
+        // Known to be another session's.
+        but(usage(&a, 4, 50), &json!({"sessionId": b, "seq": 1, "time": at(-3)})),
+        usage(&b, 2, 5),
+        // Revised, and at another time.
+        but(usage(&b, 3, 7), &json!({"time": at(-4)})),
+        but(usage(&b, 3, 9), &json!({"rev": 1, "time": at(2)})),
+        but(prompt(&b, 4), &json!({"time": at(1)})),
+    ];
+    let mut first = None;
+    for seed in 1..=8 {
+        let (mut dice, world) = (Dice(seed), kind.world().await);
+        post(&*world.one, &[usage(&a, 4, 50)]).await;
+        let mut shuffled = told.clone();
+        dice.shuffle(&mut shuffled);
+        for batch in shuffled.chunks(1 + dice.roll(told.len())) {
+            post(&*world.one, batch).await;
+        }
+        let everything = everything(&*world.one).await;
+        println!("seed {seed}");
+        assert_same(&everything, first.get_or_insert_with(|| everything.clone()));
+        assert_eq!(record(&*world.one, &b).await["startTime"], MIDNIGHT - 4 * 86_400_000);
+        let days = by_key(&*world.one, By::Day).await;
+        assert_eq!(days.get("2026-11-12"), Some(&(1, 0)), "{days:?}");
+    }
 }
 
 async fn gaps_are_told_until_filled(kind: Kind<'_>) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -149,7 +149,9 @@ fn tokens_are_made_listed_and_revoked_by_command() {
     let (code, _, err) = run(&["revoke", "wall"]);
     assert!(code == 1 && err.contains("was revoked before"), "{err}");
     assert!(run(&["revoke", "hall"]).2.contains("there is no token"));
+    let deadline = Instant::now() + Duration::from_mins(1);
     while node.client(secret).get("/v1/sessions").status != 401 {
+        assert!(Instant::now() < deadline, "the token is still good");
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(run(&["list"]).1.contains("revoked"));
@@ -273,7 +275,9 @@ fn a_node_that_is_killed_loses_nothing_it_answered() {
                     for batch in batches(&session(writer * SESSIONS + number)) {
                         let body = serde_json::to_vec(&batch).unwrap();
                         // Sent until it is answered: like the delivery client, and never again after that.
+                        let deadline = Instant::now() + Duration::from_mins(2);
                         loop {
+                            assert!(Instant::now() < deadline, "no node takes a batch");
                             match client.ask("POST", "/v1/events", &[], &body) {
                                 Ok(answer) if answer.status == 200 => break,
                                 Ok(answer) => assert!(answer.status >= 500, "{answer:?}"),
@@ -292,7 +296,9 @@ fn a_node_that_is_killed_loses_nothing_it_answered() {
     let all = usize::try_from(WRITERS * SESSIONS * 10).unwrap();
     // Twice in the middle of the work: kill a node, and put another in its place.
     for part in [1, 2] {
+        let deadline = Instant::now() + Duration::from_mins(2);
         while answered.load(Ordering::Relaxed) < all * part / 4 {
+            assert!(Instant::now() < deadline, "{answered:?} of {all} batches are answered");
             std::thread::sleep(Duration::from_millis(1));
         }
         nodes[part - 1].kill();

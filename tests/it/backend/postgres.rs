@@ -1,21 +1,37 @@
 //! What only PostgreSQL can do to a node: hold a lock for ever, be newer, be somebody else.
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use codemie::backend::postgres::Postgres;
 use codemie::backend::storage::{Error, Reader, Storage};
+use serde_json::json;
+use tokio::net::TcpSocket;
 
 use super::block_on;
 use super::nodes::{Process, codemie, tokens};
-use super::told::{NOW, life, parsed, session};
+use super::told::{NOW, end, life, parsed, record, session, start, usage};
 use crate::support::agents::left_out;
 use crate::support::postgres::{Cluster, hand_over};
 
 /// The locks of all sessions, as batches take them.
 const EVERY_LOCK: &str =
     "SELECT count(pg_advisory_lock(25453, stripe)) FROM generate_series(0, 255) AS stripe";
+/// The one that nodes take before they look at the schema.
+const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7165055918959846656)";
+
+/// Until the statement counts so many.
+async fn until(client: &tokio_postgres::Client, sql: &str, number: i64) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        let found: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
+        if found == number {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{found} instead of {number}: {sql}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
 
 #[test]
 fn a_lock_that_another_node_never_gives_back_is_waited_for_only_so_long() {
@@ -36,11 +52,41 @@ fn a_lock_that_another_node_never_gives_back_is_waited_for_only_so_long() {
         assert!(tokio::time::timeout(short, patient.ingest(batch.clone(), NOW)).await.is_err());
         other.execute("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
         let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
-        while other.query_one(held, &[]).await.unwrap().get::<_, i64>(0) > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until(&other, held, 0).await;
         assert_eq!(patient.ingest(batch, NOW).await.unwrap().accepted, 9);
     });
+}
+
+#[test]
+fn whatever_isolation_is_the_default_who_waited_sees_what_was_done_meanwhile() {
+    let Some(cluster) = Cluster::start() else { return };
+    let id = session(1);
+    let (first, second) = (parsed(&[start(&id, 1, "widgets")]), parsed(&[usage(&id, 2, 50), end(&id, 3, 3)]));
+    for (at, level) in ["repeatable read", "serializable"].into_iter().enumerate() {
+        let name = format!("strict{at}");
+        let url = cluster.database(&name);
+        cluster.run(&name, &format!("ALTER DATABASE {name} SET default_transaction_isolation = '{level}'"));
+        block_on(async {
+            let (other, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            let held_up = async |number: i64| {
+                let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+                until(&other, waiting, number).await;
+                other.execute("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
+            };
+            // Two nodes that bring the schema up to date at once.
+            other.execute(MIGRATION_LOCK, &[]).await.unwrap();
+            let connect = async || Postgres::connect(&url).await.unwrap();
+            let (one, two, ()) = tokio::join!(connect(), connect(), held_up(2));
+            // And two that are told of one session at once.
+            other.execute(EVERY_LOCK, &[]).await.unwrap();
+            let (begun, ended, ()) =
+                tokio::join!(one.ingest(first.clone(), NOW), two.ingest(second.clone(), NOW), held_up(2));
+            assert_eq!((begun.unwrap().accepted, ended.unwrap().accepted), (1, 2), "{level}");
+            let told = record(&one, &id).await;
+            assert_eq!((&told["complete"], &told["usage"]["apiCalls"]), (&json!(true), &json!(1)), "{level}");
+        });
+    }
 }
 
 #[test]
@@ -56,18 +102,14 @@ fn a_node_that_freezes_in_a_batch_stops_no_other() {
     let asked = block_on(async {
         let (watch, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
-        let seen = async |sql: &str| {
-            while watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
         watch.execute(EVERY_LOCK, &[]).await.unwrap();
         let (client, batch) = (frozen.client(token), body.clone());
         let asked = std::thread::spawn(move || client.ask("POST", "/v1/events", &[], &batch).is_err());
-        seen("SELECT count(*) FROM pg_locks WHERE NOT granted").await;
+        until(&watch, "SELECT count(*) FROM pg_locks WHERE NOT granted", 1).await;
         frozen.freeze();
         watch.execute("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
-        seen("SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'").await;
+        let idle = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'";
+        until(&watch, idle, 1).await;
         asked
     });
     let deadline = Instant::now() + Duration::from_mins(2);
@@ -132,7 +174,12 @@ fn a_server_must_show_a_certificate_that_is_trusted() {
     let folder = tempfile::Builder::new().prefix("tls").tempdir_in("/tmp").unwrap();
     hand_over(folder.path());
     certificates(folder.path());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Bound for as long as the server lives, so that nobody else gets it; the server may listen beside, since both say that
+    // the address may be used again.
+    let kept = TcpSocket::new_v4().unwrap();
+    kept.set_reuseaddr(true).unwrap();
+    kept.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = kept.local_addr().unwrap().port();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let settings = [
         "fsync=off".to_owned(),

@@ -107,25 +107,48 @@ fn a_logout_ends_the_pass_wherever_it_is_kept() {
     assert_eq!(page(&other), 200, "others are");
 }
 
-#[test]
-fn a_live_page_that_is_open_tells_no_more_after_a_logout() {
-    let served = Served::new();
-    let cookie = served.cookie();
+/// The lines of a live page's stream behind what runs, and that.
+fn watch(served: &Served, cookie: &str) -> (impl Iterator<Item = String> + use<>, String) {
     let mut stream = TcpStream::connect(served.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     write!(stream, "GET /live/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n")
         .unwrap();
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "event: reset"), "it has begun");
-    let tell = |seed, name| {
-        let mut telling = Telling::new(seed, 0, 3, SystemClock.now());
-        telling.start(&Opening { name, project: 1, reason: "startup", from: None });
-        served.send(telling.events);
-    };
-    tell(1, "before");
+    let running = lines.next().unwrap();
+    (lines, running)
+}
+
+fn begin(served: &Served, seed: u64, name: &str) {
+    let mut telling = Telling::new(seed, 0, 3, SystemClock.now());
+    telling.start(&Opening { name, project: 1, reason: "startup", from: None });
+    served.send(telling.events);
+}
+
+#[test]
+fn a_live_page_is_told_all_that_runs_at_once() {
+    let served = Served::new();
+    let cookie = served.cookie();
+    // A browser takes no notice of an event without data.
+    assert_eq!(watch(&served, &cookie).1, "data: <ul></ul>");
+    begin(&served, 1, "work-a");
+    begin(&served, 2, "work-b");
+    let (_, running) = watch(&served, &cookie);
+    assert!(
+        running.starts_with("data: <ul><li") && running.contains("work-a") && running.contains("work-b"),
+        "{running}"
+    );
+}
+
+#[test]
+fn a_live_page_that_is_open_tells_no_more_after_a_logout() {
+    let served = Served::new();
+    let cookie = served.cookie();
+    let (mut lines, _) = watch(&served, &cookie);
+    begin(&served, 1, "before");
     assert!(lines.any(|line| line.contains("before")));
     assert_eq!(ask(served.address, "POST", "/logout", &[("cookie", &cookie)], "").status, 303);
-    tell(2, "secret");
+    begin(&served, 2, "secret");
     assert_eq!(lines.find(|line| line.contains("secret")), None, "it ended");
 }
 

@@ -3,7 +3,15 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
+
+use codemie::backend;
+use codemie::backend::dashboard::{Dashboard, Gate, router};
+use codemie::backend::sqlite::Sqlite;
+use codemie::clock::SystemClock;
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
 
 use super::http::{Answer, ask};
 use crate::commands::World;
@@ -129,4 +137,47 @@ fn an_outbox_is_shown_as_it_is() {
         health.body.contains("native") && health.body.contains("the backend refuses the token"),
         "{health:?}"
     );
+}
+
+#[test]
+fn an_outbox_that_takes_its_time_keeps_no_other_page_waiting() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Arc::new(Sqlite::open(&folder.path().join("backend.db")).unwrap());
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (gate, secret) = Gate::once(address.port()).unwrap();
+    let (closing, closed) = watch::channel(false);
+    let ((tell_asked, asked), (tell_others, others)) = (mpsc::channel(), mpsc::channel());
+    let (tell_asked, others) = (Mutex::new(tell_asked), Mutex::new(others));
+    let dashboard =
+        Dashboard::new(storage, gate, Arc::new(SystemClock), closed).with_outbox(Arc::new(move || {
+            tell_asked.lock().unwrap().send(()).unwrap();
+            others
+                .lock()
+                .unwrap()
+                .recv_timeout(Duration::from_secs(30))
+                .expect("others are served meanwhile");
+            Vec::new()
+        }));
+    let (stop, stopped) = oneshot::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let asked_to_end = async { drop(stopped.await) };
+            runtime.block_on(backend::serve(listener, router(dashboard), closing, asked_to_end));
+        });
+        let entered = ask(address, "GET", &format!("/enter?token={secret}"), &[], "");
+        let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let page = move |path| ask(address, "GET", path, &[("cookie", &cookie)], "");
+        let health = scope.spawn({
+            let page = page.clone();
+            move || page("/health")
+        });
+        asked.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(page("/sessions").status, 200);
+        tell_others.send(()).unwrap();
+        let health = health.join().unwrap();
+        assert!(health.body.contains("No receiver is configured"), "{health:?}");
+        stop.send(()).unwrap();
+    });
 }

@@ -199,5 +199,5 @@ fn every_page_in_a_real_browser() {
         }
     }
     assert!(node.wait().unwrap().success() && failed.is_empty(), "{}", failed.join("\n"));
-    assert_eq!(passed, 13, "every check was made");
+    assert_eq!(passed, 14, "every check was made");
 }

@@ -25,12 +25,12 @@
     state.className = `state ${kind}`;
     state.textContent = text;
   };
-  const row = (html) => {
-    const parsed = new DOMParser().parseFromString(`<ul>${html}</ul>`, "text/html");
-    return document.importNode(parsed.querySelector("li"), true);
+  const rows = (html) => {
+    const parsed = new DOMParser().parseFromString(html, "text/html");
+    return [...parsed.querySelectorAll("li")].map((item) => document.importNode(item, true));
   };
   const put = (list, html, limit) => {
-    const item = row(html);
+    const [item] = rows(html);
     const old = item.id && document.getElementById(item.id);
     if (old) {
       old.replaceWith(item);
@@ -50,12 +50,12 @@
   };
 
   const stream = new EventSource("/live/events");
-  stream.addEventListener("open", () => say("on", "Connected"));
   stream.addEventListener("error", () => say("off", "Disconnected; trying again"));
-  // What was missed while there was no connection: the server says anew what is running.
-  stream.addEventListener("reset", () => {
-    running.replaceChildren();
+  // All that runs, at the beginning and when something was missed. From here on the page is up to date.
+  stream.addEventListener("reset", (event) => {
+    running.replaceChildren(...rows(event.data));
     settle();
+    say("on", "Connected");
   });
   stream.addEventListener("running", (event) => put(running, event.data, 0));
   stream.addEventListener("gone", (event) => {
