@@ -269,7 +269,7 @@ impl<'a> SpelledItem<'a> {
     fn of(item: &'a Item) -> Self {
         let (role, text, name) = match &item.said {
             Said::User(text) => ("user", text.as_str(), None),
-            Said::Assistant(text) => ("assistant", text.as_str(), None),
+            Said::Assistant(text) | Said::Filler(text) => ("assistant", text.as_str(), None),
             Said::Tool { name, about } => ("tool", about.as_str(), Some(name.as_str())),
             Said::ToolFailed(text) => ("tool", text.as_str(), None),
             Said::Note(text) => ("note", *text, None),
