@@ -6,6 +6,7 @@ use std::ops::Bound;
 use jiff::tz::TimeZone;
 
 use crate::clock::Timestamp;
+use crate::money::PicoDollars;
 use crate::output::table::shorten;
 use crate::output::{Colour, Style, human};
 use crate::session::record::{SessionRecord, UsageSummary};
@@ -66,6 +67,29 @@ pub(super) fn cost(dollars: f64, unpriced_models: &[String]) -> String {
         (false, true) => human::usd(dollars) + "+",
         (false, false) => "no price".to_owned(),
     }
+}
+
+/// Costs that stand in one column; `None` is a blank.
+pub(super) fn costs<'a>(
+    amounts: impl IntoIterator<Item = Option<(PicoDollars, &'a [String])>>,
+) -> Vec<String> {
+    let amounts: Vec<_> = amounts.into_iter().collect();
+    let priced = |(cost, unpriced): &(PicoDollars, &[String])| cost.0 > 0 || unpriced.is_empty();
+    let shown: Vec<(i64, bool)> = amounts
+        .iter()
+        .flatten()
+        .filter(|amount| priced(amount))
+        .map(|(cost, unpriced)| (cost.0, !unpriced.is_empty()))
+        .collect();
+    let mut shown = human::column(&shown).into_iter();
+    amounts
+        .iter()
+        .map(|amount| match amount {
+            Some(amount) if priced(amount) => shown.next().unwrap_or_default(),
+            Some(_) => "no price".to_owned(),
+            None => String::new(),
+        })
+        .collect()
 }
 
 /// `completed (clear)`, `failed (exit code 1)`, `interrupted`.
@@ -149,6 +173,16 @@ pub(super) fn sample() -> SessionRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costs_of_one_column_are_alike_and_what_has_none_is_said() {
+        let new = ["new".to_owned()];
+        let some = |dollars: i64, models| Some((PicoDollars(dollars * 1_000_000_000_000), models));
+        assert_eq!(
+            costs([some(2, &new[..]), None, some(0, &new), some(3, &[]), some(0, &[])]),
+            ["$2.00+", "", "no price", "$3.00 ", "$0.00 "]
+        );
+    }
 
     #[test]
     fn an_id_is_as_long_as_tells_it_from_the_others() {

@@ -39,6 +39,11 @@ impl Style {
         size.map(|size| usize::from(size.ws_row))
     }
 
+    /// Words as lines that fit; what goes on is set in.
+    pub fn fold(self, text: &str) -> String {
+        text.lines().map(|line| wrap::hanging(line, self.columns, wrap::INDENT)).collect()
+    }
+
     pub fn paint(self, text: &str, colour: Colour) -> String {
         match colour.code() {
             Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),

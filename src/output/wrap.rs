@@ -2,9 +2,31 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::table::shorten;
+
+/// How far the lines after the first are set in.
+pub const INDENT: usize = 2;
+
+/// One paragraph, each line with its end. Where nobody folds lines it stays one, as it is but for control characters.
+pub fn hanging(text: &str, width: usize, indent: usize) -> String {
+    if width == usize::MAX {
+        return shorten(text, usize::MAX) + "\n";
+    }
+    // The first line is as wide as the terminal: what is set in elsewhere is room for words here.
+    let mut lines = folded(text, width, width.saturating_sub(indent)).into_iter();
+    let first = lines.next().unwrap_or_default() + "\n";
+    first + &lines.map(|line| format!("{:indent$}{line}\n", "")).collect::<String>()
+}
+
 /// At least one line. A word wider than the line is broken; control characters become spaces.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(2); // room for the widest character there is
+    folded(text, width, width)
+}
+
+fn folded(text: &str, first: usize, width: usize) -> Vec<String> {
+    // Room for the widest character there is.
+    let (first, others) = (first.max(2), width.max(2));
+    let mut width = first;
     let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -12,7 +34,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         let gap = usize::from(used > 0);
         if used > 0 && used + gap + word.width() > width {
             lines.push(String::new());
-            used = 0;
+            (used, width) = (0, others);
         } else if gap > 0 {
             push(&mut lines, ' ');
             used += 1;
@@ -20,8 +42,14 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         for letter in word.chars() {
             let cells = letter.width().unwrap_or(0);
             if used + cells > width {
-                lines.push(String::new());
-                used = 0;
+                // A path is broken behind a slash, where it can be.
+                let rest = lines.last_mut().and_then(|line| {
+                    let slash = line.rfind('/').filter(|slash| line[..*slash].width() >= width / 2)?;
+                    Some(line.split_off(slash + 1))
+                });
+                let rest = rest.unwrap_or_default();
+                (used, width) = (rest.width(), others);
+                lines.push(rest);
             }
             push(&mut lines, letter);
             used += cells;
@@ -55,5 +83,27 @@ mod tests {
             assert_eq!(wrap(text, width), lines, "{text:?} in {width}");
         }
         assert_eq!(wrap("no end in sight", usize::MAX), ["no end in sight"]);
+    }
+
+    #[test]
+    fn a_path_is_broken_behind_a_slash() {
+        for (text, width, lines) in [
+            ("/home/dev/project/file.jsonl", 18, &["/home/dev/project/", "file.jsonl"][..]),
+            ("/home/dev/project/file.jsonl", 12, &["/home/dev/", "project/", "file.jsonl"]),
+            ("/a-very-long-name-without-any", 12, &["/a-very-long", "-name-withou", "t-any"]),
+        ] {
+            assert_eq!(wrap(text, width), lines, "{text:?} in {width}");
+        }
+    }
+
+    #[test]
+    fn what_goes_on_is_set_in() {
+        for (text, width, drawn) in [
+            ("one two three", 20, "one two three\n"),
+            ("one two three four", 9, "one two\n  three\n  four\n"),
+            ("one  two\tthree", usize::MAX, "one  two three\n"),
+        ] {
+            assert_eq!(hanging(text, width, INDENT), drawn, "{width}");
+        }
     }
 }
