@@ -17,8 +17,10 @@ use crate::cli::{Usage, UsageBy};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::demo::{self, Demo};
 use crate::home::Home;
+use crate::output::failure::shown;
 use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table, shorten};
+use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, human};
 use crate::scan::{Days, Scanner, Watch};
@@ -85,7 +87,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     };
     out.write_all(text.as_bytes())?;
     if let Some(line) = report.left_out() {
-        writeln!(err, "codemie: {line}")?;
+        write!(err, "{}", shown(&format!("codemie: {line}")))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -365,7 +367,8 @@ impl Report {
             let lines = usize::try_from(self.unreadable_lines()).unwrap_or(usize::MAX);
             let lines = human::counted(lines, "line");
             let line = if self.scan.is_some() {
-                format!("{lines} could not be read, the first in {}.", first.display())
+                let first = at_home(&first.display().to_string(), style);
+                format!("{lines} could not be read, the first in {first}.")
             } else {
                 format!("{lines} could not be read; `codemie doctor` says where.")
             };

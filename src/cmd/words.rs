@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use jiff::tz::TimeZone;
+use unicode_width::UnicodeWidthStr;
 
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
 use crate::output::table::shorten;
+use crate::output::tilde::at_home;
+use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, human};
 use crate::session::record::{SessionRecord, UsageSummary};
 use crate::session::state::Status;
@@ -135,16 +138,34 @@ impl Sheet {
         }
     }
 
-    /// Values are not cut: people copy them.
+    /// Values are not cut: people copy them. What does not fit goes on below itself; a word that would be broken there, and
+    /// is whole on a line of its own, gets one.
     pub(super) fn render(&self, style: Style) -> String {
         let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let beside = MARGIN + width + MARGIN;
         let line = |(name, value): &(&str, String)| {
             let name = style.paint(&format!("{name:width$}"), Colour::Faint);
-            format!("  {name}  {}\n", shorten(value, usize::MAX))
+            let value = at_home(value, style);
+            let room = style.columns.saturating_sub(beside);
+            if value.width() <= room {
+                return format!("{:MARGIN$}{name}{:MARGIN$}{}\n", "", "", shorten(&value, usize::MAX));
+            }
+            let longest = value.split_whitespace().map(UnicodeWidthStr::width).max().unwrap_or(0);
+            let margin = if longest > room || room < LEAST { 2 * MARGIN } else { beside };
+            let lines = wrap(&value, style.columns.saturating_sub(margin));
+            let value = lines.join(&format!("\n{:margin$}", ""));
+            let gap = if margin == beside { " ".repeat(MARGIN) } else { format!("\n{:margin$}", "") };
+            let name = if margin == beside { name } else { name.trim_end().to_owned() };
+            format!("{:MARGIN$}{name}{gap}{value}\n", "")
         };
         self.0.iter().map(line).collect()
     }
 }
+
+/// Before the names, and between them and the values.
+const MARGIN: usize = 2;
+/// Less room than this beside the names is none.
+const LEAST: usize = 16;
 
 /// The record that PRODUCT.md shows, more or less.
 #[cfg(test)]
@@ -182,6 +203,30 @@ mod tests {
             costs([some(2, &new[..]), None, some(0, &new), some(3, &[]), some(0, &[])]),
             ["$2.00+", "", "no price", "$3.00 ", "$0.00 "]
         );
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_on_below_itself() {
+        let mut sheet = Sheet::default();
+        sheet.line("session", "01a1e2f3-0000-4000-8000-000000000001");
+        sheet.line("process", "4243, wrapped by 4242, in a run");
+        sheet.line("file", "/var/lib/agents/projects/-home-dev-project/7a276c6b.jsonl");
+        for (columns, drawn) in [
+            (
+                usize::MAX,
+                "  session  01a1e2f3-0000-4000-8000-000000000001\n  process  4243, wrapped by 4242, in a run\n  file     /var/lib/agents/projects/-home-dev-project/7a276c6b.jsonl\n",
+            ),
+            (
+                60,
+                "  session  01a1e2f3-0000-4000-8000-000000000001\n  process  4243, wrapped by 4242, in a run\n  file\n    /var/lib/agents/projects/-home-dev-project/\n    7a276c6b.jsonl\n",
+            ),
+            (
+                40,
+                "  session\n    01a1e2f3-0000-4000-8000-000000000001\n  process  4243, wrapped by 4242, in a\n           run\n  file\n    /var/lib/agents/projects/\n    -home-dev-project/7a276c6b.jsonl\n",
+            ),
+        ] {
+            assert_eq!(sheet.render(Style { colour: false, columns }), drawn, "{columns}");
+        }
     }
 
     #[test]

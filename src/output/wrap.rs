@@ -7,14 +7,16 @@ use super::table::shorten;
 /// How far the lines after the first are set in.
 pub const INDENT: usize = 2;
 
-/// One paragraph, each line with its end. Where nobody folds lines it stays one, as it is but for control characters.
+/// One paragraph, each line with its end. What fits stays as it is but for control characters.
 pub fn hanging(text: &str, width: usize, indent: usize) -> String {
-    if width == usize::MAX {
-        return shorten(text, usize::MAX) + "\n";
+    let text = shorten(text, usize::MAX);
+    if text.width() <= width {
+        return text + "\n";
     }
-    // The first line is as wide as the terminal: what is set in elsewhere is room for words here.
-    let mut lines = folded(text, width, width.saturating_sub(indent)).into_iter();
-    let first = lines.next().unwrap_or_default() + "\n";
+    let begin = text.len() - text.trim_start().len();
+    let indent = begin + indent;
+    let mut lines = folded(&text, width.saturating_sub(begin), width.saturating_sub(indent)).into_iter();
+    let first = format!("{:begin$}{}\n", "", lines.next().unwrap_or_default());
     first + &lines.map(|line| format!("{:indent$}{line}\n", "")).collect::<String>()
 }
 
@@ -101,6 +103,8 @@ mod tests {
         for (text, width, drawn) in [
             ("one two three", 20, "one two three\n"),
             ("one two three four", 9, "one two\n  three\n  four\n"),
+            ("  one two three", 9, "  one two\n    three\n"),
+            ("  id  name", 10, "  id  name\n"),
             ("one  two\tthree", usize::MAX, "one  two three\n"),
         ] {
             assert_eq!(hanging(text, width, INDENT), drawn, "{width}");
