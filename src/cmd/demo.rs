@@ -33,8 +33,8 @@ fn next(wrapped: bool) -> String {
     let others =
         [("codemie list", "see all sessions"), ("codemie prune --agent demo", "forget the demonstration's")];
     let steps = (!wrapped).then_some(wrap).into_iter().chain(others);
-    let lines: String = steps.map(|(command, what)| format!("  {command:27}  {what}\n")).collect();
-    format!("\nThe agent was a script; everything else was real. Next:\n{lines}")
+    let lines: Vec<String> = steps.map(|(command, what)| format!("  {command:27}  {what}\n")).collect();
+    format!("\nThe agent was a script; everything else was real. Next:\n{}", lines.concat())
 }
 
 /// Whether the shims of all agents are there and lead here.

@@ -252,7 +252,8 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
     let margin = 2 + "00:00:00.000".len() + 2 + "accepted".len() + 2 + source + 2;
     // Where there is no room beside them, the reason stands below.
     let below = style.columns < margin + LEAST_DETAIL;
-    let margin = if below { 4 } else { margin };
+    // An id with its colon is whole on 40 columns.
+    let margin = if below { 3 } else { margin };
     let width = style.columns.saturating_sub(margin).max(LEAST_DETAIL);
     let mut text = String::new();
     for row in evidence {

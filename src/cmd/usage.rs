@@ -21,7 +21,6 @@ use crate::output::failure::shown;
 use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table, shorten};
 use crate::output::tilde::at_home;
-use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, human};
 use crate::scan::{Days, Scanner, Watch};
 use crate::session::id::AgentSessionId;
@@ -350,7 +349,7 @@ impl Report {
     /// `known`: of the sessions, where the rows are sessions.
     fn draw(&self, known: &Known, moments: &Moments, since: bool, style: Style) -> String {
         let mut text = if self.rows.is_empty() {
-            wrap(self.nothing(since), style.columns).join("\n") + "\n"
+            style.fold(self.nothing(since))
         } else {
             self.table(known, moments).render(style)
         };
@@ -409,8 +408,10 @@ impl Report {
         if by_session {
             columns.push(Column::text("STARTED", usize::MAX).dispensable(4));
             columns.push(Column::text("PROJECT", 8).dispensable(5));
-            columns.push(Column::text("CONVERSATION", usize::MAX).dispensable(11));
         }
+        // The id of a foreign one stands in the first column.
+        let conversations = by_session && self.rows.iter().any(|row| !row.foreign);
+        columns.extend(conversations.then(|| Column::text("CONVERSATION", usize::MAX).dispensable(11)));
         // Which agents share a row `--by agent` tells.
         let agents = self.by != By::Agent && self.rows.iter().all(|row| row.agent.is_some());
         if agents {
@@ -432,17 +433,13 @@ impl Report {
             let mut cells = vec![name.map_or(first, Cell::from)];
             if by_session {
                 let project = row.project.as_deref().or_else(|| place?.project.as_deref());
-                // A foreign one has no name; its id stands in the first column.
-                let id = if row.foreign { String::new() } else { ids.of(&row.key) };
                 // When a foreign one began nobody knows but by its first call.
                 let started = place.and_then(|place| place.started).unwrap_or(row.first_at);
                 let started = if row.key.is_empty() { String::new() } else { moments.tell(started) };
-                cells.extend([
-                    started.into(),
-                    project.unwrap_or("").into(),
-                    Cell::painted(id, Colour::Faint),
-                ]);
+                cells.extend([started.into(), project.unwrap_or("").into()]);
             }
+            let id = if row.foreign { String::new() } else { ids.of(&row.key) };
+            cells.extend(conversations.then(|| Cell::painted(id, Colour::Faint)));
             if agents {
                 cells.push(row.agent.as_deref().unwrap_or("").into());
             }
@@ -473,9 +470,8 @@ impl Report {
 }
 
 fn note(text: &mut String, line: &str, style: Style) {
-    for line in wrap(line, style.columns) {
-        text.push_str(&style.paint(&shorten(&line, usize::MAX), Colour::Note));
-        text.push('\n');
+    for line in style.fold(line).lines() {
+        *text += &(style.paint(line, Colour::Note) + "\n");
     }
 }
 

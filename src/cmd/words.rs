@@ -143,20 +143,26 @@ impl Sheet {
     pub(super) fn render(&self, style: Style) -> String {
         let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let beside = MARGIN + width + MARGIN;
+        let margin = |cells: usize| format!("\n{:cells$}", "");
         let line = |(name, value): &(&str, String)| {
-            let name = style.paint(&format!("{name:width$}"), Colour::Faint);
             let value = at_home(value, style);
             let room = style.columns.saturating_sub(beside);
-            if value.width() <= room {
-                return format!("{:MARGIN$}{name}{:MARGIN$}{}\n", "", "", shorten(&value, usize::MAX));
-            }
+            let fits = value.width() <= room;
             let longest = value.split_whitespace().map(UnicodeWidthStr::width).max().unwrap_or(0);
-            let margin = if longest > room || room < LEAST { 2 * MARGIN } else { beside };
-            let lines = wrap(&value, style.columns.saturating_sub(margin));
-            let value = lines.join(&format!("\n{:margin$}", ""));
-            let gap = if margin == beside { " ".repeat(MARGIN) } else { format!("\n{:margin$}", "") };
-            let name = if margin == beside { name } else { name.trim_end().to_owned() };
-            format!("{:MARGIN$}{name}{gap}{value}\n", "")
+            if !fits && (longest > room || room < LEAST) {
+                let below = 2 * MARGIN;
+                let value = wrap(&value, style.columns.saturating_sub(below)).join(&margin(below));
+                return format!(
+                    "{:MARGIN$}{}{}{value}\n",
+                    "",
+                    style.paint(name, Colour::Faint),
+                    margin(below)
+                );
+            }
+            let name = style.paint(&format!("{name:width$}"), Colour::Faint);
+            let value =
+                if fits { shorten(&value, usize::MAX) } else { wrap(&value, room).join(&margin(beside)) };
+            format!("{:MARGIN$}{name}{:MARGIN$}{value}\n", "", "")
         };
         self.0.iter().map(line).collect()
     }

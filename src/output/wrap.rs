@@ -15,9 +15,8 @@ pub fn hanging(text: &str, width: usize, indent: usize) -> String {
     }
     let begin = text.len() - text.trim_start().len();
     let indent = begin + indent;
-    let mut lines = folded(&text, width.saturating_sub(begin), width.saturating_sub(indent)).into_iter();
-    let first = format!("{:begin$}{}\n", "", lines.next().unwrap_or_default());
-    first + &lines.map(|line| format!("{:indent$}{line}\n", "")).collect::<String>()
+    let lines = folded(&text, width.saturating_sub(begin), width.saturating_sub(indent));
+    format!("{:begin$}{}\n", "", lines.join(&format!("\n{:indent$}", "")))
 }
 
 /// At least one line. A word wider than the line is broken; control characters become spaces.
@@ -32,7 +31,7 @@ fn folded(text: &str, first: usize, width: usize) -> Vec<String> {
     let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in clean.split(' ').filter(|word| !word.is_empty()) {
+    for word in words(&clean, others) {
         let gap = usize::from(used > 0);
         if used > 0 && used + gap + word.width() > width {
             lines.push(String::new());
@@ -60,6 +59,31 @@ fn folded(text: &str, first: usize, width: usize) -> Vec<String> {
     lines
 }
 
+/// A command in backticks is one word, for people copy it; one that fits no line is as many as it has.
+fn words(text: &str, width: usize) -> Vec<String> {
+    let is_mark = |word: &str| word.matches('`').count() % 2 == 1;
+    let mut words = Vec::new();
+    let mut rest = text.split(' ').filter(|word| !word.is_empty());
+    while let Some(word) = rest.next() {
+        let (mut ahead, mut whole) = (rest.clone(), word.to_owned());
+        let mut closed = !is_mark(word);
+        while !closed
+            && whole.width() <= width
+            && let Some(next) = ahead.next()
+        {
+            closed = is_mark(next);
+            whole = format!("{whole} {next}");
+        }
+        if closed && whole.width() <= width {
+            words.push(whole);
+            rest = ahead;
+        } else {
+            words.push(word.to_owned());
+        }
+    }
+    words
+}
+
 fn push(lines: &mut [String], letter: char) {
     if let Some(line) = lines.last_mut() {
         line.push(letter);
@@ -79,6 +103,9 @@ mod tests {
             ("one two three", 3, &["one", "two", "thr", "ee"]),
             ("  a \t\n b  ", 10, &["a b"]),
             ("a 7a276c6b-d81e", 8, &["a", "7a276c6b", "-d81e"]),
+            ("run `codemie list` now", 14, &["run", "`codemie list`", "now"]),
+            ("run `codemie list` now", 13, &["run `codemie", "list` now"]),
+            ("it is `open for ever", 11, &["it is `open", "for ever"]),
             ("日本語", 5, &["日本", "語"]),
             ("日本", 0, &["日", "本"]),
         ] {

@@ -141,15 +141,24 @@ fn told(session: &SessionRecord, together: Option<Together>, added: Option<Added
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::cmd::words::sample;
+    use crate::session::absorb::{Batch, absorb};
+    use crate::session::id::{RunId, SessionId};
+    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::record::record;
+    use crate::session::state::{Ending, Exit};
+    use crate::session::tests::{World, agent_session, binding, usage};
+    use crate::store::FileId;
 
     const WIDE: usize = 200;
 
-    fn added(seconds: u64, calls: i64) -> Option<Added> {
+    fn added(seconds: u64, calls: i64) -> Added {
         let (tokens, cost) =
             if calls > 0 { (12_000, PicoDollars(10_000_000_000)) } else { (0, PicoDollars(0)) };
-        Some(Added { time: Duration::from_secs(seconds), calls, tokens, cost })
+        Added { time: Duration::from_secs(seconds), calls, tokens, cost }
     }
 
     #[test]
@@ -214,10 +223,51 @@ mod tests {
             ("fix-auth", added(4, 0), 80, "4.0s · $0.0269 in all"),
         ] {
             session.name = name.into();
-            let line = line(&session, None, added, columns);
+            let line = line(&session, None, Some(added), columns);
             assert_eq!(line, format!("codemie: {said} · codemie resume {name}"));
             assert!(line.width() <= columns.max(80), "{line}");
         }
+    }
+
+    #[test]
+    fn what_a_run_added_is_told_from_what_was_there() {
+        let mut world = World::new();
+        let ended = |world: &mut World, run: RunId, session: SessionId, key: &str, inode: u64| {
+            let at = world.wait(2000);
+            let records = [usage(key, at, inode * 10)];
+            let file = FileId { device: 1, inode };
+            let path = Path::new("/f");
+            let batch = Batch {
+                file,
+                path,
+                from: 0,
+                restart: false,
+                to: 1,
+                state: &[],
+                unreadable: 0,
+                records: &records,
+            };
+            world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
+            world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
+            world.store.read(|view| record(view, &view.session(session)?.unwrap(), at)).unwrap()
+        };
+        let (run, first) = world.start(Conversation::Fresh);
+        let begun_at = world.now;
+        world
+            .store
+            .write(|tx| lifecycle::bind(tx, begun_at, &world.ids, first.session, &binding("one")))
+            .unwrap();
+        let fresh = ended(&mut world, run, first.session, "a", 1);
+        assert_eq!(Added::by_run(&world.home, &fresh, begun_at), None, "it began with the run");
+        world.wait(60_000);
+        let (run, again) = world.start(Conversation::Named(agent_session("one")));
+        assert_eq!(again.session, first.session);
+        let begun_at = world.now;
+        let resumed = ended(&mut world, run, again.session, "b", 2);
+        let time = Duration::from_secs(2);
+        let added = Added { time, calls: 1, tokens: 10 + 20 + 1000 + 100, cost: PicoDollars(20_000_000) };
+        assert_eq!(Added::by_run(&world.home, &resumed, begun_at), Some(added));
+        assert_eq!((resumed.duration_ms, resumed.usage.api_calls), (4000, 2));
     }
 
     #[test]

@@ -95,12 +95,12 @@ fn an_answer_that_stands_before_its_prompt_is_read_behind_it() {
         json!({"type": kind, "uuid": id, "parentUuid": parent, "timestamp": time, "promptSource": "typed",
             "message": {"model": "claude-opus-4-8", "content": text}})
     };
-    let content = [
+    let lines = [
         line("assistant", "b", Some("a"), "2026-11-16T09:00:01Z", "the answer"),
         line("user", "a", None, "2026-11-16T09:00:00Z", "the question"),
         line("user", "c", Some("b"), "2026-11-16T09:01:00Z", "and another"),
     ];
-    let content: String = content.iter().map(|line| format!("{line}\n")).collect();
+    let content = lines.map(|line| line.to_string()).join("\n") + "\n";
     let file = world.sandbox.file(".claude/projects/-home-dev-project/inverted.jsonl", &content);
     let run = world.start("inverted");
     world.bind(run, "inverted", Some(&file));
