@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
-use codemie::output::failure::{Output, told};
+use codemie::output::failure::{Output, shown, told};
 use codemie::{agent, cmd, terminal};
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
     let outcome = cmd::run::run(options, target, args);
     if let Some(message) = outcome.message {
-        let _ = writeln!(io::stderr(), "{message}");
+        let _ = write!(io::stderr(), "{}", shown(&message));
     }
     ExitCode::from(outcome.code)
 }
@@ -45,7 +45,7 @@ fn manage(command: &Command) -> ExitCode {
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "codemie: {}", told(&error));
+            let _ = write!(io::stderr(), "{}", shown(&format!("codemie: {}", told(&error))));
             ExitCode::FAILURE
         }
     }

@@ -1,8 +1,9 @@
-//! A time in the past as people type it: `7d` or `30m` ago, or a date.
+//! A time in the past as people type it: `7d` or `30m` ago, `today`, `yesterday`, or a date.
 
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::ToSpan;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
@@ -11,13 +12,15 @@ use crate::clock::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     Ago(Duration),
+    /// The first moment of the day so many days ago, in the user's own time.
+    DaysAgo(i8),
     /// In the user's own time; a date is its first moment.
     Local(DateTime),
     At(Timestamp),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write it like 30m, 12h, 7d or 2w, or as a date like 2026-11-01")]
+#[error("write it like 30m, 12h, 7d or 2w, today, yesterday, or as a date like 2026-11-01")]
 pub struct NotATime;
 
 impl Since {
@@ -27,6 +30,9 @@ impl Since {
             Self::Ago(time) => {
                 Timestamp(now.0.saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).max(0))
             }
+            Self::DaysAgo(days) => jiff::Timestamp::from_millisecond(now.0)
+                .and_then(|at| at.to_zoned(zone.clone()).checked_sub(days.days())?.start_of_day())
+                .map_or(now, |at| Timestamp(at.timestamp().as_millisecond())),
             // A time that the clock skipped is the one right after it; no date is beyond what this can hold.
             Self::Local(time) => {
                 time.to_zoned(zone.clone()).map_or(now, |at| Timestamp(at.timestamp().as_millisecond()))
@@ -43,6 +49,11 @@ impl FromStr for Since {
         let text = text.trim();
         if let Some(time) = ago(text) {
             return Ok(Self::Ago(time));
+        }
+        match text {
+            "today" => return Ok(Self::DaysAgo(0)),
+            "yesterday" => return Ok(Self::DaysAgo(1)),
+            _ => {}
         }
         if let Some(at) = Timestamp::parse(text) {
             return Ok(Self::At(at));
@@ -78,6 +89,8 @@ mod tests {
             (" 7d ", "2026-11-09T12:00:00.000Z"),
             ("90d", "2026-08-18T12:00:00.000Z"),
             ("2w", "2026-11-02T12:00:00.000Z"),
+            ("today", "2026-11-15T22:00:00.000Z"),
+            ("yesterday", "2026-11-14T22:00:00.000Z"),
             ("2026-11-01", "2026-10-31T22:00:00.000Z"),
             ("2026-11-01 08:30", "2026-11-01T06:30:00.000Z"),
             ("2026-11-01T08:30:00Z", "2026-11-01T08:30:00.000Z"),
@@ -89,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_is_no_time() {
-        for text in ["", "7", "d", "-7d", "+7d", "7 d", "1.5h", "7days", "yesterday", "2026-13-01", "2026-11"]
+        for text in ["", "7", "d", "-7d", "+7d", "7 d", "1.5h", "7days", "tomorrow", "2026-13-01", "2026-11"]
         {
             assert_eq!(text.parse::<Since>(), Err(NotATime), "{text:?}");
         }

@@ -4,6 +4,7 @@
 //! page; a cursor stays good for as long as the file is only appended to, which is all the agents do.
 
 mod journal;
+mod threads;
 
 use std::fmt;
 use std::fs::File;
@@ -16,6 +17,8 @@ use crate::clock::Timestamp;
 use crate::meter::tail::MAX_LINE;
 use journal::Giving;
 pub use journal::{Entry, JournalReader, Message};
+use threads::Groups;
+pub use threads::{ThreadReader, Threaded};
 
 /// What is read at once, and by how much a look backwards is widened at least.
 const CHUNK: usize = 64 * 1024;
@@ -35,6 +38,8 @@ pub struct Item {
 pub enum Said {
     User(String),
     Assistant(String),
+    /// What the agent itself put where no answer is: nothing that anybody said.
+    Filler(String),
     /// A tool was called: its name and the one thing that tells most about the call, on one line.
     Tool {
         name: String,
@@ -50,6 +55,8 @@ pub enum Said {
 pub enum Reader {
     /// Every line adds its own, and nothing is ever taken back.
     Lines(LineReader),
+    /// The same, but a line may stand before the one it follows.
+    Threads(ThreadReader),
     Journal(JournalReader),
 }
 
@@ -61,8 +68,16 @@ pub type LineReader = fn(&[u8]) -> Vec<Item>;
 pub struct Cursor {
     inode: u64,
     offset: u64,
-    /// Of the line at `offset`, so many items have been given.
+    /// Of what begins at `offset`, so many items have been given.
     items: usize,
+    /// And so many lines that was; 0 where nothing of it has been given.
+    lines: usize,
+}
+
+impl Cursor {
+    fn at(inode: u64, offset: u64) -> Self {
+        Self { inode, offset, items: 0, lines: 0 }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,45 +101,59 @@ pub enum Error {
 pub fn last(file: &File, bytes: usize, reader: Reader) -> io::Result<Page> {
     let read = match reader {
         Reader::Lines(read) => read,
+        Reader::Threads(read) => return threads::last(file, bytes, read),
         Reader::Journal(read) => return journal::last(file, bytes, read),
     };
     let meta = file.metadata()?;
     let mut lines = Backwards::new(file, meta.len())?;
-    let cursor = Cursor { inode: meta.ino(), offset: lines.end(), items: 0 };
-    let mut page = Page { items: Vec::new(), cursor, truncated: false };
-    let mut left = bytes;
-    'lines: while let Some(line) = lines.previous()? {
-        for item in read(&line).into_iter().rev() {
-            if let Some(less) = left.checked_sub(item.len()) {
-                left = less;
-                page.items.push(item);
-                continue;
-            }
-            if page.items.is_empty() && bytes > 0 {
-                page.items.push(item.cut(bytes, Side::End));
-            }
-            page.truncated = true;
-            break 'lines;
-        }
+    let cursor = Cursor::at(meta.ino(), lines.end());
+    let mut failed = None;
+    let items = std::iter::from_fn(|| {
+        lines.previous().unwrap_or_else(|error| {
+            failed = Some(error);
+            None
+        })
+    });
+    let (items, truncated) = fitting(items.flat_map(|line| read(&line).into_iter().rev()), bytes);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(Page { items, cursor, truncated: truncated || lines.passed_over }),
     }
-    page.truncated |= lines.passed_over;
-    page.items.reverse();
-    Ok(page)
+}
+
+/// Of items from the last on as many as fit, in order; and whether something did not.
+fn fitting(backwards: impl Iterator<Item = Item>, bytes: usize) -> (Vec<Item>, bool) {
+    let (mut items, mut left, mut truncated) = (Vec::new(), bytes, false);
+    for item in backwards {
+        if let Some(less) = left.checked_sub(item.len()) {
+            left = less;
+            items.push(item);
+            continue;
+        }
+        if items.is_empty() && bytes > 0 {
+            items.push(item.cut(bytes, Side::End));
+        }
+        truncated = true;
+        break;
+    }
+    items.reverse();
+    (items, truncated)
 }
 
 /// The next items from a cursor on (`None`: from the beginning), whole as long as they have at most `bytes` of text.
 pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) -> Result<Page, Error> {
     let meta = file.metadata()?;
-    let cursor = cursor.unwrap_or(Cursor { inode: meta.ino(), offset: 0, items: 0 });
+    let cursor = cursor.unwrap_or(Cursor::at(meta.ino(), 0));
     if cursor.inode != meta.ino() || cursor.offset > meta.len() {
         return Err(Error::Stale);
     }
-    let mut reading = Reading::from(file, cursor.offset, reader)?;
+    let reading = Reading::from(file, cursor.offset, reader)?;
     let mut page = Page { items: Vec::new(), cursor, truncated: false };
     let mut left = bytes;
-    let mut lines = Forwards::new(file, cursor.offset)?;
-    while let Some(line) = lines.next()? {
-        for item in reading.items(&line).into_iter().skip(page.cursor.items) {
+    let mut groups = Groups::new(Forwards::new(file, cursor.offset)?, reading);
+    let mut begun = (cursor.items > 0).then_some(cursor.lines);
+    while let Some(group) = groups.next(begun.take())? {
+        for item in group.items.into_iter().skip(page.cursor.items) {
             match left.checked_sub(item.len()) {
                 Some(less) => {
                     left = less;
@@ -141,17 +170,18 @@ pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) 
                     return Ok(page);
                 }
             }
-            page.cursor.items += 1;
+            page.cursor = Cursor { items: page.cursor.items + 1, lines: group.lines, ..page.cursor };
         }
-        page.cursor = Cursor { offset: lines.offset, items: 0, ..page.cursor };
+        page.cursor = Cursor::at(meta.ino(), group.end);
+        page.truncated |= group.passed_over;
     }
-    page.truncated |= lines.passed_over;
     Ok(page)
 }
 
 /// A reader with what it knows of the lines before.
 enum Reading {
     Lines(LineReader),
+    Threads(ThreadReader),
     Journal(Giving),
 }
 
@@ -159,15 +189,22 @@ impl Reading {
     fn from(file: &File, offset: u64, reader: Reader) -> io::Result<Self> {
         Ok(match reader {
             Reader::Lines(read) => Self::Lines(read),
+            Reader::Threads(read) => Self::Threads(read),
             Reader::Journal(read) => Self::Journal(Giving::from(file, offset, read)?),
         })
     }
 
-    fn items(&mut self, line: &[u8]) -> Vec<Item> {
-        match self {
+    fn is_threaded(&self) -> bool {
+        matches!(self, Self::Threads(_))
+    }
+
+    fn line(&mut self, line: &[u8]) -> Threaded {
+        let items = match self {
+            Self::Threads(read) => return read(line),
             Self::Lines(read) => read(line),
             Self::Journal(giving) => giving.items(line),
-        }
+        };
+        Threaded { items, ..Threaded::default() }
     }
 }
 
@@ -182,7 +219,9 @@ impl Item {
     /// Bytes of text.
     fn len(&self) -> usize {
         match &self.said {
-            Said::User(text) | Said::Assistant(text) | Said::ToolFailed(text) => text.len(),
+            Said::User(text) | Said::Assistant(text) | Said::Filler(text) | Said::ToolFailed(text) => {
+                text.len()
+            }
             Said::Tool { name, about } => name.len() + about.len(),
             Said::Note(text) => text.len(),
         }
@@ -192,6 +231,7 @@ impl Item {
         match &mut self.said {
             Said::User(text)
             | Said::Assistant(text)
+            | Said::Filler(text)
             | Said::ToolFailed(text)
             | Said::Tool { about: text, .. } => *text = cut(text, bytes, side),
             Said::Note(_) => {}
@@ -217,7 +257,8 @@ pub(super) fn one_line(text: &str) -> String {
 /// Opaque to everyone else.
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}.{:x}.{:x}", self.inode, self.offset, self.items)
+        write!(f, "{:x}.{:x}.{:x}", self.inode, self.offset, self.items)?;
+        if self.lines > 1 { write!(f, ".{:x}", self.lines) } else { Ok(()) }
     }
 }
 
@@ -231,12 +272,14 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Self, NoCursor> {
         let numbers: Result<Vec<u64>, _> =
             text.split('.').map(|part| u64::from_str_radix(part, 16)).collect();
-        match numbers.as_deref() {
-            Ok(&[inode, offset, items]) => {
-                Ok(Self { inode, offset, items: usize::try_from(items).map_err(|_| NoCursor)? })
-            }
-            _ => Err(NoCursor),
-        }
+        let (inode, offset, items, lines) = match numbers.as_deref() {
+            Ok(&[inode, offset, items]) => (inode, offset, items, u64::from(items > 0)),
+            Ok(&[inode, offset, items, lines]) if items > 0 => (inode, offset, items, lines),
+            _ => return Err(NoCursor),
+        };
+        let items = usize::try_from(items).map_err(|_| NoCursor)?;
+        let lines = usize::try_from(lines).ok().filter(|lines| *lines <= threads::LINES).ok_or(NoCursor)?;
+        Ok(Self { inode, offset, items, lines })
     }
 }
 

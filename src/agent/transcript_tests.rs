@@ -93,7 +93,7 @@ fn a_cursor_of_another_file_is_refused() {
     for wrong in [Cursor { inode: cursor.inode + 1, ..cursor }, Cursor { offset: 7, ..cursor }] {
         assert!(matches!(after(&talk, Some(wrong), 1000, READ), Err(Error::Stale)));
     }
-    for text in ["", "0", "1.2", "1.2.3.4", "x.y.z", "-1.0.0"] {
+    for text in ["", "0", "1.2", "1.2.0.4", "1.2.3.11", "1.2.3.4.5", "x.y.z", "-1.0.0"] {
         assert_eq!(text.parse::<Cursor>(), Err(NoCursor), "{text:?}");
     }
 }
@@ -192,4 +192,72 @@ fn a_message_that_grew_since_the_last_page_gives_its_rest() {
     let cursor = last(&talk, 1000, READ).unwrap().cursor;
     talk.write_all(b"2 two run\n= 1:one,2:two\n3 three\n").unwrap();
     assert_eq!(texts(&after(&talk, Some(cursor), 1000, READ).unwrap()), ["run", "three"]);
+}
+
+/// `ID>PARENT word…` waits for its parent, `ID word…` does not; an item per word.
+fn threaded(line: &[u8]) -> Threaded {
+    let text = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+    let Some((link, words)) = text.split_once(' ') else { return Threaded::default() };
+    let (id, follows) =
+        link.split_once('>').map_or((link, None), |(id, parent)| (id, Some(parent.to_owned())));
+    let items = words.split(' ').map(|word| Item { at: None, said: Said::User(word.into()) }).collect();
+    Threaded { id: Some(id.into()), follows, items }
+}
+
+fn paged(talk: &File, bytes: usize, reader: Reader) -> (Vec<String>, Option<Cursor>) {
+    let (mut cursor, mut all) = (None, Vec::new());
+    loop {
+        let page = after(talk, cursor, bytes, reader).unwrap();
+        all.extend(texts(&page).into_iter().map(str::to_owned));
+        cursor = Some(page.cursor.to_string().parse().unwrap());
+        if !page.truncated {
+            return (all, cursor);
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_shown_behind_its_prompt_wherever_it_stands() {
+    const READ: Reader = Reader::Threads(threaded);
+    let far = format!("2>1 two\n{}1 one\n", "noise\n".repeat(16));
+    for (content, expected) in [
+        ("1 one\n2>1 two\n3 three\n", &["one", "two", "three"][..]),
+        ("2>1 two\nnoise\n1 one\n3 three\n4>3 four\n", &["one", "two", "three", "four"]),
+        // What follows an answer waits with it; a line of no interest may stand between the two.
+        ("a>x two deux\nb>a run\n1 one\nx>1 -\n3 three\n", &["one", "-", "two", "deux", "run", "three"]),
+        ("a>x two\nx>1 -\n1 one\n", &["one", "-", "two"]),
+        // One whose parent is long past, or never comes, waits for nobody; nor do two that wait for each other.
+        ("1 one\n2>0 two\n3>2 three\n", &["one", "two", "three"]),
+        ("1>2 one\n2>1 two\n3 three\n", &["one", "two", "three"]),
+        (&far, &["two", "one"]),
+    ] {
+        let talk = file(content.as_bytes());
+        let whole = last(&talk, 1000, READ).unwrap();
+        assert_eq!(texts(&whole), expected, "{content}");
+        for bytes in [5, 9, 1000] {
+            assert_eq!(
+                paged(&talk, bytes, READ),
+                (expected.iter().map(ToString::to_string).collect(), Some(whole.cursor)),
+                "{content}"
+            );
+        }
+        let end = last(&talk, 5, READ).unwrap();
+        assert!(expected.ends_with(&texts(&end)), "{content}");
+    }
+}
+
+#[test]
+fn what_comes_between_two_pages_changes_nothing_of_what_was_begun() {
+    const READ: Reader = Reader::Threads(threaded);
+    let mut talk = file(b"2>1 two deux\n");
+    let first = after(&talk, None, 3, READ).unwrap();
+    assert_eq!(texts(&first), ["two"]);
+    talk.write_all(b"1 one\n3>9 three trois\n4>3 four\n9 nine\n5>4 five\n").unwrap();
+    let mut next = after(&talk, Some(first.cursor), 7, READ).unwrap();
+    assert_eq!(texts(&next), ["deux", "one"]);
+    next = after(&talk, Some(next.cursor), 4, READ).unwrap();
+    assert_eq!(texts(&next), ["nine"]);
+    talk.write_all(b"6>7 six\n7 seven\n").unwrap();
+    next = after(&talk, Some(next.cursor.to_string().parse().unwrap()), 1000, READ).unwrap();
+    assert_eq!(texts(&next), ["three", "trois", "four", "five", "seven", "six"]);
 }

@@ -27,7 +27,7 @@ pub struct List {
     /// Only in this group
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
-    /// Only if open since then: 30m, 12h, 7d, or a date like 2026-11-01
+    /// Only if open since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
     /// At most so many, 0 for all; without it as many as fit the terminal, all where there is none
@@ -158,7 +158,7 @@ pub struct Usage {
     /// What one line is about
     #[arg(long, value_enum, value_name = "KEY", default_value = "day")]
     pub by: UsageBy,
-    /// Only calls since then: 30m, 12h, 7d, or a date like 2026-11-01
+    /// Only calls since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
     /// Read all session files of the agents on this machine, wrapped or not

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use toml_edit::Value;
+use unicode_width::UnicodeWidthStr;
 
 use super::open::{receivers, send_leftovers};
 use crate::cli::{Config, ConfigAction};
@@ -13,7 +14,10 @@ use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
 use crate::forward;
 use crate::home::Home;
+use crate::output::Style;
+use crate::output::failure::shown;
 use crate::output::human::counted;
+use crate::output::wrap::{hanging, wrap};
 use crate::store::Store;
 
 /// A usage error of a management command.
@@ -35,7 +39,8 @@ pub fn run(
             Some((value, _)) => writeln!(out, "{}", plain(&value))?,
             None if keys::find(key).is_some() => {}
             None => {
-                writeln!(err, "codemie: there is no setting {key}; `codemie config show` lists them")?;
+                let line = format!("codemie: there is no setting {key}; `codemie config show` lists them");
+                write!(err, "{}", shown(&line))?;
                 return Ok(ExitCode::from(USAGE));
             }
         },
@@ -47,7 +52,7 @@ pub fn run(
         }
     }
     for problem in &settings.problems {
-        writeln!(err, "codemie: {problem}")?;
+        write!(err, "{}", shown(&format!("codemie: {problem}")))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -67,12 +72,14 @@ fn tell_runs(home: &Home, key: &str, err: &mut dyn Write) -> io::Result<()> {
         Ok(before)
     });
     match told {
-        Ok(before @ 1..) => writeln!(
-            err,
-            "codemie: {} that ended before this {} not sent there; to send them too: codemie sync --backfill",
-            counted(usize::try_from(before).unwrap_or(0), "session"),
-            if before == 1 { "is" } else { "are" },
-        ),
+        Ok(before @ 1..) => {
+            let line = format!(
+                "codemie: {} that ended before this {} not sent there; to send them too: codemie sync --backfill",
+                counted(usize::try_from(before).unwrap_or(0), "session"),
+                if before == 1 { "is" } else { "are" },
+            );
+            write!(err, "{}", shown(&line))
+        }
         Ok(_) => Ok(()),
         Err(error) => {
             tracing::warn!("runs that go on were not told of {key}: {error}");
@@ -89,7 +96,7 @@ fn written(
 ) -> anyhow::Result<ExitCode> {
     match done {
         Err(error @ (edit::Error::Unknown { .. } | edit::Error::Value { .. })) => {
-            writeln!(err, "codemie: {error}")?;
+            write!(err, "{}", shown(&format!("codemie: {error}")))?;
             Ok(ExitCode::from(USAGE))
         }
         done => {
@@ -122,7 +129,7 @@ fn show<V: Fn(&str) -> Option<std::ffi::OsString>>(
         writeln!(out, "{}", serde_json::to_string_pretty(&entries.collect::<Vec<_>>())?)?;
         return Ok(());
     }
-    write!(out, "{}", drawn(&rows))?;
+    write!(out, "{}", drawn(&rows, Style::of_stdout()))?;
     Ok(())
 }
 
@@ -136,20 +143,37 @@ struct Row {
 /// Values longer than this push what follows to the right, instead of everything in every line.
 const VALUE: usize = 40;
 
-/// As the file would say it, in columns.
-fn drawn(rows: &[Row]) -> String {
+/// Less room than this beside the values is none.
+const LEAST: usize = 24;
+
+/// As the file would say it, in columns. What does not fit beside a value goes on below itself, or stands below the value.
+fn drawn(rows: &[Row], style: Style) -> String {
     let value = |row: &Row| {
         row.value
             .as_ref()
             .map_or(String::new(), |(value, _)| format!("= {}", value.clone().decorated("", "")))
     };
     let wide = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
-    let room = rows.iter().map(|row| value(row).len()).max().unwrap_or(0).min(VALUE);
+    let room = rows.iter().map(|row| value(row).width()).max().unwrap_or(0).min(VALUE);
     let line = |row: &Row| {
-        format!("{:wide$} {:room$}  # {}: {}\n", row.key, value(row), from(row.value.as_ref()), row.about)
+        let about = format!("{}: {}", from(row.value.as_ref()), row.about);
+        let line = format!("{:wide$} {:room$}", row.key, value(row));
+        let margin = line.width() + GAP;
+        if style.columns >= margin + LEAST {
+            let about = wrap(&about, style.columns.saturating_sub(margin + MARK.len()));
+            return format!("{line}{:GAP$}{MARK}{}\n", "", about.join(&format!("\n{:margin$}{MARK}", "")));
+        }
+        let about = wrap(&about, style.columns.saturating_sub(GAP + MARK.len()));
+        let line = format!("{} {}", row.key, value(row));
+        let about = about.join(&format!("\n{:GAP$}{MARK}", ""));
+        format!("{}{:GAP$}{MARK}{about}\n", hanging(line.trim_end(), style.columns, GAP), "")
     };
     rows.iter().map(line).collect()
 }
+
+const GAP: usize = 2;
+/// Before what the file would not read.
+const MARK: &str = "# ";
 
 /// A list may be read over a shoulder, or sent in with a question; whoever wants the secret itself asks for it by name.
 fn masked(key: &str, value: Value) -> Value {
@@ -193,6 +217,7 @@ mod tests {
 
     #[test]
     fn every_line_says_its_value_where_it_is_from_and_what_it_is_for_in_columns() {
+        let style = |columns| Style { colour: false, columns };
         let row =
             |key: &str, value: Option<(Value, Source)>| Row { key: key.into(), value, about: "what it is" };
         let rows = [
@@ -201,10 +226,15 @@ mod tests {
             row("log.level", Some(("info".into(), Source::File))),
         ];
         assert_eq!(
-            drawn(&rows),
+            drawn(&rows, style(80)),
             "quiet       = false   # default: what it is\n\
              backend.url           # not set: what it is\n\
              log.level   = \"info\"  # config.toml: what it is\n"
         );
+        assert_eq!(drawn(&rows[1..2], style(40)), "backend.url   # not set: what it is\n");
+        assert_eq!(drawn(&rows[1..2], style(30)), "backend.url\n  # not set: what it is\n");
+        let long = [Row { about: "what it is, and what it is good for", ..row("quiet", None) }];
+        let folded = "quiet   # not set: what it is, and\n        # what it is good for\n";
+        assert_eq!(drawn(&long, style(36)), folded);
     }
 }

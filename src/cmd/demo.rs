@@ -10,7 +10,7 @@ use anyhow::Context;
 use super::dashboard;
 use super::open::open;
 use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
-use crate::agent::Agent;
+use crate::agent::{self, Agent};
 use crate::cli;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
@@ -21,16 +21,28 @@ use crate::output::{Style, human};
 use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::lifecycle::Conversation;
 use crate::session::record::{SessionRecord, record};
+use crate::shim::files::{DiskFiles, Identity};
+use crate::shim::install::{Shims, State};
 use crate::store::{self, Store, Surroundings, View};
 use crate::terminal::{self, Launch};
 use crate::track::Plan;
 
-const NEXT: &str = "
-The agent was a script; everything else was real. Next:
-  codemie shim install         wrap claude, codex and gemini
-  codemie list                 see all sessions
-  codemie prune --agent demo   forget the demonstration's
-";
+/// What to do next; wrapping the agents only where they are not.
+fn next(wrapped: bool) -> String {
+    let wrap = ("codemie shim install", "wrap claude, codex and gemini");
+    let others =
+        [("codemie list", "see all sessions"), ("codemie prune --agent demo", "forget the demonstration's")];
+    let steps = (!wrapped).then_some(wrap).into_iter().chain(others);
+    let lines: Vec<String> = steps.map(|(command, what)| format!("  {command:27}  {what}\n")).collect();
+    format!("\nThe agent was a script; everything else was real. Next:\n{}", lines.concat())
+}
+
+/// Whether the shims of all agents are there and lead here.
+fn is_wrapped(home: &Home) -> bool {
+    let Some(binary) = Identity::of_this_process(&DiskFiles).canonical else { return false };
+    let shims = Shims::new(home.shims(), binary);
+    agent::ALL.iter().all(|agent| matches!(shims.state(agent.name()), Ok(State::Current)))
+}
 
 pub fn run(
     args: &cli::Demo,
@@ -67,7 +79,7 @@ pub fn run(
         }
     }
     if !args.quiet && code == 0 {
-        write!(out, "{NEXT}")?;
+        write!(out, "{}", next(is_wrapped(home)))?;
     }
     Ok(ExitCode::from(code))
 }

@@ -16,7 +16,8 @@ use crate::cli::Explain;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::shorten;
-use crate::output::wrap::wrap;
+use crate::output::tilde::at_home;
+use crate::output::wrap::{INDENT, hanging, wrap};
 use crate::output::{Colour, Style};
 use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::record::{Correlation, record};
@@ -135,17 +136,16 @@ impl Account {
     }
 
     fn draw(&self, style: Style, zone: &TimeZone) -> String {
-        let name = style.paint(&shorten(&self.name, usize::MAX), Colour::Heading);
-        let mut text = format!("{name}  {}  {}\n", self.session_id, self.agent);
+        let plain = Colour::Plain;
+        let words = [(&*self.name, Colour::Heading), (&*self.session_id, plain), (&*self.agent, plain)];
+        let mut text = style.heading(&words);
         let follows = self.follows.as_ref().map(|before| {
             format!("It follows {} in the same process by {}.", before.name, before.end_reason)
         });
-        for line in follows.iter().chain([&self.conclusion(zone)]).flat_map(|said| wrap(said, style.columns))
-        {
-            text += &(line + "\n");
-        }
-        if let Some(file) = &self.correlation.agent_session_file {
-            text += &["Its file: ", &shorten(file, usize::MAX), "\n"].concat();
+        let file = self.correlation.agent_session_file.as_ref();
+        let file = file.map(|file| format!("Its file: {}", at_home(file, style)));
+        for said in follows.iter().chain([&self.conclusion(zone)]).chain(&file) {
+            text += &hanging(said, style.columns, INDENT);
         }
         for run in &self.runs {
             let of_run = |all: &[Seen]| -> Vec<Evidence> {
@@ -156,9 +156,9 @@ impl Account {
                 Some(at) => format!("In the run of {}: ", date(at, zone)),
                 None => "In earlier runs: ".into(),
             };
-            text += &style.paint(&format!("\n{which}Added to the agent and taken away\n"), Colour::Faint);
+            text += &title(&which, "Added to the agent and taken away", style);
             text += &lines(&of_run(&self.additions), "Nothing.", style, zone);
-            text += &style.paint(&format!("\n{which}Evidence\n"), Colour::Faint);
+            text += &title(&which, "Evidence", style);
             text += &lines(&of_run(&self.evidence), "None.", style, zone);
         }
         text
@@ -185,6 +185,12 @@ impl Account {
             (None, _) => format!("Not bound yet: {} has not shown a conversation.", self.agent),
         }
     }
+}
+
+fn title(which: &str, what: &str, style: Style) -> String {
+    let lines = wrap(&format!("{which}{what}"), style.columns);
+    let lines = lines.iter().map(|line| style.paint(line, Colour::Faint) + "\n");
+    format!("\n{}", lines.collect::<String>())
 }
 
 /// Whether a piece of evidence speaks of a conversation.
@@ -246,7 +252,8 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
     let margin = 2 + "00:00:00.000".len() + 2 + "accepted".len() + 2 + source + 2;
     // Where there is no room beside them, the reason stands below.
     let below = style.columns < margin + LEAST_DETAIL;
-    let margin = if below { 4 } else { margin };
+    // An id with its colon is whole on 40 columns.
+    let margin = if below { 3 } else { margin };
     let width = style.columns.saturating_sub(margin).max(LEAST_DETAIL);
     let mut text = String::new();
     for row in evidence {
@@ -258,8 +265,8 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
         let verdict = style.paint(&format!("{:8}", row.verdict.as_str()), colour);
         let at = style.paint(&instant(row.at, zone), Colour::Faint);
         let detail = match &row.agent_session_id {
-            Some(id) => format!("{id}: {}", row.detail),
-            None => row.detail.clone(),
+            Some(id) => format!("{id}: {}", at_home(&row.detail, style)),
+            None => at_home(&row.detail, style),
         };
         let mut detail = wrap(&detail, width).into_iter();
         let first = if below { String::new() } else { detail.next().unwrap_or_default() };
@@ -328,7 +335,7 @@ mod tests {
             "\
 fix-auth  01a1e2f3-0000-4000-8000-000000000001  claude
 Bound to 7a276c6b-0000-4000-8000-000000000003 at 2026-11-16 09:05:00: assigned,
-the id stood in the agent's arguments.
+  the id stood in the agent's arguments.
 Its file: /home/dev/.claude/projects/-home-dev-project/7a276c6b.jsonl
 
 Added to the agent and taken away

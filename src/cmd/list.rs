@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::open::open_existing;
-use super::words::{self, Short, colour, cost, number};
+use super::words::{self, Short, colour, costs, number};
 use crate::cli::List;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
@@ -28,23 +28,26 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         writeln!(out, "{}", serde_json::to_string_pretty(&records)?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let style = Style::of_stdout();
     let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
-    let (lines, more) = each(store.as_mut(), &filter, fitting, |view, row| Line::of(view, row, now))?;
+    let (lines, more) =
+        each(store.as_mut(), &filter, fitting, |view, row| Line::of(view, row, now, is_wide(style)))?;
     if lines.is_empty() {
-        writeln!(out, "{}", nothing(args))?;
+        write!(out, "{}", style.fold(nothing(args)))?;
     } else {
-        out.write_all(table(&lines, now, &zone).render(Style::of_stdout()).as_bytes())?;
+        out.write_all(drawn(&lines, now, &zone, style).as_bytes())?;
     }
     if more > 0 {
         let more = human::grouped(more as u64);
         let line = format!("… {more} more, `--limit 0` shows all");
-        writeln!(out, "{}", Style::of_stdout().paint(&line, Colour::Faint))?;
+        writeln!(out, "{}", style.paint(&line, Colour::Faint))?;
     }
     if let Some(store) = &mut store {
         for row in store.read(|view| view.sinks())? {
             if let Some(why) = row.paused {
                 let name = row.name;
-                writeln!(out, "Delivery to {name} pauses: it {why}. `codemie doctor` says what to do.")?;
+                let line = format!("Delivery to {name} pauses: it {why}. `codemie doctor` says what to do.");
+                write!(out, "{}", style.fold(&line))?;
             }
         }
     }
@@ -90,6 +93,9 @@ struct Line {
     status: Status,
     archived: bool,
     project: Option<String>,
+    branch: Option<String>,
+    /// Asked for only where there is room.
+    tags: Vec<String>,
     started: Timestamp,
     open: Duration,
     totals: Totals,
@@ -97,7 +103,7 @@ struct Line {
 }
 
 impl Line {
-    fn of(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Self, store::Error> {
+    fn of(view: &View<'_>, row: &SessionRow, now: Timestamp, wide: bool) -> Result<Self, store::Error> {
         let open = if row.opening > 1 {
             Duration::from_millis(open_time(&view.openings(row.n)?, now))
         } else {
@@ -112,6 +118,8 @@ impl Line {
             status: row.status.filter(|_| !row.is_active()).unwrap_or(Status::Active),
             archived: row.archived,
             project: row.place.project.clone(),
+            branch: row.place.branch.clone().filter(|_| wide),
+            tags: if wide { view.tags(row.n)? } else { Vec::new() },
             started: row.started_at,
             open,
             totals,
@@ -158,44 +166,72 @@ fn nothing(args: &List) -> &'static str {
     }
 }
 
+/// Whether branch and tags can be shown without crowding the rest. Where no terminal says how wide it is they are not.
+fn is_wide(style: Style) -> bool {
+    (160..usize::MAX).contains(&style.columns)
+}
+
 /// On 80 columns what tells sessions apart stays: name, status, place, time, cost and the id to name it by; on 40 the name
-/// (a usual one whole), the status (`interrup…`) and the id.
-fn table(lines: &[Line], now: Timestamp, zone: &TimeZone) -> Table {
+/// (a usual one whole), the status (`interrup…`) and the id. An archived one is marked by its status where there is no room
+/// for a column.
+fn drawn(lines: &[Line], now: Timestamp, zone: &TimeZone, style: Style) -> String {
+    const ARCHIVED: &str = "ARCHIVED";
+    let table = |apart| table(lines, now, zone, apart);
+    let marked = Column::text(ARCHIVED, usize::MAX).dispensable(1);
+    let any = lines.iter().any(|line| line.archived);
+    let apart = table(any.then_some(marked));
+    if any && !apart.shows(ARCHIVED, style) { table(None).render(style) } else { apart.render(style) }
+}
+
+/// `archived`: the column that marks them, where it is not their status.
+fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Column>) -> Table {
+    let called = |line: &Line| line.totals.api_calls > 0;
+    let metered = lines.iter().any(called);
+    let (branches, tags) =
+        (lines.iter().any(|line| line.branch.is_some()), lines.iter().any(|line| !line.tags.is_empty()));
     let mut columns = vec![
         Column::text("NAME", words::NAME),
         Column::text("AGENT", 6).dispensable(5),
         Column::text("STATUS", usize::MAX).at_worst(9),
         Column::text("PROJECT", 7).dispensable(4),
-        Column::text("STARTED", usize::MAX).dispensable(3),
-        Column::number("TIME").dispensable(7),
-        Column::number("TOKENS").dispensable(6),
-        Column::number("COST").dispensable(2),
-        Column::text("ID", words::ID),
     ];
-    let archived = lines.iter().any(|line| line.archived);
-    if archived {
-        columns.push(Column::text("ARCHIVED", usize::MAX).dispensable(1));
+    columns.extend(branches.then(|| Column::text("BRANCH", 12).dispensable(8)));
+    columns.push(Column::text("STARTED", usize::MAX).dispensable(3));
+    columns.push(Column::number("TIME").dispensable(7));
+    if metered {
+        columns.extend([Column::number("TOKENS").dispensable(6), Column::number("COST").dispensable(2)]);
     }
+    columns.push(Column::text("ID", words::ID));
+    columns.extend(archived);
+    columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(9)));
     let mut table = Table::new(columns);
     let ids: Short = lines.iter().map(|line| line.id.as_str()).collect();
-    for line in lines {
-        let Totals { api_calls, input, output, cache_read, cache_write, cost: pico, .. } = line.totals;
-        let calls = api_calls > 0;
+    let amounts = lines.iter().map(|line| called(line).then_some((line.totals.cost, &*line.unpriced_models)));
+    for (line, cost) in lines.iter().zip(costs(amounts)) {
+        let Totals { input, output, cache_read, cache_write, .. } = line.totals;
         let tokens =
             [input, output, cache_read, cache_write].into_iter().map(number).fold(0, u64::saturating_add);
-        let cells = [
+        let status = match archived {
+            None if line.archived => Cell::painted("archived", Colour::Faint),
+            _ => Cell::painted(line.status.as_str(), colour(line.status)),
+        };
+        let mut cells: Vec<Cell> = vec![
             line.name.as_str().into(),
             line.agent.as_str().into(),
-            Cell::painted(line.status.as_str(), colour(line.status)),
+            status,
             line.project.as_deref().unwrap_or("").into(),
-            human::moment(line.started, now, zone).into(),
-            human::duration(line.open).into(),
-            if calls { human::count(tokens) } else { String::new() }.into(),
-            if calls { cost(pico.dollars(), &line.unpriced_models) } else { String::new() }.into(),
-            Cell::painted(ids.of(&line.id), Colour::Faint),
         ];
-        let mark = archived.then(|| if line.archived { "yes" } else { "" }.into());
-        table.row(cells.into_iter().chain(mark));
+        cells.extend(branches.then(|| line.branch.as_deref().unwrap_or("").into()));
+        cells.push(human::moment(line.started, now, zone).into());
+        cells.push(human::duration(line.open).into());
+        if metered {
+            let tokens = if called(line) { human::count(tokens) } else { String::new() };
+            cells.extend([tokens.into(), cost.into()]);
+        }
+        cells.push(Cell::painted(ids.of(&line.id), Colour::Faint));
+        cells.extend(archived.map(|_| if line.archived { "yes" } else { "" }.into()));
+        cells.extend(tags.then(|| line.tags.join(", ").into()));
+        table.row(cells);
     }
     table
 }
@@ -213,6 +249,8 @@ mod tests {
             status,
             archived: false,
             project: Some("project".into()),
+            branch: None,
+            tags: Vec::new(),
             started: Timestamp::parse(started).unwrap(),
             open: Duration::from_millis(47_792),
             totals: Totals {
@@ -254,8 +292,12 @@ mod tests {
     }
 
     fn drawn(columns: usize) -> String {
+        of(&lines(), columns)
+    }
+
+    fn of(lines: &[Line], columns: usize) -> String {
         let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
-        table(&lines(), now, &TimeZone::UTC).render(Style { colour: false, columns })
+        super::drawn(lines, now, &TimeZone::UTC, Style { colour: false, columns })
     }
 
     #[test]
@@ -286,19 +328,39 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     fn archived_ones_are_marked_where_there_are_any() {
         let mut lines = lines();
         lines[1].archived = true;
-        let text =
-            table(&lines, lines[0].started, &TimeZone::UTC).render(Style { colour: false, columns: 80 });
+        let text = of(&lines, 80);
         let ends: Vec<_> = text.lines().map(|line| line.split_whitespace().next_back().unwrap()).collect();
         assert_eq!(ends, ["ARCHIVED", "01a1e2f3", "yes"], "{text}");
         assert!(!drawn(200).contains("ARCHIVED"));
+        let narrow = of(&lines, 40);
+        assert!(
+            narrow.contains("fix-auth    completed  ") && narrow.contains("fix-auth.2  archived "),
+            "{narrow}"
+        );
+    }
+
+    #[test]
+    fn columns_that_would_be_empty_are_not_there() {
+        let mut lines = lines();
+        lines.truncate(1);
+        lines[0].totals = Totals::default();
+        let text = of(&lines, 80);
+        assert!(!text.contains("TOKENS") && !text.contains("COST") && text.contains(" TIME  ID"), "{text}");
+        assert!(!text.contains("BRANCH") && !text.contains("TAGS"), "{text}");
+        lines[0].branch = Some("main".into());
+        lines[0].tags = vec!["bug".into(), "ui".into()];
+        let text = of(&lines, 200);
+        assert!(text.contains("  project  main    ") && text.contains("  01a1e2f3  bug, ui\n"), "{text}");
+        for (columns, wide) in [(80, false), (159, false), (160, true), (usize::MAX, false)] {
+            assert_eq!(is_wide(Style { colour: false, columns }), wide);
+        }
     }
 
     #[test]
     fn forty_columns_keep_what_a_session_is_named_by() {
         let mut lines = lines();
         lines[1].name = "claude-2611160731.2".into();
-        let text =
-            table(&lines, lines[0].started, &TimeZone::UTC).render(Style { colour: false, columns: 40 });
+        let text = of(&lines, 40);
         assert_eq!(
             text,
             "\

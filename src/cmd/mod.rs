@@ -33,6 +33,7 @@ use anyhow::Context;
 use crate::agent;
 use crate::cli::Command;
 use crate::home::Home;
+use crate::output::failure::shown;
 
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;
@@ -55,11 +56,11 @@ pub fn manage(
     let place = home.clone();
     let outcome = carry_out(command, home, out, err);
     if let Some(said) = place.filter(|_| about_sessions(command)).and_then(|home| damage::untold(&home)) {
-        writeln!(err, "codemie: {said}")?;
+        write!(err, "{}", shown(&format!("codemie: {said}")))?;
     }
     match outcome.as_ref().err().and_then(|error| error.downcast_ref::<Failure>()) {
         Some(failure) => {
-            writeln!(err, "codemie: {failure}")?;
+            write!(err, "{}", shown(&format!("codemie: {failure}")))?;
             Ok(ExitCode::from(failure.code))
         }
         None => outcome,
@@ -99,7 +100,7 @@ fn carry_out(
         Command::Resume(args) => {
             let outcome = resume::resume(args, &home)?;
             if let Some(message) = outcome.message {
-                writeln!(err, "{message}")?;
+                write!(err, "{}", shown(&message))?;
             }
             Ok(ExitCode::from(outcome.code))
         }

@@ -3,28 +3,29 @@
 //! This is the hot path from argv0 to exec. Nothing here may keep the agent from running: what codemie cannot do it
 //! leaves out, and says so after the agent has ended.
 
+mod closing;
+
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::damage;
 use super::open::receivers;
-use super::{damage, words};
 use crate::agent::{self, Agent, Conversation as Asked, Invocation, Kind};
 use crate::cli::{RunOptions, Target};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{AgentConfig, Config};
 use crate::forward::{self, Sinks};
 use crate::home::Home;
-use crate::output::table::shorten;
-use crate::output::{human, shell};
+use crate::output::Style;
 use crate::session::id::{AgentSessionId, Ids, RandomIds, RunId};
 use crate::session::lifecycle::Conversation;
-use crate::session::record::SessionRecord;
 use crate::shim::{self, depth::Depth};
 use crate::store::{Evidence, Surroundings, Verdict};
 use crate::terminal::{self, Companion, Ended, Ending, Launch, Started, Tap};
-use crate::track::{Plan, Summary, Together, Tracker, version};
+use crate::track::{Plan, Summary, Tracker, version};
+use closing::Added;
 
 /// How long the shell waits for the END to be stored. A commit takes a millisecond; this bounds a database that somebody
 /// else keeps locked.
@@ -78,6 +79,7 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
     let given = prepared.agent.as_ref().and_then(|run| Some((run.agent, run.assigned.clone()?)));
     let talks = prepared.interactive && all_terminals();
     let (launch, plan) = prepared.plan(home, target, options, &config, speak);
+    let begun_at = plan.as_ref().map(|plan| plan.begun_at);
     let (mut outcome, summary) = wrap(launch, plan);
     if let Some((agent, id)) = given.filter(|_| talks)
         && agent.refused_its_id(outcome.code, &id, &|name| std::env::var_os(name))
@@ -85,7 +87,8 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         start_anew();
     }
     if let Some(session) = summary.session {
-        outcome.say(closing_line(&session, summary.together));
+        let added = place.as_ref().zip(begun_at).and_then(|(home, at)| Added::by_run(home, &session, at));
+        outcome.say(closing::line(&session, summary.together, added, Style::of_stdout().columns));
     }
     let mut problems = config.problems;
     problems.extend(summary.problem);
@@ -389,29 +392,6 @@ fn all_terminals() -> bool {
     terminal::is_terminal(&stdin()) && terminal::is_terminal(&stdout()) && terminal::is_terminal(&stderr())
 }
 
-/// Name, duration, tokens, cost, how to resume, on one line of a usual terminal: the name stands in what to type. Names and
-/// models come from the agents' files.
-fn closing_line(session: &SessionRecord, together: Option<Together>) -> String {
-    let mut parts = vec![human::duration(Duration::from_millis(session.duration_ms))];
-    let usage = &session.usage;
-    if usage.api_calls > 0 {
-        parts.push(format!("{} tokens", human::count(words::tokens(usage))));
-        parts.push(human::usd(usage.cost_usd));
-        if !usage.unpriced_models.is_empty() {
-            parts.push(format!("no price for {}", usage.unpriced_models.join(", ")));
-        }
-    }
-    if let Some(Together { sessions, cost }) = together {
-        parts.push(format!("{sessions} sessions, {} in all", human::usd(cost.dollars())));
-    }
-    if session.correlation.agent_session_file.is_some() {
-        parts.push(format!("codemie resume {}", shell::word(&session.name)));
-    } else {
-        parts.insert(0, session.name.clone());
-    }
-    shorten(&format!("codemie: {}", parts.join(" · ")), usize::MAX)
-}
-
 fn cannot_run(launch: &Launch, errno: i32) -> Outcome {
     let name = launch.program.to_string_lossy();
     let sought = !terminal::is_path(&launch.program);
@@ -428,53 +408,7 @@ fn cannot_run(launch: &Launch, errno: i32) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use unicode_width::UnicodeWidthStr;
-
     use super::*;
-    use crate::cmd::words::sample;
-    use crate::money::PicoDollars;
-
-    #[test]
-    fn the_closing_line_fits_and_says_all() {
-        let mut session = sample();
-        session.name = "claude-2611160731-2".into();
-        session.usage.input_tokens = 123_456_789;
-        session.duration_ms = 5 * 3_600_000;
-        let line = closing_line(&session, None);
-        assert_eq!(line, "codemie: 5h 00m · 123M tokens · $0.0123 · codemie resume claude-2611160731-2");
-        assert!(line.width() <= 80, "{line}");
-    }
-
-    #[test]
-    fn after_a_clear_the_closing_line_tells_of_the_whole_run() {
-        let mut session = sample();
-        session.name = "fix-auth.2".into();
-        let together = Together { sessions: 2, cost: PicoDollars(39_900_000_000) };
-        assert_eq!(
-            closing_line(&session, Some(together)),
-            "codemie: 47s · 6.91k tokens · $0.0123 · 2 sessions, $0.0399 in all · codemie resume fix-auth.2"
-        );
-    }
-
-    #[test]
-    fn the_closing_line_can_be_pasted_whatever_the_session_is_called() {
-        let mut session = sample();
-        session.name = "it's mine; x".into();
-        let line = closing_line(&session, None);
-        assert!(line.ends_with(r" · codemie resume 'it'\''s mine; x'"), "{line}");
-    }
-
-    #[test]
-    fn what_agents_wrote_cannot_steer_the_terminal_and_no_number_is_too_large() {
-        let mut session = sample();
-        session.correlation.agent_session_file = None;
-        session.usage.unpriced_models = vec!["evil\u{1b}]0;owned\u{7}".into()];
-        session.usage.input_tokens = i64::MAX;
-        session.usage.output_tokens = i64::MAX;
-        let line = closing_line(&session, None);
-        assert!(line.starts_with("codemie: fix-auth · 47s · "), "{line}");
-        assert!(!line.chars().any(char::is_control), "{line:?}");
-    }
 
     #[test]
     fn an_id_the_user_chose_is_as_good_as_ours() {

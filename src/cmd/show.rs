@@ -15,11 +15,11 @@ use crate::agent;
 use crate::cli::Show;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
-use crate::output::table::{Column, Table, shorten};
+use crate::output::table::{Column, Table};
 use crate::output::{Colour, Style, human, shell};
 use crate::session::id::SessionId;
 use crate::session::lookup::{Foreign, Found};
-use crate::session::record::{SessionRecord, record};
+use crate::session::record::{Coverage, SessionRecord, record};
 use crate::session::state::Link;
 use crate::store::{self, SessionRow, View};
 
@@ -82,15 +82,16 @@ impl Portrait {
 
     fn draw(&self, style: Style, zone: &TimeZone) -> String {
         let record = &self.record;
-        let title = style.paint(&shorten(&record.name, usize::MAX), Colour::Heading);
-        let status = style.paint(&words::status(record), words::colour(record.status));
-        let parts = [
-            format!("{title}  {status}\n"),
-            self.identity(zone).render(style),
-            format!("\n{}\n", usage_table(record).render(style)),
-            self.deeds(zone).render(style),
-        ];
-        parts.concat()
+        let status = words::status(record);
+        let mut text =
+            style.heading(&[(&record.name, Colour::Heading), (&status, words::colour(record.status))]);
+        text += &self.identity(zone).render(style);
+        text.push('\n');
+        if metered(record) {
+            text += &usage_table(record).render(style);
+            text.push('\n');
+        }
+        text + &self.deeds(zone).render(style)
     }
 
     fn identity(&self, zone: &TimeZone) -> Sheet {
@@ -130,6 +131,10 @@ impl Portrait {
     fn deeds(&self, zone: &TimeZone) -> Sheet {
         let usage = &self.record.usage;
         let mut sheet = Sheet::default();
+        if !metered(&self.record) {
+            sheet.line("delivery", self.delivery(zone));
+            return sheet;
+        }
         if !usage.unpriced_models.is_empty() {
             sheet.line("no price for", usage.unpriced_models.join(", "));
         }
@@ -151,7 +156,11 @@ impl Portrait {
             "API errors",
             Some(usage.api_errors).filter(|n| *n > 0).map(|n| human::grouped(number(n))),
         );
-        sheet.line("coverage", usage.coverage.as_str());
+        let missing = match usage.coverage {
+            Coverage::None | Coverage::Complete => "",
+            Coverage::Transcript => " (titles, compaction and aborted answers are not in it)",
+        };
+        sheet.line("coverage", format!("{}{missing}", usage.coverage));
         sheet.line("delivery", self.delivery(zone));
         sheet
     }
@@ -238,6 +247,12 @@ fn conversation(record: &SessionRecord) -> String {
     }
 }
 
+/// A program that is no agent calls nobody: there is nothing to count.
+fn metered(record: &SessionRecord) -> bool {
+    let usage = &record.usage;
+    agent::by_name(&record.agent).is_some() || usage.api_calls + usage.prompts + usage.tool_calls > 0
+}
+
 fn usage_table(record: &SessionRecord) -> Table {
     let usage = &record.usage;
     let mut table = Table::new([
@@ -281,14 +296,19 @@ fn draw_foreign(foreign: &Foreign, style: Style) -> String {
     sheet.maybe("folder", foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()));
     sheet.line("file", foreign.file.to_string_lossy());
     sheet.line("next", format!("`codemie resume {}` adopts it", shell::word(&foreign.agent_session.0)));
-    let title = style.paint(&shorten(&foreign.agent_session.0, usize::MAX), Colour::Heading);
-    format!("{title}  foreign: it never ran through codemie\n{}", sheet.render(style))
+    let title = (foreign.agent_session.0.as_str(), Colour::Heading);
+    let words = [title, ("foreign: it never ran through codemie", Colour::Plain)];
+    style.heading(&words) + &sheet.render(style)
 }
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr;
+
     use super::*;
     use crate::cmd::words::sample;
+    use crate::session::record::UsageSummary;
+    use crate::store::Totals;
 
     fn portrait() -> Portrait {
         let mut record = sample();
@@ -336,10 +356,31 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
   prompts        3
   tool calls     4, 1 failed
   files changed  2 (+12 -3 lines)
-  coverage       transcript
+  coverage       transcript (titles, compaction and aborted answers are not in it)
   delivery       9 delivered, 0 waiting, last 2026-11-16 09:05:47
 "
         );
+    }
+
+    #[test]
+    fn a_program_that_is_no_agent_has_nothing_to_count() {
+        let mut portrait = portrait();
+        portrait.record.agent = "make".into();
+        portrait.record.usage = UsageSummary::new(&Totals::default(), Vec::new(), Coverage::None);
+        let text = portrait.draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
+        assert!(
+            text.ends_with("\n\n  delivery  9 delivered, 0 waiting, last 2026-11-16 09:05:47\n"),
+            "{text}"
+        );
+        assert!(!text.contains("CALLS") && !text.contains("prompts"), "{text}");
+    }
+
+    #[test]
+    fn every_line_fits() {
+        for columns in [40, 60, 80, 120, 200] {
+            let text = portrait().draw(Style { colour: false, columns }, &TimeZone::UTC);
+            assert!(text.lines().all(|line| line.width() <= columns), "{columns}:\n{text}");
+        }
     }
 
     #[test]

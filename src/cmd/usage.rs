@@ -11,15 +11,16 @@ use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
 use super::open::open_existing;
-use super::words::{self, Short, cost, number};
+use super::words::{self, Short, cost, costs, number};
 use crate::agent::{self, Agent};
 use crate::cli::{Usage, UsageBy};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::demo::{self, Demo};
 use crate::home::Home;
+use crate::output::failure::shown;
 use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table, shorten};
-use crate::output::wrap::wrap;
+use crate::output::tilde::at_home;
 use crate::output::{Colour, Style, human};
 use crate::scan::{Days, Scanner, Watch};
 use crate::session::id::AgentSessionId;
@@ -36,6 +37,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     };
     let zone = crate::zone::local();
     let since = args.since.map(|since| since.before(SystemClock.now(), &zone));
+    let told = !(args.json || args.csv);
     let mut store = open_existing(home)?;
     let report = match &mut store {
         _ if args.scan => {
@@ -48,8 +50,8 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
                 watch: bar.as_ref().map(|bar| bar as &dyn Watch),
             };
             match &mut store {
-                Some(store) => store.read(|view| scanned(&scanner, Some(view), by, since)),
-                None => scanned(&scanner, None, by, since),
+                Some(store) => store.read(|view| scanned(&scanner, Some(view), by, since, told)),
+                None => scanned(&scanner, None, by, since, told),
             }?
         }
         Some(store) => store.read(|view| {
@@ -58,7 +60,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
                 rows: view.usage(by, since)?,
                 unreadable: view.unreadable()?,
                 files: view.files_read(&demo::folder(home))?,
-                scan: false,
+                scan: None,
                 played: !view
                     .list(&Filter {
                         agent: Some(Demo.name().to_owned()),
@@ -84,7 +86,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     };
     out.write_all(text.as_bytes())?;
     if let Some(line) = report.left_out() {
-        writeln!(err, "codemie: {line}")?;
+        write!(err, "{}", shown(&format!("codemie: {line}")))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -101,6 +103,7 @@ fn scanned(
     store: Option<&View<'_>>,
     by: By,
     since: Option<Timestamp>,
+    told: bool,
 ) -> anyhow::Result<Report> {
     let found = scanner.scan(store, since)?;
     for refused in found.refused.iter().chain(&found.unsaved) {
@@ -115,22 +118,61 @@ fn scanned(
             *known = lines.max(*known);
         }
     }
+    let mut scan = Foreign::default();
+    if told {
+        let owned = store.map(|view| view.usage(By::Session, since)).transpose()?.unwrap_or_default();
+        scan = Foreign::of(&joined(By::Session, owned, found.rows(By::Session)));
+    }
     Ok(Report {
         by,
         rows: joined(by, owned, found.rows(by)),
         unreadable: unreadable.into_iter().collect(),
         files: found.files() as u64,
-        scan: true,
+        scan: Some(scan),
         played: false,
         refused: found.refused,
     })
 }
 
-/// What people call the session of a row, and where it took place.
+/// The conversations that never ran through codemie, of a scan.
+#[derive(Clone, Debug, Default)]
+struct Foreign {
+    conversations: usize,
+    sum: UsageRow,
+}
+
+impl Foreign {
+    fn of(sessions: &[UsageRow]) -> Self {
+        let mut all = Self::default();
+        for row in sessions.iter().filter(|row| row.foreign) {
+            all.conversations += 1;
+            all.sum.add(row);
+        }
+        all
+    }
+
+    fn told(&self, by: By) -> String {
+        let priced = self.sum.cost.0 > 0 || self.sum.unpriced_models.is_empty();
+        let cost = priced.then(|| cost(self.sum.cost.dollars(), &self.sum.unpriced_models));
+        let cost = cost.map_or(String::new(), |cost| format!(", {cost},"));
+        let was = if self.conversations == 1 { "was" } else { "were" };
+        let mark = if by == By::Session { ": foreign" } else { "" };
+        match self.conversations {
+            0 => "All of it was run through codemie.".into(),
+            count => {
+                let which = human::counted(count, "conversation");
+                format!("{which}{cost} {was} not run through codemie{mark}.")
+            }
+        }
+    }
+}
+
+/// What people call the session of a row, where it took place, and when it began.
 #[derive(Clone, Debug, Default)]
 struct Place {
     name: String,
     project: Option<String>,
+    started: Option<Timestamp>,
 }
 
 /// What the store knows of the sessions that rows are of.
@@ -149,8 +191,11 @@ impl Known {
                 let id = AgentSessionId(row.key.clone());
                 let found =
                     row.agent.as_ref().map(|agent| view.session_by_agent_session(agent, &id)).transpose()?;
-                let found =
-                    found.flatten().map(|found| Place { name: found.name, project: found.place.project });
+                let found = found.flatten().map(|found| Place {
+                    name: found.name,
+                    project: found.place.project,
+                    started: Some(found.started_at),
+                });
                 anyhow::Ok(found.unwrap_or_default())
             };
             let sessions = view.list(&Filter { show: Show::All, ..Filter::default() })?;
@@ -188,7 +233,8 @@ struct Report {
     /// Files with lines that could not be read, and how many.
     unreadable: Vec<(PathBuf, u64)>,
     files: u64,
-    scan: bool,
+    /// What a scan found beside the store's, if there was one.
+    scan: Option<Foreign>,
     /// The demonstration was played here.
     played: bool,
     /// Files and folders that could not be read, and why.
@@ -202,7 +248,7 @@ impl Default for Report {
             rows: Vec::new(),
             unreadable: Vec::new(),
             files: 0,
-            scan: false,
+            scan: None,
             played: false,
             refused: Vec::new(),
         }
@@ -303,7 +349,7 @@ impl Report {
     /// `known`: of the sessions, where the rows are sessions.
     fn draw(&self, known: &Known, moments: &Moments, since: bool, style: Style) -> String {
         let mut text = if self.rows.is_empty() {
-            self.nothing(since).to_owned() + "\n"
+            style.fold(self.nothing(since))
         } else {
             self.table(known, moments).render(style)
         };
@@ -319,17 +365,16 @@ impl Report {
         if let [(first, _), ..] = self.unreadable.as_slice() {
             let lines = usize::try_from(self.unreadable_lines()).unwrap_or(usize::MAX);
             let lines = human::counted(lines, "line");
-            let line = if self.scan {
-                format!("{lines} could not be read, the first in {}.", first.display())
+            let line = if self.scan.is_some() {
+                let first = at_home(&first.display().to_string(), style);
+                format!("{lines} could not be read, the first in {first}.")
             } else {
                 format!("{lines} could not be read; `codemie doctor` says where.")
             };
             note(&mut text, &line, style);
         }
-        let foreign = self.rows.iter().filter(|row| row.foreign).count();
-        if self.by == By::Session && foreign > 0 {
-            let which = human::counted(foreign, "conversation");
-            note(&mut text, &format!("{which} not run through codemie: foreign."), style);
+        if let Some(foreign) = self.scan.as_ref().filter(|_| !self.rows.is_empty()) {
+            note(&mut text, &foreign.told(self.by), style);
         }
         text
     }
@@ -337,7 +382,7 @@ impl Report {
     fn nothing(&self, since: bool) -> &'static str {
         if since {
             "No usage since then. `codemie usage` shows all there is."
-        } else if self.scan {
+        } else if self.scan.is_some() {
             "No calls in any session file on this machine. Run your agent, for example `codemie claude`."
         } else if self.played {
             "Only the demonstration's, which is left out. Run your agent through codemie, for example `codemie claude`."
@@ -361,60 +406,72 @@ impl Report {
             By::Branch => Column::text("BRANCH", 12),
         }];
         if by_session {
-            columns.push(Column::text("DATE", usize::MAX).dispensable(3));
-            columns.push(Column::text("PROJECT", 8).dispensable(4));
-            columns.push(Column::text("CONVERSATION", usize::MAX).dispensable(10));
+            columns.push(Column::text("STARTED", usize::MAX).dispensable(4));
+            columns.push(Column::text("PROJECT", 8).dispensable(5));
         }
-        if self.by != By::Agent {
-            columns.push(Column::text("AGENT", 6).dispensable(8));
+        // The id of a foreign one stands in the first column.
+        let conversations = by_session && self.rows.iter().any(|row| !row.foreign);
+        columns.extend(conversations.then(|| Column::text("CONVERSATION", usize::MAX).dispensable(11)));
+        // Which agents share a row `--by agent` tells.
+        let agents = self.by != By::Agent && self.rows.iter().all(|row| row.agent.is_some());
+        if agents {
+            columns.push(Column::text("AGENT", 6).dispensable(9));
         }
         columns.extend([
-            Column::number("CALLS").dispensable(7),
-            Column::number("INPUT").dispensable(2),
-            Column::number("OUTPUT").dispensable(1),
-            Column::number("CACHE READ").dispensable(5),
-            Column::number("CACHE WRITE").dispensable(6),
-            Column::number("REASONING").dispensable(9),
-            Column::number("COST"),
+            Column::number("CALLS").dispensable(8),
+            Column::number("INPUT").dispensable(3),
+            Column::number("OUTPUT").dispensable(2),
+            Column::number("CACHE READ").dispensable(6),
+            Column::number("CACHE WRITE").dispensable(7),
         ]);
+        let reasoning = self.rows.iter().any(|row| row.reasoning > 0);
+        columns.extend(reasoning.then(|| Column::number("REASONING").dispensable(10)));
+        columns.extend([Column::number("TOKENS").dispensable(1), Column::number("COST")]);
         let mut table = Table::new(columns);
-        let cells = |row: &UsageRow, first: Cell, place: Option<&Place>| {
+        let cells = |row: &UsageRow, first: Cell, place: Option<&Place>, cost: String| {
             let name = place.map(|place| place.name.as_str()).filter(|name| !name.is_empty());
             let mut cells = vec![name.map_or(first, Cell::from)];
             if by_session {
                 let project = row.project.as_deref().or_else(|| place?.project.as_deref());
-                // A foreign one has no name; its id stands in the first column.
-                let id = if row.foreign { String::new() } else { ids.of(&row.key) };
-                let date = if row.key.is_empty() { String::new() } else { moments.tell(row.first_at) };
-                cells.extend([date.into(), project.unwrap_or("").into(), Cell::painted(id, Colour::Faint)]);
+                // When a foreign one began nobody knows but by its first call.
+                let started = place.and_then(|place| place.started).unwrap_or(row.first_at);
+                let started = if row.key.is_empty() { String::new() } else { moments.tell(started) };
+                cells.extend([started.into(), project.unwrap_or("").into()]);
             }
-            if self.by != By::Agent {
-                let total = row.key.is_empty() && row.agent.is_none();
-                cells.push(row.agent.as_deref().unwrap_or(if total { "" } else { "several" }).into());
+            let id = if row.foreign { String::new() } else { ids.of(&row.key) };
+            cells.extend(conversations.then(|| Cell::painted(id, Colour::Faint)));
+            if agents {
+                cells.push(row.agent.as_deref().unwrap_or("").into());
             }
-            let counts =
-                [row.api_calls, row.input, row.output, row.cache_read, row.cache_write, row.reasoning];
-            cells.extend(counts.map(|count| human::count(number(count)).into()));
-            cells.push(cost(row.cost.dollars(), &row.unpriced_models).into());
+            let parts = [row.input, row.output, row.cache_read, row.cache_write].map(number);
+            let counts = [number(row.api_calls)].into_iter().chain(parts);
+            let counts = counts.chain(reasoning.then(|| number(row.reasoning)));
+            let all = parts.into_iter().fold(0, u64::saturating_add);
+            cells.extend(counts.chain([all]).map(|count| human::count(count).into()));
+            cells.push(cost.into());
             cells
         };
+        let total = UsageRow { agent: None, ..self.total() };
+        let amounts = self.rows.iter().chain([&total]);
+        let mut costs =
+            costs(amounts.map(|row| Some((row.cost, row.unpriced_models.as_slice())))).into_iter();
+        let mut next = || costs.next().unwrap_or_default();
         for (at, row) in self.rows.iter().enumerate() {
             let first = if by_session && row.foreign {
                 Cell::painted(foreign(row), Colour::Faint)
             } else {
                 row.key.as_str().into()
             };
-            table.row(cells(row, first, known.places.get(at)));
+            table.row(cells(row, first, known.places.get(at), next()));
         }
-        table.total(cells(&UsageRow { agent: None, ..self.total() }, "total".into(), None));
+        table.total(cells(&total, "total".into(), None, next()));
         table
     }
 }
 
 fn note(text: &mut String, line: &str, style: Style) {
-    for line in wrap(line, style.columns) {
-        text.push_str(&style.paint(&shorten(&line, usize::MAX), Colour::Note));
-        text.push('\n');
+    for line in style.fold(line).lines() {
+        *text += &(style.paint(line, Colour::Note) + "\n");
     }
 }
 

@@ -18,6 +18,7 @@ use crate::agent::{self, Agent};
 use crate::cli::View as Args;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
+use crate::output::failure::shown;
 use crate::output::{Style, shell};
 use crate::session::lookup::Found;
 use crate::session::record::record;
@@ -93,7 +94,7 @@ fn follow(
         }
         if let (Some(ended), None) = (&subject.ended, news) {
             if !args.json {
-                writeln!(err, "codemie: {} ended: {ended}", subject.name)?;
+                write!(err, "{}", shown(&format!("codemie: {} ended: {ended}", subject.name)))?;
             }
             return Ok(());
         }
@@ -269,7 +270,7 @@ impl<'a> SpelledItem<'a> {
     fn of(item: &'a Item) -> Self {
         let (role, text, name) = match &item.said {
             Said::User(text) => ("user", text.as_str(), None),
-            Said::Assistant(text) => ("assistant", text.as_str(), None),
+            Said::Assistant(text) | Said::Filler(text) => ("assistant", text.as_str(), None),
             Said::Tool { name, about } => ("tool", about.as_str(), Some(name.as_str())),
             Said::ToolFailed(text) => ("tool", text.as_str(), None),
             Said::Note(text) => ("note", *text, None),
@@ -288,30 +289,33 @@ fn remark(
 ) -> io::Result<()> {
     let Subject { name, agent, .. } = subject;
     let word = shell::word(name);
-    match page {
-        None if subject.ambiguous => {
-            writeln!(
-                out,
+    let (to_reader, line) = match page {
+        None if subject.ambiguous => (
+            true,
+            format!(
                 "{name} is ambiguous: its conversation is not known for certain. `codemie explain {word}` tells why."
-            )
-        }
-        None if subject.pending => {
-            writeln!(
-                out,
-                "{name} is pending: {agent} has not written a conversation yet. --follow waits for it."
-            )
-        }
-        None => writeln!(out, "{name} has no conversation: it ended before anything was said."),
+            ),
+        ),
+        None if subject.pending => (
+            true,
+            format!("{name} is pending: {agent} has not written a conversation yet. --follow waits for it."),
+        ),
+        None => (true, format!("{name} has no conversation: it ended before anything was said.")),
         Some(page) if page.items.is_empty() && !page.truncated => match args.since {
-            Some(_) => writeln!(out, "Nothing since then."),
-            None => writeln!(out, "Nothing has been said in {name} yet."),
+            Some(_) => (true, "Nothing since then.".to_owned()),
+            None => (true, format!("Nothing has been said in {name} yet.")),
         },
         Some(page) if page.truncated && args.since.is_some() => {
-            writeln!(err, "codemie: there is more: codemie view {word} --since {}", page.cursor)
+            (false, format!("codemie: there is more: codemie view {word} --since {}", page.cursor))
         }
         Some(page) if page.truncated => {
-            writeln!(err, "codemie: only the end is shown; `--since start` begins at the beginning")
+            (false, "codemie: only the end is shown; `--since start` begins at the beginning".to_owned())
         }
-        Some(_) => Ok(()),
+        Some(_) => return Ok(()),
+    };
+    if to_reader {
+        write!(out, "{}", Style::of_stdout().fold(&line))
+    } else {
+        write!(err, "{}", shown(&line))
     }
 }

@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use jiff::tz::TimeZone;
+use unicode_width::UnicodeWidthStr;
 
 use crate::clock::Timestamp;
+use crate::money::PicoDollars;
 use crate::output::table::shorten;
+use crate::output::tilde::at_home;
+use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, human};
 use crate::session::record::{SessionRecord, UsageSummary};
 use crate::session::state::Status;
@@ -68,6 +72,29 @@ pub(super) fn cost(dollars: f64, unpriced_models: &[String]) -> String {
     }
 }
 
+/// Costs that stand in one column; `None` is a blank.
+pub(super) fn costs<'a>(
+    amounts: impl IntoIterator<Item = Option<(PicoDollars, &'a [String])>>,
+) -> Vec<String> {
+    let amounts: Vec<_> = amounts.into_iter().collect();
+    let priced = |(cost, unpriced): &(PicoDollars, &[String])| cost.0 > 0 || unpriced.is_empty();
+    let shown: Vec<(i64, bool)> = amounts
+        .iter()
+        .flatten()
+        .filter(|amount| priced(amount))
+        .map(|(cost, unpriced)| (cost.0, !unpriced.is_empty()))
+        .collect();
+    let mut shown = human::column(&shown).into_iter();
+    amounts
+        .iter()
+        .map(|amount| match amount {
+            Some(amount) if priced(amount) => shown.next().unwrap_or_default(),
+            Some(_) => "no price".to_owned(),
+            None => String::new(),
+        })
+        .collect()
+}
+
 /// `completed (clear)`, `failed (exit code 1)`, `interrupted`.
 pub(super) fn status(record: &SessionRecord) -> String {
     let how = match (record.exit_code, record.signal, record.end_reason) {
@@ -111,16 +138,40 @@ impl Sheet {
         }
     }
 
-    /// Values are not cut: people copy them.
+    /// Values are not cut: people copy them. What does not fit goes on below itself; a word that would be broken there, and
+    /// is whole on a line of its own, gets one.
     pub(super) fn render(&self, style: Style) -> String {
         let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let beside = MARGIN + width + MARGIN;
+        let margin = |cells: usize| format!("\n{:cells$}", "");
         let line = |(name, value): &(&str, String)| {
+            let value = at_home(value, style);
+            let room = style.columns.saturating_sub(beside);
+            let fits = value.width() <= room;
+            let longest = value.split_whitespace().map(UnicodeWidthStr::width).max().unwrap_or(0);
+            if !fits && (longest > room || room < LEAST) {
+                let below = 2 * MARGIN;
+                let value = wrap(&value, style.columns.saturating_sub(below)).join(&margin(below));
+                return format!(
+                    "{:MARGIN$}{}{}{value}\n",
+                    "",
+                    style.paint(name, Colour::Faint),
+                    margin(below)
+                );
+            }
             let name = style.paint(&format!("{name:width$}"), Colour::Faint);
-            format!("  {name}  {}\n", shorten(value, usize::MAX))
+            let value =
+                if fits { shorten(&value, usize::MAX) } else { wrap(&value, room).join(&margin(beside)) };
+            format!("{:MARGIN$}{name}{:MARGIN$}{value}\n", "", "")
         };
         self.0.iter().map(line).collect()
     }
 }
+
+/// Before the names, and between them and the values.
+const MARGIN: usize = 2;
+/// Less room than this beside the names is none.
+const LEAST: usize = 16;
 
 /// The record that PRODUCT.md shows, more or less.
 #[cfg(test)]
@@ -149,6 +200,40 @@ pub(super) fn sample() -> SessionRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costs_of_one_column_are_alike_and_what_has_none_is_said() {
+        let new = ["new".to_owned()];
+        let some = |dollars: i64, models| Some((PicoDollars(dollars * 1_000_000_000_000), models));
+        assert_eq!(
+            costs([some(2, &new[..]), None, some(0, &new), some(3, &[]), some(0, &[])]),
+            ["$2.00+", "", "no price", "$3.00 ", "$0.00 "]
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_on_below_itself() {
+        let mut sheet = Sheet::default();
+        sheet.line("session", "01a1e2f3-0000-4000-8000-000000000001");
+        sheet.line("process", "4243, wrapped by 4242, in a run");
+        sheet.line("file", "/var/lib/agents/projects/-home-dev-project/7a276c6b.jsonl");
+        for (columns, drawn) in [
+            (
+                usize::MAX,
+                "  session  01a1e2f3-0000-4000-8000-000000000001\n  process  4243, wrapped by 4242, in a run\n  file     /var/lib/agents/projects/-home-dev-project/7a276c6b.jsonl\n",
+            ),
+            (
+                60,
+                "  session  01a1e2f3-0000-4000-8000-000000000001\n  process  4243, wrapped by 4242, in a run\n  file\n    /var/lib/agents/projects/-home-dev-project/\n    7a276c6b.jsonl\n",
+            ),
+            (
+                40,
+                "  session\n    01a1e2f3-0000-4000-8000-000000000001\n  process  4243, wrapped by 4242, in a\n           run\n  file\n    /var/lib/agents/projects/\n    -home-dev-project/7a276c6b.jsonl\n",
+            ),
+        ] {
+            assert_eq!(sheet.render(Style { colour: false, columns }), drawn, "{columns}");
+        }
+    }
 
     #[test]
     fn an_id_is_as_long_as_tells_it_from_the_others() {

@@ -1,9 +1,11 @@
 //! Delivery: what waits, what was refused, what keeps a receiver from getting it.
 
+use reqwest::Url;
+
 use super::{Finding, Patient};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Delivery};
-use crate::forward::{CODEMIE_V1, Sinks};
+use crate::config::{Config, Delivery, Settings, Source};
+use crate::forward::{CODEMIE_V1, NATIVE, Sinks, local_token};
 use crate::home::Home;
 use crate::output::human::counted;
 use crate::store::{Error, SinkCount, SinkRow, Store};
@@ -29,7 +31,8 @@ fn examine_store(home: &Home, delivery: &Delivery) -> Result<Vec<Finding>, Error
         let mut findings = Vec::new();
         for row in view.sinks()? {
             let count = view.sink_count(&row)?;
-            findings.extend(of_sink(&row, count, configured.contains(&row.name.as_str())));
+            let place = configured.contains(&row.name.as_str()).then(|| place(&row.name, home, delivery));
+            findings.extend(of_sink(&row, count, place.as_deref()));
         }
         if configured.contains(&CODEMIE_V1) {
             findings.push(Finding::note(
@@ -54,31 +57,73 @@ fn examine_store(home: &Home, delivery: &Delivery) -> Result<Vec<Finding>, Error
     })
 }
 
-fn of_sink(row: &SinkRow, count: SinkCount, configured: bool) -> Vec<Finding> {
+/// Which machine a receiver is on, and of our own backend where its token comes from. Both are wrong more often than the
+/// receiver is.
+fn place(name: &str, home: &Home, delivery: &Delivery) -> String {
+    let url = match name {
+        NATIVE => delivery.backend.as_ref().map(|backend| &backend.url),
+        CODEMIE_V1 => delivery.codemie_v1.as_ref().map(|sink| &sink.url),
+        _ => delivery.otlp.as_ref().map(|sink| &sink.endpoint),
+    };
+    let Some(url) = url else { return name.to_owned() };
+    let token = (name == NATIVE).then(|| {
+        let mut settings = Settings::read(Some(&home.config_file()), |name| std::env::var_os(name));
+        let source = settings.get("backend.token").map(|(_, source)| source);
+        token(source, local_token(home, url).is_some())
+    });
+    format!("{name} at {}{}", host(url), token.map_or(String::new(), |token| format!(", {token}")))
+}
+
+fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// As delivery chooses it: what is set, else what the backend on this machine left for this user.
+fn token(set: Option<Source>, local: bool) -> String {
+    match set {
+        Some(Source::Variable(name)) => format!("token from {name}"),
+        Some(Source::File | Source::Default) => "token from config.toml".into(),
+        None if local => "token from the local backend's tokens.json".into(),
+        None => "no token".into(),
+    }
+}
+
+/// `place`: how it is told where it is configured.
+fn of_sink(row: &SinkRow, count: SinkCount, place: Option<&str>) -> Vec<Finding> {
     let name = &row.name;
     let events = |count: i64| counted(usize::try_from(count).unwrap_or(0), "event");
+    let wait = match count.pending {
+        0 => "nothing waits".to_owned(),
+        1 => "1 event waits".to_owned(),
+        more => format!("{} wait", events(more)),
+    };
     let mut findings = Vec::new();
-    if !configured {
+    let Some(place) = place else {
         if count.pending > 0 {
             findings.push(Finding::note(
                 AREA,
-                format!("{} wait for {name}, which is not configured any more", events(count.pending)),
-                "configure it again, and they are sent; agents are not disturbed",
+                format!("{wait} for {name}, which is not configured any more"),
+                "configure it again, and what waits is sent; agents are not disturbed",
             ));
         }
         return findings;
-    }
+    };
     if let Some(why) = &row.paused {
         findings.push(Finding::warn(
             AREA,
-            format!("delivery to {name} pauses: it {why}; {} wait", events(count.pending)),
+            format!("delivery to {place} pauses: it {why}; {wait}"),
             "put address and credentials right (codemie config set backend.token TOKEN), then run: codemie sync",
         ));
-    } else if row.failures >= OFTEN {
+    } else if row.failures >= OFTEN || row.failures > 0 && count.pending > 0 {
         let why = row.trouble.as_deref().unwrap_or("no reason is known");
+        let often = match row.failures {
+            1 => "the last time".to_owned(),
+            often => format!("{often} times in a row"),
+        };
         findings.push(Finding::warn(
             AREA,
-            format!("{name} failed {} times in a row: {why}; {} wait", row.failures, events(count.pending)),
+            format!("{place}, failed {often}: {why}; {wait}"),
             "nothing is lost; to try now run: codemie sync",
         ));
     } else if let Some(why) = row.trouble.as_ref().filter(|_| row.failures == 0 && count.pending == 0) {
@@ -88,7 +133,7 @@ fn of_sink(row: &SinkRow, count: SinkCount, configured: bool) -> Vec<Finding> {
             "the rest has arrived; see: codemie sync --status",
         ));
     } else {
-        findings.push(Finding::ok(AREA, format!("{name}: {} waiting", events(count.pending))));
+        findings.push(Finding::ok(AREA, format!("{place}: {wait}")));
     }
     if count.dead > 0 {
         findings.push(Finding::warn(
@@ -129,25 +174,55 @@ mod tests {
         let some = SinkCount { pending: 3, deferred: 0, dead: 0 };
         let paused = SinkRow { paused: Some("refused the credentials (401)".into()), ..row() };
         let failing = SinkRow { failures: 9, trouble: Some("answered 500".into()), ..row() };
-        let cases: [(&SinkRow, SinkCount, bool, &[(Level, &str)]); 6] = [
-            (&row(), some, true, &[(Ok, "3 events waiting")]),
+        let once = SinkRow { failures: 1, trouble: Some("nobody listens".into()), ..row() };
+        let one = SinkCount { pending: 1, ..some };
+        let nothing = SinkCount::default();
+        let cases: [(&SinkRow, SinkCount, bool, &[(Level, &str)]); 9] = [
+            (&row(), nothing, true, &[(Ok, "backend at b.example:8788, no token: nothing waits")]),
+            (&row(), some, true, &[(Ok, "no token: 3 events wait")]),
             (&paused, some, true, &[(Warn, "pauses: it refused the credentials (401); 3 events wait")]),
-            (&failing, some, true, &[(Warn, "failed 9 times in a row: answered 500")]),
+            (
+                &failing,
+                some,
+                true,
+                &[(Warn, "no token, failed 9 times in a row: answered 500; 3 events wait")],
+            ),
+            (&once, one, true, &[(Warn, "failed the last time: nobody listens; 1 event waits")]),
+            (&once, nothing, true, &[(Ok, "nothing waits")]),
             (
                 &row(),
                 SinkCount { dead: 1, ..some },
                 true,
-                &[(Ok, "waiting"), (Warn, "refused 1 event for good")],
+                &[(Ok, "wait"), (Warn, "refused 1 event for good")],
             ),
-            (&row(), some, false, &[(Note, "not configured any more")]),
-            (&row(), SinkCount::default(), false, &[]),
+            (&row(), one, false, &[(Note, "1 event waits for backend, which is not configured any more")]),
+            (&row(), nothing, false, &[]),
         ];
         for (row, count, configured, expected) in cases {
-            let findings = of_sink(row, count, configured);
+            let findings = of_sink(row, count, configured.then_some("backend at b.example:8788, no token"));
             assert_eq!(findings.len(), expected.len(), "{findings:?}");
             for (finding, (level, word)) in findings.iter().zip(expected) {
                 assert!(finding.level == *level && finding.what.contains(word), "{finding:?}");
             }
+        }
+    }
+    #[test]
+    fn where_a_receiver_is_and_whose_token_it_gets() {
+        for (url, told) in [
+            ("https://b.example/codemie", "b.example"),
+            ("http://127.0.0.1:8788", "127.0.0.1:8788"),
+            ("http://[::1]:1/", "[::1]:1"),
+        ] {
+            assert_eq!(host(&url.parse().unwrap()), told);
+        }
+        let variable = || Some(Source::Variable("CODEMIE_BACKEND_TOKEN".into()));
+        for (set, local, told) in [
+            (variable(), true, "token from CODEMIE_BACKEND_TOKEN"),
+            (Some(Source::File), true, "token from config.toml"),
+            (None, true, "token from the local backend's tokens.json"),
+            (None, false, "no token"),
+        ] {
+            assert_eq!(token(set, local), told);
         }
     }
 }

@@ -6,6 +6,8 @@ use serde_json::json;
 
 use super::{Examined, Finding, Level};
 use crate::output::human::counted;
+use crate::output::tilde::at_home;
+use crate::output::wrap::wrap;
 use crate::output::{Colour, Style};
 
 /// True when nothing keeps codemie or an agent from working.
@@ -34,14 +36,15 @@ pub fn list(findings: &[Finding], style: Style) -> String {
                 Level::Warn => ("warn", Colour::Warning),
                 Level::Error => ("error", Colour::Bad),
             };
-            let lines = wrap(&finding.what, style.columns.saturating_sub(INDENT));
+            let lines = wrap(&at_home(&finding.what, style), style.columns.saturating_sub(INDENT));
             for (number, line) in lines.iter().enumerate() {
                 let word = if number == 0 { word } else { "" };
                 _ = writeln!(text, "  {}  {line}", style.paint(&format!("{word:5}"), colour));
             }
             if let Some(fix) = &finding.fix {
-                for (number, line) in
-                    wrap(fix, style.columns.saturating_sub(INDENT + ARROW)).iter().enumerate()
+                for (number, line) in wrap(&at_home(fix, style), style.columns.saturating_sub(INDENT + ARROW))
+                    .iter()
+                    .enumerate()
                 {
                     let arrow = if number == 0 { "→" } else { " " };
                     _ = writeln!(text, "{:INDENT$}{arrow} {line}", "");
@@ -65,21 +68,6 @@ pub fn summary(examined: &Examined) -> String {
 /// Two spaces, the level, two spaces.
 const INDENT: usize = 9;
 const ARROW: usize = 2;
-
-/// Breaks at spaces; a word that is longer than the line (a path) keeps to itself.
-fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
 
 #[cfg(test)]
 mod tests {

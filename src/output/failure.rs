@@ -2,6 +2,9 @@
 
 use std::io::{self, Write};
 
+use super::Style;
+use super::tilde::at_home;
+
 /// An error with its causes. Most of our errors name theirs already: each is said once.
 pub fn told(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
@@ -11,6 +14,12 @@ pub fn told(error: &anyhow::Error) -> String {
             (false, false) => format!("{said}: {cause}"),
         }
     })
+}
+
+/// As standard error shows it: folded to a terminal.
+pub fn shown(text: &str) -> String {
+    let style = Style::of_stderr();
+    style.fold(&at_home(text, style))
 }
 
 /// Standard output, whose errors say so: of an error number alone nobody knows what could not be written.

@@ -58,15 +58,33 @@ pub fn grouped(number: u64) -> String {
 
 /// `$0.0123`, `$12.34`: four decimals below a dollar, where they matter.
 pub fn dollars(pico: i64) -> String {
+    decimals(pico, if pico.unsigned_abs() >= 1_000_000_000_000 { 2 } else { 4 })
+}
+
+/// Amounts that stand in one column, each with whether there is more that has no price: one precision for all, so that
+/// points are below points. Two decimals where they show something of every amount, else four.
+pub fn column(amounts: &[(i64, bool)]) -> Vec<String> {
+    const DOLLAR: u64 = 1_000_000_000_000;
+    let sizes = || amounts.iter().map(|(pico, _)| pico.unsigned_abs()).filter(|pico| *pico > 0);
+    let cents = sizes().max().is_some_and(|most| most >= DOLLAR) && sizes().all(|pico| pico >= DOLLAR / 10);
+    let more = amounts.iter().any(|(_, more)| *more);
+    let tell = |(pico, plus): &(i64, bool)| {
+        let mark = match (plus, more) {
+            (true, _) => "+",
+            (false, true) => " ",
+            (false, false) => "",
+        };
+        decimals(*pico, if cents { 2 } else { 4 }) + mark
+    };
+    amounts.iter().map(tell).collect()
+}
+
+fn decimals(pico: i64, places: u32) -> String {
     let sign = if pico < 0 { "-" } else { "" };
-    let pico = pico.unsigned_abs();
-    if pico >= 1_000_000_000_000 {
-        let cents = (pico + 5_000_000_000) / 10_000_000_000;
-        format!("{sign}${}.{:02}", grouped(cents / 100), cents % 100)
-    } else {
-        let myriadths = (pico + 50_000_000) / 100_000_000;
-        format!("{sign}${}.{:04}", myriadths / 10_000, myriadths % 10_000)
-    }
+    let (one, width) = (10_u64.pow(places), places as usize);
+    let unit = 1_000_000_000_000 / one;
+    let parts = (pico.unsigned_abs() + unit / 2) / unit;
+    format!("{sign}${}.{:0width$}", grouped(parts / one), parts % one)
 }
 
 /// Dollars that were summed up elsewhere.
@@ -150,6 +168,21 @@ mod tests {
             (-12_300_000_000, "-$0.0123"),
         ] {
             assert_eq!(dollars(pico), text);
+        }
+    }
+
+    #[test]
+    fn a_column_of_money_has_one_precision() {
+        let dollar = 1_000_000_000_000;
+        for (amounts, column) in [
+            (&[(dollar * 3 / 4, true), (dollar * 107 / 100, true)][..], &["$0.75+", "$1.07+"][..]),
+            (&[(dollar / 50, false), (dollar * 1234, true)], &["$0.0200 ", "$1,234.0000+"]),
+            (&[(dollar / 2, false), (dollar / 4, false)], &["$0.5000", "$0.2500"]),
+            (&[(0, false), (dollar * 2, false)], &["$0.00", "$2.00"]),
+            (&[(0, false)], &["$0.0000"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(self::column(amounts), column);
         }
     }
 

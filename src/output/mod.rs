@@ -5,11 +5,14 @@ pub mod human;
 pub mod progress;
 pub mod shell;
 pub mod table;
+pub mod tilde;
 pub mod wrap;
 
-use std::io::stdout;
+use std::io::{stderr, stdout};
+use std::os::fd::AsFd;
 
 use rustix::termios::{isatty, tcgetwinsize};
+use unicode_width::UnicodeWidthStr;
 
 /// How text is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +25,19 @@ pub struct Style {
 impl Style {
     /// For standard output: colour and folding only on a terminal; `NO_COLOR` and a dumb terminal are respected.
     pub fn of_stdout() -> Self {
+        Self::of(stdout())
+    }
+
+    /// The same for standard error.
+    pub fn of_stderr() -> Self {
+        Self::of(stderr())
+    }
+
+    fn of(end: impl AsFd) -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dumb = set("TERM").is_none_or(|term| term == "dumb");
-        let on_terminal = isatty(stdout());
-        let columns = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
+        let on_terminal = isatty(&end);
+        let columns = tcgetwinsize(&end).map_or(0, |size| usize::from(size.ws_col));
         Self {
             colour: on_terminal && set("NO_COLOR").is_none() && !dumb,
             // A reader that is not a terminal folds lines itself, if it wants to.
@@ -37,6 +49,21 @@ impl Style {
     pub fn rows_of_stdout() -> Option<usize> {
         let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_row > 0 && isatty(stdout()));
         size.map(|size| usize::from(size.ws_row))
+    }
+
+    /// Words as lines that fit; what goes on is set in.
+    pub fn fold(self, text: &str) -> String {
+        text.lines().map(|line| wrap::hanging(line, self.columns, wrap::INDENT)).collect()
+    }
+
+    /// Words side by side, or one below the other where they do not fit.
+    pub fn heading(self, words: &[(&str, Colour)]) -> String {
+        let words: Vec<(String, Colour)> =
+            words.iter().map(|(word, colour)| (table::shorten(word, usize::MAX), *colour)).collect();
+        let wide: usize = words.iter().map(|(word, _)| word.width() + 2).sum();
+        let gap = if wide <= self.columns.saturating_add(2) { "  " } else { "\n  " };
+        let words: Vec<String> = words.iter().map(|(word, colour)| self.paint(word, *colour)).collect();
+        words.join(gap) + "\n"
     }
 
     pub fn paint(self, text: &str, colour: Colour) -> String {

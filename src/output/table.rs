@@ -93,6 +93,12 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Whether there is room for a column.
+    pub fn shows(&self, title: &str, style: Style) -> bool {
+        let widths = self.widths(style.columns);
+        self.columns.iter().zip(widths).any(|(column, width)| column.title == title && width.is_some())
+    }
+
     pub fn render(&self, style: Style) -> String {
         let widths = self.widths(style.columns);
         let mut text = String::new();
@@ -158,10 +164,13 @@ impl Table {
             if column.align == Align::Right {
                 owed += pad;
             }
-            if !shown.is_empty() {
-                _ = write!(line, "{:owed$}{}", "", style.paint(&shown, cell.colour));
+            // A number may end with a blank, to stand below one that ends with a mark.
+            let seen = shown.trim_end_matches(' ');
+            if !seen.is_empty() {
+                _ = write!(line, "{:owed$}{}", "", style.paint(seen, cell.colour));
                 owed = 0;
             }
+            owed += shown.len() - seen.len();
             owed += GAP + if column.align == Align::Left { pad } else { 0 };
         }
         _ = writeln!(text, "{line}");
@@ -250,6 +259,20 @@ total                             12.3k  $0.1201
             let text = table.render(Style { colour: false, columns });
             assert_eq!(text.lines().nth(1), Some(row), "{columns}");
         }
+    }
+
+    #[test]
+    fn a_blank_stands_below_a_mark_and_not_at_the_end_of_a_line() {
+        let mut table = Table::new([Column::text("NAME", 4), Column::number("COST")]);
+        table.row(["one", "$0.12+"].map(Cell::from));
+        table.row(["two", "$0.12 "].map(Cell::from));
+        assert_eq!(
+            table.render(Style { colour: false, columns: 80 }),
+            "NAME    COST\none   $0.12+\ntwo   $0.12\n"
+        );
+        let mut table = Table::new([Column::number("COST"), Column::text("ID", 4)]);
+        table.row(["$0.12 ", "x"].map(Cell::from));
+        assert_eq!(table.render(Style { colour: false, columns: 80 }).lines().nth(1), Some("$0.12   x"));
     }
 
     #[test]

@@ -2,17 +2,40 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::table::shorten;
+
+/// How far the lines after the first are set in.
+pub const INDENT: usize = 2;
+
+/// One paragraph, each line with its end. What fits stays as it is but for control characters.
+pub fn hanging(text: &str, width: usize, indent: usize) -> String {
+    let text = shorten(text, usize::MAX);
+    if text.width() <= width {
+        return text + "\n";
+    }
+    let begin = text.len() - text.trim_start().len();
+    let indent = begin + indent;
+    let lines = folded(&text, width.saturating_sub(begin), width.saturating_sub(indent));
+    format!("{:begin$}{}\n", "", lines.join(&format!("\n{:indent$}", "")))
+}
+
 /// At least one line. A word wider than the line is broken; control characters become spaces.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(2); // room for the widest character there is
+    folded(text, width, width)
+}
+
+fn folded(text: &str, first: usize, width: usize) -> Vec<String> {
+    // Room for the widest character there is.
+    let (first, others) = (first.max(2), width.max(2));
+    let mut width = first;
     let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in clean.split(' ').filter(|word| !word.is_empty()) {
+    for word in words(&clean, others) {
         let gap = usize::from(used > 0);
         if used > 0 && used + gap + word.width() > width {
             lines.push(String::new());
-            used = 0;
+            (used, width) = (0, others);
         } else if gap > 0 {
             push(&mut lines, ' ');
             used += 1;
@@ -20,14 +43,45 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         for letter in word.chars() {
             let cells = letter.width().unwrap_or(0);
             if used + cells > width {
-                lines.push(String::new());
-                used = 0;
+                // A path is broken behind a slash, where it can be.
+                let rest = lines.last_mut().and_then(|line| {
+                    let slash = line.rfind('/').filter(|slash| line[..*slash].width() >= width / 2)?;
+                    Some(line.split_off(slash + 1))
+                });
+                let rest = rest.unwrap_or_default();
+                (used, width) = (rest.width(), others);
+                lines.push(rest);
             }
             push(&mut lines, letter);
             used += cells;
         }
     }
     lines
+}
+
+/// A command in backticks is one word, for people copy it; one that fits no line is as many as it has.
+fn words(text: &str, width: usize) -> Vec<String> {
+    let is_mark = |word: &str| word.matches('`').count() % 2 == 1;
+    let mut words = Vec::new();
+    let mut rest = text.split(' ').filter(|word| !word.is_empty());
+    while let Some(word) = rest.next() {
+        let (mut ahead, mut whole) = (rest.clone(), word.to_owned());
+        let mut closed = !is_mark(word);
+        while !closed
+            && whole.width() <= width
+            && let Some(next) = ahead.next()
+        {
+            closed = is_mark(next);
+            whole = format!("{whole} {next}");
+        }
+        if closed && whole.width() <= width {
+            words.push(whole);
+            rest = ahead;
+        } else {
+            words.push(word.to_owned());
+        }
+    }
+    words
 }
 
 fn push(lines: &mut [String], letter: char) {
@@ -49,11 +103,38 @@ mod tests {
             ("one two three", 3, &["one", "two", "thr", "ee"]),
             ("  a \t\n b  ", 10, &["a b"]),
             ("a 7a276c6b-d81e", 8, &["a", "7a276c6b", "-d81e"]),
+            ("run `codemie list` now", 14, &["run", "`codemie list`", "now"]),
+            ("run `codemie list` now", 13, &["run `codemie", "list` now"]),
+            ("it is `open for ever", 11, &["it is `open", "for ever"]),
             ("日本語", 5, &["日本", "語"]),
             ("日本", 0, &["日", "本"]),
         ] {
             assert_eq!(wrap(text, width), lines, "{text:?} in {width}");
         }
         assert_eq!(wrap("no end in sight", usize::MAX), ["no end in sight"]);
+    }
+
+    #[test]
+    fn a_path_is_broken_behind_a_slash() {
+        for (text, width, lines) in [
+            ("/home/dev/project/file.jsonl", 18, &["/home/dev/project/", "file.jsonl"][..]),
+            ("/home/dev/project/file.jsonl", 12, &["/home/dev/", "project/", "file.jsonl"]),
+            ("/a-very-long-name-without-any", 12, &["/a-very-long", "-name-withou", "t-any"]),
+        ] {
+            assert_eq!(wrap(text, width), lines, "{text:?} in {width}");
+        }
+    }
+
+    #[test]
+    fn what_goes_on_is_set_in() {
+        for (text, width, drawn) in [
+            ("one two three", 20, "one two three\n"),
+            ("one two three four", 9, "one two\n  three\n  four\n"),
+            ("  one two three", 9, "  one two\n    three\n"),
+            ("  id  name", 10, "  id  name\n"),
+            ("one  two\tthree", usize::MAX, "one  two three\n"),
+        ] {
+            assert_eq!(hanging(text, width, INDENT), drawn, "{width}");
+        }
     }
 }

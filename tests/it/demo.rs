@@ -118,6 +118,10 @@ fn without_a_terminal_only_the_result_is_told() {
     assert!(!said.out.contains('\x1b'), "{said:?}");
     assert!(said.out.contains("codemie shim install"), "{said:?}");
     assert_as_scripted(&sandbox, &said.out);
+    // To whoever has the shims, nobody offers them.
+    assert_eq!(say(&mut sandbox.codemie(&["shim", "install"])).code, Some(0));
+    let said = say(&mut sandbox.codemie(&["demo"]));
+    assert!(!said.out.contains("shim install") && said.out.contains("codemie list"), "{said:?}");
 }
 
 #[test]

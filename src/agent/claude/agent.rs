@@ -110,7 +110,7 @@ impl Agent for Claude {
     }
 
     fn transcript(&self) -> Option<transcript::Reader> {
-        Some(transcript::Reader::Lines(view::items))
+        Some(transcript::Reader::Threads(view::thread))
     }
 
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

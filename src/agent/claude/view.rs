@@ -10,17 +10,49 @@ use serde_json::value::RawValue;
 use super::files;
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
-use crate::agent::transcript::{Forwards, Item, Said, one_line};
+use crate::agent::transcript::{Forwards, Item, Said, Threaded, one_line};
 use crate::clock::Timestamp;
 
+/// What Claude puts where it was not asked for an answer.
+const FILLER: &str = "No response requested.";
+const SYNTHETIC: &str = "<synthetic>";
+
+/// A line and the one it follows. Answers are now and then written before the prompt, or before what was attached to it.
+pub fn thread(line: &[u8]) -> Threaded {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Link<'a> {
+        #[serde(borrow, default, rename = "type")]
+        kind: Text<'a>,
+        #[serde(borrow, default)]
+        uuid: Text<'a>,
+        #[serde(borrow, default)]
+        parent_uuid: Text<'a>,
+    }
+    let Ok(link) = serde_json::from_slice::<Link>(line.trim_ascii()) else { return Threaded::default() };
+    let waits = matches!(link.kind.0.as_deref(), Some("assistant" | "attachment"));
+    Threaded {
+        id: link.uuid.0.map(Cow::into_owned),
+        follows: link.parent_uuid.0.filter(|_| waits).map(Cow::into_owned),
+        items: items(line),
+    }
+}
+
 /// What a line adds to the conversation. Broken lines and lines of no interest add nothing.
-pub fn items(line: &[u8]) -> Vec<Item> {
+fn items(line: &[u8]) -> Vec<Item> {
     let Ok(line) = serde_json::from_slice::<Line>(line.trim_ascii()) else { return Vec::new() };
     let at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
     let message = line.message.and_then(|raw| serde_json::from_str::<Message>(raw.get()).ok());
+    let synthetic = message.as_ref().is_some_and(|message| message.model.0.as_deref() == Some(SYNTHETIC));
     let content = message.and_then(|message| Content::of(message.content));
     let said = match (line.kind.0.as_deref(), content) {
-        (Some("assistant"), Some(content)) => assistant(&content),
+        (Some("assistant"), Some(content)) => assistant(&content)
+            .into_iter()
+            .map(|said| match said {
+                Said::Assistant(text) if synthetic && text == FILLER => Said::Filler(text),
+                said => said,
+            })
+            .collect(),
         (Some("user"), Some(content)) => user(&line, &content),
         (Some("system"), _) if line.subtype.0.as_deref() == Some("compact_boundary") => {
             vec![Said::Note("conversation compacted")]
@@ -205,6 +237,37 @@ mod tests {
             std::fs::write(&file, &content).unwrap();
             assert_eq!(folder(&file).as_deref(), expected.map(Path::new), "{content}");
         }
+    }
+
+    #[test]
+    fn what_claude_says_for_itself_is_no_answer() {
+        let line = |model: &str, text: &str| {
+            format!(
+                r#"{{"type":"assistant","message":{{"model":"{model}","content":[{{"type":"text","text":"{text}"}}]}}}}"#
+            )
+        };
+        for (model, text, filler) in [
+            ("<synthetic>", "No response requested.", true),
+            ("<synthetic>", "API Error: 400", false),
+            ("claude-opus-4-8", "No response requested.", false),
+        ] {
+            let said: Vec<Said> =
+                items(line(model, text).as_bytes()).into_iter().map(|item| item.said).collect();
+            let expected = if filler { Said::Filler(text.into()) } else { Said::Assistant(text.into()) };
+            assert_eq!(said, [expected], "{model}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_written_before_its_prompt_names_what_it_follows() {
+        let file = "07-subagent/projects/-home-dev-project/07000000-0000-4000-8000-000000000007/subagents/agent-a5d0c878158073cce.jsonl";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude").join(file);
+        let bytes = std::fs::read(path).unwrap();
+        let lines: Vec<Threaded> = bytes.split(|&byte| byte == b'\n').take(3).map(thread).collect();
+        let [answer, prompt, attached] = lines.as_slice() else { panic!("{lines:?}") };
+        assert!(answer.follows.is_some() && answer.follows == attached.id, "{lines:?}");
+        assert!(attached.follows.is_some() && attached.follows == prompt.id, "{lines:?}");
+        assert_eq!(prompt.follows, None, "a prompt waits for nobody");
     }
 
     #[test]

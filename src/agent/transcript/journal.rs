@@ -122,6 +122,6 @@ pub(super) fn last(file: &File, bytes: usize, read: JournalReader) -> io::Result
         items.extend(only.map(|item| item.cut(bytes, Side::End)));
         truncated = true;
     }
-    let cursor = Cursor { inode, offset: lines.offset, items: 0 };
+    let cursor = Cursor::at(inode, lines.offset);
     Ok(Page { items: items.into(), cursor, truncated: truncated || lines.passed_over })
 }

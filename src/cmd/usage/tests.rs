@@ -24,7 +24,7 @@ fn report(by: By) -> Report {
         rows,
         unreadable: vec![("/p/x.jsonl".into(), 2)],
         files: 4,
-        scan: false,
+        scan: None,
         played: false,
         refused: Vec::new(),
     }
@@ -39,10 +39,10 @@ fn a_table_has_a_total_and_names_what_is_missing() {
     assert_eq!(
         report(By::Day).draw(&Known::default(), &moments(), false, Style { colour: false, columns: 80 }),
         "\
-DAY         AGENT   CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE      COST
-2026-11-15  claude      3  3.70k     168        360k        4.00k   $0.1234
-a, \"b\"      claude      1  1.23k      56        120k        4.00k  no price
-total                   4  4.94k     224        480k        8.00k  $0.1234+
+DAY         CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOKENS      COST
+2026-11-15      3  3.70k     168        360k        4.00k    368k  $0.1234
+a, \"b\"          1  1.23k      56        120k        4.00k    125k  no price
+total           4  4.94k     224        480k        8.00k    493k  $0.1234+
 + No price is known for new-model: the tokens are counted, the cost is not.
 2 lines could not be read; `codemie doctor` says where.
 "
@@ -52,22 +52,45 @@ total                   4  4.94k     224        480k        8.00k  $0.1234+
 #[test]
 fn a_scan_marks_what_it_alone_found() {
     let mut report = report(By::Session);
-    report.scan = true;
     report.rows[1].foreign = true;
     report.rows[1].key = "0123456789abcdef".into();
     report.rows[1].first_at = Timestamp::parse("2026-11-15T09:05:00Z").unwrap();
     report.rows[1].project = Some("widgets".into());
+    report.scan = Some(Foreign::of(&report.rows));
     let text = report.draw(&Known::default(), &moments(), false, Style { colour: false, columns: 200 });
     assert!(text.contains("\nforeign 01234567  Nov 15 09:05  widgets "), "{text}");
     assert_eq!(text.matches("01234567").count(), 1, "{text}");
-    assert!(text.contains("\n1 conversation not run through codemie: foreign.\n"), "{text}");
+    assert!(text.contains("\n1 conversation was not run through codemie: foreign.\n"), "{text}");
     assert!(text.contains("2 lines could not be read, the first in /p/x.jsonl."), "{text}");
     let value: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
     assert_eq!((&value["rows"][0]["foreign"], &value["rows"][1]["foreign"]), (&().into(), &true.into()));
 }
 
+#[test]
+fn a_scan_says_how_much_of_it_is_foreign_whatever_the_rows_are() {
+    let foreign = |rows: &[UsageRow]| {
+        let rows: Vec<_> = rows.iter().map(|row| UsageRow { foreign: true, ..row.clone() }).collect();
+        Some(Foreign::of(&rows))
+    };
+    let all = report(By::Day).rows;
+    for (scan, line) in [
+        (foreign(&all[..1]), "1 conversation, $0.1234, was not run through codemie."),
+        (foreign(&all), "2 conversations, $0.1234+, were not run through codemie."),
+        (foreign(&all[1..]), "1 conversation was not run through codemie."),
+        (Some(Foreign::of(&all)), "All of it was run through codemie."),
+    ] {
+        for by in [By::Day, By::Model] {
+            let report = Report { scan: scan.clone(), ..report(by) };
+            let text =
+                report.draw(&Known::default(), &moments(), false, Style { colour: false, columns: 80 });
+            assert!(text.ends_with(&format!("\n{line}\n")), "{text}");
+        }
+    }
+}
+
 fn known() -> Known {
-    let first = Place { name: "fix-auth".into(), project: Some("shop".into()) };
+    let started = Timestamp::parse("2026-11-14T08:00:00Z");
+    let first = Place { name: "fix-auth".into(), project: Some("shop".into()), started };
     Known { places: vec![first, Place::default()], ids: Vec::new() }
 }
 
@@ -80,6 +103,7 @@ fn sessions_are_shown_by_name() {
         "{text}"
     );
     assert!(text.contains("\na, \"b\""), "one without a name is shown by its key: {text}");
+    assert!(first.contains("  Nov 14 08:00  ") && text.contains(" STARTED "), "as `list` tells it: {text}");
 }
 
 #[test]
@@ -98,13 +122,17 @@ fn every_table_fits() {
 }
 
 #[test]
-fn who_shares_a_row_is_said_and_one_is_not_many() {
-    let mut report = report(By::Project);
-    report.rows[0].agent = None;
+fn agents_are_told_where_each_row_has_one_and_reasoning_where_there_is_some() {
+    let wide = Style { colour: false, columns: 200 };
+    let mut report = report(By::Day);
     report.unreadable = vec![("/p/x.jsonl".into(), 1)];
-    let text = report.draw(&Known::default(), &moments(), false, Style { colour: false, columns: 200 });
-    assert_eq!(text.matches("several").count(), 1, "{text}");
+    let text = report.draw(&Known::default(), &moments(), false, wide);
+    assert!(text.contains(" AGENT ") && !text.contains("REASONING"), "{text}");
     assert!(text.contains("\n1 line could not be read; "), "{text}");
+    report.rows[0].agent = None;
+    report.rows[1].reasoning = 7;
+    let text = report.draw(&Known::default(), &moments(), false, wide);
+    assert!(!text.contains("AGENT") && !text.contains("claude") && text.contains(" REASONING "), "{text}");
 }
 
 #[test]

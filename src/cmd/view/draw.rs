@@ -12,7 +12,8 @@ pub(super) struct Drawing {
     style: Style,
     zone: TimeZone,
     agent: String,
-    speaker: Option<Speaker>,
+    /// And when.
+    speaker: Option<(Speaker, Option<Timestamp>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,15 +32,18 @@ impl Drawing {
     }
 
     fn item(&mut self, item: &Item, now: Timestamp) -> String {
+        if matches!(item.said, Said::Filler(_)) {
+            return String::new();
+        }
         let head = match item.said {
             Said::User(_) => self.head(Speaker::You, item.at, now),
             Said::Assistant(_) | Said::Tool { .. } | Said::ToolFailed(_) => {
                 self.head(Speaker::Agent, item.at, now)
             }
-            Said::Note(_) => String::new(),
+            Said::Note(_) | Said::Filler(_) => String::new(),
         };
         let body = match &item.said {
-            Said::User(text) | Said::Assistant(text) => readable(text.trim_end()),
+            Said::User(text) | Said::Assistant(text) | Said::Filler(text) => readable(text.trim_end()),
             Said::Tool { name, about } => self.aside("· ", &format!("{name} {about}"), Colour::Faint),
             Said::ToolFailed(text) => self.aside("✗ ", &format!("failed: {text}"), Colour::Bad),
             Said::Note(text) => self.aside("— ", text, Colour::Note),
@@ -47,10 +51,16 @@ impl Drawing {
         format!("{head}{body}\n")
     }
 
-    /// A new heading where another speaks, set off by a blank line.
+    /// A new heading where another speaks, and for each prompt, set off by a blank line.
     fn head(&mut self, speaker: Speaker, at: Option<Timestamp>, now: Timestamp) -> String {
-        let before = self.speaker.replace(speaker);
-        if before == Some(speaker) {
+        let before = self.speaker.replace((speaker, at));
+        let goes_on = match (before, speaker) {
+            (Some((Speaker::Agent, _)), Speaker::Agent) => true,
+            // Several parts of one prompt were said at one time.
+            (Some((Speaker::You, then)), Speaker::You) => at.is_some() && then == at,
+            _ => false,
+        };
+        if goes_on {
             return String::new();
         }
         let (name, colour) = match speaker {
@@ -120,5 +130,21 @@ you  09:05
 thanks
 "
         );
+    }
+    #[test]
+    fn each_prompt_has_its_time_and_what_nobody_said_is_not_there() {
+        let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        let at = |time: &str, said| Item { at: Timestamp::parse(time), said };
+        let mut drawing = Drawing::new(Style { colour: false, columns: 30 }, TimeZone::UTC, "claude");
+        let drawn = drawing.page(
+            &[
+                at("2026-11-16T09:05:00Z", Said::User("one".into())),
+                at("2026-11-16T09:05:00Z", Said::User("its second part".into())),
+                at("2026-11-16T09:05:01Z", Said::Filler("No response requested.".into())),
+                at("2026-11-16T09:06:00Z", Said::User("two".into())),
+            ],
+            now,
+        );
+        assert_eq!(drawn, "you  09:05\none\nits second part\n\nyou  09:06\ntwo\n");
     }
 }

@@ -89,6 +89,28 @@ fn a_person_reads_who_said_what() {
 }
 
 #[test]
+fn an_answer_that_stands_before_its_prompt_is_read_behind_it() {
+    let mut world = World::new();
+    let line = |kind: &str, id: &str, parent: Option<&str>, time: &str, text: &str| {
+        json!({"type": kind, "uuid": id, "parentUuid": parent, "timestamp": time, "promptSource": "typed",
+            "message": {"model": "claude-opus-4-8", "content": text}})
+    };
+    let lines = [
+        line("assistant", "b", Some("a"), "2026-11-16T09:00:01Z", "the answer"),
+        line("user", "a", None, "2026-11-16T09:00:00Z", "the question"),
+        line("user", "c", Some("b"), "2026-11-16T09:01:00Z", "and another"),
+    ];
+    let content = lines.map(|line| line.to_string()).join("\n") + "\n";
+    let file = world.sandbox.file(".claude/projects/-home-dev-project/inverted.jsonl", &content);
+    let run = world.start("inverted");
+    world.bind(run, "inverted", Some(&file));
+    let page = world.json(&["view", "inverted", "--since", "start", "--json"]);
+    assert_eq!(texts(&page), ["user the question", "assistant the answer", "user and another"]);
+    let text = world.out(&["view", "inverted"]);
+    assert!(text.starts_with("you  ") && text.matches("\nyou  ").count() == 1, "{text}");
+}
+
+#[test]
 fn without_a_conversation_it_says_why() {
     let mut world = World::new();
     let silent = world.start("silent");

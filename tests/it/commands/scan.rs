@@ -68,6 +68,10 @@ fn a_scan_counts_every_file_wrapped_or_not() {
     ] {
         assert!(text.contains(told), "{told}: {text}");
     }
+    let others = truth.sessions.len() - 1;
+    let text = world.out(&["usage", "--scan"]);
+    assert!(text.contains(&format!("\n{others} conversations, $")), "{text}");
+    assert!(text.contains("+, were not run through codemie.\n"), "{text}");
     let csv = world.out(&["usage", "--scan", "--by", "model", "--csv"]);
     assert_eq!(csv.lines().count(), 4, "{csv}");
     assert!(csv.starts_with("key,agent,inputTokens"), "{csv}");

@@ -1,0 +1,151 @@
+//! Conversations whose lines name the line they follow, and now and then stand before it: an answer that was written
+//! before its prompt is shown behind it.
+//!
+//! Lines that belong together are given as one: from the first that waits to the last that is waited for, within bounds. A
+//! cursor inside of them says how many they were, since more may have come by the next page.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use super::{Backwards, Cursor, Forwards, Item, Page, Reading, fitting};
+
+/// How far ahead the line that another follows is looked for: in recordings it is two lines away. Both bound memory.
+pub(super) const LINES: usize = 16;
+const BYTES: usize = 256 * 1024;
+
+/// What one line adds to the conversation, and where it belongs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Threaded {
+    pub id: Option<String>,
+    /// The line it must not stand before.
+    pub follows: Option<String>,
+    pub items: Vec<Item>,
+}
+
+/// What one line is. Broken lines and lines of no interest add nothing.
+pub type ThreadReader = fn(&[u8]) -> Threaded;
+
+/// Lines that are given as one.
+pub(super) struct Group {
+    pub(super) items: Vec<Item>,
+    pub(super) lines: usize,
+    /// Where they end in the file.
+    pub(super) end: u64,
+    pub(super) passed_over: bool,
+}
+
+struct Read {
+    line: Threaded,
+    bytes: usize,
+}
+
+/// The groups of a file, from an offset on.
+pub(super) struct Groups<'a> {
+    lines: Forwards<'a>,
+    reading: Reading,
+    ahead: VecDeque<(Read, bool)>,
+    at: u64,
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(lines: Forwards<'a>, reading: Reading) -> Self {
+        let at = lines.offset;
+        Self { lines, reading, ahead: VecDeque::new(), at }
+    }
+
+    /// The next one; of `count` lines where an earlier page has begun it.
+    pub(super) fn next(&mut self, count: Option<usize>) -> io::Result<Option<Group>> {
+        let window = count.unwrap_or(if self.reading.is_threaded() { LINES } else { 1 });
+        let mut ahead: usize = self.ahead.iter().map(|(read, _)| read.bytes).sum();
+        while self.ahead.len() < window && (ahead < BYTES || count.is_some()) {
+            let before = self.lines.offset;
+            let passed_over = std::mem::take(&mut self.lines.passed_over);
+            let Some(line) = self.lines.next()? else { break };
+            let long = std::mem::replace(&mut self.lines.passed_over, passed_over);
+            let bytes = usize::try_from(self.lines.offset - before).unwrap_or(usize::MAX);
+            ahead = ahead.saturating_add(bytes);
+            self.ahead.push_back((Read { line: self.reading.line(&line), bytes }, long));
+        }
+        if self.ahead.is_empty() {
+            return Ok(None);
+        }
+        let lines = count.unwrap_or_else(|| extent(self.ahead.iter().map(|(read, _)| read)));
+        let group: Vec<(Read, bool)> = self.ahead.drain(..lines.min(self.ahead.len())).collect();
+        self.at += group.iter().map(|(read, _)| read.bytes as u64).sum::<u64>();
+        Ok(Some(Group {
+            lines: group.len(),
+            end: self.at,
+            passed_over: group.iter().any(|(_, long)| *long),
+            items: ordered(group.into_iter().map(|(read, _)| read.line).collect()),
+        }))
+    }
+}
+
+/// The end of the conversation: as many whole items as have at most `bytes` of text.
+pub(super) fn last(file: &File, bytes: usize, read: ThreadReader) -> io::Result<Page> {
+    let meta = file.metadata()?;
+    let mut lines = Backwards::new(file, meta.len())?;
+    let cursor = Cursor::at(meta.ino(), lines.end());
+    let (mut found, mut held, mut beyond) = (Vec::new(), 0_usize, 0);
+    // What does not fit may yet be waited for.
+    while beyond < LINES
+        && held <= bytes.saturating_add(BYTES)
+        && let Some(line) = lines.previous()?
+    {
+        beyond += usize::from(held > bytes);
+        let (line, bytes) = (read(&line), line.len());
+        held = line.items.iter().fold(held, |held, item| held.saturating_add(item.len()));
+        found.push(Read { line, bytes });
+    }
+    let passed_over = lines.passed_over;
+    found.reverse();
+    let mut items = Vec::new();
+    let mut left: VecDeque<Read> = found.into();
+    while !left.is_empty() {
+        let count = extent(left.iter());
+        items.extend(ordered(left.drain(..count).map(|read| read.line).collect()));
+    }
+    let (items, truncated) = fitting(items.into_iter().rev(), bytes);
+    Ok(Page { items, cursor, truncated: truncated || passed_over })
+}
+
+/// How many lines from the first on belong together.
+fn extent<'r>(ahead: impl Iterator<Item = &'r Read>) -> usize {
+    let mut bytes = 0_usize;
+    let near = |read: &&Read| {
+        let within = bytes < BYTES;
+        bytes = bytes.saturating_add(read.bytes);
+        within
+    };
+    let lines: Vec<&Threaded> = ahead.take(LINES).take_while(near).map(|read| &read.line).collect();
+    let (mut at, mut end) = (0, 1);
+    while at < end.min(lines.len()) {
+        let follows = lines[at].follows.as_ref();
+        let found =
+            follows.and_then(|id| (at + 1..lines.len()).find(|later| lines[*later].id.as_ref() == Some(id)));
+        end = end.max(found.map_or(0, |found| found + 1));
+        at += 1;
+    }
+    end
+}
+
+/// What the lines of a group add, none before the one it follows.
+fn ordered(lines: Vec<Threaded>) -> Vec<Item> {
+    let links: Vec<_> = lines.iter().map(|line| (line.id.clone(), line.follows.clone())).collect();
+    let mut lines: Vec<Option<Vec<Item>>> = lines.into_iter().map(|line| Some(line.items)).collect();
+    let mut items = Vec::new();
+    while lines.iter().any(Option::is_some) {
+        let waits = |at: usize| {
+            let follows = &links[at].1;
+            follows.is_some()
+                && (0..links.len()).any(|one| one != at && lines[one].is_some() && links[one].0 == *follows)
+        };
+        // Of lines that wait for each other the first is as good as any.
+        let left = || (0..lines.len()).filter(|at| lines[*at].is_some());
+        let next = left().find(|at| !waits(*at)).or_else(|| left().next());
+        items.extend(next.and_then(|at| lines[at].take()).unwrap_or_default());
+    }
+    items
+}

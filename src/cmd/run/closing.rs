@@ -1,0 +1,292 @@
+//! The one line that is left on the terminal when the agent has ended.
+
+use std::time::Duration;
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::clock::Timestamp;
+use crate::cmd::words;
+use crate::home::Home;
+use crate::money::PicoDollars;
+use crate::output::table::shorten;
+use crate::output::{human, shell};
+use crate::session::record::{SessionRecord, open_time};
+use crate::store::{self, Store, Totals, View};
+use crate::track::Together;
+
+/// What one run added to a session that was there before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Added {
+    time: Duration,
+    calls: i64,
+    tokens: u64,
+    cost: PicoDollars,
+}
+
+impl Added {
+    /// `None` for a session that began with this run, and where the store does not tell.
+    pub(super) fn by_run(home: &Home, session: &SessionRecord, begun_at: Timestamp) -> Option<Self> {
+        if session.start_time >= begun_at {
+            return None;
+        }
+        let ended_at = session.end_time?;
+        let mut store = Store::open(home, ended_at).ok()?;
+        let added = store.read(|view| Self::since(view, session, begun_at, ended_at));
+        added.inspect_err(|error| tracing::warn!("what this run added is not told: {error}")).ok()?
+    }
+
+    fn since(
+        view: &View<'_>,
+        session: &SessionRecord,
+        begun_at: Timestamp,
+        ended_at: Timestamp,
+    ) -> Result<Option<Self>, store::Error> {
+        let row = match session.session_id.parse() {
+            Ok(id) => view.session(id)?,
+            Err(_) => view.session_by_alias(&session.session_id)?,
+        };
+        let Some(row) = row else { return Ok(None) };
+        let mut openings = view.openings(row.n)?;
+        openings.retain(|opening| opening.opened_at >= begun_at);
+        // One that joined another run opened nothing: what was whose is not known.
+        if openings.is_empty() {
+            return Ok(None);
+        }
+        let time = Duration::from_millis(open_time(&openings, ended_at));
+        let mut added = Self { time, calls: 0, tokens: 0, cost: PicoDollars(0) };
+        for opening in openings {
+            let totals = view.opening_totals(row.n, opening.number)?;
+            added.calls += totals.api_calls;
+            added.tokens = added.tokens.saturating_add(tokens(&totals));
+            added.cost.0 = added.cost.0.saturating_add(totals.cost.0);
+        }
+        Ok(Some(added))
+    }
+}
+
+fn tokens(totals: &Totals) -> u64 {
+    let Totals { input, output, cache_read, cache_write, .. } = *totals;
+    [input, output, cache_read, cache_write].into_iter().map(words::number).fold(0, u64::saturating_add)
+}
+
+/// How the cost of more than this run's part is told, the roomiest first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    Apart,
+    Beside,
+    Left,
+}
+
+/// Name, duration, tokens, cost, how to resume, on one line of the terminal where that is possible: the name stands in what
+/// to type. Names and models come from the agents' files.
+pub(super) fn line(
+    session: &SessionRecord,
+    together: Option<Together>,
+    added: Option<Added>,
+    columns: usize,
+) -> String {
+    // After a /clear nothing else tells of the run; of a session that was resumed `show` tells the rest.
+    let forms = match together {
+        Some(_) => &[Whole::Apart, Whole::Beside][..],
+        None if added.is_some() => &[Whole::Apart, Whole::Beside, Whole::Left],
+        None => &[Whole::Apart],
+    };
+    let mut lines = forms.iter().map(|whole| told(session, together, added, *whole));
+    let first = lines.next().unwrap_or_default();
+    let fits = |line: &String| line.width() <= columns;
+    lines.fold(first, |chosen, next| if fits(&chosen) { chosen } else { next })
+}
+
+fn told(session: &SessionRecord, together: Option<Together>, added: Option<Added>, whole: Whole) -> String {
+    let usage = &session.usage;
+    // A plus where something has no price; nothing where nothing has one.
+    let price = |dollars: f64| match words::cost(dollars, &usage.unpriced_models) {
+        _ if dollars <= 0.0 && !usage.unpriced_models.is_empty() => None,
+        told => Some(told),
+    };
+    let time = added.map_or(Duration::from_millis(session.duration_ms), |added| added.time);
+    let mut parts = vec![human::duration(time)];
+    let (calls, tokens, cost, sign) = match added {
+        Some(added) => (added.calls, added.tokens, added.cost.dollars(), "+"),
+        None => (usage.api_calls, words::tokens(usage), usage.cost_usd, ""),
+    };
+    let all = match together {
+        Some(Together { sessions, cost }) => Some((Some(sessions), cost.dollars())),
+        None => added.filter(|_| usage.api_calls > 0).map(|_| (None, usage.cost_usd)),
+    };
+    let of = all.filter(|_| whole == Whole::Beside).and_then(|(_, cost)| price(cost));
+    let of = of.map_or(String::new(), |cost| format!(" of {cost}"));
+    if calls > 0 {
+        parts.push(format!("{sign}{} tokens", human::count(tokens)));
+        parts.extend(price(cost).map(|cost| format!("{sign}{cost}{of}")));
+        if !usage.unpriced_models.is_empty() {
+            parts.push(format!("no price for {}", usage.unpriced_models.join(", ")));
+        }
+    }
+    if let Some((sessions, cost)) =
+        all.filter(|_| whole == Whole::Apart || calls == 0 && whole == Whole::Beside)
+    {
+        let cost = price(cost).map(|cost| format!("{cost} in all"));
+        let sessions = sessions.map(|count| format!("{count} sessions"));
+        let said: Vec<String> = sessions.into_iter().chain(cost).collect();
+        parts.extend((!said.is_empty()).then(|| said.join(", ")));
+    }
+    if session.correlation.agent_session_file.is_some() {
+        parts.push(format!("codemie resume {}", shell::word(&session.name)));
+    } else {
+        parts.insert(0, session.name.clone());
+    }
+    shorten(&format!("codemie: {}", parts.join(" · ")), usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::cmd::words::sample;
+    use crate::session::absorb::{Batch, absorb};
+    use crate::session::id::{RunId, SessionId};
+    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::record::record;
+    use crate::session::state::{Ending, Exit};
+    use crate::session::tests::{World, agent_session, binding, usage};
+    use crate::store::FileId;
+
+    const WIDE: usize = 200;
+
+    fn added(seconds: u64, calls: i64) -> Added {
+        let (tokens, cost) =
+            if calls > 0 { (12_000, PicoDollars(10_000_000_000)) } else { (0, PicoDollars(0)) };
+        Added { time: Duration::from_secs(seconds), calls, tokens, cost }
+    }
+
+    #[test]
+    fn it_fits_and_says_all() {
+        let mut session = sample();
+        session.name = "claude-2611160731-2".into();
+        session.usage.input_tokens = 123_456_789;
+        session.duration_ms = 5 * 3_600_000;
+        let line = line(&session, None, None, 80);
+        assert_eq!(line, "codemie: 5h 00m · 123M tokens · $0.0123 · codemie resume claude-2611160731-2");
+        assert!(line.width() <= 80, "{line}");
+    }
+
+    #[test]
+    fn what_has_no_price_has_no_amount() {
+        let mut session = sample();
+        for (cost, models, said) in [
+            (0.0, &["new"][..], "47s · 6.91k tokens · no price for new"),
+            (0.5, &["new"], "47s · 6.91k tokens · $0.5000+ · no price for new"),
+            (0.5, &[], "47s · 6.91k tokens · $0.5000"),
+            (0.0, &[], "47s · 6.91k tokens · $0.0000"),
+        ] {
+            session.usage.cost_usd = cost;
+            session.usage.unpriced_models = models.iter().map(|&model| model.to_owned()).collect();
+            assert_eq!(
+                line(&session, None, None, WIDE),
+                format!("codemie: {said} · codemie resume fix-auth")
+            );
+        }
+        let together = Some(Together { sessions: 2, cost: PicoDollars(0) });
+        session.usage.unpriced_models = vec!["new".into()];
+        let line = line(&session, together, None, WIDE);
+        assert!(line.contains("no price for new · 2 sessions · codemie") && !line.contains('$'), "{line}");
+    }
+
+    #[test]
+    fn after_a_clear_it_tells_of_the_whole_run() {
+        let mut session = sample();
+        session.name = "fix-auth.2".into();
+        let together = Together { sessions: 2, cost: PicoDollars(39_900_000_000) };
+        for (columns, said) in [
+            (95, "$0.0123 · 2 sessions, $0.0399 in all"),
+            (80, "$0.0123 of $0.0399"),
+            (40, "$0.0123 of $0.0399"),
+        ] {
+            assert_eq!(
+                line(&session, Some(together), None, columns),
+                format!("codemie: 47s · 6.91k tokens · {said} · codemie resume fix-auth.2")
+            );
+        }
+    }
+
+    #[test]
+    fn after_a_resume_it_tells_this_run_from_the_whole() {
+        let mut session = sample();
+        session.usage.cost_usd = 0.0269;
+        for (name, added, columns, said) in [
+            ("fix-auth", added(38, 2), 82, "38s · +12.0k tokens · +$0.0100 · $0.0269 in all"),
+            ("fix-auth", added(38, 2), 80, "38s · +12.0k tokens · +$0.0100 of $0.0269"),
+            ("claude-2611161405", added(156, 2), 80, "2m 36s · +12.0k tokens · +$0.0100"),
+            ("claude-2611161405", added(156, 2), 40, "2m 36s · +12.0k tokens · +$0.0100"),
+            ("fix-auth", added(4, 0), 80, "4.0s · $0.0269 in all"),
+        ] {
+            session.name = name.into();
+            let line = line(&session, None, Some(added), columns);
+            assert_eq!(line, format!("codemie: {said} · codemie resume {name}"));
+            assert!(line.width() <= columns.max(80), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_run_added_is_told_from_what_was_there() {
+        let mut world = World::new();
+        let ended = |world: &mut World, run: RunId, session: SessionId, key: &str, inode: u64| {
+            let at = world.wait(2000);
+            let records = [usage(key, at, inode * 10)];
+            let file = FileId { device: 1, inode };
+            let path = Path::new("/f");
+            let batch = Batch {
+                file,
+                path,
+                from: 0,
+                restart: false,
+                to: 1,
+                state: &[],
+                unreadable: 0,
+                records: &records,
+            };
+            world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
+            world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
+            world.store.read(|view| record(view, &view.session(session)?.unwrap(), at)).unwrap()
+        };
+        let (run, first) = world.start(Conversation::Fresh);
+        let begun_at = world.now;
+        world
+            .store
+            .write(|tx| lifecycle::bind(tx, begun_at, &world.ids, first.session, &binding("one")))
+            .unwrap();
+        let fresh = ended(&mut world, run, first.session, "a", 1);
+        assert_eq!(Added::by_run(&world.home, &fresh, begun_at), None, "it began with the run");
+        world.wait(60_000);
+        let (run, again) = world.start(Conversation::Named(agent_session("one")));
+        assert_eq!(again.session, first.session);
+        let begun_at = world.now;
+        let resumed = ended(&mut world, run, again.session, "b", 2);
+        let time = Duration::from_secs(2);
+        let added = Added { time, calls: 1, tokens: 10 + 20 + 1000 + 100, cost: PicoDollars(20_000_000) };
+        assert_eq!(Added::by_run(&world.home, &resumed, begun_at), Some(added));
+        assert_eq!((resumed.duration_ms, resumed.usage.api_calls), (4000, 2));
+    }
+
+    #[test]
+    fn it_can_be_pasted_whatever_the_session_is_called() {
+        let mut session = sample();
+        session.name = "it's mine; x".into();
+        let line = line(&session, None, None, WIDE);
+        assert!(line.ends_with(r" · codemie resume 'it'\''s mine; x'"), "{line}");
+    }
+
+    #[test]
+    fn what_agents_wrote_cannot_steer_the_terminal_and_no_number_is_too_large() {
+        let mut session = sample();
+        session.correlation.agent_session_file = None;
+        session.usage.unpriced_models = vec!["evil\u{1b}]0;owned\u{7}".into()];
+        session.usage.input_tokens = i64::MAX;
+        session.usage.output_tokens = i64::MAX;
+        let line = line(&session, None, None, 80);
+        assert!(line.starts_with("codemie: fix-auth · 47s · "), "{line}");
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}
