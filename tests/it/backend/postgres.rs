@@ -4,6 +4,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use codemie::backend::postgres::Postgres;
+use codemie::backend::read::Database;
+use codemie::backend::sql::Query;
 use codemie::backend::storage::{Error, Reader, Storage};
 use serde_json::json;
 use tokio::net::TcpSocket;
@@ -85,6 +87,25 @@ fn whatever_isolation_is_the_default_who_waited_sees_what_was_done_meanwhile() {
             assert_eq!((begun.unwrap().accepted, ended.unwrap().accepted), (1, 2), "{level}");
             let told = record(&one, &id).await;
             assert_eq!((&told["complete"], &told["usage"]["apiCalls"]), (&json!(true), &json!(1)), "{level}");
+        });
+    }
+}
+
+#[test]
+fn pages_are_sorted_in_memory_unless_somebody_says_how_much() {
+    let Some(cluster) = Cluster::start() else { return };
+    for (name, given, asked, expected) in [
+        ("usual", "4MB", "", "16MB"),
+        ("generous", "64MB", "", "64MB"),
+        ("told", "4MB", "?options=-c%20work_mem%3D1MB", "1MB"),
+    ] {
+        let url = cluster.database(name);
+        cluster.run(name, &format!("ALTER DATABASE {name} SET work_mem = '{given}'"));
+        block_on(async {
+            let node = Postgres::connect(&format!("{url}{asked}")).await.unwrap();
+            let room = Query::new("SELECT current_setting('work_mem')");
+            let room = node.fetch(room, |row| row.text(0)).await.unwrap();
+            assert_eq!(room, [Some(expected.to_owned())], "{name}");
         });
     }
 }
