@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::open::open;
+use super::open::{open, receivers, send_leftovers};
 use super::{Failure, USAGE, find};
 use crate::cli::{Archive, Group, Rename, Tags};
 use crate::clock::{Clock, SystemClock};
@@ -87,6 +87,9 @@ fn change(
         each.collect::<anyhow::Result<Vec<_>>>()
     })?;
     publish(&mut store, home, SystemClock.now())?;
+    if let Some(sinks) = receivers(home) {
+        send_leftovers(&mut store, &sinks);
+    }
     for line in said {
         writeln!(out, "{}", shorten(&line, usize::MAX))?;
     }

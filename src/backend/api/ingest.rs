@@ -58,6 +58,9 @@ pub(super) async fn events(
     Ok(Json(ingested))
 }
 
+/// Most bodies are shorter.
+const AT_FIRST: usize = 64 * 1024;
+
 /// The body, and the room it takes up until the batch is committed.
 async fn read(
     backend: &Backend,
@@ -70,8 +73,11 @@ async fn read(
     if length > limits::BODY {
         return Err(too_large());
     }
-    let room = timeout(limits::SILENCE, backend.bodies.clone().acquire_many_owned(kib(length)));
-    let room = room.await.ok().and_then(Result::ok).ok_or(Refusal::from(BadBody::NoRoom))?;
+    let no_room = || Refusal::from(BadBody::NoRoom);
+    // The rest of its room it gets as its bytes come: who only says that there will be many takes none from others.
+    let mut reserved = length.min(AT_FIRST);
+    let room = timeout(limits::SILENCE, backend.bodies.clone().acquire_many_owned(kib(reserved)));
+    let mut room = room.await.ok().and_then(Result::ok).ok_or_else(no_room)?;
     let mut content = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
@@ -83,6 +89,11 @@ async fn read(
                 return Err(too_large());
             }
             content.extend_from_slice(data);
+            if content.len() > reserved {
+                let more = kib(content.len() - reserved);
+                room.merge(backend.bodies.clone().try_acquire_many_owned(more).map_err(|_| no_room())?);
+                reserved = content.len();
+            }
         }
     }
     Ok((content, room))

@@ -207,7 +207,7 @@ impl Storage for Postgres {
             let added = self
                 .run(
                     "INSERT INTO token (name, role, hash, created_at, revoked_at) VALUES ($1, $2, $3, $4, $5)
-                     ON CONFLICT (name) DO NOTHING RETURNING 1",
+                     ON CONFLICT DO NOTHING RETURNING 1",
                     &[
                         &token.name,
                         &token.role.as_str(),

@@ -310,7 +310,7 @@ impl Storage for Sqlite {
         Box::pin(self.write(move |conn| {
             let added = conn.execute(
                 "INSERT INTO token (name, role, hash, created_at, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (name) DO NOTHING",
+                 ON CONFLICT DO NOTHING",
                 params![token.name, token.role.as_str(), token.hash.0, token.created_at, token.revoked_at],
             );
             Ok(added.map_err(failed)? > 0)

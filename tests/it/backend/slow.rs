@@ -91,3 +91,15 @@ fn a_login_is_small_and_a_body_that_nobody_wants_is_not_waited_for() {
     let told = rest(begun(&node, "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"));
     assert!(told.starts_with("HTTP/1.1 200"), "{told}");
 }
+
+#[test]
+fn who_announces_much_and_sends_little_takes_no_room_from_others() {
+    let node = node(Patience { head: NEVER, body: NEVER, silence: NEVER });
+    let head = "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ingest-secret\r\n";
+    let long = format!("{head}Content-Length: {}\r\n\r\n[", 8 << 20);
+    let endless = format!("{head}Transfer-Encoding: chunked\r\n\r\n1\r\n[\r\n");
+    let _slow: Vec<_> = (0..40).flat_map(|_| [begun(&node, &long), begun(&node, &endless)]).collect();
+    // All of them are being read when a page is served after them.
+    assert_eq!(node.client(Role::Read).get("/healthz").status, 200);
+    assert_eq!(node.client(Role::Ingest).post(b"[]", &[]).status, 200);
+}
