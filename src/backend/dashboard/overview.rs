@@ -338,7 +338,7 @@ mod tests {
     }
 
     fn told(agent: &str, cost_usd: f64, api_calls: i64, sessions: i64) -> SeriesRow {
-        let counts = Numbers { api_calls, sessions, ..Numbers::default() };
+        let counts = Numbers { sessions, api_calls, ..Numbers::default() };
         SeriesRow { day: Day(20_000), key: agent.into(), sums: Sums { counts, cost_usd } }
     }
 
