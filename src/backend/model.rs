@@ -8,7 +8,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-pub use query::{By, Cursor, Order, Page, SessionFilter, SessionPage, Stretch, TimelinePlace, UsageFilter};
+pub use query::{
+    By, Counted, Cursor, Order, Page, SessionFilter, SessionPage, Stretch, TimelinePlace, UsageFilter,
+};
 pub use record::Record;
 pub use session::{Life, Session, Told};
 

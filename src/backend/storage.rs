@@ -11,8 +11,8 @@ use tokio::sync::broadcast;
 
 use super::event::{Event, Rejected};
 use super::model::{
-    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
-    TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
+    By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage,
+    Stretch, TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Token, TokenHash};
 use crate::clock::Timestamp;
@@ -51,7 +51,11 @@ pub trait Reader: Send + Sync {
     fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage>;
 
     /// How many there are of them, counted no further than `most`.
-    fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, i64>;
+    fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, Counted>;
+
+    /// Which of these, that say so themselves of no transition in their last opening, are part of a chain all the same;
+    /// `reopened` are those with openings before it.
+    fn chained(&self, ids: Vec<String>, reopened: Vec<String>) -> Answer<'_, Vec<String>>;
 
     /// One session and what is around it.
     fn session(&self, id: &str) -> Answer<'_, Option<SessionDetail>>;

@@ -59,7 +59,7 @@ const page = await context.newPage();
 const rows = () => page.locator("main table tbody tr");
 const names = () => page.locator("td.name > a:first-child").allTextContents();
 const apply = () => page.getByRole("button", { name: "Apply" }).click();
-const { sessions, incomplete } = await ask("sessions");
+const { sessions, incomplete, resumed } = await ask("sessions");
 const pages = ["/", "/sessions", `/sessions/${sessions[1]}`, "/live", "/health"];
 
 await check("login", async () => {
@@ -98,6 +98,11 @@ await check("overview: charts and filters", async () => {
   assert.equal(await page.locator("svg.plot").count(), 3);
   assert.equal(await page.locator("svg.plot").first().locator("rect.hit").count(), 30, "a column for each day");
   assert.match(await page.locator("svg.plot title").last().textContent(), /\d begun/);
+  const last = page.locator("svg.plot").first().locator("a").last();
+  assert.equal(await last.locator(".say").evaluate((said) => getComputedStyle(said).opacity), "0");
+  await last.locator("rect.hit").hover({ position: { x: 3, y: 3 } });
+  assert.match(await last.locator(".say").textContent(), /20\d\d · (< )?\$/);
+  assert.equal(await last.locator(".say").evaluate((said) => getComputedStyle(said).opacity), "1", "what is pointed at is said");
   const all = await page.locator("dl.totals dd").first().textContent();
   for (const [label, value] of [["Agent", "codex"], ["Project", PROJECT], ["Model", "gpt-5.2-codex"], ["User", "mira"]]) {
     await page.getByLabel(label).selectOption(value);
@@ -115,6 +120,21 @@ await check("overview: charts and filters", async () => {
   assert.match(await page.locator("section h2").first().textContent(), /per week/);
   await page.getByRole("link", { name: "gemini", exact: true }).click();
   assert.equal(new URL(page.url()).searchParams.get("agent"), "gemini");
+  // One model: its sessions are those of the list, and what no model does is not said to be none.
+  await page.goto(`${BASE}/?range=7d&model=gpt-5.2`);
+  const tiles = await page.locator("dl.totals dt").allTextContents();
+  assert.deepEqual(tiles, ["Cost", "Sessions", "Tokens", "API calls"]);
+  assert.equal(await page.locator("svg.plot").count(), 2, "no chart of sessions");
+  const begun = Number(await page.locator("dl.totals > div").nth(1).locator("dd").first().textContent());
+  assert.ok(begun > 0);
+  assert.match(await page.locator("dl.totals > div").first().textContent(), /\$\d+\.\d\d per session/);
+  await shot(page, "overview-model");
+  await page.locator("a.plain").first().click();
+  assert.equal(new URL(page.url()).pathname, "/sessions", "an amount leads to its sessions");
+  assert.equal(new URL(page.url()).searchParams.get("range"), "7d");
+  assert.match(await page.locator("h1 .aside").first().textContent(), new RegExp(`^${begun} · \\$`));
+  await page.goto(`${BASE}/?range=7d`);
+  await page.getByText(/% on 7 days before/).first().waitFor();
   await page.goto(`${BASE}/?from=2001-01-01&to=2001-01-02`);
   await page.getByText("No sessions match").waitFor();
   const refused = await page.goto(`${BASE}/?from=then`);
@@ -161,13 +181,28 @@ await check("session: chain, curve, tools", async () => {
   assert.equal(await chain.count(), 3);
   assert.equal(await page.locator("ol.chain [aria-current] b").textContent(), "fix-auth.2");
   assert.equal(await chain.first().locator("i").textContent(), "/clear");
+  assert.equal(await page.locator("h1 .pill").nth(1).textContent(), "2 of 3");
   assert.ok(await page.locator("path.line").isVisible());
-  assert.ok((await page.locator("circle.dot title").count()) > 10);
+  const times = await page.locator(".course text:not(.axis text, .say)").allTextContents();
+  assert.ok(times.length > 2 && new Set(times).size === times.length, `times said once: ${times}`);
+  assert.ok((await page.locator(".point title").count()) > 10);
   assert.ok((await page.locator("ol.turns > li").count()) >= 9);
   assert.ok((await page.locator("table.bars rect.error").count()) > 0, "errors stand out");
   await page.getByRole("link", { name: /^fix-auth\.3/ }).click();
   await page.waitForURL(`${BASE}/sessions/${sessions[2]}`);
   assert.equal(await page.locator("ol.chain [aria-current] b").textContent(), "fix-auth.3");
+  await page.goto(`${BASE}/sessions/${resumed}`);
+  assert.match(await page.locator(".cut text").textContent(), /^3 h closed$/);
+  const plot = await page.locator(".course svg.plot").boundingBox();
+  for (const mark of await page.locator(".course .mark").all()) {
+    const { x, width } = await mark.boundingBox();
+    assert.ok(x >= plot.x && x + width <= plot.x + plot.width, "every mark is inside");
+  }
+  await page.getByText("no answer").waitFor();
+  await shot(page, "session-resumed");
+  await page.emulateMedia({ colorScheme: "dark" });
+  await shot(page, "dark-session-resumed");
+  await page.emulateMedia({ colorScheme: "light" });
   await page.goto(`${BASE}/sessions/${incomplete}`);
   await page.getByText(/Not all of this session has arrived: 1 event \(4\)/).waitFor();
 });
@@ -210,6 +245,8 @@ await check("live: a session, a /clear as a chain, an end", async () => {
   await page.locator(`[id="told-session.start-${started.id}"]`).waitFor();
   assert.equal(await running.count(), before + 1);
   assert.equal(await page.locator("#count").textContent(), String(before + 1));
+  const left = await page.locator("#feed > li > .agent").evaluateAll((all) => all.map((one) => one.getBoundingClientRect().x));
+  assert.equal(new Set(left).size, 1, "agents stand below each other");
   const cleared = await ask("clear");
   await page.locator(`#run-${cleared.id}`).waitFor();
   await page.locator(`#run-${started.id}`).waitFor({ state: "detached" });
@@ -256,7 +293,7 @@ await check("light and dark", async () => {
 
 await check("on a phone", async () => {
   await page.setViewportSize({ width: 375, height: 812 });
-  for (const path of [...pages, `/sessions/${incomplete}`, "/?range=90d&agent=claude&user=mira"]) {
+  for (const path of [...pages, `/sessions/${incomplete}`, `/sessions/${resumed}`, "/?range=90d&agent=claude&user=mira"]) {
     await page.goto(BASE + path);
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(width <= 375, `${path} is ${width} wide`);
@@ -287,6 +324,7 @@ await check("whatever things are called", async () => {
     }
   }
   await page.goto(`${BASE}/sessions`);
+  for (const line of await page.locator(".place .line").all()) assert.ok((await line.boundingBox()).height < 30, "one line each");
   assert.ok(await page.evaluate(() => {
     const table = document.querySelector(".scroll");
     return table.scrollWidth <= table.clientWidth;

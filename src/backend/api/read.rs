@@ -111,6 +111,7 @@ pub(super) async fn sessions(
     let page = Page { after: cursor, limit: limit(query.limit, SESSIONS, Page::MOST)? };
     let at = |moment: Option<Since>| moment.map(|moment| moment.before(now, &TimeZone::UTC));
     let filter = SessionFilter {
+        without_agent: None,
         agent: query.agent,
         project: query.project,
         branch: query.branch,
@@ -213,6 +214,7 @@ pub(super) async fn usage(
         until: day(query.until),
     };
     let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, ROWS, MOST_ROWS)?);
+    let of_model = filter.model.is_some();
     // The total is of everything, whatever number of rows is shown; agents are few.
     let all = backend.storage.usage(By::Agent, filter.clone(), 0..MOST_ROWS).await?;
     let before = usize::try_from(query.cursor.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -224,14 +226,14 @@ pub(super) async fn usage(
     }
     total.unpriced_models.sort();
     total.unpriced_models.dedup();
-    let rows: Vec<Value> = page.rows.iter().map(usage_row).collect();
-    let total = sums(&total.sums, &total.unpriced_models);
+    let rows: Vec<Value> = page.rows.iter().map(|row| usage_row(row, by == By::Model || of_model)).collect();
+    let total = sums(&total.sums, &total.unpriced_models, of_model);
     let next = page.more.then(|| (before + limit).to_string());
     Ok(Json(json!({"by": by, "rows": rows, "more": page.more, "next": next, "total": total})))
 }
 
-fn usage_row(row: &UsageRow) -> Value {
-    let mut told = sums(&row.sums, &row.unpriced_models);
+fn usage_row(row: &UsageRow, of_model: bool) -> Value {
+    let mut told = sums(&row.sums, &row.unpriced_models, of_model);
     told["key"] = json!(row.key);
     told["agent"] = json!(row.agent);
     if let Some(id) = &row.session_id {
@@ -240,10 +242,14 @@ fn usage_row(row: &UsageRow) -> Value {
     told
 }
 
+/// What no model does: of one model's part of the sums these are not known.
+pub(super) const OF_NO_MODEL: [&str; 7] =
+    ["sessions", "prompts", "toolCalls", "toolErrors", "linesAdded", "linesRemoved", "apiErrors"];
+
 /// In the words of `codemie usage --json`.
-fn sums(sums: &Sums, unpriced_models: &[String]) -> Value {
+fn sums(sums: &Sums, unpriced_models: &[String], of_model: bool) -> Value {
     let counts = &sums.counts;
-    json!({
+    let mut told = json!({
         "sessions": counts.sessions,
         "apiCalls": counts.api_calls,
         "inputTokens": counts.input,
@@ -259,7 +265,11 @@ fn sums(sums: &Sums, unpriced_models: &[String]) -> Value {
         "linesAdded": counts.lines_added,
         "linesRemoved": counts.lines_removed,
         "apiErrors": counts.api_errors,
-    })
+    });
+    for name in OF_NO_MODEL.into_iter().filter(|_| of_model) {
+        told[name] = Value::Null;
+    }
+    told
 }
 
 pub(super) async fn healthz(State(backend): Shared) -> (StatusCode, Json<Value>) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::read::OF_NO_MODEL;
 use crate::backend::attributes::Source;
 use crate::backend::event::MOST_KEY_BYTES;
 use crate::backend::seqs;
@@ -249,6 +250,10 @@ fn sums(first: &[(&str, Value)]) -> Value {
         ("linesRemoved", any_int()),
         ("apiErrors", any_int()),
     ]);
+    for (_, schema) in fields.iter_mut().filter(|(name, _)| OF_NO_MODEL.contains(name)) {
+        *schema = or_null(schema.take());
+        schema["description"] = json!("null where the sums are of one model: no model does this");
+    }
     whole(&fields)
 }
 

@@ -1,8 +1,8 @@
 //! Charts as SVG, made on the server.
 //!
 //! Widths are percentages and heights are pixels, so that a chart fills any screen while its letters keep their size. A
-//! curve, which cannot be told in percentages, is drawn in an inner picture that is stretched. No style stands in the
-//! markup: what the classes look like is the style sheet's affair.
+//! curve (`course`), which cannot be told in percentages, is drawn in an inner picture that is stretched. No style stands in
+//! the markup: what the classes look like is the style sheet's affair.
 
 use maud::{Markup, html};
 
@@ -37,13 +37,13 @@ pub struct Columns<'a> {
     pub columns: &'a [Column],
     /// The smallest step that means anything on the axis.
     pub least: f64,
-    pub tick: fn(f64) -> String,
+    pub tick: fn(f64, Scale) -> String,
 }
 
-const HEIGHT: f64 = 168.0;
-/// Room above the highest line for half a letter, and below the axis for the labels.
-const ABOVE: f64 = 8.0;
-const BELOW: f64 = 24.0;
+pub const HEIGHT: f64 = 168.0;
+/// Room above the highest line for what is pointed at, and below the axis for the labels.
+pub const ABOVE: f64 = 20.0;
+pub const BELOW: f64 = 24.0;
 /// Labels below the axis, at most; every second one is left out where it is narrow.
 const LABELS: usize = 8;
 
@@ -51,15 +51,15 @@ fn total_height() -> String {
     format!("{}", ABOVE + HEIGHT + BELOW)
 }
 
-fn y(scale: Scale, value: f64) -> f64 {
+pub fn y(scale: Scale, value: f64) -> f64 {
     ABOVE + HEIGHT * (1.0 - scale.at(value))
 }
 
-fn px(value: f64) -> String {
+pub fn px(value: f64) -> String {
     format!("{value:.1}")
 }
 
-fn percent(value: f64) -> String {
+pub fn percent(value: f64) -> String {
     format!("{:.3}%", value * 100.0)
 }
 
@@ -69,11 +69,11 @@ fn ratio(part: usize, whole: usize) -> f64 {
 }
 
 /// The lines across, and what they stand for, to the left of them.
-fn axis(scale: Scale, tick: fn(f64) -> String) -> Markup {
+fn axis(scale: Scale, tick: fn(f64, Scale) -> String) -> Markup {
     html! {
         svg.axis aria-hidden="true" height=(total_height()) width="48" {
             @for value in scale.ticks() {
-                text x="42" y=(px(y(scale, value) + 3.5)) { (tick(value)) }
+                text x="42" y=(px(y(scale, value) + 3.5)) { (tick(value, scale)) }
             }
         }
     }
@@ -91,6 +91,12 @@ fn grid(scale: Scale) -> Markup {
 pub fn columns(chart: &Columns<'_>) -> Markup {
     let sum = |column: &Column| column.values.iter().sum::<f64>();
     let scale = Scale::up_to(chart.columns.iter().map(sum).fold(0.0, f64::max), chart.least);
+    let drawn = |at: usize| {
+        chart.columns.iter().any(|column| column.values.get(at).is_some_and(|value| *value > 0.0))
+    };
+    // What is nowhere to be seen needs no explanation.
+    let there: Vec<&Series> =
+        chart.series.iter().enumerate().filter(|(at, _)| drawn(*at)).map(|(_, series)| series).collect();
     let number = chart.columns.len().max(1);
     let every = number.div_ceil(LABELS);
     let width = ratio(1, number);
@@ -108,6 +114,7 @@ pub fn columns(chart: &Columns<'_>) -> Markup {
                             rect class=(class) x=(percent(left + width * 0.14)) width=(percent(width * 0.72))
                                 y=(px(y(scale, to))) height=(px(y(scale, from) - y(scale, to))) {}
                         }
+                        (said(left + width / 2.0, &column.title))
                     }
                     // Counted from the last one, so that today has its label.
                     @if (number - 1 - at).is_multiple_of(every) {
@@ -117,9 +124,9 @@ pub fn columns(chart: &Columns<'_>) -> Markup {
                 }
             }
         }
-        @if chart.series.len() > 1 {
+        @if there.len() > 1 {
             ul.legend {
-                @for series in chart.series {
+                @for series in there {
                     li { (swatch(&series.class)) span { (series.name) } }
                 }
             }
@@ -129,6 +136,12 @@ pub fn columns(chart: &Columns<'_>) -> Markup {
 
 pub fn swatch(class: &str) -> Markup {
     html! { svg.swatch aria-hidden="true" width="10" height="10" { rect class=(class) width="10" height="10" rx="2" {} } }
+}
+
+/// The first two lines of a title, shown above the chart as soon as somebody points at what it belongs to.
+pub fn said(x: f64, title: &str) -> Markup {
+    let words: Vec<&str> = title.lines().take(2).collect();
+    html! { text.say.start[x < 0.2].end[x > 0.8] x=(percent(x)) y="11" { (words.join(" · ")) } }
 }
 
 /// Where each part of a column begins and ends; what is nothing is not drawn.
@@ -156,142 +169,32 @@ pub fn bar(value: f64, errors: f64, largest: f64, class: &str) -> Markup {
     }
 }
 
-/// A point of a curve, and what it says when pointed at.
-#[derive(Clone, Debug)]
-pub struct Point {
-    /// From 0 at the left to 1 at the right.
-    pub x: f64,
-    pub y: f64,
-    pub title: String,
-}
-
-#[derive(Debug)]
-pub struct Curve<'a> {
-    pub label: &'a str,
-    pub points: &'a [Point],
-    /// Below the axis: where, and what.
-    pub labels: &'a [(f64, String)],
-    pub tick: fn(f64) -> String,
-}
-
-/// How many points can be pointed at: more are too close together to be hit.
-const DOTS: usize = 240;
-
-/// A sum that grows in steps.
-pub fn curve(chart: &Curve<'_>) -> Markup {
-    let scale = Scale::up_to(chart.points.iter().map(|point| point.y).fold(0.0, f64::max), 0.0);
-    let every = chart.points.len().div_ceil(DOTS).max(1);
-    let (line, area) = steps(chart.points, scale);
-    html! {
-        div.chart {
-            (axis(scale, chart.tick))
-            svg.plot role="img" aria-label=(chart.label) height=(total_height()) width="100%" {
-                (grid(scale))
-                svg x="0" y=(px(ABOVE)) width="100%" height=(px(HEIGHT)) viewBox="0 0 1000 1000" preserveAspectRatio="none" {
-                    path.area d=(area) {}
-                    path.line d=(line) {}
-                }
-                @for (at, point) in chart.points.iter().enumerate() {
-                    @if at % every == 0 || at + 1 == chart.points.len() {
-                        circle.dot cx=(percent(point.x)) cy=(px(y(scale, point.y))) r="5" { title { (point.title) } }
-                    }
-                }
-                @for (at, (x, label)) in chart.labels.iter().enumerate() {
-                    text.start[*x == 0.0].end[*x >= 1.0].minor[at % 2 == 1] x=(percent(*x)) y=(px(ABOVE + HEIGHT + 16.0)) { (label) }
-                }
-            }
-        }
+/// Dollars on an axis, all in one unit: cents where a step is less than one.
+pub fn dollars(value: f64, scale: Scale) -> String {
+    match scale {
+        Scale { step, .. } if step < 0.01 => format!("{}¢", decimals(value * 100.0, step * 100.0)),
+        Scale { top, step } if top >= 10_000.0 => format!("${}k", decimals(value / 1000.0, step / 1000.0)),
+        Scale { step, .. } if step.fract() == 0.0 => format!("${value:.0}"),
+        // Money has two decimals, or more.
+        Scale { step, .. } => format!("${}", decimals(value, step.min(0.01 + step % 0.01))),
     }
 }
 
-/// The path of the line and of the area below it, in thousandths of the picture.
-fn steps(points: &[Point], scale: Scale) -> (String, String) {
-    use std::fmt::Write;
-
-    let mut line = String::from("M0 1000");
-    for point in points {
-        let _ = write!(line, "H{:.1}V{:.1}", point.x * 1000.0, (1.0 - scale.at(point.y)) * 1000.0);
-    }
-    line.push_str("H1000");
-    let area = format!("{line}V1000Z");
-    (line, area)
+/// A count on an axis, all in one unit.
+pub fn amount(value: f64, scale: Scale) -> String {
+    let units = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| scale.top >= *unit).unwrap_or((1.0, ""));
+    if value == 0.0 { "0".to_owned() } else { format!("{}{name}", decimals(value / unit, scale.step / unit)) }
 }
 
-/// Dollars on an axis.
-pub fn dollars(value: f64) -> String {
-    match value {
-        v if v >= 1000.0 => format!("${}k", trimmed(v / 1000.0, 1)),
-        v if v >= 10.0 || v == 0.0 => format!("${}", trimmed(v, 1)),
-        v if v >= 0.1 => format!("${v:.2}"),
-        v if v >= 0.01 => format!("${}", trimmed(v, 4)),
-        v => format!("{}¢", trimmed(v * 100.0, 3)),
-    }
-}
-
-/// A count on an axis.
-pub fn amount(value: f64) -> String {
-    match value {
-        v if v >= 1e9 => format!("{}G", trimmed(v / 1e9, 2)),
-        v if v >= 1e6 => format!("{}M", trimmed(v / 1e6, 2)),
-        v if v >= 1e3 => format!("{}k", trimmed(v / 1e3, 2)),
-        v => trimmed(v, 1),
-    }
-}
-
-/// At most so many decimals, and no zeros behind them.
-fn trimmed(value: f64, decimals: usize) -> String {
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-/// One kind of event along the time of a session.
-#[derive(Clone, Debug)]
-pub struct Lane {
-    pub name: &'static str,
-    pub class: &'static str,
-    pub marks: Vec<Point>,
-}
-
-const LANE: f64 = 26.0;
-
-/// What happened when: a line for each kind of event, a mark for each event. Marks too close to be told apart are one.
-pub fn lanes(label: &str, lanes: &[Lane], labels: &[(f64, String)]) -> Markup {
-    let middle = |at: usize| LANE * (ratio(at, 1) + 0.5);
-    let bottom = LANE * ratio(lanes.len(), 1);
-    html! {
-        div.chart.lanes {
-            svg.axis aria-hidden="true" height=(px(bottom + BELOW)) width="64" {
-                @for (at, lane) in lanes.iter().enumerate() {
-                    text x="58" y=(px(middle(at) + 3.5)) { (lane.name) }
-                }
-            }
-            svg.plot role="img" aria-label=(label) height=(px(bottom + BELOW)) width="100%" {
-                @for (at, lane) in lanes.iter().enumerate() {
-                    line.grid x1="0" x2="100%" y1=(px(middle(at))) y2=(px(middle(at))) {}
-                    @for mark in apart(&lane.marks) {
-                        rect class={ "mark " (lane.class) } x=(percent(mark.x)) y=(px(middle(at) - 8.0)) width="3" height="16" rx="1.5" {
-                            title { (mark.title) }
-                        }
-                    }
-                }
-                @for (at, (x, label)) in labels.iter().enumerate() {
-                    text.start[*x == 0.0].end[*x >= 1.0].minor[at % 2 == 1] x=(percent(*x)) y=(px(bottom + 16.0)) { (label) }
-                }
-            }
-        }
-    }
-}
-
-/// Leaves out what would lie on another mark: a screen shows no more than this many beside each other.
-fn apart(marks: &[Point]) -> impl Iterator<Item = &Point> {
-    let mut last = f64::NEG_INFINITY;
-    marks.iter().filter(move |mark| {
-        let clear = mark.x - last >= 1.0 / 400.0;
-        if clear {
-            last = mark.x;
-        }
-        clear
-    })
+/// As many decimals as a step has.
+fn decimals(value: f64, step: f64) -> String {
+    let whole = |places: &usize| {
+        let scaled = step * 10f64.powi(i32::try_from(*places).unwrap_or(0));
+        (scaled - scaled.round()).abs() < 1e-6 * scaled
+    };
+    let places = (0..6).find(whole).unwrap_or(6);
+    format!("{value:.places$}")
 }
 
 #[cfg(test)]
@@ -307,25 +210,32 @@ mod tests {
     }
 
     #[test]
-    fn axes_say_amounts_shortly() {
-        for (value, text) in [
-            (0.0, "$0"),
-            (0.00075, "0.075¢"),
-            (0.0025, "0.25¢"),
-            (0.025, "$0.025"),
-            (0.05, "$0.05"),
-            (0.5, "$0.50"),
-            (2.5, "$2.50"),
-            (12.5, "$12.5"),
-            (40.0, "$40"),
-            (2500.0, "$2.5k"),
+    fn an_axis_has_one_unit() {
+        let ticks = |largest, tick: fn(f64, Scale) -> String, least| {
+            let scale = Scale::up_to(largest, least);
+            scale.ticks().map(|value| tick(value, scale)).collect::<Vec<_>>().join(" ")
+        };
+        for (largest, expected) in [
+            (0.003, "0.0¢ 0.1¢ 0.2¢ 0.3¢"),
+            (0.01, "0.00¢ 0.25¢ 0.50¢ 0.75¢ 1.00¢"),
+            (0.02, "0.0¢ 0.5¢ 1.0¢ 1.5¢ 2.0¢"),
+            (0.1, "$0.000 $0.025 $0.050 $0.075 $0.100"),
+            (0.37, "$0.00 $0.10 $0.20 $0.30 $0.40"),
+            (2.0, "$0.00 $0.50 $1.00 $1.50 $2.00"),
+            (8.0, "$0 $2 $4 $6 $8"),
+            (10.0, "$0.00 $2.50 $5.00 $7.50 $10.00"),
+            (2_500.0, "$0 $1000 $2000 $3000"),
+            (10_000.0, "$0.0k $2.5k $5.0k $7.5k $10.0k"),
         ] {
-            assert_eq!(dollars(value), text);
+            assert_eq!(ticks(largest, dollars, 0.0), expected);
         }
-        for (value, text) in
-            [(0.0, "0"), (4.0, "4"), (20.0, "20"), (2_500.0, "2.5k"), (25e6, "25M"), (1.25e9, "1.25G")]
-        {
-            assert_eq!(amount(value), text);
+        for (largest, expected) in [
+            (4.0, "0 1 2 3 4"),
+            (1_000.0, "0 0.25k 0.50k 0.75k 1.00k"),
+            (1.5e6, "0 0.5M 1.0M 1.5M"),
+            (8e6, "0 2M 4M 6M 8M"),
+        ] {
+            assert_eq!(ticks(largest, amount, 1.0), expected);
         }
     }
 
@@ -344,7 +254,7 @@ mod tests {
             series: &series,
             columns: &columns,
             least: 0.0,
-            tick: |value| format!("{value}"),
+            tick: |value, _| format!("{value}"),
         };
         let drawn = super::columns(&chart).into_string();
         assert_eq!(drawn.matches("<rect class=\"hit\"").count(), 2);
@@ -360,27 +270,7 @@ mod tests {
 
     #[test]
     fn an_empty_chart_is_drawn_too() {
-        let empty = Columns { label: "", series: &[], columns: &[], least: 1.0, tick: |v| format!("{v}") };
+        let empty = Columns { label: "", series: &[], columns: &[], least: 1.0, tick: |v, _| format!("{v}") };
         assert!(columns(&empty).into_string().contains("<svg"));
-        let none = Curve { label: "", points: &[], labels: &[], tick: |v| format!("{v}") };
-        assert!(curve(&none).into_string().contains("M0 1000H1000"));
-        assert!(lanes("", &[], &[]).into_string().contains("<svg"));
-    }
-
-    #[test]
-    fn a_curve_goes_in_steps() {
-        let point = |x, y| Point { x, y, title: String::new() };
-        let (line, area) = steps(&[point(0.0, 1.0), point(0.5, 4.0)], Scale { top: 4.0, step: 1.0 });
-        assert_eq!(line, "M0 1000H0.0V750.0H500.0V0.0H1000");
-        assert_eq!(area, format!("{line}V1000Z"));
-    }
-
-    #[test]
-    fn marks_that_would_lie_on_each_other_are_one() {
-        let point = |x| Point { x, y: 0.0, title: String::new() };
-        let marks: Vec<_> = (0..10_000).map(|n| point(f64::from(n) / 10_000.0)).collect();
-        let apart: Vec<f64> = apart(&marks).map(|mark| mark.x).collect();
-        assert!((300..=400).contains(&apart.len()), "{}", apart.len());
-        assert!(apart[0].abs() < 1e-9);
     }
 }

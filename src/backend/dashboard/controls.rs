@@ -18,6 +18,20 @@ fn place(name: &str) -> usize {
     agent::ALL.iter().position(|agent| agent.name() == name).map_or(4, |at| at % 4)
 }
 
+/// Programs that are no agent we know are one thing in a chart.
+pub const OTHERS: &str = "other programs";
+
+/// The agent of this name, or one of the others.
+pub fn known(name: &str) -> &'static str {
+    agent::by_name(name).map_or(OTHERS, |agent| agent.name())
+}
+
+/// Agents in the order of the registry, whatever else is known, then the others.
+pub fn agent_order(name: &str) -> usize {
+    let registered = agent::ALL.iter().position(|agent| agent.name() == name);
+    registered.unwrap_or(if name == OTHERS { usize::MAX } else { agent::ALL.len() })
+}
+
 pub fn agent(name: &str) -> Markup {
     html! { span class={ "agent dot" (place(name)) } title=[(name.len() > 20).then_some(name)] { (name) } }
 }
@@ -102,6 +116,11 @@ pub fn select(name: &str, label: &str, choices: &[String], chosen: Option<&str>)
             }
         }
     }
+}
+
+/// Where the demonstration would be among what is shown, and is not.
+pub fn demo_left_out(filter: &Filter, path: &str) -> Markup {
+    html! { p.muted.small { "The demonstration's sessions are left out. " a href=(filter.only_demo().address(path)) { "Show them" } } }
 }
 
 /// What to do where there is nothing at all.

@@ -193,16 +193,39 @@ impl Filter {
         }
     }
 
-    /// What this asks of the sums. The demonstration's are play money: left out unless they are asked for, or all there is.
-    pub fn usage(&self, today: Date, there: &Facets) -> UsageFilter {
+    /// The sessions of this filter, which that page shows of all days unless it is told otherwise.
+    pub fn sessions_address(&self) -> String {
+        Self { default: Range::All, ..self.clone() }.address("/sessions")
+    }
+
+    /// The demonstration is play money: left out unless it is asked for, or all there is.
+    fn without_demo(&self, there: &Facets) -> Option<String> {
         let played = there.agents.iter().any(|agent| agent == Demo.name()) && there.agents.len() > 1;
+        (played && self.agent.is_none()).then(|| Demo.name().to_owned())
+    }
+
+    /// The same with the demonstration alone.
+    pub fn only_demo(&self) -> Self {
+        self.with(|filter| filter.agent = Some(Demo.name().to_owned()))
+    }
+
+    /// The same number of days before those that are asked for.
+    pub fn before(&self, today: Date) -> Option<Self> {
+        let Range::Days(days) = self.range else { return None };
+        let last = self.days(today).0?.yesterday().ok()?;
+        let first = last.checked_sub((i64::from(days) - 1).days()).ok()?;
+        Some(self.with(|filter| filter.range = Range::Between(Some(first), Some(last))))
+    }
+
+    /// What this asks of the sums.
+    pub fn usage(&self, today: Date, there: &Facets) -> UsageFilter {
         let (since, until) = self.bounds(today);
         UsageFilter {
             agent: self.agent.clone(),
             model: self.model.clone(),
             project: self.project.clone(),
             user: self.user.clone(),
-            without_agent: (played && self.agent.is_none()).then(|| Demo.name().to_owned()),
+            without_agent: self.without_demo(there),
             since,
             until,
             ..UsageFilter::default()
@@ -210,10 +233,11 @@ impl Filter {
     }
 
     /// What this asks of the sessions.
-    pub fn sessions(&self, today: Date) -> SessionFilter {
+    pub fn sessions(&self, today: Date, there: &Facets) -> SessionFilter {
         let (since, until) = self.bounds(today);
         SessionFilter {
             agent: self.agent.clone(),
+            without_agent: self.without_demo(there),
             model: self.model.clone(),
             project: self.project.clone(),
             user: self.user.clone(),
@@ -347,8 +371,10 @@ mod tests {
         ] {
             let there =
                 Facets { agents: agents.iter().map(|&name| name.into()).collect(), ..Facets::default() };
-            let usage = filter(&[("agent", agent)]).unwrap().usage(today, &there);
+            let filter = filter(&[("agent", agent)]).unwrap();
+            let (usage, sessions) = (filter.usage(today, &there), filter.sessions(today, &there));
             assert_eq!(usage.without_agent.is_some(), left_out, "{agents:?} {agent:?}");
+            assert_eq!(sessions.without_agent, usage.without_agent, "the same rule for both");
         }
     }
 
@@ -365,12 +391,26 @@ mod tests {
     }
 
     #[test]
+    fn the_days_before_are_as_many_and_end_where_these_begin() {
+        let before = |range| filter(&[("range", range)]).unwrap().before(jiff::civil::date(2026, 11, 16));
+        assert_eq!(before("7d").unwrap().address("/"), "/?from=2026-11-03&to=2026-11-09");
+        assert_eq!(before("all"), None);
+    }
+
+    #[test]
+    fn the_sessions_of_an_overview_are_those_of_its_days() {
+        let overview = |pairs: &[(&str, &str)]| filter(pairs).unwrap().sessions_address();
+        assert_eq!(overview(&[("user", "dev")]), "/sessions?range=30d&user=dev");
+        assert_eq!(overview(&[("range", "all")]), "/sessions");
+    }
+
+    #[test]
     fn ranges_are_days_of_utc_and_both_ends_count() {
         let today = jiff::civil::date(2026, 11, 16);
         let told = |pairs: &[(&str, &str)]| {
             let (usage, sessions) = (
                 filter(pairs).unwrap().usage(today, &Facets::default()),
-                filter(pairs).unwrap().sessions(today),
+                filter(pairs).unwrap().sessions(today, &Facets::default()),
             );
             let day = |day: Option<Day>| day.map(|day| day.to_string()).unwrap_or_default();
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();

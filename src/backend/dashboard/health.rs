@@ -85,7 +85,7 @@ fn gaps(frame: &Frame, health: &Health) -> Markup {
     }
     html! {
         div.scroll { table {
-            thead { tr { th { "Session" } th.wide { "Agent" } th.wide { "User" } th { "Missing" } th { "Last received" } } }
+            thead { tr { th { "Session" } th.wide { "Agent" } th.wide { "User" } th { "Missing" } @if frame.place == Place::Backend { th { "Last received" } } } }
             tbody { @for session in &health.gaps { (gap(frame, session)) } }
         } }
         @if health.gap_count > i64::try_from(health.gaps.len()).unwrap_or(i64::MAX) {
@@ -102,7 +102,7 @@ fn gap(frame: &Frame, session: &Session) -> Markup {
             td.wide { (controls::agent(&session.life.agent)) }
             td.wide { (session.life.user.as_deref().unwrap_or("")) }
             td { (holes(&session.missing_seq())) }
-            td.nowrap { (frame.now.ago(session.received_at)) }
+            @if frame.place == Place::Backend { td.nowrap { (frame.now.ago(session.received_at)) } }
         }
     }
 }

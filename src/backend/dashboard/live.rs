@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::controls;
 use super::frame::{Frame, Room};
-use super::sessions::{address, cost, link, marks};
+use super::sessions::{address, chain_mark, chained, cost, link, marks};
 use super::text::count;
 use crate::backend::model::Session;
 use crate::clock::Timestamp;
@@ -41,14 +41,19 @@ pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
 pub fn running_row(frame: &Frame, session: &Session) -> Markup {
     html! {
         li id={ "run-" (session.id) } {
-            b { (link(session)) }
+            b { (link(session)) @if chained(session) { (chain_mark("chain")) } (marks(session)) }
             (controls::agent(&session.life.agent))
-            @if let Some(project) = session.project() { span.muted { (project) } }
-            @if let Some(user) = &session.life.user { span.muted { (user) } }
-            (marks(session))
+            (place(session))
             span.end { (human::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt")) " · " (count(session.numbers.tokens())) " tokens · " (cost(session)) " · started " (frame.now.ago(session.started_at())) }
         }
     }
+}
+
+/// Where it runs, and whose it is.
+fn place(session: &Session) -> Markup {
+    let words: Vec<&str> = session.project().into_iter().chain(session.life.user.as_deref()).collect();
+    let said = words.join(" · ");
+    html! { span.muted.where title=[(said.len() > 24).then_some(&said)] { (said) } }
 }
 
 /// The last thing that is known to have happened in a session.
@@ -94,11 +99,13 @@ pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
     html! {
         li id={ "told-" (what.as_str()) "-" (session.id) } {
             span.verb { span class={ "pill " (class) } { (verb) } }
-            b { (link(session)) }
-            @if what == EventType::End { @if let Some(next) = session.transitioned_to() { span.muted { "→ " a href=(address(next)) { "next" } } } }
-            @else if let Some(before) = session.transitioned_from() { span.muted { "← " a href=(address(before)) { "before" } } }
+            b {
+                (link(session))
+                @if what == EventType::End { @if let Some(next) = session.transitioned_to() { span.muted { " → " a href=(address(next)) { "next" } } } }
+                @else if let Some(before) = session.transitioned_from() { span.muted { " ← " a href=(address(before)) { "before" } } }
+            }
             (controls::agent(&session.life.agent))
-            @if let Some(project) = session.project() { span.muted { (project) } }
+            (place(session))
             span.end { @if what == EventType::End { (cost(session)) " · " } (frame.now.ago(when(session, what))) }
         }
     }

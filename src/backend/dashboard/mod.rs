@@ -4,16 +4,18 @@
 //! routes, stream        addresses: ask the read model, make the page
 //! gate, login           who may see it: a token once, then a cookie
 //! overview, sessions, session, live, health    pages: pure, from what was read to HTML
-//! turns, span, scale    pure: a story from events, columns from days, round numbers for an axis
-//! chart, controls, frame, text, assets         what pages are made of
+//! turns, span, axis, scale    pure: a story from events, columns from days, the time of a session, round numbers
+//! course, chart, controls, frame, text, assets         what pages are made of
 //! ```
 //!
 //! Everything is rendered on the server. The one script, which is our own, only puts rows of the live page in their place;
 //! every page is whole without it. Nothing is loaded from anywhere else, and the policy in every answer forbids it.
 
 mod assets;
+mod axis;
 mod chart;
 mod controls;
+mod course;
 mod filter;
 mod frame;
 mod gate;

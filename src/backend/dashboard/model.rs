@@ -1,8 +1,11 @@
 //! What a page is made of beyond the read model of the backend.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use crate::backend::model::{Facets, SeriesRow, SessionDetail, Stretch, Sums, TimelineEvent, UsageRow};
+use super::controls;
+use crate::backend::model::{
+    Counted, Facets, SeriesRow, SessionDetail, SessionPage, Stretch, Sums, TimelineEvent, UsageRow,
+};
 use crate::clock::Timestamp;
 
 /// What the overview tells, under one filter.
@@ -14,22 +17,30 @@ pub struct Overview {
     pub models: Vec<UsageRow>,
     pub projects: Vec<UsageRow>,
     pub users: Vec<UsageRow>,
-    /// The demonstration is not among them.
+    /// Of as many days before these.
+    pub before: Option<Sums>,
+    /// Where one model is asked for: the sessions begun that called it. The sums by model know of no sessions.
+    pub with_model: Option<Counted>,
+    /// The demonstration would be among them, and is not.
     pub demo_left_out: bool,
 }
 
 impl Overview {
-    /// The days added up by agent, the dearest first.
+    /// The days added up by agent, the dearest first; what is no agent last, and nothing that costs nothing.
     pub fn agents(&self) -> Vec<UsageRow> {
         let mut agents: BTreeMap<&str, Sums> = BTreeMap::new();
         for row in &self.days {
-            agents.entry(&row.key).or_default().add(&row.sums);
+            agents.entry(controls::known(&row.key)).or_default().add(&row.sums);
         }
         let mut rows: Vec<UsageRow> = agents
             .into_iter()
+            .filter(|(_, sums)| sums.cost_usd > 0.0 || sums.counts.unpriced_calls > 0)
             .map(|(agent, sums)| UsageRow { key: agent.to_owned(), sums, ..UsageRow::default() })
             .collect();
-        rows.sort_by(|one, other| other.sums.cost_usd.total_cmp(&one.sums.cost_usd));
+        let other = |row: &UsageRow| row.key == controls::OTHERS;
+        rows.sort_by(|one, two| {
+            other(one).cmp(&other(two)).then(two.sums.cost_usd.total_cmp(&one.sums.cost_usd))
+        });
         rows
     }
 
@@ -40,6 +51,38 @@ impl Overview {
         }
         sums
     }
+
+    pub fn added(rows: &[UsageRow]) -> Sums {
+        let mut sums = Sums::default();
+        for row in rows {
+            sums.add(&row.sums);
+        }
+        sums
+    }
+
+    /// Sessions of agents that called a model at all: what ran without one cost nothing, and lowers no average.
+    pub fn paying_sessions(&self) -> i64 {
+        let mut agents: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+        for SeriesRow { key, sums, .. } in &self.days {
+            let (sessions, calls) = agents.entry(key).or_default();
+            *sessions += sums.counts.sessions;
+            *calls += sums.counts.api_calls;
+        }
+        agents.values().filter(|(_, calls)| *calls > 0).map(|(sessions, _)| sessions).sum()
+    }
+}
+
+/// A page of the table of sessions.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    pub facets: Facets,
+    pub page: SessionPage,
+    /// All of them, where counting does not take longer than the page itself.
+    pub total: Option<Counted>,
+    /// Those that are part of a chain though their last opening does not say so.
+    pub chained: HashSet<String>,
+    /// The demonstration would be among them, and is not.
+    pub demo_left_out: bool,
 }
 
 /// A session and what happened in it.

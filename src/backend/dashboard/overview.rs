@@ -8,11 +8,10 @@ use super::controls;
 use super::filter::{self, Filter, Range};
 use super::frame::{Frame, Room, empty};
 use super::model::Overview;
+use super::sessions::COUNTED;
 use super::span::{self, Columns};
 use super::text::{cents, cost, count, float, grouped, priced, share, short_count};
-use crate::agent::Agent;
 use crate::backend::model::{SeriesRow, Sums, UsageRow};
-use crate::demo::Demo;
 use crate::output::human;
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
@@ -22,27 +21,26 @@ const PATH: &str = "/";
 
 pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     let sums = view.sums();
+    let whole = sums.cost_usd;
     let content = html! {
         div.head {
             h1 { "Overview" (controls::utc()) }
             (controls::ranges(filter, PATH))
         }
         (controls::form(filter, &view.facets, PATH, &html! {}))
-        @if view.demo_left_out {
-            p.muted.small { "The demonstration's sessions are left out. " a href=(filter.with(|f| f.agent = Some(Demo.name().to_owned())).address(PATH)) { "Show them" } }
-        }
+        @if view.demo_left_out { (controls::demo_left_out(filter, PATH)) }
         @if view.days.is_empty() {
             div.panel { (nothing(frame, filter, view)) }
         } @else {
-            (totals(view, &sums))
+            (totals(filter, view, &sums))
             (unpriced(&view.models))
             (charts(frame, filter, view, &sums))
             div.grid.three[view.users.len() < 2] {
-                (parts("By agent", "agent", &view.agents(), |name| filter.with(|f| f.agent = Some(name)), true))
-                (parts("By model", "model", &view.models, |name| filter.with(|f| f.model = Some(name)), false))
-                (parts("By project", "project", &view.projects, |name| filter.with(|f| f.project = Some(name)), false))
+                (parts("By agent", "agent", &view.agents(), whole, |name| (name != controls::OTHERS).then(|| filter.with(|f| f.agent = Some(name.to_owned()))), true))
+                (parts("By model", "model", &view.models, whole, |name| Some(filter.with(|f| f.model = Some(name.to_owned()))), false))
+                (parts("By project", "project", &view.projects, whole, |name| Some(filter.with(|f| f.project = Some(name.to_owned()))), false))
                 @if view.users.len() > 1 {
-                    (parts("By user", "user", &view.users, |name| filter.with(|f| f.user = Some(name)), false))
+                    (parts("By user", "user", &view.users, whole, |name| Some(filter.with(|f| f.user = Some(name.to_owned()))), false))
                 }
             }
         }
@@ -61,20 +59,63 @@ fn nothing(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     )
 }
 
-fn totals(view: &Overview, sums: &Sums) -> Markup {
+fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
     let counts = &sums.counts;
-    let each = |number: i64| cents(sums.cost_usd / float(number.max(1)));
     let input = counts.input + counts.cache_read + counts.cache_write;
-    let people = i64::try_from(view.users.len()).unwrap_or(i64::MAX);
+    let prompts = human::counted(usize::try_from(counts.prompts).unwrap_or(0), "prompt");
+    let before = |now: f64, of: fn(&Sums) -> f64| {
+        html! {
+            @if let Some(change) = view.before.as_ref().and_then(|before| change(now, of(before))) { dd.hint { (change) " on " (days_before(filter)) } }
+        }
+    };
     html! {
         dl.totals {
-            div { dt { "Cost" } dd { (cost(sums.cost_usd, counts.unpriced_calls)) } dd.hint { (each(counts.sessions)) " per session" } }
-            div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.hint { (human::counted(usize::try_from(counts.prompts).unwrap_or(0), "prompt")) } }
-            div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.hint { @if input > 0 { (share(float(counts.cache_read), float(input))) " of input from cache" } @else { "none" } } }
-            div { dt { "API calls" } dd { (count(counts.api_calls)) } dd.hint { (grouped(counts.api_errors)) " failed" } }
-            div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.hint { @if counts.tool_calls > 0 { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } @else { "none" } } }
-            div { dt { "Lines" } dd { "+" (count(counts.lines_added)) } dd.hint { "−" (count(counts.lines_removed)) @if people > 1 { " · " (people) " people" } } }
+            div { dt { "Cost" } dd { (cost(sums.cost_usd, counts.unpriced_calls)) } @if let Some(each) = each(view, sums) { dd.hint { (each) } } (before(sums.cost_usd, |sums| sums.cost_usd)) }
+            @if let Some(with_model) = view.with_model {
+                div { dt { "Sessions" } dd { (at_most(with_model.sessions)) } dd.hint { "begun, that called it" } }
+            } @else {
+                div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.hint { (prompts) @if view.users.len() > 1 { " · " (view.users.len()) " people" } } (before(float(counts.sessions), |sums| float(sums.counts.sessions))) }
+            }
+            div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.hint { @if input > 0 { (share(float(counts.cache_read), float(input))) " of input cached" } @else { "none" } } (before(float(sums.tokens()), |sums| float(sums.tokens()))) }
+            div { dt { "API calls" } dd { (count(counts.api_calls)) } @if view.with_model.is_none() { dd.hint { (grouped(counts.api_errors)) " failed" } } }
+            // What no model does is not none under one: it is not known.
+            @if view.with_model.is_none() {
+                div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.hint { @if counts.tool_calls > 0 { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } @else { "none" } } }
+                div { dt { "Lines" } dd { "+" (count(counts.lines_added)) } dd.hint { "−" (count(counts.lines_removed)) } }
+            }
         }
+    }
+}
+
+/// What a session costs on average, where there is one to divide by.
+fn each(view: &Overview, sums: &Sums) -> Option<String> {
+    let paying = view.with_model.map_or_else(|| view.paying_sessions(), |counted| counted.sessions);
+    if paying == 0 || (view.with_model.is_some() && paying >= COUNTED) {
+        return None;
+    }
+    let all = view.with_model.is_some() || paying == sums.counts.sessions;
+    let what = if all { "per session" } else { "per session of an agent" };
+    Some(format!("{} {what}", cents(sums.cost_usd / float(paying))))
+}
+
+fn at_most(sessions: i64) -> String {
+    if sessions >= COUNTED { format!("{}+", grouped(COUNTED)) } else { grouped(sessions) }
+}
+
+/// `+18 %`, where there was something before and it can be compared.
+fn change(now: f64, before: f64) -> Option<String> {
+    let percent = (now / before - 1.0) * 100.0;
+    let comparable = before > 0.0 && percent.is_finite() && percent < 1000.0;
+    comparable.then(|| {
+        if percent.abs() < 0.5 { "±0 %".to_owned() } else { format!("{percent:+.0} %").replace('-', "−") }
+    })
+}
+
+fn days_before(filter: &Filter) -> String {
+    match filter.range {
+        Range::Days(1) => "the day before".to_owned(),
+        Range::Days(days) => format!("{days} days before"),
+        _ => "before".to_owned(),
     }
 }
 
@@ -97,8 +138,8 @@ fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Marku
     let today = frame.now.today();
     let days = view.days.iter().map(|row| filter::date(row.day));
     let columns = Columns::told(filter.days(today), days, today);
-    let mut agents: Vec<&str> = view.days.iter().map(|row| row.key.as_str()).collect();
-    agents.sort_unstable();
+    let mut agents: Vec<&str> = view.days.iter().map(|row| controls::known(&row.key)).collect();
+    agents.sort_unstable_by_key(|agent| (controls::agent_order(agent), *agent));
     agents.dedup();
     let data = gathered(&columns, &agents, &view.days);
     let by_agent: Vec<Series> = agents
@@ -166,15 +207,20 @@ fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Marku
         let said = format!("{} begun", grouped(whole.counts.sessions));
         (said, parts.iter().map(|part| float(part.counts.sessions)).collect())
     });
+    let tokens = html! { section.panel { h2 { "Tokens per " (unit) span.aside { (short_count(sums.tokens())) } } (tokens) } };
     html! {
         section.panel {
             h2 { "Cost per " (unit) span.aside { (priced(sums.cost_usd, sums.counts.unpriced_calls)) } }
             (spent)
-            (table(unit, &columns, &data))
+            (table(unit, &columns, &data, view.with_model.is_none()))
         }
-        div.grid {
-            section.panel { h2 { "Tokens per " (unit) span.aside { (short_count(sums.tokens())) } } (tokens) }
-            section.panel { h2 { "Sessions per " (unit) span.aside { (grouped(sums.counts.sessions)) } } (sessions) }
+        @if view.with_model.is_some() {
+            (tokens)
+        } @else {
+            div.grid {
+                (tokens)
+                section.panel { h2 { "Sessions per " (unit) span.aside { (grouped(sums.counts.sessions)) } } (sessions) }
+            }
         }
     }
 }
@@ -183,7 +229,8 @@ fn gathered(columns: &Columns, agents: &[&str], days: &[SeriesRow]) -> Data {
     let mut data = vec![(Sums::default(), vec![Sums::default(); agents.len()]); columns.spans.len()];
     for row in days {
         let at = columns.of(filter::date(row.day));
-        if let (Some(at), Ok(agent)) = (at, agents.binary_search(&row.key.as_str())) {
+        let agent = agents.iter().position(|agent| *agent == controls::known(&row.key));
+        if let (Some(at), Some(agent)) = (at, agent) {
             data[at].0.add(&row.sums);
             data[at].1[agent].add(&row.sums);
         }
@@ -192,20 +239,21 @@ fn gathered(columns: &Columns, agents: &[&str], days: &[SeriesRow]) -> Data {
 }
 
 /// The same numbers for those who do not see the charts, or want to copy them.
-fn table(unit: &str, columns: &Columns, data: &Data) -> Markup {
+fn table(unit: &str, columns: &Columns, data: &Data, sessions: bool) -> Markup {
     let filled = columns.spans.iter().zip(data).rev();
     let filled = filled.filter(|(_, (sums, _))| sums.counts.sessions + sums.counts.api_calls > 0);
     html! {
         details {
             summary { "As a table; a " (unit) " begins at midnight UTC" }
             div.scroll { table.plain {
-                thead { tr { th { (unit) } th.n { "Sessions" } th.n { "Calls" } th.n { "Input" } th.n { "Cache read" } th.n { "Cache write" } th.n { "Output" } th.n { "Cost" } } }
+                thead { tr { th { (unit) } @if sessions { th.n { "Sessions" } } th.n { "Calls" } th.n { "Input" } th.n { "Cache read" } th.n { "Cache write" } th.n { "Output" } th.n { "Cost" } } }
                 tbody {
                     @for ((first, last), (sums, _)) in filled {
                         @let counts = &sums.counts;
                         tr {
                             td.nowrap { (date_or_span(*first, *last)) }
-                            td.n { (grouped(counts.sessions)) } td.n { (grouped(counts.api_calls)) } td.n { (grouped(counts.input)) } td.n { (grouped(counts.cache_read)) }
+                            @if sessions { td.n { (grouped(counts.sessions)) } }
+                            td.n { (grouped(counts.api_calls)) } td.n { (grouped(counts.input)) } td.n { (grouped(counts.cache_read)) }
                             td.n { (grouped(counts.cache_write)) } td.n { (grouped(counts.output)) } td.n { (cost(sums.cost_usd, counts.unpriced_calls)) }
                         }
                     }
@@ -219,11 +267,13 @@ fn date_or_span(first: Date, last: Date) -> String {
     if first == last { first.to_string() } else { format!("{first} to {last}") }
 }
 
+/// What the cost is made of. A name leads to the same page of it alone, an amount to its sessions.
 fn parts(
     title: &str,
     kind: &str,
     rows: &[UsageRow],
-    narrowed: impl Fn(String) -> Filter,
+    whole: f64,
+    narrowed: impl Fn(&str) -> Option<Filter>,
     coloured: bool,
 ) -> Markup {
     let largest = rows.iter().map(|row| row.sums.cost_usd).fold(0.0, f64::max);
@@ -232,15 +282,21 @@ fn parts(
         section.panel {
             h2 { (title) @if rows.len() > BARS { span.aside { "the dearest " (BARS) } } }
             table.bars {
-                thead.hidden { tr { th { (kind) } th { "as a bar" } th { "cost" } } }
+                thead.hidden { tr { th { (kind) } th { "as a bar" } th { "share" } th { "cost" } } }
                 tbody {
                     @for row in rows.iter().take(BARS) {
+                        @let narrowed = Some(&*row.key).filter(|key| !key.is_empty()).and_then(&narrowed);
+                        @let amount = cost(row.sums.cost_usd, row.sums.counts.unpriced_calls);
                         tr {
-                            td title={ (grouped(row.sums.counts.api_calls)) " calls, " (grouped(row.sums.tokens())) " tokens" } {
-                                @if row.key.is_empty() { span.muted { "unknown" } } @else { a href=(narrowed(row.key.clone()).address(PATH)) { (row.key) } }
+                            td title={ (row.key) @if !row.key.is_empty() { ": " } (grouped(row.sums.counts.api_calls)) " calls, " (grouped(row.sums.tokens())) " tokens" } {
+                                @match &narrowed {
+                                    Some(narrowed) => a href=(narrowed.address(PATH)) { (row.key) },
+                                    None => span.muted { @if row.key.is_empty() { "unknown" } @else { (row.key) } },
+                                }
                             }
                             td { (chart::bar(row.sums.cost_usd, 0.0, largest, &class(&row.key))) }
-                            td.n { (cost(row.sums.cost_usd, row.sums.counts.unpriced_calls)) }
+                            td.n.small.muted { (share(row.sums.cost_usd, whole)) }
+                            td.n { @if let Some(narrowed) = &narrowed { a.plain href=(narrowed.sessions_address()) title="Its sessions" { (amount) } } @else { (amount) } }
                         }
                     }
                 }
@@ -254,7 +310,8 @@ mod tests {
     use jiff::civil::date;
 
     use super::*;
-    use crate::backend::model::Day;
+    use crate::backend::model::{Counted, Day};
+    use crate::backend::numbers::Numbers;
 
     #[test]
     fn days_are_gathered_into_columns_by_agent() {
@@ -278,5 +335,54 @@ mod tests {
             data.iter().map(costs).collect::<Vec<_>>(),
             [(1.0, vec![1.0, 0.0]), (0.0, vec![0.0, 0.0]), (5.0, vec![3.0, 2.0])]
         );
+    }
+
+    fn told(agent: &str, cost_usd: f64, api_calls: i64, sessions: i64) -> SeriesRow {
+        let counts = Numbers { sessions, api_calls, ..Numbers::default() };
+        SeriesRow { day: Day(20_000), key: agent.into(), sums: Sums { counts, cost_usd } }
+    }
+
+    #[test]
+    fn programs_that_are_no_agent_are_one_and_cost_no_session_anything() {
+        let days = vec![
+            told("ls", 0.0, 0, 3),
+            told("sh", 0.0, 0, 1),
+            told("claude", 4.0, 2, 2),
+            told("codex", 6.0, 2, 3),
+            told("gemini", 0.0, 0, 1),
+        ];
+        let mut view = Overview { days, ..Overview::default() };
+        let names = |view: &Overview| view.agents().into_iter().map(|row| row.key).collect::<Vec<_>>();
+        assert_eq!(names(&view), ["codex", "claude"], "the dearest first, none without a cost");
+        assert_eq!(each(&view, &view.sums()).unwrap(), "$2.00 per session of an agent");
+        view.days.push(told("aider", 50.0, 1, 1));
+        assert_eq!(names(&view), ["codex", "claude", controls::OTHERS], "what is no agent last");
+        view.days.retain(|row| row.sums.counts.api_calls > 0);
+        assert_eq!(each(&view, &view.sums()).unwrap(), "$10.00 per session");
+    }
+
+    #[test]
+    fn nothing_is_divided_by_no_session() {
+        let view = Overview { days: vec![told("claude", 34.45, 3, 0)], ..Overview::default() };
+        assert_eq!(each(&view, &view.sums()), None);
+        let counted = |sessions| Some(Counted { sessions, ..Counted::default() });
+        let of_model = |sessions| Overview { with_model: counted(sessions), ..view.clone() };
+        assert_eq!(each(&of_model(0), &view.sums()), None);
+        assert_eq!(each(&of_model(5), &view.sums()).unwrap(), "$6.89 per session");
+        assert_eq!(each(&of_model(COUNTED), &view.sums()), None, "nobody knows how many there are");
+    }
+
+    #[test]
+    fn a_change_is_told_where_there_was_something_before() {
+        for (now, before, said) in [
+            (118.0, 100.0, Some("+18 %")),
+            (50.0, 100.0, Some("−50 %")),
+            (100.2, 100.0, Some("±0 %")),
+            (5.0, 0.0, None),
+            (0.0, 0.0, None),
+            (5000.0, 1.0, None),
+        ] {
+            assert_eq!(change(now, before).as_deref(), said, "{now} after {before}");
+        }
     }
 }

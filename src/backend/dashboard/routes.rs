@@ -16,11 +16,11 @@ use super::filter::{Parameters, Range, encoded};
 use super::frame::{Frame, Place, empty};
 use super::gate::Gate;
 use super::login::{self, GOOD_FOR_MS, safe_target};
-use super::model::{Outbox, Overview, Story};
+use super::model::{Listing, Outbox, Overview, Story};
 use super::text::Now;
 use super::{Dashboard, assets, health, live, overview, session, sessions, stream, turns};
 use crate::backend::limits;
-use crate::backend::model::{By, Page, SessionFilter, TimelinePlace};
+use crate::backend::model::{By, Counted, Page, SessionFilter, TimelinePlace, UsageFilter};
 use crate::backend::patience::TooSlow;
 use crate::backend::storage::Error;
 use crate::session::state::Status;
@@ -34,6 +34,8 @@ const PARTS: usize = 240;
 /// Sessions on the live page: running, and recent.
 const RUNNING: usize = 200;
 const RECENT: usize = 30;
+/// Agents whose sums are added up.
+const AGENTS: usize = 10_000;
 /// People named on the overview; more are only counted up to this.
 const PEOPLE: usize = 200;
 
@@ -110,20 +112,34 @@ async fn overview_page(
     Query(given): Query<Parameters>,
 ) -> Result<Html<String>, Failure> {
     let (frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
-    let reader = &dashboard.reader;
+    let (reader, today) = (&dashboard.reader, frame.now.today());
     let facets = reader.facets().await?;
-    let usage = filter.usage(frame.now.today(), &facets);
+    let usage = filter.usage(today, &facets);
     let of = |by, limit| reader.usage(by, usage.clone(), 0..limit);
+    let sums = async |filter: Option<UsageFilter>| match filter {
+        Some(filter) => reader.usage(By::Agent, filter, 0..AGENTS).await.map(|page| Some(page.rows)),
+        None => Ok(None),
+    };
+    let with_model = async || match filter.model {
+        Some(_) => reader.count_sessions(filter.sessions(today, &facets), sessions::COUNTED).await.map(Some),
+        None => Ok(None),
+    };
+    let before = filter.before(today).map(|before| before.usage(today, &facets));
+    let demo = usage.without_agent.is_some().then(|| filter.only_demo().usage(today, &facets));
     // Side by side: with many sessions each of them is work for a core.
-    let (days, models, projects, users) = tokio::try_join!(
+    let (days, models, projects, users, before, demo, with_model) = tokio::try_join!(
         reader.series(By::Agent, usage.clone()),
         of(By::Model, overview::BARS + 1),
         of(By::Project, overview::BARS + 1),
         of(By::User, PEOPLE),
+        sums(before),
+        sums(demo),
+        with_model(),
     )?;
-    let demo_left_out = usage.without_agent.is_some();
     let (models, projects, users) = (models.rows, projects.rows, users.rows);
-    let view = Overview { facets, days, models, projects, users, demo_left_out };
+    let (before, demo_left_out) =
+        (before.map(|rows| Overview::added(&rows)), demo.is_some_and(|rows| !rows.is_empty()));
+    let view = Overview { facets, days, models, projects, users, before, with_model, demo_left_out };
     Ok(page(&overview::page(&frame, &filter, &view)))
 }
 
@@ -138,18 +154,24 @@ async fn sessions_page(
         .map(str::parse)
         .transpose()
         .map_err(|error| Failure::Misread(format!("{error}")))?;
-    let (reader, asked) = (&dashboard.reader, filter.sessions(frame.now.today()));
+    let (reader, today) = (&dashboard.reader, frame.now.today());
+    let facets = reader.facets().await?;
+    let asked = filter.sessions(today, &facets);
     let first = after.is_none();
-    let (listing, facets) =
-        tokio::try_join!(reader.sessions(asked.clone(), Page { after, limit: ROWS }), reader.facets())?;
+    let listing = reader.sessions(asked.clone(), Page { after, limit: ROWS }).await?;
+    let demo_left_out = asked.without_agent.is_some()
+        && reader.count_sessions(filter.only_demo().sessions(today, &facets), 1).await?.sessions > 0;
     let total = if first && listing.next.is_none() {
-        i64::try_from(listing.sessions.len()).ok()
-    } else if asked.search.is_some() || asked.model.is_some() || asked.tag.is_some() {
+        Some(Counted::of(&listing.sessions))
+    } else if asked.search.is_some() || asked.tag.is_some() {
         None // no index tells; every session would be looked at
     } else {
         Some(reader.count_sessions(asked, sessions::COUNTED).await?)
     };
-    Ok(page(&sessions::page(&frame, &filter, &facets, &listing, total)))
+    let (ids, reopened) = sessions::unlinked(&listing.sessions);
+    let chained = reader.chained(ids, reopened).await?.into_iter().collect();
+    let view = Listing { facets, page: listing, total, chained, demo_left_out };
+    Ok(page(&sessions::page(&frame, &filter, &view)))
 }
 
 async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Result<Response, Failure> {

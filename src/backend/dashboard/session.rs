@@ -2,19 +2,19 @@
 
 use maud::{Markup, html};
 
-use super::chart::{self, Lane, Point};
-use super::controls;
-use super::frame::{Frame, Room, empty};
+use super::axis::{self, Axis};
+use super::frame::{Frame, Place, Room, empty};
 use super::model::Story;
-use super::sessions::{address, foreign, link, marks};
-use super::text::{self, count, duration, float, grouped, priced, share, short, short_count};
+use super::sessions::{address, chain_mark, foreign, link, marks};
+use super::text::{self, count, duration, float, grouped, share, short, short_count};
 use super::turns::{self, Step, Turn};
-use crate::backend::attributes::Attributes;
-use crate::backend::model::{ModelRow, Session, ToolRow};
+use super::{chart, controls, course};
+use crate::agent;
+use crate::backend::model::{ModelRow, Session, SessionDetail, ToolNumbers, ToolRow};
 use crate::backend::numbers::Numbers;
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
-use crate::output::human;
+use crate::output::{human, shell};
 use crate::session::state::{EndReason, StartReason, Status};
 
 /// Links of a chain that are shown around the session; a longer one is cut on both sides.
@@ -25,10 +25,10 @@ const STEPS: usize = 60;
 pub fn page(frame: &Frame, view: &Story) -> Markup {
     let (session, detail) = (&view.detail.session, &view.detail);
     let (first, last) = span(session, frame.now.at);
-    let time = Axis { first, last };
-    let missing = session.missing_seq();
+    let time = Axis::new(first, last, &axis::closed(&detail.openings));
+    let (missing, amounts) = (session.missing_seq(), Amounts::of(session));
     let content = html! {
-        h1 { (session.name()) " " (controls::status(session)) (marks(session)) }
+        h1 { (session.name()) " " (controls::status(session)) @if let Some(place) = place(detail) { (chain_mark(&place)) } (marks(session)) }
         p.lead {
             (controls::agent(&session.life.agent))
             @if let Some(start) = &session.life.start && let Some(version) = &start.said.agent_version { " " (&**version) }
@@ -42,15 +42,14 @@ pub fn page(frame: &Frame, view: &Story) -> Markup {
         }
         @if detail.chain.len() > 1 {
             section.panel {
-                h2 { "Chain" span.aside { (detail.chain.len()) " sessions, " (priced(detail.chain.iter().map(dollars).sum(), detail.chain.iter().map(|session| session.numbers.unpriced_calls).sum())) " in all" } }
-                (chain(frame, &detail.chain, &session.id))
+                h2 { "Chain" span.aside { (detail.chain.len()) " sessions, " (amounts.spent(&whole(&detail.chain))) " in all" } }
+                (chain(frame, &detail.chain, &session.id, amounts))
             }
         }
-        (totals(frame, session))
-        section.panel { h2 { "Cost over time" } (cost_curve(frame, view, &time)) }
-        section.panel { h2 { "Timeline" } (timeline(frame, view, &time)) }
+        (totals(frame, session, amounts))
+        section.panel { h2 { "Cost and events over time" } (course::chart(frame, view, &time)) }
         div.grid {
-            section.panel { h2 { "Models" } (models(&detail.models)) }
+            section.panel { h2 { "Models" } (models(&detail.models, amounts)) }
             section.panel { h2 { "Tools" } (tools(&detail.tools, foreign(session))) }
         }
         div.grid {
@@ -61,8 +60,18 @@ pub fn page(frame: &Frame, view: &Story) -> Markup {
     frame.page(Some(Room::Sessions), session.name(), &content)
 }
 
-fn dollars(session: &Session) -> f64 {
-    PicoDollars(session.numbers.cost).dollars()
+/// Which one of its chain it is.
+fn place(detail: &SessionDetail) -> Option<String> {
+    let at = detail.chain.iter().position(|session| session.id == detail.session.id)?;
+    (detail.chain.len() > 1).then(|| format!("{} of {}", at + 1, detail.chain.len()))
+}
+
+fn whole(chain: &[Session]) -> Numbers {
+    let mut whole = Numbers::default();
+    for session in chain {
+        whole.add(&session.numbers);
+    }
+    whole
 }
 
 /// From when until when there is something to show.
@@ -83,7 +92,7 @@ pub fn holes(missing: &[(i64, i64)]) -> String {
 }
 
 /// The sessions of a chain, linked by what ended each of them.
-fn chain(frame: &Frame, chain: &[Session], here: &str) -> Markup {
+fn chain(frame: &Frame, chain: &[Session], here: &str, amounts: Amounts) -> Markup {
     let at = chain.iter().position(|session| session.id == here).unwrap_or(0);
     let (from, to) = (at.saturating_sub(AROUND), chain.len().min(at + AROUND + 1));
     html! {
@@ -93,7 +102,7 @@ fn chain(frame: &Frame, chain: &[Session], here: &str) -> Markup {
             }
             @for (n, session) in chain.iter().enumerate().take(to).skip(from) {
                 li {
-                    (node(frame, session, session.id == here))
+                    (node(frame, session, session.id == here, amounts))
                     @if let Some(next) = chain.get(n + 1) { (joint(session, next)) }
                 }
             }
@@ -104,11 +113,11 @@ fn chain(frame: &Frame, chain: &[Session], here: &str) -> Markup {
     }
 }
 
-fn node(frame: &Frame, session: &Session, here: bool) -> Markup {
+fn node(frame: &Frame, session: &Session, here: bool, amounts: Amounts) -> Markup {
     let inside = html! {
         b { (session.name()) }
         span.muted.small {
-            (priced(dollars(session), session.numbers.unpriced_calls)) " · " (duration(session.duration_ms(frame.now.at)))
+            (amounts.spent(&session.numbers)) " · " (duration(session.duration_ms(frame.now.at)))
             @if session.status() == Status::Active { " · running" }
         }
     };
@@ -121,7 +130,6 @@ fn node(frame: &Frame, session: &Session, here: bool) -> Markup {
     }
 }
 
-/// What led from one session to the next.
 /// What led from one session to the next. Each tells of its last opening only, so either may know it.
 fn joint(session: &Session, next: &Session) -> Markup {
     let reason = next.life.start.as_ref().and_then(|start| start.said.reason);
@@ -138,7 +146,7 @@ fn joint(session: &Session, next: &Session) -> Markup {
     }
 }
 
-fn totals(frame: &Frame, session: &Session) -> Markup {
+fn totals(frame: &Frame, session: &Session, amounts: Amounts) -> Markup {
     let numbers = &session.numbers;
     // Nobody looked: that is not the same as none.
     let unseen = foreign(session);
@@ -154,10 +162,10 @@ fn totals(frame: &Frame, session: &Session) -> Markup {
         dl.totals {
             div {
                 dt { "Cost" }
-                dd { span title={ "$" (PicoDollars(numbers.cost)) } { (spent(numbers)) } }
+                dd { span title={ "$" (PicoDollars(numbers.cost)) } { (amounts.spent(numbers)) } }
                 dd.hint {
                     @if numbers.unpriced_calls > 0 { (grouped(numbers.unpriced_calls)) " calls have no price" }
-                    @else if numbers.prompts > 0 { (human::dollars(numbers.cost / numbers.prompts)) " per prompt" }
+                    @else if numbers.prompts > 0 { (amounts.said(numbers.cost / numbers.prompts)) " per prompt" }
                 }
             }
             div { dt { "Tokens" } dd { (count(numbers.tokens())) } dd.hint { (short_count(numbers.output)) " of output" } }
@@ -169,67 +177,27 @@ fn totals(frame: &Frame, session: &Session) -> Markup {
     }
 }
 
-/// Four decimals, and a plus where calls without a price are not in it.
-fn spent(numbers: &Numbers) -> String {
-    match (numbers.unpriced_calls > 0, numbers.cost > 0) {
-        (false, _) => human::dollars(numbers.cost),
-        (true, true) => human::dollars(numbers.cost) + "+",
-        (true, false) => "no price".to_owned(),
-    }
+/// How amounts are said on the whole page, so that they can be compared: with cents where there are dollars, else finer.
+#[derive(Clone, Copy, Debug)]
+struct Amounts {
+    fine: bool,
 }
 
-/// The time a session took, as the length of its charts.
-struct Axis {
-    first: Timestamp,
-    last: Timestamp,
-}
-
-impl Axis {
-    fn at(&self, time: Timestamp) -> f64 {
-        (float(time.0 - self.first.0) / float((self.last.0 - self.first.0).max(1))).clamp(0.0, 1.0)
+impl Amounts {
+    fn of(session: &Session) -> Self {
+        Self { fine: PicoDollars(session.numbers.cost).dollars() < 1.0 }
     }
 
-    /// Five times along it.
-    fn labels(&self, frame: &Frame) -> Vec<(f64, String)> {
-        let (length, whole) = (self.last.0 - self.first.0, self.last.since(self.first));
-        let label = |n: i64| frame.now.label(Timestamp(self.first.0 + length / 4 * n), whole);
-        (0..=4).map(|n| (float(n) / 4.0, label(n))).collect()
+    fn said(self, pico: i64) -> String {
+        if self.fine { human::dollars(pico) } else { text::cents(PicoDollars(pico).dollars()) }
     }
-}
 
-fn cost_curve(frame: &Frame, view: &Story, time: &Axis) -> Markup {
-    let mut sum = PicoDollars(0);
-    let mut point = |at: Timestamp, said: &str, cost: PicoDollars| {
-        sum.0 += cost.0;
-        let title = format!("{}\n{said}\nso far {}", frame.now.exact(at), human::dollars(sum.0));
-        Point { x: time.at(at), y: sum.dollars(), title }
-    };
-    let points: Vec<Point> = if let Some(course) = &view.course {
-        let called = course.iter().filter(|stretch| stretch.calls > 0);
-        called
-            .map(|stretch| {
-                let said = format!("{}, {}", calls(stretch.calls), human::dollars(stretch.cost.0));
-                point(stretch.until, &said, stretch.cost)
-            })
-            .collect()
-    } else {
-        let usages = view.events.iter().filter_map(|event| match &event.attributes {
-            Attributes::Usage(usage) => Some((event.time, usage)),
-            _ => None,
-        });
-        usages
-            .map(|(at, usage)| {
-                let cost = usage.cost.map_or("no price".to_owned(), |cost| human::dollars(cost.0));
-                let said = format!("{}, {cost}", &*usage.model);
-                point(at, &said, usage.cost.unwrap_or_default())
-            })
-            .collect()
-    };
-    html! {
-        @if points.is_empty() {
-            p.muted { "The agent has not called its model yet." }
-        } @else {
-            (chart::curve(&chart::Curve { label: "Cost so far, US dollars", points: &points, labels: &time.labels(frame), tick: chart::dollars }))
+    /// With a plus where calls without a price are not in it.
+    fn spent(self, numbers: &Numbers) -> String {
+        match (numbers.unpriced_calls > 0, numbers.cost > 0) {
+            (false, _) => self.said(numbers.cost),
+            (true, true) => self.said(numbers.cost) + "+",
+            (true, false) => "no price".to_owned(),
         }
     }
 }
@@ -238,40 +206,7 @@ fn calls(number: i64) -> String {
     human::counted(usize::try_from(number).unwrap_or(0), "call")
 }
 
-fn timeline(frame: &Frame, view: &Story, time: &Axis) -> Markup {
-    let mut lanes = [("prompts", "c3"), ("calls", "c0"), ("tools", "c1"), ("errors", "error")]
-        .map(|(name, class)| Lane { name, class, marks: Vec::new() });
-    let mut mark = |lane: usize, at: Timestamp, said: &str| {
-        let title = format!("{}\n{said}", frame.now.exact(at));
-        lanes[lane].marks.push(Point { x: time.at(at), y: 0.0, title });
-    };
-    if let Some(course) = &view.course {
-        for stretch in course {
-            let numbers = [stretch.prompts, stretch.calls, stretch.tools, stretch.errors];
-            for (lane, number) in numbers.into_iter().enumerate().filter(|(_, number)| *number > 0) {
-                let one = ["prompt", "call", "tool call", "error"][lane];
-                mark(lane, stretch.until, &human::counted(usize::try_from(number).unwrap_or(0), one));
-            }
-        }
-    } else {
-        for event in &view.events {
-            let (lane, said) = match &event.attributes {
-                Attributes::Prompt => (0, "prompt".to_owned()),
-                Attributes::Usage(usage) => {
-                    (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens)))
-                }
-                Attributes::Tool(tool) if tool.ok == Some(false) => (3, format!("{} failed", &*tool.name)),
-                Attributes::Tool(tool) => (2, tool.name.to_string()),
-                Attributes::Error(error) => (3, error.kind.as_deref().unwrap_or("API error").to_owned()),
-                _ => continue,
-            };
-            mark(lane, event.time, &said);
-        }
-    }
-    chart::lanes("What happened when", &lanes, &time.labels(frame))
-}
-
-fn models(rows: &[ModelRow]) -> Markup {
+fn models(rows: &[ModelRow], amounts: Amounts) -> Markup {
     if rows.is_empty() {
         return html! { p.muted { "The agent has not called its model yet." } };
     }
@@ -282,13 +217,13 @@ fn models(rows: &[ModelRow]) -> Markup {
                 @for ModelRow { model, numbers } in rows {
                     @let input = numbers.input + numbers.cache_read + numbers.cache_write;
                     tr {
-                        td.name { span.clamp { (model) } }
+                        td.name { span.line title=(model) { (model) } }
                         td.n { (grouped(numbers.api_calls)) }
                         td.n.wide { (count(numbers.input)) }
                         td.n.wide title={ (grouped(numbers.cache_read)) " read from the cache, " (share(float(numbers.cache_read), float(input))) " of all input" } { (short_count(numbers.cache_read)) }
                         td.n.wide { (count(numbers.cache_write)) }
                         td.n { (count(numbers.output)) }
-                        td.n { (text::cost(PicoDollars(numbers.cost).dollars(), numbers.unpriced_calls)) }
+                        td.n title={ "$" (PicoDollars(numbers.cost)) } { (amounts.spent(numbers)) }
                     }
                 }
             }
@@ -296,8 +231,22 @@ fn models(rows: &[ModelRow]) -> Markup {
     }
 }
 
+/// One row for each name, the most used first: a tool may have been of several kinds.
+fn by_name(rows: &[ToolRow]) -> Vec<(&str, ToolNumbers)> {
+    let mut tools: Vec<(&str, ToolNumbers)> = Vec::new();
+    for row in rows {
+        match tools.iter_mut().find(|(name, _)| *name == row.name) {
+            Some((_, numbers)) => numbers.add(&row.numbers),
+            None => tools.push((&row.name, row.numbers)),
+        }
+    }
+    tools.sort_by(|(name, one), (other, two)| two.calls.cmp(&one.calls).then(name.cmp(other)));
+    tools
+}
+
 fn tools(rows: &[ToolRow], unseen: bool) -> Markup {
-    let largest = rows.iter().map(|row| row.numbers.calls).max().map_or(0.0, float);
+    let rows = by_name(rows);
+    let largest = rows.iter().map(|(_, numbers)| numbers.calls).max().map_or(0.0, float);
     html! {
         @if unseen {
             p.muted { "Not known: it never ran through codemie." }
@@ -307,9 +256,9 @@ fn tools(rows: &[ToolRow], unseen: bool) -> Markup {
         table.bars {
             thead.hidden { tr { th { "Tool" } th { "as a bar" } th { "calls" } th { "failed" } } }
             tbody {
-                @for ToolRow { name, numbers, .. } in rows {
+                @for (name, numbers) in &rows {
                     tr {
-                        td.mono { span { (name) } }
+                        td.mono title=(name) { (name) }
                         td { (chart::bar(float(numbers.calls), float(numbers.errors), largest, "c1")) }
                         td.n { (grouped(numbers.calls)) }
                         td.n.small { @if numbers.errors > 0 { span.bad { (grouped(numbers.errors)) " failed" } } }
@@ -326,7 +275,7 @@ fn story(frame: &Frame, view: &Story) -> Markup {
     let steps: Vec<_> = steps.iter().zip(before).collect();
     let (shown, rest) = steps.split_at(steps.len().min(STEPS));
     let item = |((at, what), before): &(&(Timestamp, Step<'_>), Option<Timestamp>)| {
-        step(&frame.now.time_after(*at, *before), *at, what, foreign(&view.detail.session))
+        step(&frame.now.time_after(*at, *before), *at, what, &view.detail.session)
     };
     html! {
         ol.turns { @for one in shown { (item(one)) } }
@@ -342,7 +291,7 @@ fn story(frame: &Frame, view: &Story) -> Markup {
     }
 }
 
-fn step(time: &Markup, at: Timestamp, what: &Step<'_>, unseen: bool) -> Markup {
+fn step(time: &Markup, at: Timestamp, what: &Step<'_>, session: &Session) -> Markup {
     let time = html! { span.muted.small { (time) } };
     match what {
         Step::Start(start) => html! {
@@ -360,23 +309,27 @@ fn step(time: &Markup, at: Timestamp, what: &Step<'_>, unseen: bool) -> Markup {
                 span.muted.small { (end.end_reason.map_or(end.status.as_str(), EndReason::as_str)) @if let Some(code) = end.exit_code { ", exit code " (code) } }
             } }
         },
-        Step::Turn(turn) => turn_item(&time, at, turn, unseen),
+        Step::Turn(turn) => turn_item(&time, at, turn, session),
     }
 }
 
-fn turn_item(time: &Markup, at: Timestamp, turn: &Turn<'_>, unseen: bool) -> Markup {
+fn turn_item(time: &Markup, at: Timestamp, turn: &Turn<'_>, session: &Session) -> Markup {
     html! {
         li.failed[!turn.errors.is_empty()] {
             div.turn {
-                b { @if let Some(number) = turn.number { "Prompt " (number) } @else if unseen { "Calls" } @else { "Without a prompt" } }
+                b { @if let Some(number) = turn.number { "Prompt " (number) } @else if foreign(session) { "Calls" } @else { "Without a prompt" } }
                 (time)
-                span.muted.small {
-                    (calls(turn.sums.api_calls))
-                    @if turn.subagent_calls > 0 { ", " (turn.subagent_calls) " by sub-agents" }
-                    " · " (duration(turn.until.0 - at.0))
-                    @if turn.sums.lines_added + turn.sums.lines_removed > 0 { " · +" (grouped(turn.sums.lines_added)) " −" (grouped(turn.sums.lines_removed)) }
+                @if turn.unanswered() {
+                    span.muted.small { "no answer" }
+                } @else {
+                    span.muted.small {
+                        (calls(turn.sums.api_calls))
+                        @if turn.subagent_calls > 0 { ", " (turn.subagent_calls) " by sub-agents" }
+                        " · " (duration(turn.until.0 - at.0))
+                        @if turn.sums.lines_added + turn.sums.lines_removed > 0 { " · +" (grouped(turn.sums.lines_added)) " −" (grouped(turn.sums.lines_removed)) }
+                    }
+                    span.end { @if turn.sums.api_calls > 0 { (Amounts::of(session).spent(&turn.sums)) } }
                 }
-                span.end { (spent(&turn.sums)) }
             }
             @if !turn.tools.is_empty() || !turn.errors.is_empty() {
                 ul.tools {
@@ -415,8 +368,10 @@ fn record(frame: &Frame, view: &Story, missing: &[(i64, i64)]) -> Markup {
         ("Started from it", (!detail.children.is_empty()).then(|| html! {
             @for (n, child) in detail.children.iter().enumerate() { @if n > 0 { ", " } (link(child)) }
         })),
+        ("Go on with it", resume(frame, session)),
         ("codemie", start.and_then(|start| start.wrapper_version.as_ref()).map(|version| html! { (&**version) })),
-        ("Last received", Some(frame.now.ago(session.received_at))),
+        // Here nothing is received: the pages are made from a copy of what is there.
+        ("Last received", (frame.place == Place::Backend).then(|| frame.now.ago(session.received_at))),
         ("Completeness", Some(html! {
             @if session.complete() { "every event has arrived" }
             @else if missing.is_empty() { "nothing missing so far" }
@@ -429,6 +384,13 @@ fn record(frame: &Frame, view: &Story, missing: &[(i64, i64)]) -> Markup {
     html! { dl.facts { @for (name, value) in &facts { dt { (name) } dd { (value) } } } }
 }
 
+/// The command that opens it again, on the machine where it is.
+fn resume(frame: &Frame, session: &Session) -> Option<Markup> {
+    let here = frame.place == Place::Local && session.status() != Status::Active;
+    let can = here && session.agent_session().is_some() && agent::called(&session.life.agent).is_some();
+    can.then(|| html! { code { "codemie resume " (shell::word(session.name())) } })
+}
+
 /// For a session that is not there.
 pub fn absent(frame: &Frame, id: &str) -> Markup {
     let next = html! { "Nothing has arrived under the id " code { (id) } ". " a href="/sessions" { "All sessions" } };
@@ -437,4 +399,22 @@ pub fn absent(frame: &Frame, id: &str) -> Markup {
         "No such session",
         &html! { div.panel { (empty("No such session", &next)) } },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_of_several_kinds_is_one_row() {
+        let row = |name: &str, kind: &str, calls, errors| ToolRow {
+            name: name.into(),
+            kind: kind.into(),
+            numbers: ToolNumbers { calls, errors, ..ToolNumbers::default() },
+        };
+        let rows =
+            [row("Read", "read", 4, 0), row("apply_patch", "edit", 3, 1), row("apply_patch", "write", 2, 1)];
+        let told: Vec<_> = by_name(&rows).into_iter().map(|(name, n)| (name, n.calls, n.errors)).collect();
+        assert_eq!(told, [("apply_patch", 5, 2), ("Read", 4, 0)]);
+    }
 }

@@ -4,10 +4,11 @@ use maud::{Markup, html};
 
 use super::controls;
 use super::filter::{Filter, Sort};
-use super::frame::{Frame, Room, empty};
+use super::frame::{Frame, Place, Room, empty};
+use super::model::Listing;
 use super::text::{self, count, duration, grouped};
 use crate::agent::Agent;
-use crate::backend::model::{Facets, Session, SessionPage};
+use crate::backend::model::{Counted, Facets, Session, SessionPage};
 use crate::demo::Demo;
 use crate::forward::foreign::TAG;
 use crate::money::PicoDollars;
@@ -18,18 +19,8 @@ const PATH: &str = "/sessions";
 /// Sessions are counted no further: nobody pages through more.
 pub const COUNTED: i64 = 10_000;
 
-/// `total` is left out where counting would take longer than the page itself.
-pub fn page(
-    frame: &Frame,
-    filter: &Filter,
-    facets: &Facets,
-    listing: &SessionPage,
-    total: Option<i64>,
-) -> Markup {
-    let total = total.map(|total| match total {
-        COUNTED.. => format!("{} or more", grouped(COUNTED)),
-        _ => grouped(total),
-    });
+pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
+    let (facets, listing) = (&view.facets, &view.page);
     let states: Vec<String> = Status::ALL.iter().map(|status| status.as_str().to_owned()).collect();
     let own_fields = html! {
         label.grow { "Search" input type="search" name="q" value=[filter.words.as_deref()] placeholder="name, id, project, branch"; }
@@ -39,20 +30,39 @@ pub fn page(
     };
     let content = html! {
         div.head {
-            h1 { "Sessions" " " @if let Some(total) = total { span.aside { (total) } } (controls::utc()) }
+            h1 { "Sessions" " " @if let Some(total) = view.total { span.aside { (counted(total)) } } (controls::utc()) }
             (controls::ranges(filter, PATH))
         }
         (controls::form(filter, facets, PATH, &own_fields))
+        @if view.demo_left_out { (controls::demo_left_out(filter, PATH)) }
         div.panel {
             @if listing.sessions.is_empty() {
                 (nothing(frame, filter, facets))
             } @else {
-                div.scroll { (table(frame, filter, &listing.sessions)) }
+                div.scroll { (table(frame, filter, view)) }
             }
             (pages(filter, listing))
         }
     };
     frame.page(Some(Room::Sessions), "Sessions", &content)
+}
+
+/// `121 · $34.45`. Of more than are counted nobody knows the cost.
+fn counted(total: Counted) -> String {
+    match total.sessions {
+        COUNTED.. => format!("{} or more", grouped(COUNTED)),
+        0 => "0".to_owned(),
+        number => {
+            format!("{} · {}", grouped(number), text::priced(total.cost.dollars(), total.unpriced_calls))
+        }
+    }
+}
+
+/// The ids of those whose last opening tells of no transition; apart, those that had another before it.
+pub fn unlinked(sessions: &[Session]) -> (Vec<String>, Vec<String>) {
+    let unlinked = || sessions.iter().filter(|session| !chained(session));
+    let ids = |session: &Session| session.id.clone();
+    (unlinked().map(ids).collect(), unlinked().filter(|session| session.life.starts > 1).map(ids).collect())
 }
 
 fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
@@ -68,11 +78,14 @@ fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
     )
 }
 
-fn table(frame: &Frame, filter: &Filter, sessions: &[Session]) -> Markup {
+fn table(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
+    let sessions = &view.page.sessions;
+    // On somebody's own machine everything is theirs.
+    let users = frame.place == Place::Backend || sessions.iter().any(|session| session.life.user.is_some());
     html! {
         table {
             thead { tr {
-                th { "Name" } th { "Agent" } th.wide { "Project" } th.wide { "User" }
+                th { "Name" } th { "Agent" } th.wide { "Project" } @if users { th.wide { "User" } }
                 (sortable(filter, Sort::Time, "Started", "wide"))
                 th.n.wide { "Duration" } th.n.wide { "Tokens" }
                 (sortable(filter, Sort::Cost, "Cost", "n"))
@@ -82,12 +95,14 @@ fn table(frame: &Frame, filter: &Filter, sessions: &[Session]) -> Markup {
                 @for session in sessions {
                     tr {
                         td.name {
-                            (link(session)) (marks(session)) (tags(filter, session))
+                            (link(session))
+                            @if chained(session) || view.chained.contains(&session.id) { (chain_mark("chain")) }
+                            (marks(session)) (tags(filter, session))
                             span.sub.narrow { (frame.now.ago(session.started_at())) " · " (controls::status(session)) }
                         }
                         td { (controls::agent(&session.life.agent)) }
-                        td.wide { span.clamp { (session.project().unwrap_or("")) } @if let Some(branch) = session.branch() { span.sub.clamp { (branch) } } }
-                        td.wide { span.clamp { (session.life.user.as_deref().unwrap_or("")) } }
+                        td.wide.place { (line("", session.project().unwrap_or(""))) @if let Some(branch) = session.branch() { (line("sub", branch)) } }
+                        @if users { td.wide.place { (line("", session.life.user.as_deref().unwrap_or(""))) } }
                         td.wide.nowrap { (frame.now.ago(session.started_at())) }
                         td.n.wide { (duration(session.duration_ms(frame.now.at))) }
                         td.n.wide { (count(session.numbers.tokens())) }
@@ -127,11 +142,23 @@ fn tags(filter: &Filter, session: &Session) -> Markup {
     }
 }
 
+/// Text that stays on one line; what has no room in it is in its title.
+fn line(class: &str, text: &str) -> Markup {
+    html! { span class={ "line " (class) } title=[(text.len() > 16).then_some(text)] { (text) } }
+}
+
+/// Whether its last opening came of another session or went on in one.
+pub fn chained(session: &Session) -> bool {
+    session.transitioned_from().is_some() || session.transitioned_to().is_some()
+}
+
+pub fn chain_mark(said: &str) -> Markup {
+    html! { " " span.pill title="One of several sessions, linked by /clear or a switch" { (said) } }
+}
+
 /// What else is to be known of a session before one looks at it.
 pub fn marks(session: &Session) -> Markup {
-    let chained = session.transitioned_from().is_some() || session.transitioned_to().is_some();
     html! {
-        @if chained { " " span.pill title="One of several sessions, linked by /clear or a switch" { "chain" } }
         @if session.life.agent == Demo.name() { " " span.pill.demo { "demo" } }
         @if session.missing_count() > 0 { " " span.pill.warn title="Not all of its events have arrived" { "incomplete" } }
     }

@@ -32,9 +32,11 @@ impl Now {
 
     /// `14:05:12`, with the date in its title.
     pub fn time_of_day(&self, at: Timestamp) -> Markup {
-        let shown =
-            self.local(at).map_or_else(|| at.to_string(), |local| local.strftime("%H:%M:%S").to_string());
-        html! { time datetime=(at) title=(self.exact(at)) { (shown) } }
+        html! { time datetime=(at) title=(self.exact(at)) { (self.clock(at)) } }
+    }
+
+    pub fn clock(&self, at: Timestamp) -> String {
+        self.local(at).map_or_else(|| at.to_string(), |local| local.strftime("%H:%M:%S").to_string())
     }
 
     /// The same with the date in front where it is another than before.
@@ -49,17 +51,6 @@ impl Now {
     pub fn today(&self) -> Date {
         let now = jiff::Timestamp::from_millisecond(self.at.0).unwrap_or_default();
         now.to_zoned(TimeZone::UTC).date()
-    }
-
-    /// A label on an axis that is so long.
-    pub fn label(&self, at: Timestamp, axis: Duration) -> String {
-        let format = match axis.as_secs() {
-            ..600 => "%H:%M:%S",
-            600..86_400 => "%H:%M",
-            86_400..604_800 => "%a %H:%M",
-            _ => "%-d %b",
-        };
-        self.local(at).map_or_else(String::new, |local| local.strftime(format).to_string())
     }
 
     /// `3 Oct`, with the year where it is another.
@@ -148,6 +139,17 @@ pub fn duration(ms: i64) -> String {
     human::duration(Duration::from_millis(natural(ms)))
 }
 
+/// `13 min`: how long, where there is little room.
+pub fn about(ms: i64) -> String {
+    let seconds = natural(ms) / 1000;
+    match seconds {
+        ..90 => format!("{seconds} s"),
+        90..5_400 => format!("{} min", (seconds + 30) / 60),
+        5_400..172_800 => format!("{} h", (seconds + 1_800) / 3_600),
+        _ => format!("{} days", (seconds + 43_200) / 86_400),
+    }
+}
+
 /// `12 %`, of a whole that may be nothing.
 pub fn share(part: f64, whole: f64) -> String {
     if whole <= 0.0 {
@@ -215,6 +217,20 @@ mod tests {
             [(0.0, 0, "$0.00"), (1.5, 0, "$1.50"), (1.5, 2, "$1.50+"), (0.0, 2, "no price")]
         {
             assert_eq!(priced(dollars, unpriced), text);
+        }
+    }
+
+    #[test]
+    fn lengths_are_said_roughly() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (89, "89 s"),
+            (787, "13 min"),
+            (5_399, "90 min"),
+            (7_100, "2 h"),
+            (200_000, "2 days"),
+        ] {
+            assert_eq!(about(seconds * 1000), text);
         }
     }
 

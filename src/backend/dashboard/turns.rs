@@ -102,6 +102,11 @@ impl Story<'_> {
 }
 
 impl<'a> Turn<'a> {
+    /// Somebody said something, and nothing came of it.
+    pub fn unanswered(&self) -> bool {
+        self.number.is_some() && self.sums.api_calls == 0 && self.tools.is_empty() && self.errors.is_empty()
+    }
+
     fn take(&mut self, time: Timestamp, what: &'a Attributes) {
         self.until = self.until.max(time);
         match what {
@@ -189,6 +194,18 @@ mod tests {
         order(&mut events);
         let seqs: Vec<i64> = events.iter().map(|event| event.seq).collect();
         assert_eq!(seqs, [1, 4, 5, 6, 3, 7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn a_prompt_that_was_interrupted_has_no_answer() {
+        let prompt = |at| event(at, EventType::Prompt, &json!({}));
+        let error = event(5, EventType::Error, &json!({"status": 529}));
+        let events = [call(0), prompt(1), prompt(2), call(3), prompt(4), error];
+        let told: Vec<bool> = steps(&events)
+            .iter()
+            .map(|(_, step)| matches!(step, Step::Turn(turn) if turn.unanswered()))
+            .collect();
+        assert_eq!(told, [false, true, false, false]);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub enum Order {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
     pub agent: Option<String>,
+    /// Not of this agent.
+    pub without_agent: Option<String>,
     pub project: Option<String>,
     pub branch: Option<String>,
     pub user: Option<String>,
@@ -161,6 +163,26 @@ pub struct SessionPage {
     pub sessions: Vec<Session>,
     /// Where the next page begins, if there is more.
     pub next: Option<Cursor>,
+}
+
+/// How many sessions, and what they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub sessions: i64,
+    pub cost: PicoDollars,
+    pub unpriced_calls: i64,
+}
+
+impl Counted {
+    pub fn of(sessions: &[Session]) -> Self {
+        let mut counted = Self::default();
+        for session in sessions {
+            counted.sessions += 1;
+            counted.cost.0 = counted.cost.0.saturating_add(session.numbers.cost);
+            counted.unpriced_calls = counted.unpriced_calls.saturating_add(session.numbers.unpriced_calls);
+        }
+        counted
+    }
 }
 
 /// Which usage; everything given must hold. Days are in UTC and both included.

@@ -1,5 +1,6 @@
 //! The read model over SQL, the same for both databases.
 
+mod chain;
 mod health;
 mod sessions;
 mod usage;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::model::{
-    By, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
-    TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
+    By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage,
+    Stretch, TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
 };
 use super::numbers::Numbers;
 use super::sql::{Decode, Dialect, Query};
@@ -36,8 +37,12 @@ impl<D: Database> Reader for D {
         Box::pin(sessions::list(self, filter, page))
     }
 
-    fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, i64> {
+    fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, Counted> {
         Box::pin(sessions::count(self, filter, most))
+    }
+
+    fn chained(&self, ids: Vec<String>, reopened: Vec<String>) -> Answer<'_, Vec<String>> {
+        Box::pin(chain::chained(self, ids, reopened))
     }
 
     fn session(&self, id: &str) -> Answer<'_, Option<SessionDetail>> {

@@ -1,21 +1,18 @@
 //! Sessions: lists of them, and one with everything around it.
 
-use std::collections::HashSet;
-
 use super::super::attributes::Attributes;
 use super::super::model::{
-    Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
+    Counted, Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
     TimelineEvent, TimelinePage, TimelinePlace, ToolNumbers, ToolRow,
 };
 use super::super::sql::{self, Columns, Query, int, numbers, session_columns, text, time};
 use super::super::storage::Error;
+use super::chain::chain;
 use super::{Database, limit_to, numbers_summed};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
 use crate::session::state::EventType;
 
-/// A chain longer than this, to either side, is cut.
-const CHAIN: usize = 50;
 const CHILDREN: i64 = 100;
 /// Of the sessions that are found, so many are looked at more closely.
 const FOUND: usize = 2000;
@@ -70,11 +67,23 @@ async fn found<D: Database>(
 }
 
 /// How many there are, as far as anybody wants to know.
-pub(super) async fn count<D: Database>(database: &D, filter: SessionFilter, most: i64) -> Result<i64, Error> {
-    let mut query = Query::new("SELECT count(*) FROM (SELECT 1 FROM session s WHERE true");
+pub(super) async fn count<D: Database>(
+    database: &D,
+    filter: SessionFilter,
+    most: i64,
+) -> Result<Counted, Error> {
+    let mut query = Query::new(format!(
+        "SELECT count(*), {}, {} FROM (SELECT s.cost, s.unpriced_calls FROM session s WHERE true",
+        D::DIALECT.sum("cost"),
+        D::DIALECT.sum("unpriced_calls")
+    ));
     restrict::<D>(&mut query, filter, Matching::Each);
     query.push(&format!(" LIMIT {most}) counted"));
-    Ok(database.fetch(query, |row| int(row, 0)).await?.pop().unwrap_or(0))
+    Ok(database.fetch(query, counted).await?.pop().unwrap_or_default())
+}
+
+fn counted(row: &dyn Columns) -> Result<Counted, Error> {
+    Ok(Counted { sessions: int(row, 0)?, cost: PicoDollars(int(row, 1)?), unpriced_calls: int(row, 2)? })
 }
 
 pub(super) async fn by_ids<D: Database>(database: &D, ids: Vec<String>) -> Result<Vec<Session>, Error> {
@@ -105,11 +114,7 @@ pub(super) async fn detail<D: Database>(database: &D, id: String) -> Result<Opti
     query.and_equal("s.id", Some(&*id));
     query.push(" ORDER BY t.calls DESC, t.tool, t.kind");
     let tools = database.fetch(query, tool_row).await?;
-    let mut query =
-        Query::new(format!("{EVENTS} AND e.kind IN ('session.start', 'session.bound', 'session.end')"));
-    query.and_equal("s.id", Some(&*id));
-    query.push(" ORDER BY e.seq, e.id LIMIT 1000");
-    let openings = database.fetch(query, timeline_event).await?;
+    let openings = openings(database, &id).await?;
     let parent = match session.parent() {
         Some(parent) => by_id(database, parent).await?,
         None => None,
@@ -120,6 +125,15 @@ pub(super) async fn detail<D: Database>(database: &D, id: String) -> Result<Opti
     let children = database.fetch(query, sql::session).await?;
     let chain = chain(database, &session).await?;
     Ok(Some(SessionDetail { session, models, tools, openings, chain, parent, children }))
+}
+
+/// A session's STARTs, bounds and ENDs.
+pub(super) async fn openings<D: Database>(database: &D, id: &str) -> Result<Vec<TimelineEvent>, Error> {
+    let mut query =
+        Query::new(format!("{EVENTS} AND e.kind IN ('session.start', 'session.bound', 'session.end')"));
+    query.and_equal("s.id", Some(id));
+    query.push(" ORDER BY e.seq, e.id LIMIT 1000");
+    database.fetch(query, timeline_event).await
 }
 
 /// What [`timeline_event`] reads.
@@ -197,52 +211,14 @@ fn stretch(row: &dyn Columns) -> Result<Stretch, Error> {
 }
 
 /// All sessions, for conditions to follow.
-fn all() -> Query {
+pub(super) fn all() -> Query {
     Query::new(format!("SELECT {} FROM session s WHERE true", session_columns()))
 }
 
-async fn by_id<D: Database>(database: &D, id: &str) -> Result<Option<Session>, Error> {
+pub(super) async fn by_id<D: Database>(database: &D, id: &str) -> Result<Option<Session>, Error> {
     let mut query = all();
     query.and_equal("s.id", Some(id));
     Ok(database.fetch(query, sql::session).await?.pop())
-}
-
-/// The session that was opened out of this one, as that one tells: this one's END may not have come.
-async fn successor<D: Database>(database: &D, session: &Session) -> Result<Option<Session>, Error> {
-    if let Some(next) = session.transitioned_to() {
-        return by_id(database, next).await;
-    }
-    let mut query = all();
-    query.and_equal("s.transitioned_from", Some(&*session.id));
-    query.push(" ORDER BY s.started_at DESC, s.id DESC LIMIT 1");
-    Ok(database.fetch(query, sql::session).await?.pop())
-}
-
-/// Back and forth along the transitions. A switch back makes a ring of it, which is walked once.
-async fn chain<D: Database>(database: &D, session: &Session) -> Result<Vec<Session>, Error> {
-    let mut seen = HashSet::from([session.id.clone()]);
-    let mut chain = Vec::new();
-    let mut at = session.clone();
-    while chain.len() < CHAIN
-        && let Some(from) = at.transitioned_from()
-        && seen.insert(from.to_owned())
-        && let Some(earlier) = by_id(database, from).await?
-    {
-        chain.push(earlier.clone());
-        at = earlier;
-    }
-    chain.reverse();
-    chain.push(session.clone());
-    at = session.clone();
-    for _ in 0..CHAIN {
-        let Some(later) = successor(database, &at).await? else { break };
-        if !seen.insert(later.id.clone()) {
-            break;
-        }
-        chain.push(later.clone());
-        at = later;
-    }
-    Ok(chain)
 }
 
 /// How sessions are told that have the words or the tag that are looked for.
@@ -301,6 +277,7 @@ fn restrict<D: Database>(query: &mut Query, filter: SessionFilter, matching: Mat
         let column = if filter.gaps { D::DIALECT.not_by(column) } else { column.to_owned() };
         query.and_equal(&column, value);
     }
+    query.and("s.agent <>", filter.without_agent);
     query.and("s.started_at >=", filter.since);
     query.and("s.started_at <", filter.until);
     if filter.gaps {

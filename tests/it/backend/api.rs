@@ -255,7 +255,14 @@ fn sessions_and_usage_are_asked_for() {
         (&json!("odd"), &json!(8), &json!(4))
     );
     assert_eq!((&usage["total"]["apiCalls"], &usage["total"]["prompts"]), (&json!(14), &json!(7)));
-    assert_eq!(reader.get("/v1/usage?by=model&limit=1").json()["total"]["prompts"], 7);
+    let models = reader.get("/v1/usage?by=model&limit=1").json();
+    assert_eq!((&models["total"]["prompts"], &models["rows"][0]["prompts"]), (&json!(7), &Value::Null));
+    let model = models["rows"][0]["key"].as_str().unwrap();
+    let of_one = reader.get(&format!("/v1/usage?by=day&model={model}")).json();
+    for sums in [&of_one["total"], &of_one["rows"][0]] {
+        assert_eq!((&sums["sessions"], &sums["toolCalls"]), (&Value::Null, &Value::Null), "not none: {sums}");
+        assert!(sums["apiCalls"].as_i64() > Some(0), "{sums}");
+    }
     assert_eq!(
         (&usage["more"], &reader.get("/v1/usage?by=project&limit=1").json()["more"]),
         (&json!(false), &json!(true))

@@ -404,6 +404,30 @@ async fn transitions_make_a_chain_and_a_ring_is_walked_once(kind: Kind<'_>) {
     assert_eq!(detail.children.iter().map(|session| &*session.id).collect::<Vec<_>>(), [&*child]);
     let detail = world.one.session(&child).await.unwrap().unwrap();
     assert_eq!(detail.parent.map(|session| session.id), Some(ids[0].clone()));
+    // Two that were opened again by themselves, and say nothing of it any more.
+    let two = [session(11), session(12)];
+    let again = json!({".reason": "resume"});
+    post(
+        &*world.one,
+        &[
+            start(&two[0], 1, "widgets"),
+            but(end(&two[0], 2, 2), &json!({".transitionedTo": two[1], ".endReason": "clear"})),
+            but(start(&two[0], 3, "widgets"), &again),
+            end(&two[0], 4, 4),
+            but(start(&two[1], 1, "widgets"), &json!({".transitionedFrom": two[0]})),
+            end(&two[1], 2, 2),
+            but(start(&two[1], 3, "widgets"), &again),
+        ],
+    )
+    .await;
+    for id in &two {
+        let chain = world.one.session(id).await.unwrap().unwrap().chain;
+        assert_eq!(chain.into_iter().map(|session| session.id).collect::<Vec<_>>(), two);
+    }
+    let asked = [two.to_vec(), vec![child]].concat();
+    let mut chained = world.one.chained(asked.clone(), asked).await.unwrap();
+    chained.sort();
+    assert_eq!(chained, two);
 }
 
 async fn sessions_are_found(kind: Kind<'_>) {
@@ -425,6 +449,7 @@ async fn sessions_are_found(kind: Kind<'_>) {
     let table = [
         (all(), &[3, 2, 1][..]),
         (SessionFilter { agent: text("codex"), ..all() }, &[2]),
+        (SessionFilter { without_agent: text("codex"), ..all() }, &[3, 1]),
         (SessionFilter { project: text("widgets"), ..all() }, &[3, 1]),
         (SessionFilter { branch: text("topic"), ..all() }, &[3]),
         (SessionFilter { user: text("eve"), ..all() }, &[2]),
@@ -446,13 +471,13 @@ async fn sessions_are_found(kind: Kind<'_>) {
         (SessionFilter { search: text("'; DROP TABLE session"), ..all() }, &[]),
     ];
     for (filter, expected) in table {
-        let count = world.one.count_sessions(filter.clone(), 10).await.unwrap();
+        let count = world.one.count_sessions(filter.clone(), 10).await.unwrap().sessions;
         assert_eq!(usize::try_from(count).unwrap(), expected.len(), "{filter:?}");
         let found = world.one.sessions(filter.clone(), Page::first(10)).await.unwrap().sessions;
         let found: Vec<_> = found.into_iter().map(|session| session.id).collect();
         assert_eq!(found, expected.iter().map(|number| session(*number)).collect::<Vec<_>>(), "{filter:?}");
     }
-    assert_eq!(world.one.count_sessions(all(), 2).await.unwrap(), 2, "counted no further");
+    assert_eq!(world.one.count_sessions(all(), 2).await.unwrap().sessions, 2, "counted no further");
     let named = world.one.sessions_by_id(vec![session(2), "nobody".into(), session(1)]).await.unwrap();
     assert_eq!(named.len(), 2);
 }

@@ -93,7 +93,10 @@ fn the_local_store_is_shown_and_followed_until_interrupted() {
     let chained = running.page_with(&cookie, &page, "ol class=\"chain\"");
     assert!(chained.body.contains(&format!("/sessions/{}", second.session)), "{chained:?}");
     world.end(second, 0);
-    running.page_with(&cookie, &format!("/sessions/{}", second.session), "every event has arrived");
+    let ended =
+        running.page_with(&cookie, &format!("/sessions/{}", second.session), "every event has arrived");
+    assert!(!ended.body.contains("Last received"), "nothing is received here: {ended:?}");
+    assert!(ended.body.contains("codemie resume "), "{ended:?}");
     let health = running.page(&cookie, "/health").body;
     assert!(health.contains("No receiver is configured") && !health.contains("from any machine"), "{health}");
     let html = ask(running.address, "GET", "/nope", &[("accept", "text/html")], "");
@@ -121,6 +124,17 @@ fn the_demonstration_is_no_cost_unless_it_is_all_there_is() {
     world.call(run, "k2", "unheard-of", None);
     let overview = running.page_with(&cookie, "/", "$2.00+").body;
     assert!(!overview.contains("$5.00") && overview.contains("left out"), "{overview}");
+    let sessions = running.page(&cookie, "/sessions").body;
+    assert!(
+        !sessions.contains(">play<") && sessions.contains("left out"),
+        "the same in the list: {sessions}"
+    );
+    assert!(sessions.contains(">work<") && !sessions.contains(">User<"), "{sessions}");
+    assert!(running.page(&cookie, "/sessions?agent=demo").body.contains(">play<"));
+    for path in ["/?model=unheard-of", "/sessions?model=unheard-of", "/sessions?agent=claude"] {
+        let page = running.page(&cookie, path).body;
+        assert!(!page.contains("left out"), "there it has nothing: {page}");
+    }
     assert!(overview.contains("no price"), "a model without a price: {overview}");
     running.page_with(&cookie, "/?agent=demo", "$5.00");
 }

@@ -84,6 +84,7 @@ struct Play {
     served: Served,
     chain: Vec<String>,
     incomplete: String,
+    resumed: String,
     running: Option<Telling>,
 }
 
@@ -100,15 +101,19 @@ impl Play {
         }
         let (chain, more) = invented::chain(now);
         events.extend(more);
+        let (resumed, more) = invented::resumed(now);
+        events.extend(more);
         for batch in events.chunks(5_000) {
             served.send(batch.to_vec());
         }
-        Self { served, chain, incomplete, running: None }
+        Self { served, chain, incomplete, resumed, running: None }
     }
 
     fn answer(&mut self, word: &str) -> Value {
         match word {
-            "sessions" => json!({"sessions": self.chain, "incomplete": self.incomplete}),
+            "sessions" => {
+                json!({"sessions": self.chain, "incomplete": self.incomplete, "resumed": self.resumed})
+            }
             "start" => self.begin(201, "startup", "live-work"),
             "clear" => {
                 let old = self.running.take().unwrap();

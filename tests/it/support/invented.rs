@@ -240,6 +240,22 @@ pub(crate) fn chain(now: Timestamp) -> (Vec<String>, Vec<Event>) {
     )
 }
 
+/// A session that was closed for hours and opened again, with a prompt that was never answered, and its id.
+pub(crate) fn resumed(now: Timestamp) -> (String, Vec<Event>) {
+    let mut telling = Telling::new(104, 0, 2, Timestamp(now.0 - 300 * MINUTE));
+    telling.start(&Opening { name: "upgrade-deps.again", project: 1, reason: "startup", from: None });
+    telling.turn(6);
+    telling.turn(4);
+    telling.end("completed", "exit", None);
+    telling.now += 200 * MINUTE;
+    telling.began += 200 * MINUTE; // only the time it was open counts
+    telling.start(&Opening { name: "upgrade-deps.again", project: 1, reason: "resume", from: None });
+    telling.turn(0);
+    telling.turn(5);
+    telling.end("completed", "exit", None);
+    (telling.id, telling.events)
+}
+
 /// What the team did on the days before `now`: sessions that began and ended, `each` so many on a working day.
 pub(crate) fn history(now: Timestamp, days: i64, each: i64, turns: i64) -> impl Iterator<Item = Vec<Event>> {
     (0..days).rev().flat_map(move |back| {
