@@ -127,20 +127,20 @@ mod tests {
         let mut world = World::new();
         world.store.write(|tx| tx.add_sink(SINK)).unwrap();
         lead(&mut world, "a");
-        let first = session(&mut world).to_string();
-        assert_eq!(sent(&mut world), [first.clone()]);
+        let first = [session(&mut world).to_string()];
+        assert_eq!(sent(&mut world), first);
         lead(&mut world, "b");
         assert_eq!(sent(&mut world), [""; 0], "history to it");
-        let second = session(&mut world).to_string();
-        assert_eq!(sent(&mut world), [second.clone()]);
+        let second = [session(&mut world).to_string()];
+        assert_eq!(sent(&mut world), second);
         lead(&mut world, "a");
         assert_eq!(world.store.read(|view| view.sessions_before(SINK)).unwrap(), 0);
-        assert_eq!(sent(&mut world), [second], "what ended while it was away");
-        let third = session(&mut world).to_string();
-        assert_eq!(sent(&mut world), [third.clone()]);
+        assert_eq!(sent(&mut world), second, "what ended while it was away");
+        let third = [session(&mut world).to_string()];
+        assert_eq!(sent(&mut world), third);
         lead(&mut world, "b");
         assert_eq!(world.store.read(|view| view.sessions_before(SINK)).unwrap(), 1, "still history to it");
-        assert_eq!(sent(&mut world), [third]);
+        assert_eq!(sent(&mut world), third);
     }
 
     #[test]
