@@ -347,8 +347,24 @@ mod tests {
             old.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
             let run = "INSERT INTO run (id, boot, pids, wrapper_pid, wrapper_start, started_at) VALUES ('r', '', '', 1, 1, 1)";
             old.execute_batch(run).unwrap();
+            if (2..6).contains(&version) {
+                old.execute_batch(
+                    "INSERT INTO sink (name, since, cursor, target) VALUES ('used', 0, 0, 'a.c'), ('retired', 0, 0, 'a.')",
+                )
+                .unwrap();
+            }
             migrate(&mut old).unwrap();
             assert_eq!(self::version(&old).unwrap(), KNOWN);
+            let leads: Vec<(String, Option<String>)> = old
+                .prepare("SELECT address, credentials FROM sink ORDER BY name")
+                .unwrap()
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+                .unwrap()
+                .collect::<Result<_, _>>()
+                .unwrap();
+            if !leads.is_empty() {
+                assert_eq!(leads, [("a".into(), None), ("a".into(), Some("c".into()))], "from {version}");
+            }
             let kept: Option<String> =
                 old.query_row("SELECT surroundings FROM run WHERE id = 'r'", [], |row| row.get(0)).unwrap();
             assert_eq!(kept, None, "from {version}");
