@@ -217,6 +217,15 @@ impl Filter {
         Some(self.with(|filter| filter.range = Range::Between(Some(first), Some(last))))
     }
 
+    /// Whether its sessions can be counted within a page's time: which of them called a model no index tells, so each one of
+    /// the days is looked at.
+    pub fn countable(&self, today: Date) -> bool {
+        let reach = today.checked_sub(100.days()).unwrap_or(Date::MIN);
+        self.words.is_none()
+            && self.tag.is_none()
+            && (self.model.is_none() || self.days(today).0.is_some_and(|first| first >= reach))
+    }
+
     /// What this asks of the sums.
     pub fn usage(&self, today: Date, there: &Facets) -> UsageFilter {
         let (since, until) = self.bounds(today);
@@ -388,6 +397,14 @@ mod tests {
         let parts = second.parts();
         assert_eq!(parts.len(), 1);
         assert_eq!((parts[0].0.as_str(), parts[0].1.address("/")), ("agent: claude", "/".to_owned()));
+    }
+
+    #[test]
+    fn what_no_index_tells_is_not_counted_over_years() {
+        let countable =
+            |pairs: &[(&str, &str)]| filter(pairs).unwrap().countable(jiff::civil::date(2026, 11, 16));
+        assert!(countable(&[("range", "all")]) && countable(&[("range", "90d"), ("model", "m")]));
+        assert!(!countable(&[("range", "365d"), ("model", "m")]) && !countable(&[("q", "word")]));
     }
 
     #[test]
