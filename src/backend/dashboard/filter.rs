@@ -209,9 +209,9 @@ impl Filter {
         self.with(|filter| filter.agent = Some(Demo.name().to_owned()))
     }
 
-    /// The same number of days before those that are asked for.
+    /// The same number of days before those that are asked for, if they are few enough to be added up besides.
     pub fn before(&self, today: Date) -> Option<Self> {
-        let Range::Days(days) = self.range else { return None };
+        let Range::Days(days @ ..=90) = self.range else { return None };
         let last = self.days(today).0?.yesterday().ok()?;
         let first = last.checked_sub((i64::from(days) - 1).days()).ok()?;
         Some(self.with(|filter| filter.range = Range::Between(Some(first), Some(last))))
@@ -411,7 +411,7 @@ mod tests {
     fn the_days_before_are_as_many_and_end_where_these_begin() {
         let before = |range| filter(&[("range", range)]).unwrap().before(jiff::civil::date(2026, 11, 16));
         assert_eq!(before("7d").unwrap().address("/"), "/?from=2026-11-03&to=2026-11-09");
-        assert_eq!(before("all"), None);
+        assert_eq!((before("all"), before("365d")), (None, None));
     }
 
     #[test]
