@@ -209,12 +209,21 @@ impl Filter {
         self.with(|filter| filter.agent = Some(Demo.name().to_owned()))
     }
 
-    /// The same number of days before those that are asked for.
+    /// The same number of days before those that are asked for, if they are few enough to be added up besides.
     pub fn before(&self, today: Date) -> Option<Self> {
-        let Range::Days(days) = self.range else { return None };
+        let Range::Days(days @ ..=90) = self.range else { return None };
         let last = self.days(today).0?.yesterday().ok()?;
         let first = last.checked_sub((i64::from(days) - 1).days()).ok()?;
         Some(self.with(|filter| filter.range = Range::Between(Some(first), Some(last))))
+    }
+
+    /// Whether its sessions can be counted within a page's time: which of them called a model no index tells, so each one of
+    /// the days is looked at.
+    pub fn countable(&self, today: Date) -> bool {
+        let reach = today.checked_sub(100.days()).unwrap_or(Date::MIN);
+        self.words.is_none()
+            && self.tag.is_none()
+            && (self.model.is_none() || self.days(today).0.is_some_and(|first| first >= reach))
     }
 
     /// What this asks of the sums.
@@ -391,10 +400,18 @@ mod tests {
     }
 
     #[test]
+    fn what_no_index_tells_is_not_counted_over_years() {
+        let countable =
+            |pairs: &[(&str, &str)]| filter(pairs).unwrap().countable(jiff::civil::date(2026, 11, 16));
+        assert!(countable(&[("range", "all")]) && countable(&[("range", "90d"), ("model", "m")]));
+        assert!(!countable(&[("range", "365d"), ("model", "m")]) && !countable(&[("q", "word")]));
+    }
+
+    #[test]
     fn the_days_before_are_as_many_and_end_where_these_begin() {
         let before = |range| filter(&[("range", range)]).unwrap().before(jiff::civil::date(2026, 11, 16));
         assert_eq!(before("7d").unwrap().address("/"), "/?from=2026-11-03&to=2026-11-09");
-        assert_eq!(before("all"), None);
+        assert_eq!((before("all"), before("365d")), (None, None));
     }
 
     #[test]

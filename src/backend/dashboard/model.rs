@@ -19,7 +19,8 @@ pub struct Overview {
     pub users: Vec<UsageRow>,
     /// Of as many days before these.
     pub before: Option<Sums>,
-    /// Where one model is asked for: the sessions begun that called it. The sums by model know of no sessions.
+    /// Where one model is asked for: the sessions begun that called it, unless counting takes too long. The sums by model
+    /// know of no sessions.
     pub with_model: Option<Counted>,
     /// The demonstration would be among them, and is not.
     pub demo_left_out: bool,

@@ -11,7 +11,7 @@ use super::model::Overview;
 use super::sessions::COUNTED;
 use super::span::{self, Columns};
 use super::text::{cents, cost, count, float, grouped, priced, share, short_count};
-use crate::backend::model::{SeriesRow, Sums, UsageRow};
+use crate::backend::model::{Counted, SeriesRow, Sums, UsageRow};
 use crate::output::human;
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
@@ -60,7 +60,7 @@ fn nothing(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
 }
 
 fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
-    let counts = &sums.counts;
+    let (counts, of_model) = (&sums.counts, filter.model.is_some());
     let input = counts.input + counts.cache_read + counts.cache_write;
     let prompts = human::counted(usize::try_from(counts.prompts).unwrap_or(0), "prompt");
     let before = |now: f64, of: fn(&Sums) -> f64| {
@@ -70,16 +70,16 @@ fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
     };
     html! {
         dl.totals {
-            div { dt { "Cost" } dd { (cost(sums.cost_usd, counts.unpriced_calls)) } @if let Some(each) = each(view, sums) { dd.hint { (each) } } (before(sums.cost_usd, |sums| sums.cost_usd)) }
+            div { dt { "Cost" } dd { (cost(sums.cost_usd, counts.unpriced_calls)) } @if let Some(each) = each(filter, view, sums) { dd.hint { (each) } } (before(sums.cost_usd, |sums| sums.cost_usd)) }
             @if let Some(with_model) = view.with_model {
                 div { dt { "Sessions" } dd { (at_most(with_model.sessions)) } dd.hint { "begun, that called it" } }
-            } @else {
+            } @else if !of_model {
                 div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.hint { (prompts) @if view.users.len() > 1 { " · " (view.users.len()) " people" } } (before(float(counts.sessions), |sums| float(sums.counts.sessions))) }
             }
             div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.hint { @if input > 0 { (share(float(counts.cache_read), float(input))) " of input cached" } @else { "none" } } (before(float(sums.tokens()), |sums| float(sums.tokens()))) }
-            div { dt { "API calls" } dd { (count(counts.api_calls)) } @if view.with_model.is_none() { dd.hint { (grouped(counts.api_errors)) " failed" } } }
+            div { dt { "API calls" } dd { (count(counts.api_calls)) } @if !of_model { dd.hint { (grouped(counts.api_errors)) " failed" } } }
             // What no model does is not none under one: it is not known.
-            @if view.with_model.is_none() {
+            @if !of_model {
                 div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.hint { @if counts.tool_calls > 0 { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } @else { "none" } } }
                 div { dt { "Lines" } dd { "+" (count(counts.lines_added)) } dd.hint { "−" (count(counts.lines_removed)) } }
             }
@@ -88,14 +88,15 @@ fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
 }
 
 /// What a session costs on average, where there is one to divide by.
-fn each(view: &Overview, sums: &Sums) -> Option<String> {
-    let paying = view.with_model.map_or_else(|| view.paying_sessions(), |counted| counted.sessions);
-    if paying == 0 || (view.with_model.is_some() && paying >= COUNTED) {
-        return None;
-    }
-    let all = view.with_model.is_some() || paying == sums.counts.sessions;
+fn each(filter: &Filter, view: &Overview, sums: &Sums) -> Option<String> {
+    let paying = match (&filter.model, view.with_model) {
+        (None, _) => view.paying_sessions(),
+        (Some(_), Some(Counted { sessions: 1..COUNTED, .. })) => view.with_model?.sessions,
+        (Some(_), _) => return None,
+    };
+    let all = filter.model.is_some() || paying == sums.counts.sessions;
     let what = if all { "per session" } else { "per session of an agent" };
-    Some(format!("{} {what}", cents(sums.cost_usd / float(paying))))
+    (paying > 0).then(|| format!("{} {what}", cents(sums.cost_usd / float(paying))))
 }
 
 fn at_most(sessions: i64) -> String {
@@ -212,9 +213,9 @@ fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Marku
         section.panel {
             h2 { "Cost per " (unit) span.aside { (priced(sums.cost_usd, sums.counts.unpriced_calls)) } }
             (spent)
-            (table(unit, &columns, &data, view.with_model.is_none()))
+            (table(unit, &columns, &data, filter.model.is_none()))
         }
-        @if view.with_model.is_some() {
+        @if filter.model.is_some() {
             (tokens)
         } @else {
             div.grid {
@@ -310,7 +311,7 @@ mod tests {
     use jiff::civil::date;
 
     use super::*;
-    use crate::backend::model::{Counted, Day};
+    use crate::backend::model::Day;
     use crate::backend::numbers::Numbers;
 
     #[test]
@@ -337,6 +338,12 @@ mod tests {
         );
     }
 
+    fn all(model: &str) -> Filter {
+        let parameters: filter::Parameters =
+            serde_json::from_value(serde_json::json!({"model": model})).unwrap();
+        parameters.filter(Range::All).unwrap()
+    }
+
     fn told(agent: &str, cost_usd: f64, api_calls: i64, sessions: i64) -> SeriesRow {
         let counts = Numbers { sessions, api_calls, ..Numbers::default() };
         SeriesRow { day: Day(20_000), key: agent.into(), sums: Sums { counts, cost_usd } }
@@ -354,22 +361,27 @@ mod tests {
         let mut view = Overview { days, ..Overview::default() };
         let names = |view: &Overview| view.agents().into_iter().map(|row| row.key).collect::<Vec<_>>();
         assert_eq!(names(&view), ["codex", "claude"], "the dearest first, none without a cost");
-        assert_eq!(each(&view, &view.sums()).unwrap(), "$2.00 per session of an agent");
+        assert_eq!(each(&all(""), &view, &view.sums()).unwrap(), "$2.00 per session of an agent");
         view.days.push(told("aider", 50.0, 1, 1));
         assert_eq!(names(&view), ["codex", "claude", controls::OTHERS], "what is no agent last");
         view.days.retain(|row| row.sums.counts.api_calls > 0);
-        assert_eq!(each(&view, &view.sums()).unwrap(), "$10.00 per session");
+        assert_eq!(each(&all(""), &view, &view.sums()).unwrap(), "$10.00 per session");
     }
 
     #[test]
     fn nothing_is_divided_by_no_session() {
         let view = Overview { days: vec![told("claude", 34.45, 3, 0)], ..Overview::default() };
-        assert_eq!(each(&view, &view.sums()), None);
+        assert_eq!(each(&all(""), &view, &view.sums()), None);
+        assert_eq!(each(&all("m"), &view, &view.sums()), None, "not counted");
         let counted = |sessions| Some(Counted { sessions, ..Counted::default() });
         let of_model = |sessions| Overview { with_model: counted(sessions), ..view.clone() };
-        assert_eq!(each(&of_model(0), &view.sums()), None);
-        assert_eq!(each(&of_model(5), &view.sums()).unwrap(), "$6.89 per session");
-        assert_eq!(each(&of_model(COUNTED), &view.sums()), None, "nobody knows how many there are");
+        assert_eq!(each(&all("m"), &of_model(0), &view.sums()), None);
+        assert_eq!(each(&all("m"), &of_model(5), &view.sums()).unwrap(), "$6.89 per session");
+        assert_eq!(
+            each(&all("m"), &of_model(COUNTED), &view.sums()),
+            None,
+            "nobody knows how many there are"
+        );
     }
 
     #[test]

@@ -122,7 +122,7 @@ async fn overview_page(
     };
     let with_model = async || match filter.model {
         Some(_) => reader.count_sessions(filter.sessions(today, &facets), sessions::COUNTED).await.map(Some),
-        None => Ok(None),
+        _ => Ok(None),
     };
     let before = filter.before(today).map(|before| before.usage(today, &facets));
     let demo = usage.without_agent.is_some().then(|| filter.only_demo().usage(today, &facets));
@@ -163,7 +163,7 @@ async fn sessions_page(
         && reader.count_sessions(filter.only_demo().sessions(today, &facets), 1).await?.sessions > 0;
     let total = if first && listing.next.is_none() {
         Some(Counted::of(&listing.sessions))
-    } else if asked.search.is_some() || asked.tag.is_some() {
+    } else if !filter.countable(today) {
         None // no index tells; every session would be looked at
     } else {
         Some(reader.count_sessions(asked, sessions::COUNTED).await?)
