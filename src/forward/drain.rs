@@ -10,16 +10,17 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::backoff;
-use super::batch::{self, Size};
+use super::batch::Size;
 use super::decide::Verdict;
-use super::http::{Http, Request};
+use super::http::Http;
 use super::lease;
+use super::plan::{Sending, Span, Work, plan};
 use super::rest::is_idle;
-use super::sink::{Due, Sink, Sorted};
+use super::sink::Sink;
 use crate::clock::{Clock, Timestamp};
 use crate::home::Home;
 use crate::session::publish::publish;
-use crate::store::{Error, Fate, Fingerprint, Outgoing, SinkCount, SinkRow, Store, Tx, View};
+use crate::store::{Error, Fate, Fingerprint, Outgoing, SinkCount, SinkRow, Store, Tx};
 
 /// How often a held lease is asked for again; its holder sends what is ours as well, so only one who waits is in a hurry.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -104,35 +105,6 @@ pub struct Drain {
     /// The receiver takes nothing compressed.
     plain: bool,
     mode: Mode,
-}
-
-/// What a step has to do.
-enum Work {
-    Nothing {
-        due: Option<Timestamp>,
-    },
-    /// Nothing to send, but the cursor can move.
-    Pass {
-        past: Span,
-        deferred: Vec<(Outgoing, &'static str)>,
-    },
-    Send(Sending),
-}
-
-/// The part of the outbox that a step is about.
-#[derive(Clone, Copy)]
-struct Span {
-    from: i64,
-    to: i64,
-}
-
-struct Sending {
-    events: Vec<Outgoing>,
-    /// How far the cursor comes with them; `None` for those it has passed long ago.
-    past: Option<Span>,
-    requests: Vec<Request>,
-    /// How many of the requests were accepted before, by a receiver that must not get them twice.
-    told: usize,
 }
 
 /// What came of the requests.
@@ -459,65 +431,6 @@ pub(super) fn keep_still(row: &SinkRow, now: Timestamp, mode: Mode) -> Option<Du
         Mode::Usual => backoff::left(row.retry_at, now, backoff::LONGEST).max(asked),
     };
     (!wait.is_zero()).then_some(wait)
-}
-
-/// What comes next: letters that are due, then what the cursor has not passed.
-fn plan(view: &View<'_>, sink: &dyn Sink, size: Size, durable: i64, now: Timestamp) -> Result<Work, Error> {
-    let name = sink.name();
-    let Some(row) = view.sink(name)? else { return Ok(Work::Nothing { due: None }) };
-    let mut due = None;
-    let (mut letters, mut told) = (Vec::new(), 0);
-    for letter in view.letters(name, Fate::Deferred, durable, batch::MOST)? {
-        if letters.len() == size.events() {
-            break;
-        }
-        match sink.due(view, &letter, now)? {
-            Due::Now => {
-                told = letter.told;
-                letters.push(letter.event);
-            }
-            Due::Unknown => {}
-            Due::At(at) => due = Some(due.map_or(at, |due: Timestamp| due.min(at))),
-        }
-    }
-    if !letters.is_empty() {
-        let events = fitting(letters);
-        let requests = sink.requests(view, &events)?;
-        return Ok(Work::Send(Sending { events, past: None, requests, told }));
-    }
-    // What is only sorted costs no request, so it is taken in one go however little the receiver takes at once.
-    let window = if sink.once() { batch::MOST } else { size.events() };
-    let events = view.outgoing(row.since, row.cursor, durable, window)?;
-    let mut to = events.last().and_then(|event| event.change).unwrap_or(durable);
-    if events.len() < window {
-        to = to.max(durable);
-    }
-    if to <= row.cursor {
-        return Ok(Work::Nothing { due });
-    }
-    let (mut sends, mut deferred) = (Vec::new(), Vec::new());
-    for event in events {
-        match sink.sort(view, &event)? {
-            Sorted::Send => sends.push(event),
-            Sorted::Defer(why) => deferred.push((event, why)),
-            Sorted::Skip => {}
-        }
-    }
-    if sends.is_empty() {
-        return Ok(Work::Pass { past: Span { from: row.cursor, to }, deferred });
-    }
-    let all = sends.len();
-    let events = fitting(sends);
-    if events.len() < all {
-        to = events.last().and_then(|event| event.change).unwrap_or(row.cursor);
-    }
-    let requests = sink.requests(view, &events)?;
-    Ok(Work::Send(Sending { events, past: Some(Span { from: row.cursor, to }), requests, told: 0 }))
-}
-
-fn fitting(mut events: Vec<Outgoing>) -> Vec<Outgoing> {
-    events.truncate(batch::fits(&events));
-    events
 }
 
 /// A number in 0..1 for jitter.

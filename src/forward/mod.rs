@@ -19,6 +19,7 @@ pub mod identity;
 mod lease;
 mod native;
 mod otlp;
+mod plan;
 mod preview;
 mod rest;
 mod sender;
