@@ -158,16 +158,22 @@ async fn sessions_page(
     let facets = reader.facets().await?;
     let asked = filter.sessions(today, &facets);
     let first = after.is_none();
-    let listing = reader.sessions(asked.clone(), Page { after, limit: ROWS }).await?;
-    let demo_left_out = asked.without_agent.is_some()
-        && reader.count_sessions(filter.only_demo().sessions(today, &facets), 1).await?.sessions > 0;
-    let total = if first && listing.next.is_none() {
-        Some(Counted::of(&listing.sessions))
-    } else if !filter.countable(today) {
-        None // no index tells; every session would be looked at
-    } else {
-        Some(reader.count_sessions(asked, sessions::COUNTED).await?)
+    let demo = async {
+        match asked.without_agent {
+            Some(_) => reader.count_sessions(filter.only_demo().sessions(today, &facets), 1).await,
+            None => Ok(Counted::default()),
+        }
     };
+    let all = async {
+        if !filter.countable(today) {
+            return Ok(None); // no index tells; every session would be looked at
+        }
+        reader.count_sessions(asked.clone(), sessions::COUNTED).await.map(Some)
+    };
+    let wanted = Page { after, limit: ROWS };
+    let (listing, demo, all) = tokio::try_join!(reader.sessions(asked.clone(), wanted), demo, all)?;
+    let demo_left_out = demo.sessions > 0;
+    let total = if first && listing.next.is_none() { Some(Counted::of(&listing.sessions)) } else { all };
     let (ids, reopened) = sessions::unlinked(&listing.sessions);
     let chained = reader.chained(ids, reopened).await?.into_iter().collect();
     let view = Listing { facets, page: listing, total, chained, demo_left_out };
