@@ -798,6 +798,8 @@ async fn tokens_are_kept_and_revoked(kind: Kind<'_>) {
             .await
             .unwrap()
     );
+    let same = Token { name: "laptop-2".into(), ..token("laptop", Role::Ingest) };
+    assert!(!world.other.add_token(same).await.unwrap(), "another node has read the same file");
     assert!(world.one.add_token(token("wall", Role::Read)).await.unwrap());
     assert_eq!(
         world.other.token(TokenHash::of("laptop")).await.unwrap(),

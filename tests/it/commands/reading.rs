@@ -371,6 +371,7 @@ fn the_current_session_is_that_of_the_run_after_any_number_of_clears() {
 #[test]
 fn usage_adds_up_and_names_what_has_no_price() {
     let mut world = World::new();
+    world.now.0 -= world.now.0.rem_euclid(DAY) + DAY / 2; // a noon: no day ends between two calls
     let first = world.start("first");
     world.bind(first, "7a276c6b-one", None);
     world.call(first, "m1", "claude-sonnet-4-5", Some(2_000_000_000));

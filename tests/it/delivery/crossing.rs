@@ -107,3 +107,14 @@ fn a_receiver_that_is_away_keeps_no_process_apart_from_the_others() {
     assert_eq!(play.start_as(&["run", "--", "true"]).wait_exit(), Exit::Code(0));
     good.wait("the other's END", |_| ledger.sessions().values().any(|told| told.complete).then_some(()));
 }
+
+#[test]
+fn what_is_put_on_a_session_is_told_without_another_command() {
+    let (receiver, ledger) = honest();
+    let mut world = World::new();
+    let sinks = sinks(&world, &backend(&receiver));
+    world.spoken("a", 1);
+    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    world.out(&["rename", "a", "b"]);
+    receiver.wait("its other name", |_| (names(&ledger) == ["b"]).then_some(()));
+}
