@@ -31,7 +31,17 @@ pub(super) struct Scene {
 impl Scene {
     /// `None` where real agents cannot run; the reason has been printed.
     pub(super) fn set(agent: Agent) -> Option<Self> {
-        let scene = Self { stage: Stage::set()?, agent };
+        Self::on(Stage::set()?, agent)
+    }
+
+    /// The same with the agent in another version than the usual one.
+    #[expect(dead_code, reason = "the matrix of versions uses it")]
+    pub(super) fn set_version(agent: Agent, version: &str) -> Option<Self> {
+        Self::on(Stage::set_version(agent, version)?, agent)
+    }
+
+    fn on(stage: Stage, agent: Agent) -> Option<Self> {
+        let scene = Self { stage, agent };
         // So that it can be watched from the beginning.
         create_private(&scene.home().published_sessions()).unwrap();
         Some(scene)

@@ -19,6 +19,8 @@ const KEY: &str = "sk-ant-fake-0123456789abcdefghij";
 #[derive(Debug)]
 pub(crate) struct AgentHome {
     root: PathBuf,
+    /// An agent that runs in another version here than the usual one.
+    pinned: Option<(Agent, PathBuf)>,
 }
 
 impl AgentHome {
@@ -27,13 +29,23 @@ impl AgentHome {
         let name = format!("home-{}-{}", std::process::id(), HOMES.fetch_add(1, Ordering::Relaxed));
         let root = scratch().join(name);
         fs::create_dir_all(&root).unwrap();
-        let home = Self { root: root.canonicalize().unwrap() };
+        let home = Self { root: root.canonicalize().unwrap(), pinned: None };
         home.make_project();
         home.write(".claude.json", &home.claude_state());
         home.write(".claude/settings.json", &claude_settings());
         home.write(".codex/config.toml", &home.codex_config(api));
         home.write(".gemini/settings.json", &gemini_settings());
         home
+    }
+
+    /// From now on this agent is this program.
+    pub(crate) fn pin(&mut self, agent: Agent, program: PathBuf) {
+        self.pinned = Some((agent, program));
+    }
+
+    pub(crate) fn program(&self, agent: Agent) -> PathBuf {
+        let pinned = self.pinned.as_ref().filter(|(pinned, _)| *pinned == agent);
+        pinned.map_or_else(|| agent.program(), |(_, program)| program.clone())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -69,7 +81,7 @@ impl AgentHome {
         ];
         let real = [("CODEMIE_REAL_CLAUDE", Agent::Claude), ("CODEMIE_REAL_CODEX", Agent::Codex)];
         let real = real.into_iter().chain([("CODEMIE_REAL_GEMINI", Agent::Gemini)]);
-        variables.extend(real.map(|(name, agent)| (name, agent.program().display().to_string())));
+        variables.extend(real.map(|(name, agent)| (name, self.program(agent).display().to_string())));
         variables
     }
 

@@ -42,7 +42,7 @@ impl<'a> AgentRun<'a> {
 
     /// Starts the agent through codemie; it has painted nothing yet.
     pub(crate) fn launch(stage: &'a Stage, agent: Agent, arguments: &[&str]) -> Self {
-        let argv = Stage::argv(agent, Form::under_test(), arguments);
+        let argv = stage.argv(agent, Form::under_test(), arguments);
         Self { terminal: stage.prepare(Start::new(argv)).spawn(), agent, stage }
     }
 
@@ -55,7 +55,7 @@ impl<'a> AgentRun<'a> {
 
     /// Types the command line that starts the agent and waits for the agent's prompt.
     pub(crate) fn type_command_line(&self, arguments: &[&str]) {
-        let argv = Stage::argv(self.agent, Form::under_test(), arguments);
+        let argv = self.stage.argv(self.agent, Form::under_test(), arguments);
         let words: Vec<String> = argv.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
         self.terminal.type_line(words.join(" "));
         self.wait_ready();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::agent_home::AgentHome;
-use super::agents::{Agent, Turn};
+use super::agents::{Agent, Turn, left_out};
 use super::fake_api::FakeApi;
 use super::pty::Start;
 
@@ -42,6 +42,18 @@ impl Stage {
         Turn::take().map(|turn| Self::with(Arc::new(turn)))
     }
 
+    /// With one agent in another version than the usual one (`tests/run.sh` installs them, the older ones with `--full`).
+    pub(crate) fn set_version(agent: Agent, version: &str) -> Option<Self> {
+        let program = agent.program_in(version);
+        if !program.exists() {
+            left_out(&format!("{} {version} is not installed under target/versions", agent.name()));
+            return None;
+        }
+        let mut stage = Self::set()?;
+        stage.home.pin(agent, program);
+        Some(stage)
+    }
+
     /// A second one, for the same test: another home, and an API that counts from 1 again.
     pub(crate) fn another(&self) -> Self {
         Self::with(Arc::clone(&self.turn))
@@ -53,10 +65,10 @@ impl Stage {
     }
 
     /// The command line that runs the agent.
-    pub(crate) fn argv<A: AsRef<OsStr>>(agent: Agent, form: Form, arguments: &[A]) -> Vec<OsString> {
+    pub(crate) fn argv<A: AsRef<OsStr>>(&self, agent: Agent, form: Form, arguments: &[A]) -> Vec<OsString> {
         let mut argv: Vec<OsString> = match form {
             Form::Wrapped => vec![env!("CARGO_BIN_EXE_codemie").into(), agent.name().into()],
-            Form::Bare => vec![agent.program().into()],
+            Form::Bare => vec![self.home.program(agent).into()],
         };
         if agent == Agent::Codex && form == Form::Bare {
             // Any override keeps Codex in its own process; without one it becomes a client of a daemon that outlives it.
@@ -78,7 +90,7 @@ impl Stage {
 
     /// Runs the agent to its end with pipes for all three of its descriptors.
     pub(crate) fn pipe(&self, agent: Agent, form: Form, arguments: &[&str], input: &str) -> Output {
-        self.run(&Self::argv(agent, form, arguments), input)
+        self.run(&self.argv(agent, form, arguments), input)
     }
 
     /// Runs any command to its end, in the project folder and with the agents' environment.
