@@ -5,7 +5,7 @@
 //! batches of 500, every tenth batch sent twice. The bare upsert has none of that: rows that are ready, one table with its two
 //! indexes, one transaction per batch, the same durability. Bare times mean nothing elsewhere; the ratio does.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss, clippy::disallowed_methods)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

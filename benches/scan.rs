@@ -10,7 +10,7 @@
 //! ```
 
 #![allow(unsafe_code)] // wait4, for what a child used
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
 
 #[path = "../tests/trees.rs"]
 mod trees;

@@ -4,7 +4,7 @@
 //! nothing elsewhere; the ratios do. tmux renders a screen of its own, so its throughput is not comparable and left out.
 
 #![allow(unsafe_code)] // pre_exec, to give each child a terminal of its own
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -15,6 +15,11 @@ use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 pub use delivery::Delivery;
 
+use crate::file::text_at_most;
+
+/// More than anybody writes by hand; it is read on the way to exec.
+const MAX_BYTES: u64 = 4 << 20;
+
 /// What the wrapper goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -163,11 +168,7 @@ impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
 
 /// A file that is not there is an empty one.
 fn parse(file: &Path) -> Result<DocumentMut, String> {
-    // Only a file: a pipe in its place would keep the agent waiting.
-    if std::fs::metadata(file).is_ok_and(|meta| !meta.is_file()) {
-        return Err(format!("{} is no file", file.display()));
-    }
-    let text = match std::fs::read_to_string(file) {
+    let text = match text_at_most(file, MAX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DocumentMut::new()),
         Err(error) => return Err(format!("cannot read {}: {error}", file.display())),

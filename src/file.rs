@@ -45,25 +45,73 @@ pub fn modified(meta: &fs::Metadata) -> Timestamp {
     meta.modified().map_or(Timestamp(0), Timestamp::from)
 }
 
-/// All of a file that somebody else has put there. What could be read for ever, or waited for (a device, a pipe), is an error,
-/// and so is a file of more than `most` bytes.
-pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no regular file"));
-    }
-    // Should it have become a pipe since, it is not waited for.
-    bounded(fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path), most)
+/// Opens for reading what others may have put at `path`.
+///
+/// A pipe, a device, a socket or a folder is an error, at once: opening or reading one could wait for ever, and with it the
+/// tracker, a command or the start of an agent. Files of our own folders are opened the same way; it costs one `fstat`.
+pub fn open_regular(path: &Path) -> io::Result<fs::File> {
+    open_regular_with(fs::File::options().read(true), path)
 }
 
-/// All of what was opened, whatever it is, if that is no more than `most` bytes.
-pub fn bounded(file: io::Result<fs::File>, most: u64) -> io::Result<Vec<u8>> {
+/// The same with other rights than reading: to append, to create, to lock.
+#[expect(clippy::disallowed_methods, reason = "the one place that opens files by name")]
+pub fn open_regular_with(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    // Neither waits for the other end of a pipe nor makes a terminal ours; a regular file does not notice.
+    let opened = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    // What the kernel says of a socket, and of a pipe that nobody reads.
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO | libc::EISDIR) => not_regular(),
+        _ => error,
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+/// A file of our own to write to or to lock, made for the user alone if it is not there; what is in it stays.
+pub fn open_private(path: &Path) -> io::Result<fs::File> {
+    open_regular_with(fs::File::options().write(true).create(true).truncate(false).mode(0o600), path)
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file")
+}
+
+/// All of a regular file, if that is no more than `most` bytes.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let length = file.metadata()?.len();
+    if length > most {
+        return Err(too_large(most));
+    }
+    // One read instead of many; a file that grows meanwhile, or has no length (/proc), is read to its end all the same.
+    bounded(file, most, usize::try_from(length).unwrap_or_default())
+}
+
+/// The first bytes of a regular file, `most` at the most.
+pub fn head(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    open_regular(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// All of what the user named, whatever it is: a pipe is as good as a file. An error if it is more than `most` bytes.
+pub fn read_named(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    #[expect(clippy::disallowed_methods, reason = "the user named it and may interrupt it")]
+    let file = fs::File::open(path)?;
+    bounded(file, most, 0)
+}
+
+fn bounded(file: fs::File, most: u64, expected: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(expected.saturating_add(1))?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let told = format!("it is larger than {most} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, told));
+        return Err(too_large(most));
     }
     Ok(bytes)
+}
+
+fn too_large(most: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("it is larger than {most} bytes"))
 }
 
 /// The same of a text.
@@ -91,16 +139,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_or_too_large_is_not_read() {
+    fn only_regular_files_are_opened_and_nothing_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("file"), "12345").unwrap();
         assert_eq!(text_at_most(&at("file"), 5).unwrap(), "12345");
-        assert!(read_at_most(&at("file"), 4).is_err());
+        assert_eq!(head(&at("file"), 3).unwrap(), b"123");
+        assert_eq!(read_at_most(&at("file"), 4).unwrap_err().to_string(), "it is larger than 4 bytes");
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        assert!(open_regular(&at("link")).is_ok());
+        assert_eq!(open_regular(&at("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(
+            !read_at_most(Path::new("/proc/self/stat"), u64::MAX).unwrap().is_empty(),
+            "no length, yet text"
+        );
+
         std::os::unix::fs::symlink("/dev/zero", at("zero")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
-        for endless in [at("zero"), at("pipe"), folder.path().to_owned()] {
-            assert!(read_at_most(&endless, u64::MAX).is_err(), "{}", endless.display());
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        for other in [at("zero"), at("pipe"), at("socket"), folder.path().to_owned()] {
+            let refused = [
+                open_regular(&other).map(drop),
+                read_at_most(&other, u64::MAX).map(drop),
+                head(&other, 1).map(drop),
+                open_regular_with(fs::File::options().append(true).create(true), &other).map(drop),
+            ];
+            for error in refused.map(Result::unwrap_err) {
+                assert_eq!(error.to_string(), "it is not a regular file", "{}", other.display());
+            }
         }
     }
 }

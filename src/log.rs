@@ -14,6 +14,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::clock::{Clock, SystemClock};
+use crate::file::open_regular_with;
 use crate::home::{Home, create_private};
 
 /// At this size the log becomes `codemie.log.1` and a new one is begun: a week of heavy use, and never more than twice this.
@@ -58,7 +59,7 @@ pub fn note_panic(panic: &std::panic::PanicHookInfo<'_>) {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    open_regular_with(OpenOptions::new().append(true).create(true).mode(0o600), path)
 }
 
 /// Many processes append to one file: a line is one write, so that lines stay whole.

@@ -8,7 +8,12 @@ use std::path::{Component, Path};
 
 use jiff::tz::TimeZone;
 
+use crate::file::read_at_most;
+
 const LOCAL: &str = "/etc/localtime";
+
+/// Zones have some kilobytes.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Where systems keep their database.
 const DATABASES: [&str; 4] =
@@ -17,7 +22,7 @@ const DATABASES: [&str; 4] =
 /// The zone in which people here tell the time; UTC where nothing says which.
 pub fn local() -> TimeZone {
     let set = |name: &str| std::env::var_os(name);
-    named(set("TZ").as_deref(), set("TZDIR").as_deref(), |path| std::fs::read(path).ok())
+    named(set("TZ").as_deref(), set("TZDIR").as_deref(), |path| read_at_most(path, MAX_BYTES).ok())
 }
 
 fn named(

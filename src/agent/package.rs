@@ -1,11 +1,12 @@
 //! Which version of an agent is installed, by the npm package that its program lies in: a file of a kilobyte. Asking the
 //! program takes from a quarter of a second to seconds.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
+
+use crate::file::head;
 
 /// How far above the program its package may stand: `bin/codex.js`, `bundle/gemini.js`, `dist/src/index.js`.
 const LEVELS: usize = 4;
@@ -26,8 +27,7 @@ fn stated(file: &Path, name: &str) -> Option<String> {
         name: String,
         version: String,
     }
-    let mut text = Vec::new();
-    File::open(file).ok()?.take(MAX_BYTES).read_to_end(&mut text).ok()?;
+    let text = head(file, MAX_BYTES).ok()?;
     let package: Package = serde_json::from_slice(&text).ok()?;
     (package.name == name).then_some(package.version)
 }

@@ -11,7 +11,11 @@ use std::path::{Path, PathBuf};
 use super::storage::{self, Storage};
 use super::token::{NoRandomness, Role, Token, TokenHash, new_secret};
 use crate::clock::Timestamp;
+use crate::file::read_at_most;
 use crate::home::create_private;
+
+/// Three tokens are some hundred bytes.
+const MAX_TOKENS: u64 = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -88,7 +92,7 @@ async fn add(
 }
 
 fn read(file: &Path) -> io::Result<Option<BTreeMap<Role, String>>> {
-    match std::fs::read(file) {
+    match read_at_most(file, MAX_TOKENS) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

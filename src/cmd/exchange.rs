@@ -56,6 +56,7 @@ pub fn export(
 
 /// For the user alone, as the store it comes from: it holds paths.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "the user named it: a pipe or a terminal is as good")]
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mut file = BufWriter::new(file);
     file.write_all(text)?;

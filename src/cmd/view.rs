@@ -2,7 +2,6 @@
 
 mod draw;
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +16,7 @@ use crate::agent::transcript::{self, Cursor, Item, Page, Said};
 use crate::agent::{self, Agent};
 use crate::cli::View as Args;
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::file::open_regular;
 use crate::home::Home;
 use crate::output::failure::shown;
 use crate::output::{Style, shell};
@@ -193,7 +193,7 @@ impl Subject {
         let reader = agent::by_name(&self.agent).and_then(Agent::transcript);
         let reader =
             reader.with_context(|| format!("codemie cannot read the conversations of {} yet", self.agent))?;
-        let file = File::open(path).with_context(|| self.missing(path))?;
+        let file = open_regular(path).with_context(|| self.missing(path))?;
         let page = match at {
             At::Last => transcript::last(&file, bytes, reader).map_err(transcript::Error::from),
             At::Start => transcript::after(&file, None, bytes, reader),

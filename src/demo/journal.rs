@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::script::{self, Call, MODEL, Tool};
 use crate::agent::claude::{evidence, files::ClaudeFiles};
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::file::{open_regular_with, read_at_most, text_at_most};
 use crate::home::create_private;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::session::id::{AgentSessionId, Ids, RandomIds};
@@ -163,7 +164,7 @@ impl Journal {
                 (format!("The file {} has been updated successfully.", path.display()), told)
             }
             Tool::Read { .. } => {
-                let content = fs::read_to_string(&path)?;
+                let content = text_at_most(&path, u64::MAX)?;
                 let lines = content.lines().count();
                 let told = json!({"type": "text", "file": {
                     "filePath": path, "content": content, "numLines": lines, "startLine": 1, "totalLines": lines,
@@ -288,13 +289,15 @@ fn usage(call: &Call) -> Value {
 
 fn append(path: &Path, lines: &[Value]) -> io::Result<()> {
     let text: String = lines.iter().flat_map(|line| [line.to_string(), "\n".to_owned()]).collect();
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)?.write_all(text.as_bytes())
+    open_regular_with(OpenOptions::new().append(true).create(true).mode(0o600), path)?
+        .write_all(text.as_bytes())
 }
 
 /// Takes out the entries of processes that were killed, as Claude Code does when it starts.
 fn sweep(registry: &Path) {
     for path in fs::read_dir(registry).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let entry = fs::read(&path).ok().and_then(|bytes| evidence::registry_entry(&bytes).ok());
+        let entry =
+            read_at_most(&path, 64 << 10).ok().and_then(|bytes| evidence::registry_entry(&bytes).ok());
         if entry.is_some_and(|entry| SystemProcesses.start_time(entry.pid) != entry.start) {
             let _ = fs::remove_file(path);
         }

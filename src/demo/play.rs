@@ -12,6 +12,7 @@ use super::frame::{Said, Scene};
 use super::journal::Journal;
 use super::script::{self, Call, SCRIPT, Tool};
 use super::stage::{Stage, Stop};
+use crate::file::read_at_most;
 use crate::home::Home;
 use crate::output::Colour;
 use crate::session::id::AgentSessionId;
@@ -152,7 +153,7 @@ impl Player {
         let Some(path) = &self.record else { return Ok(()) };
         let deadline = Instant::now() + NOTICED;
         let seen = || {
-            let text = std::fs::read(path).ok()?;
+            let text = read_at_most(path, u64::MAX).ok()?;
             serde_json::from_slice::<SessionRecord>(&text).ok()
         };
         while Instant::now() < deadline && !seen().is_some_and(|record| noticed(&record)) {

@@ -13,12 +13,15 @@ use super::backoff;
 use super::decide::Answer;
 use crate::clock::Timestamp;
 use crate::config::delivery::Secret;
+use crate::file::read_at_most;
 
 /// For the whole of a request, its answer included.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 const TO_CONNECT: Duration = Duration::from_secs(5);
 /// An answer names rejected events at worst: 500 of them with a sentence each.
 const MOST_READ: usize = 256 * 1024;
+/// The certificates of every authority there is have a quarter of a megabyte.
+const MAX_CERTIFICATES: u64 = 16 << 20;
 /// Compressing harder takes longer than it saves on bodies of this size.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -136,7 +139,7 @@ pub fn is_loopback(url: &Url) -> bool {
 
 fn certificates(file: &PathBuf) -> Result<Vec<Certificate>, Error> {
     let problem = |why: String| Error::Certificates { file: file.clone(), why };
-    let pem = std::fs::read(file).map_err(|error| problem(error.to_string()))?;
+    let pem = read_at_most(file, MAX_CERTIFICATES).map_err(|error| problem(error.to_string()))?;
     let found = Certificate::from_pem_bundle(&pem).map_err(|error| problem(error.to_string()))?;
     if found.is_empty() { Err(problem("there is none in it".to_owned())) } else { Ok(found) }
 }

@@ -1,16 +1,20 @@
 //! What events say of the machine and the person they come from.
 
-use std::fs;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::config::delivery::User;
+use crate::file::text_at_most;
 use crate::hex::hex;
 use crate::store::{Error, Store};
 
 /// The salt's place in the store. With another, this machine would be another to its receivers.
 const SALT: &str = "machine.salt";
+
+/// `/etc/passwd` of a large site.
+const MAX_SYSTEM_FILE: u64 = 16 << 20;
 
 /// The longest name that receivers take.
 const LONGEST: usize = 512;
@@ -54,15 +58,18 @@ fn hash(salt: &str, id: &str) -> String {
 /// The system's own id; without one the salt alone tells this machine from others.
 fn machine_id() -> String {
     let files = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
-    let id =
-        files.into_iter().filter_map(|file| fs::read_to_string(file).ok()).find(|id| !id.trim().is_empty());
+    let id = files
+        .into_iter()
+        .filter_map(|file| text_at_most(Path::new(file), MAX_SYSTEM_FILE).ok())
+        .find(|id| !id.trim().is_empty());
     id.unwrap_or_default().trim().to_owned()
 }
 
 /// The name of the user whose process this is.
 pub fn login_name() -> Option<String> {
     let uid = rustix::process::getuid().as_raw();
-    let named = fs::read_to_string("/etc/passwd").ok().and_then(|text| name_of(&text, uid));
+    let named =
+        text_at_most(Path::new("/etc/passwd"), MAX_SYSTEM_FILE).ok().and_then(|text| name_of(&text, uid));
     let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     named.or_else(|| var("LOGNAME")).or_else(|| var("USER"))
 }

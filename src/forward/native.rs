@@ -12,6 +12,7 @@ use super::http::{Encoding, Request, is_loopback};
 use super::identity::Identity;
 use super::sink::{NATIVE, Sink, below};
 use crate::config::delivery::Secret;
+use crate::file::text_at_most;
 use crate::home::Home;
 use crate::session::state::EventType;
 use crate::store::{Error, Outgoing, View};
@@ -209,7 +210,7 @@ pub fn local_token(home: &Home, url: &Url) -> Option<Secret> {
     if !is_loopback(url) {
         return None;
     }
-    let text = std::fs::read_to_string(home.backend_tokens()).ok()?;
+    let text = text_at_most(&home.backend_tokens(), 64 << 10).ok()?;
     let tokens: Value = serde_json::from_str(&text).ok()?;
     tokens["ingest"].as_str().map(Secret::new)
 }

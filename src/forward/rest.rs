@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use super::drain::{Drain, Mode, Rest, keep_still};
 use super::lease;
 use super::sink::{Sinks, settle};
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::file::open_private;
 use crate::home::{Home, create_private};
 use crate::store::{Error, SinkRow, Store};
 use crate::terminal;
@@ -129,6 +129,6 @@ pub(super) fn is_idle(row: &SinkRow, now: Timestamp) -> bool {
 fn alone(home: &Home, sink: &str) -> Option<File> {
     create_private(&home.run()).ok()?;
     let path = home.run().join(format!("deliver-{sink}.lock"));
-    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
+    let file = open_private(&path).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
 }

@@ -1,5 +1,7 @@
 //! Linux: `/proc/PID`.
 
+#![expect(clippy::disallowed_methods, reason = "the kernel's own files: nobody else can put anything there")]
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;

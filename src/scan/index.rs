@@ -4,6 +4,7 @@
 //! has a wrong sum is as good as absent: the next scan reads everything again.
 
 use std::ffi::OsStr;
+#[cfg(test)]
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +15,7 @@ use super::call::FileNo;
 use super::hash::hash;
 use super::rollup::{Cell, Sums};
 use super::words::{Word, Words};
-use crate::file::FileId;
+use crate::file::{FileId, read_at_most};
 use crate::meter::tail::Position;
 
 /// Raised whenever the notation changes: what was written before is as good as absent.
@@ -88,7 +89,7 @@ impl Index {
 
     /// `None`: there is none that can be used.
     pub(super) fn load(path: &Path) -> Option<Self> {
-        let bytes = fs::read(path).ok()?;
+        let bytes = read_at_most(path, u64::MAX).ok()?;
         let index = Self::read(&bytes);
         if index.is_none() {
             tracing::warn!("{}: not a cache of this version, or damaged; made anew", path.display());

@@ -36,7 +36,7 @@ pub(crate) mod tests;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -45,6 +45,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::agent::{Agent, Var};
 use crate::clock::Timestamp;
+use crate::file::{open_private, open_regular};
 use crate::home::create_private;
 use crate::meter::price;
 use crate::project::Project;
@@ -229,7 +230,7 @@ impl Scanner<'_> {
 
     fn calls_run(&self, index: &Index) -> io::Result<Option<Run>> {
         let Some((name, length, _)) = &index.calls else { return Ok(None) };
-        let file = Arc::new(File::open(self.folder.join(name))?);
+        let file = Arc::new(open_regular(&self.folder.join(name))?);
         Ok(Some(Run::File { file, start: 0, end: *length }))
     }
 
@@ -253,7 +254,7 @@ impl Scanner<'_> {
         let mut sources: Vec<Run> = reading.runs;
         let mut base = None;
         if let Some((name, length, sum)) = &index.calls {
-            base = Some(Reader::checked(File::open(self.folder.join(name))?, *length, *sum));
+            base = Some(Reader::checked(open_regular(&self.folder.join(name))?, *length, *sum));
             sources.extend(self.calls_run(&index)?);
         }
         let mut rollup = Rollup::new(&index.files, &index.words, &self.days, None);
@@ -353,7 +354,7 @@ impl Scanner<'_> {
     fn lock(&self) -> (Option<File>, Option<String>) {
         let taken = create_private(&self.folder).and_then(|()| {
             let path = self.folder.join("lock");
-            let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+            let file = open_private(&path)?;
             let until = Instant::now() + PATIENCE;
             loop {
                 match flock(&file, FlockOperation::NonBlockingLockExclusive) {

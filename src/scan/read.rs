@@ -2,7 +2,6 @@
 //! affair (`Lines`), and how a file is followed is the meter's (`Tail`): the same code that follows a running session.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +14,7 @@ use super::run::{Buffer, Run, Spill};
 use super::words::{Known, Word, Words};
 use crate::agent::Agent;
 use crate::clock::Timestamp;
+use crate::file::open_regular;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{LongLines, Position, Tail};
@@ -166,7 +166,7 @@ impl Worker<'_> {
     fn read(&mut self, desk: &Desk<'_>, number: usize) -> io::Result<Outcome> {
         let job = &desk.jobs[number];
         let agent = desk.agents[job.agent];
-        let file = File::open(job.path)?;
+        let file = open_regular(job.path)?;
         let mut lines = match (job.state, self.readers.remove(&job.agent)) {
             (None, Some(mut lines)) => {
                 lines.forget();

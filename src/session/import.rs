@@ -21,7 +21,7 @@ use super::id::SessionId;
 use super::names;
 use super::state::{Exit, StartReason, State};
 use crate::clock::Timestamp;
-use crate::file::{bounded, modified, read_at_most};
+use crate::file::{modified, read_at_most, read_named};
 use crate::store::old::{self, Contents, OldSession};
 use crate::store::{self, Evidence, NewSession, Store, Tx, Verdict};
 
@@ -46,7 +46,7 @@ pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<Report, E
     let mut report = Report::default();
     for file in files_of(path)? {
         // A pipe is as good: the user says what it is.
-        let text = bounded(fs::File::open(&file), MAX_ASKED);
+        let text = read_named(&file, MAX_ASKED);
         import_file(store, &file, text, at, &mut report)?;
     }
     Ok(report)

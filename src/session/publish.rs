@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::Error;
 use super::record::record;
 use crate::clock::Timestamp;
+use crate::file::open_regular_with;
 use crate::home::{Home, create_private};
 use crate::store::{self, SessionRow, Store};
 
@@ -70,7 +71,10 @@ fn file_of(folder: &Path, id: &str) -> PathBuf {
 /// Readers see the old content or the new, whole.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("json.new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let mut file = open_regular_with(
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600),
+        &draft,
+    )?;
     file.write_all(content)?;
     fs::rename(&draft, path)
 }

@@ -1,13 +1,14 @@
 //! The little that finding a binary needs of the file system, behind a seam so that the decisions are tables.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use crate::file::open_regular;
 
 pub use crate::file::FileId;
 
@@ -52,7 +53,7 @@ impl Files for DiskFiles {
     }
 
     fn head(&self, path: &Path, buffer: &mut [u8]) -> io::Result<usize> {
-        File::open(path)?.read(buffer)
+        open_regular(path)?.read(buffer)
     }
 }
 

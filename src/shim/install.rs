@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::resolve::SCRIPT_MARKER;
 use super::shell;
+use crate::file::read_at_most;
 use crate::home::create_private;
 
 /// What stands where a shim belongs.
@@ -137,7 +138,7 @@ impl Shims {
         if !meta.is_file() {
             return Ok(State::Foreign);
         }
-        let content = fs::read(path)?;
+        let content = read_at_most(path, u64::MAX)?;
         let ours = content.starts_with(b"#!") && memchr::memmem::find(&content, SCRIPT_MARKER).is_some();
         Ok(match ours {
             true if content == self.script(path) => State::Current,

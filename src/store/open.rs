@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{Error, schema};
 use crate::clock::Timestamp;
+use crate::file::{open_private, open_regular_with};
 use crate::home::{Home, create_private};
 
 /// Statements kept prepared: more than the longest path (transition with absorb) uses.
@@ -52,9 +53,7 @@ pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
 
 /// Someone met damage in this database.
 pub(super) fn suspect(path: &Path) {
-    if let Err(error) =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(mark_of(path))
-    {
+    if let Err(error) = open_private(&mark_of(path)) {
         tracing::warn!(%error, "the damaged database could not be marked");
     }
 }
@@ -163,11 +162,7 @@ fn create_locked(home: &Home) -> Result<(), Error> {
     for stale in beside(&path).chain(beside(&draft)).chain([draft.clone()]) {
         remove(&stale)?;
     }
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)
+    open_regular_with(OpenOptions::new().write(true).create_new(true).mode(0o600), &draft)
         .map_err(|source| Error::io(&draft, source))?;
     {
         let mut conn = Connection::open(&draft)?;
@@ -236,6 +231,7 @@ fn remove(path: &Path) -> Result<(), Error> {
 
 /// The folder itself is what is locked: no file of its own, and gone with the process.
 fn lock(folder: &Path) -> Result<File, Error> {
+    #[expect(clippy::disallowed_methods, reason = "a folder, which nobody reads")]
     let file = File::open(folder).map_err(|source| Error::io(folder, source))?;
     // A file system without locks has no second machine's process here either; go on.
     let _ = flock(&file, FlockOperation::LockExclusive);

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::path::Path;
 
 use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
+use crate::file::text_at_most;
 use crate::process::{Pid, ProcessId, StartTime};
 use crate::session::id::RunId;
 
@@ -23,7 +25,7 @@ pub struct Realm {
 impl Realm {
     /// Of this process. Empty where the system does not tell: then pid and start time alone decide.
     pub fn here() -> Self {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let boot = text_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).unwrap_or_default();
         let pids = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         Self { boot: boot.trim().to_owned(), pids: pids.to_string_lossy().into_owned() }
     }

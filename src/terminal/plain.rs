@@ -58,7 +58,9 @@ fn become_agent(image: &Image, failure: &UnixStream) -> ! {
 
 /// A pipe ends when its last holder lets go, so we hold none of the program's. Standard error stays, for our own words.
 fn let_go_of_descriptors() {
-    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+    #[expect(clippy::disallowed_methods, reason = "the system's own device")]
+    let null = File::options().read(true).write(true).open("/dev/null");
+    if let Ok(null) = null {
         for fd in 0..2 {
             let _ = sys::replace(fd, null.as_fd());
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Trail;
 use crate::clock::Timestamp;
-use crate::file::FileId;
+use crate::file::{FileId, open_regular};
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::price;
 use crate::meter::record::{Fact, Record};
@@ -76,7 +76,7 @@ impl Follower {
         news: &mut News,
     ) -> Result<(), Error> {
         for path in files {
-            match File::open(path) {
+            match open_regular(path) {
                 Ok(file) => self.read_file(store, at, session, trail, path, &file, news)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => tracing::warn!(%session, "{}: {error}", path.display()),

@@ -4,12 +4,16 @@
 //! is noted here for the next start. The note is one small file, because it is read on the way to exec.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::file::{head, text_at_most};
 use crate::home::{Home, create_private};
+
+/// An identity and a version are some hundred bytes.
+const MAX_NOTE: u64 = 4096;
 
 /// A binary, told apart from what an update puts in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +34,8 @@ impl Identity {
 
 /// A script for node is the agent itself; one for a shell finds it first.
 fn is_shell_script(file: &Path) -> bool {
-    let mut head = [0; 64];
-    let Ok(count) = fs::File::open(file).and_then(|mut file| file.read(&mut head)) else { return true };
-    let head = &head[..count];
-    head.starts_with(b"#!") && memchr::memmem::find(head, b"node").is_none()
+    let Ok(head) = head(file, 64) else { return true };
+    head.starts_with(b"#!") && memchr::memmem::find(&head, b"node").is_none()
 }
 
 fn note(home: &Home, agent: &str) -> PathBuf {
@@ -42,7 +44,7 @@ fn note(home: &Home, agent: &str) -> PathBuf {
 
 /// The version last seen of exactly this binary.
 pub fn recall(home: &Home, agent: &str, identity: &Identity) -> Option<String> {
-    let text = fs::read_to_string(note(home, agent)).ok()?;
+    let text = text_at_most(&note(home, agent), MAX_NOTE).ok()?;
     let (known, version) = text.trim().split_once(' ')?;
     (known == identity.0).then(|| version.to_owned())
 }

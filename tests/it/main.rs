@@ -2,6 +2,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
+    clippy::disallowed_methods,
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 

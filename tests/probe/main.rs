@@ -1,5 +1,10 @@
 //! A program to be wrapped by the tests: it tells what it sees of its surroundings.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a part of the tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a part of the tests"
+)]
 
 use rustix::termios::tcgetwinsize;
 use signal_hook::consts::SIGWINCH;

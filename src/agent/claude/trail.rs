@@ -1,7 +1,7 @@
 //! Following one run of Claude Code by what it writes: the registry, the history, new session files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::lines::ClaudeLines;
 use crate::agent::looked::Looked;
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::read_at_most;
+use crate::file::{self, open_regular, read_at_most};
 use crate::meter::line::Lines;
 use crate::process::{Pid, ProcessId, Processes};
 use crate::session::correlate::{Beginning, RegistryEntry, Signal};
@@ -160,7 +160,7 @@ impl ClaudeTrail {
     }
 
     fn look_at_history(&mut self, seen: &mut Seen) {
-        let Ok(mut file) = File::open(self.files.history()) else { return };
+        let Ok(mut file) = open_regular(&self.files.history()) else { return };
         let length = file.metadata().map_or(0, |meta| meta.len());
         if length < self.history_read {
             self.history_read = 0; // it was cut or begun anew
@@ -264,14 +264,15 @@ impl Trail for ClaudeTrail {
 }
 
 fn head(path: &Path) -> Option<evidence::Head> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(HEAD_BYTES as u64).read_to_end(&mut bytes).ok()?;
-    Some(evidence::head(&bytes))
+    Some(evidence::head(&file::head(path, HEAD_BYTES as u64).ok()?))
 }
+
+/// Longer than any command line that the kernel takes.
+const MAX_ARGUMENTS: u64 = 8 << 20;
 
 /// The conversation that a background process was told to go on with: `--resume OLD` or `--resume …/OLD.jsonl`.
 fn resumed_by(pid: Pid) -> Option<AgentSessionId> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let line = read_at_most(Path::new(&format!("/proc/{pid}/cmdline")), MAX_ARGUMENTS).ok()?;
     let mut args = line.split(|byte| *byte == 0);
     args.find(|arg| *arg == b"--resume")?;
     let value = PathBuf::from(std::str::from_utf8(args.next()?).ok()?);

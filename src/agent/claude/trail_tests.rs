@@ -1,5 +1,6 @@
 //! A run of Claude Code as its files show it, step by step.
 
+use std::fs::File;
 use std::time::UNIX_EPOCH;
 
 use super::*;

@@ -1,7 +1,6 @@
 //! A session file as a conversation to read: what was said, and which tools ran, one line each.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -12,6 +11,7 @@ use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
 use crate::agent::transcript::{Forwards, Item, Said, Threaded, one_line};
 use crate::clock::Timestamp;
+use crate::file::open_regular;
 
 /// What Claude puts where it was not asked for an answer.
 const FILLER: &str = "No response requested.";
@@ -66,7 +66,7 @@ fn items(line: &[u8]) -> Vec<Item> {
 /// `/cd` files it elsewhere.
 pub fn folder(session_file: &Path) -> Option<PathBuf> {
     let filed = session_file.parent()?.file_name()?;
-    let file = File::open(session_file).ok()?;
+    let file = open_regular(session_file).ok()?;
     let mut lines = Forwards::new(&file, 0).ok()?;
     let mut first = None;
     while let Ok(Some(line)) = lines.next() {

@@ -1,10 +1,10 @@
 //! How a rollout begins: whose it is, read off its first line.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::shape::{Line, Meta};
+use crate::file::open_regular;
 use crate::session::id::AgentSessionId;
 
 /// The first line holds the whole base prompt, 23 kB when this was written; nobody's is this long.
@@ -27,7 +27,7 @@ impl Head {
     /// `None` while the first line is not whole, and for what is no rollout.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let mut line = Vec::new();
-        BufReader::new(File::open(path).ok()?.take(MAX_FIRST_LINE)).read_until(b'\n', &mut line).ok()?;
+        BufReader::new(open_regular(path).ok()?.take(MAX_FIRST_LINE)).read_until(b'\n', &mut line).ok()?;
         if line.pop() != Some(b'\n') {
             return None;
         }

@@ -1,10 +1,10 @@
 //! Whether the model is at work in a thread, by the lines that say when a turn begins and ends.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::shape::peek;
+use crate::file::open_regular;
 
 /// What is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -33,7 +33,7 @@ impl Turn {
     /// Reads on; whether a turn is open now.
     pub(super) fn follow(&mut self, path: &Path) -> bool {
         if path.metadata().is_ok_and(|meta| meta.len() > self.read)
-            && let Ok(file) = File::open(path)
+            && let Ok(file) = open_regular(path)
         {
             let mut chunk = vec![0; CHUNK];
             while let Ok(got @ 1..) = file.read_at(&mut chunk, self.read) {

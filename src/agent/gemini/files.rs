@@ -5,7 +5,6 @@
 //! whole id of a conversation stands in its first line.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use serde::Deserialize;
 
 use crate::agent::{SessionFile, SessionFiles};
 use crate::clock::Timestamp;
-use crate::file::{entries, text_at_most};
+use crate::file::{entries, head, open_regular, text_at_most};
 use crate::session::id::AgentSessionId;
 
 /// Longest first line that is read. One is some 300 bytes; with the folders of a workspace in it, some more.
@@ -60,8 +59,7 @@ impl GeminiFiles {
         struct Map {
             projects: std::collections::HashMap<PathBuf, String>,
         }
-        let mut text = Vec::new();
-        File::open(self.root.join("projects.json")).ok()?.take(MAX_PROJECTS).read_to_end(&mut text).ok()?;
+        let text = head(&self.root.join("projects.json"), MAX_PROJECTS).ok()?;
         let mut map: Map = serde_json::from_slice(&text).ok()?;
         // A name of the agent's own making; anything else would lead out of its folder.
         let slug =
@@ -201,7 +199,7 @@ pub(super) fn header(path: &Path) -> Option<Header> {
 /// Once it is whole, or longer than any header.
 fn first_line(path: &Path) -> Option<Vec<u8>> {
     let mut line = Vec::new();
-    BufReader::with_capacity(1024, File::open(path).ok()?.take(MAX_HEADER))
+    BufReader::with_capacity(1024, open_regular(path).ok()?.take(MAX_HEADER))
         .read_until(b'\n', &mut line)
         .ok()?;
     let whole = line.ends_with(b"\n") || line.len() as u64 == MAX_HEADER;

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::others::Present;
 use crate::agent::looked::Looked;
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::{TICK, modified};
+use crate::file::{TICK, head, modified, open_regular};
 use crate::meter::line::Lines;
 use crate::process::{ProcessId, Processes};
 use crate::session::correlate::{Signal, Trace};
@@ -105,9 +105,7 @@ impl GeminiTrail {
             }
             return;
         }
-        let mut bytes = Vec::new();
-        let read = File::open(&path).and_then(|file| file.take(MAX_LOG).read_to_end(&mut bytes));
-        let entries = read.ok().and_then(|_| self.log.read(&bytes).ok());
+        let entries = head(&path, MAX_LOG).ok().and_then(|bytes| self.log.read(&bytes).ok());
         self.looked.note(&path, stamp, entries.is_some(), SystemClock.now(), seen);
         let typed = entries
             .into_iter()
@@ -199,7 +197,7 @@ impl Chat {
         if length == self.offset {
             return Ok((Vec::new(), written));
         }
-        let mut file = File::open(path)?;
+        let mut file = open_regular(path)?;
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = Vec::new();
         file.take(CHUNK).read_to_end(&mut bytes)?;

@@ -1,6 +1,7 @@
 //! A run of Gemini CLI as its folder shows it, step by step.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write as _;
 
 use super::*;

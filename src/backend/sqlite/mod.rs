@@ -7,8 +7,6 @@
 mod schema;
 mod write;
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,6 +22,7 @@ use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value, json};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Role, Token, TokenHash};
 use crate::clock::Timestamp;
+use crate::file::open_private;
 
 /// As many pages are read for at once; more wait.
 const READERS: usize = 4;
@@ -67,7 +66,7 @@ impl Sqlite {
     /// Opens the file, made if it is not there, and brings it to the schema of this version.
     pub fn open(path: &Path) -> Result<Self, Error> {
         // Made beforehand, because SQLite would make it readable for others; its log and index take over the mode.
-        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        let made = open_private(path);
         made.map_err(|error| Error::Open(format!("{}: {error}", path.display())))?;
         let mut conn = connect(path)?;
         schema::migrate(&mut conn)?;

@@ -21,6 +21,7 @@ use crate::backend::{self, Backend, Options};
 use crate::clock::{Clock, SystemClock};
 use crate::config::delivery::{Secret, User};
 use crate::demo;
+use crate::file::{read_at_most, text_at_most};
 use crate::forward::foreign::post;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native};
@@ -48,6 +49,9 @@ pub(super) struct Embedded {
     pub(super) entrance: String,
 }
 
+/// What demonstrations leave for each other is a line.
+const MAX_NOTE: u64 = 64 << 10;
+
 fn note(home: &Home, nonce: &str) -> PathBuf {
     demo::folder(home).join(format!("backend-{nonce}.json"))
 }
@@ -61,7 +65,7 @@ pub(super) fn start(home: &Home) -> anyhow::Result<Embedded> {
     terminal::spawn_apart(&mut command)?;
     let (file, deadline) = (note(home, &nonce), Instant::now() + PATIENCE);
     loop {
-        match std::fs::read(&file) {
+        match read_at_most(&file, MAX_NOTE) {
             Ok(text) => {
                 std::fs::remove_file(&file)?;
                 return Ok(serde_json::from_slice(&text)?);
@@ -142,7 +146,7 @@ fn newest(folder: &Path) -> PathBuf {
 /// When nobody can want it any more: its time is up, its folder gone, or another demonstration has one.
 async fn ended(folder: PathBuf, nonce: &str) {
     let deadline = Instant::now() + LINGERS;
-    let ours = || std::fs::read_to_string(newest(&folder)).is_ok_and(|newest| newest == nonce);
+    let ours = || text_at_most(&newest(&folder), MAX_NOTE).is_ok_and(|newest| newest == nonce);
     while Instant::now() < deadline && ours() {
         tokio::time::sleep(LOOK).await;
     }
