@@ -3,7 +3,7 @@
 //! Redirections are not followed (a token would go with them), no more than [`MOST_READ`] of a body is read, and a
 //! receiver that drips is given up after [`PATIENCE`] like one that is silent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
@@ -137,8 +137,8 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn certificates(file: &PathBuf) -> Result<Vec<Certificate>, Error> {
-    let problem = |why: String| Error::Certificates { file: file.clone(), why };
+fn certificates(file: &Path) -> Result<Vec<Certificate>, Error> {
+    let problem = |why: String| Error::Certificates { file: file.to_owned(), why };
     let pem = read_at_most(file, MAX_CERTIFICATES).map_err(|error| problem(error.to_string()))?;
     let found = Certificate::from_pem_bundle(&pem).map_err(|error| problem(error.to_string()))?;
     if found.is_empty() { Err(problem("there is none in it".to_owned())) } else { Ok(found) }

@@ -15,6 +15,7 @@ mod demo;
 mod doctor;
 mod driver;
 mod fake_api;
+mod hostile;
 mod installer;
 mod real_api;
 mod real_sessions;

@@ -8,7 +8,7 @@ mod codemie_v1;
 mod commands;
 mod crossing;
 mod otlp;
-mod play;
+pub(crate) mod play;
 mod run;
 mod surroundings;
 

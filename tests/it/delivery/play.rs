@@ -13,12 +13,12 @@ use crate::sandbox::{CODEMIE, Said, Sandbox, say};
 use crate::support::processes;
 use crate::support::pty::{Start, Terminal};
 
-pub(super) struct Play {
-    pub(super) sandbox: Sandbox,
+pub(crate) struct Play {
+    pub(crate) sandbox: Sandbox,
 }
 
 impl Play {
-    pub(super) fn new(config: &str) -> Self {
+    pub(crate) fn new(config: &str) -> Self {
         let sandbox = Sandbox::new();
         sandbox.file(".codemie/config.toml", config);
         let body = "id=$(cat /proc/sys/kernel/random/uuid)\n\
@@ -40,25 +40,25 @@ impl Play {
     }
 
     /// The agent in a terminal, wrapped.
-    pub(super) fn start(&self) -> Terminal {
+    pub(crate) fn start(&self) -> Terminal {
         self.start_as(&["claude"])
     }
 
-    pub(super) fn start_as(&self, args: &[&str]) -> Terminal {
+    pub(crate) fn start_as(&self, args: &[&str]) -> Terminal {
         let start = Start::new([CODEMIE].iter().chain(args).copied()).cwd(self.sandbox.home()).size(30, 100);
         let start = self.variables().into_iter().fold(start, |start, (name, value)| start.env(name, value));
         start.env("CODEMIE_LOG", "debug").spawn()
     }
 
     /// A line for the shell, with further variables.
-    pub(super) fn start_in_shell(&self, line: &str, more: &[(&'static str, String)]) -> Terminal {
+    pub(crate) fn start_in_shell(&self, line: &str, more: &[(&'static str, String)]) -> Terminal {
         let start = Start::new(["sh", "-c", line]).cwd(self.sandbox.home()).size(30, 100);
         let start = self.variables().into_iter().fold(start, |start, (name, value)| start.env(name, value));
         more.iter().fold(start, |start, (name, value)| start.env(*name, value)).spawn()
     }
 
     /// As if nothing had ever been sent.
-    pub(super) fn forget_deliveries(&self) {
+    pub(crate) fn forget_deliveries(&self) {
         let home = Home::at(self.sandbox.path(".codemie"));
         let mut store = Store::open(&home, SystemClock.now()).unwrap();
         let sinks = store.read(|view| view.sinks()).unwrap();
@@ -73,17 +73,17 @@ impl Play {
         }
     }
 
-    pub(super) fn codemie(&self, args: &[&str]) -> Said {
+    pub(crate) fn codemie(&self, args: &[&str]) -> Said {
         say(self.sandbox.codemie(args).envs(self.variables()))
     }
 
-    pub(super) fn records(&self) -> Vec<Value> {
+    pub(crate) fn records(&self) -> Vec<Value> {
         let said = self.codemie(&["list", "--all", "--json"]);
         serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
     }
 
     /// Calls, input, output, cache read and cache write of a conversation by its own file, each call once: the truth.
-    pub(super) fn truth(&self, conversation: &str) -> [i64; 5] {
+    pub(crate) fn truth(&self, conversation: &str) -> [i64; 5] {
         let projects = fs::read_dir(self.sandbox.path(".codemie/demo/projects")).unwrap();
         let mut calls = std::collections::BTreeMap::<String, [i64; 4]>::new();
         for project in projects {
@@ -114,7 +114,7 @@ impl Play {
         sums
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.sandbox.path(".codemie/logs/codemie.log")).unwrap_or_default()
     }
 }

@@ -1,0 +1,27 @@
+//! What others can put in front of codemie: pipes in the place of files, endless and odd text, names that are no names.
+
+mod pipes;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::sandbox::{CODEMIE, Sandbox};
+
+/// A named pipe that nobody ever writes to: whoever opens it for reading in the usual way waits for ever.
+fn pipe(sandbox: &Sandbox, name: &str) -> std::path::PathBuf {
+    let path = sandbox.path(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    make_pipe(&path);
+    path
+}
+
+fn make_pipe(path: &Path) {
+    rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+}
+
+/// codemie with a bound on its time, so that one that waits for ever fails its test (exit 124) instead of keeping it.
+fn bounded(sandbox: &Sandbox, args: &[&str]) -> Command {
+    let mut command = sandbox.command("/usr/bin/timeout");
+    command.args(["--signal=KILL", "30", CODEMIE]).args(args);
+    command
+}
