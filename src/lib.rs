@@ -29,6 +29,7 @@ pub mod project;
 pub mod scan;
 pub mod session;
 pub mod shim;
+pub mod short;
 pub mod since;
 pub mod store;
 pub mod terminal;

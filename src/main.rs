@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
 use codemie::output::failure::{Output, shown, told};
+use codemie::output::text::Screen;
 use codemie::{agent, cmd, terminal};
 
 fn main() -> ExitCode {
@@ -40,7 +41,10 @@ fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
 
 fn manage(command: &Command) -> ExitCode {
     let home = Home::from_env(|name| std::env::var_os(name));
-    match cmd::manage(command, home, &mut Output(io::stdout().lock()), &mut io::stderr()) {
+    let (out, err) = (io::stdout().lock(), io::stderr());
+    let mut out = Output(Screen::new(out, terminal::is_terminal(&io::stdout())));
+    let mut err = Screen::new(err, terminal::is_terminal(&io::stderr()));
+    match cmd::manage(command, home, &mut out, &mut err) {
         Ok(code) => code,
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -23,7 +23,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::forward::identity::login_name;
 use crate::home::{Home, create_private};
 use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, human};
+use crate::output::{Colour, Style, human, json};
 use crate::terminal;
 
 /// For those who do not want a password on a command line, where others can read it.
@@ -213,13 +213,18 @@ fn list(tokens: &[Token], as_json: bool, out: &mut dyn Write) -> anyhow::Result<
                 json!({"name": token.name, "role": token.role, "createdAt": token.created_at, "revokedAt": token.revoked_at})
             })
             .collect();
-        writeln!(out, "{}", serde_json::to_string_pretty(&tokens)?)?;
+        out.write_all(json::pretty(&tokens)?.as_bytes())?;
         return Ok(());
     }
     if tokens.is_empty() {
         writeln!(out, "no tokens; make one: codemie backend token create --role ingest")?;
         return Ok(());
     }
+    out.write_all(table(tokens).render(Style::of_stdout()).as_bytes())?;
+    Ok(())
+}
+
+fn table(tokens: &[Token]) -> Table {
     let (now, zone) = (SystemClock.now(), crate::zone::local());
     let mut table = Table::new([
         Column::text("NAME", 8),
@@ -233,13 +238,27 @@ fn list(tokens: &[Token], as_json: bool, out: &mut dyn Write) -> anyhow::Result<
         let made = human::moment(token.created_at, now, &zone);
         table.row([Cell::from(&*token.name), Cell::from(token.role.as_str()), Cell::from(made), state]);
     }
-    out.write_all(table.render(Style::of_stdout()).as_bytes())?;
-    Ok(())
+    table
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whatever_a_token_is_called_is_drawn() {
+        crate::output::hostile::draw_everywhere(|text, style| {
+            let hash = TokenHash::of("secret");
+            let token = Token {
+                name: text.into(),
+                role: Role::Read,
+                hash,
+                created_at: crate::clock::Timestamp(0),
+                revoked_at: None,
+            };
+            table(&[token]).render(style)
+        });
+    }
 
     #[test]
     fn a_person_is_told_how_to_log_in() {

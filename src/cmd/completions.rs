@@ -12,6 +12,7 @@ use crate::cli::{self, Completable, Completions};
 use crate::clock::{Clock, SystemClock};
 use crate::config::keys::KEYS;
 use crate::home::Home;
+use crate::output::text::clean;
 use crate::store::{Filter, Store};
 
 /// More are no help to anybody who presses a key for one.
@@ -153,7 +154,7 @@ pub fn words(
         Completable::Sessions => Vec::new(),
     };
     for word in words {
-        writeln!(out, "{word}")?;
+        writeln!(out, "{}", clean(&word))?;
     }
     Ok(ExitCode::SUCCESS)
 }

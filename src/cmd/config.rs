@@ -14,10 +14,11 @@ use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
 use crate::forward;
 use crate::home::Home;
-use crate::output::Style;
 use crate::output::failure::shown;
 use crate::output::human::counted;
+use crate::output::table::padded;
 use crate::output::wrap::{hanging, wrap};
+use crate::output::{Style, json};
 use crate::store::Store;
 
 /// A usage error of a management command.
@@ -126,7 +127,7 @@ fn show<V: Fn(&str) -> Option<std::ffi::OsString>>(
         let entries = rows.iter().map(|Row { key, value, about }| {
             json!({"key": key, "value": value.as_ref().map(|(value, _)| typed(value)), "source": from(value.as_ref()), "about": about})
         });
-        writeln!(out, "{}", serde_json::to_string_pretty(&entries.collect::<Vec<_>>())?)?;
+        out.write_all(json::pretty(&entries.collect::<Vec<_>>())?.as_bytes())?;
         return Ok(());
     }
     write!(out, "{}", drawn(&rows, Style::of_stdout()))?;
@@ -157,11 +158,16 @@ fn drawn(rows: &[Row], style: Style) -> String {
     let room = rows.iter().map(|row| value(row).width()).max().unwrap_or(0).min(VALUE);
     let line = |row: &Row| {
         let about = format!("{}: {}", from(row.value.as_ref()), row.about);
-        let line = format!("{:wide$} {:room$}", row.key, value(row));
+        let mut line = padded(&row.key, wide) + " ";
+        line += &padded(&value(row), room);
         let margin = line.width() + GAP;
         if style.columns >= margin + LEAST {
             let about = wrap(&about, style.columns.saturating_sub(margin + MARK.len()));
-            return format!("{line}{:GAP$}{MARK}{}\n", "", about.join(&format!("\n{:margin$}{MARK}", "")));
+            return format!(
+                "{line}{:GAP$}{MARK}{}\n",
+                "",
+                about.join(&format!("\n{}{MARK}", " ".repeat(margin)))
+            );
         }
         let about = wrap(&about, style.columns.saturating_sub(GAP + MARK.len()));
         let line = format!("{} {}", row.key, value(row));

@@ -11,8 +11,8 @@ use super::words;
 use crate::cli::Current;
 use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
-use crate::output::table::shorten;
-use crate::output::{Colour, Style, human};
+use crate::output::text::clean;
+use crate::output::{Colour, Style, human, json};
 use crate::session::record::{SessionRecord, record};
 use crate::store::{self, SessionRow, View};
 
@@ -38,7 +38,7 @@ pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
         )));
     };
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&record)?)?;
+        out.write_all(json::pretty(&record)?.as_bytes())?;
     } else {
         writeln!(out, "{}", line(&record, Style::of_stdout()))?;
     }
@@ -71,8 +71,9 @@ fn current(
 }
 
 fn line(record: &SessionRecord, style: Style) -> String {
-    let name = style.paint(&shorten(&record.name, usize::MAX), Colour::Heading);
+    let name = style.paint(&record.name, Colour::Heading);
     let status = style.paint(record.status.as_str(), words::colour(record.status));
     let time = human::duration(Duration::from_millis(record.duration_ms));
-    format!("{name}  {}  {}  {status}  {time}", record.session_id, record.agent)
+    let (id, agent) = (clean(&record.session_id), clean(&record.agent));
+    format!("{name}  {id}  {agent}  {status}  {time}")
 }

@@ -14,7 +14,8 @@ use super::open::open;
 use crate::cli::{Export, Import};
 use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
-use crate::output::table::shorten;
+use crate::output::json;
+use crate::output::text::clean;
 use crate::session::exchange::{self, ExportFile};
 use crate::session::import::{self, Report};
 use crate::store;
@@ -37,8 +38,7 @@ pub fn export(
         }
         Ok::<_, anyhow::Error>(exchange::export(view, &rows, SystemClock.now())?)
     })?;
-    let mut text = serde_json::to_vec_pretty(&file)?;
-    text.push(b'\n');
+    let text = json::pretty(&file)?.into_bytes();
     match args.output.as_deref().filter(|path| *path != Path::new("-")) {
         None => out.write_all(&text)?,
         Some(path) => {
@@ -47,7 +47,7 @@ pub fn export(
                 err,
                 "{} in {}; `codemie import` takes it in elsewhere",
                 counted(&file),
-                path.display()
+                clean(&path.to_string_lossy())
             )?;
         }
     }
@@ -115,10 +115,10 @@ pub fn import(
             .map(|(path, reason)| json!({"file": path.to_string_lossy(), "reason": reason}))
             .collect();
         let report = json!({"imported": imported, "known": all.known, "passedOver": passed_over});
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        out.write_all(json::pretty(&report)?.as_bytes())?;
     } else {
         for row in &rows {
-            writeln!(out, "{}", row.name)?;
+            writeln!(out, "{}", clean(&row.name))?;
         }
         writeln!(out, "{} imported, {} already here.", sessions(rows.len()), all.known)?;
     }
@@ -126,9 +126,8 @@ pub fn import(
         // Errors of files begin with the file.
         let path = path.display().to_string();
         let reason = reason.strip_prefix(&format!("{path}: ")).unwrap_or(reason);
-        // It may repeat words of the file.
-        let reason = shorten(reason, usize::MAX);
-        writeln!(err, "codemie: {path} was not imported: {reason}")?;
+        // The file may be called anything, and the reason may repeat words of it.
+        writeln!(err, "{}", clean(&format!("codemie: {path} was not imported: {reason}")))?;
     }
     let nothing = rows.is_empty() && all.known == 0 && !all.passed_over.is_empty();
     Ok(if failed || nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })

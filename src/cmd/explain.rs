@@ -15,10 +15,10 @@ use crate::agent;
 use crate::cli::Explain;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
-use crate::output::table::shorten;
+use crate::output::table::{padded, shorten};
 use crate::output::tilde::at_home;
 use crate::output::wrap::{INDENT, hanging, wrap};
-use crate::output::{Colour, Style};
+use crate::output::{Colour, Style, json};
 use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::record::{Correlation, record};
 use crate::session::state::{EvidenceKind, Link, StartReason};
@@ -26,6 +26,9 @@ use crate::store::{Evidence, SessionRow, Verdict, View};
 
 /// The sources of what codemie itself did to the agent, as opposed to what it saw.
 const ADDITIONS: [&str; 2] = ["arguments", "environment"];
+
+/// Sources are words of ours; what an import calls one may be anything.
+const WIDEST_SOURCE: usize = 40;
 
 /// Narrower than this, reasons are folded by the terminal.
 const LEAST_DETAIL: usize = 24;
@@ -35,7 +38,7 @@ pub fn run(args: &Explain, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
     let account =
         store.read(|view| Account::of(view, &find::session(view, &args.session)?, SystemClock.now()))?;
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&account)?)?;
+        out.write_all(json::pretty(&account)?.as_bytes())?;
     } else {
         out.write_all(account.draw(Style::of_stdout(), &crate::zone::local()).as_bytes())?;
     }
@@ -248,7 +251,8 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
     if evidence.is_empty() {
         return format!("  {none}\n");
     }
-    let source = evidence.iter().map(|row| row.source.width()).max().unwrap_or(0);
+    let source_of = |row: &Evidence| shorten(&row.source, WIDEST_SOURCE);
+    let source = evidence.iter().map(|row| source_of(row).width()).max().unwrap_or(0);
     let margin = 2 + "00:00:00.000".len() + 2 + "accepted".len() + 2 + source + 2;
     // Where there is no room beside them, the reason stands below.
     let below = style.columns < margin + LEAST_DETAIL;
@@ -270,8 +274,8 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
         };
         let mut detail = wrap(&detail, width).into_iter();
         let first = if below { String::new() } else { detail.next().unwrap_or_default() };
-        let name = shorten(&row.source, usize::MAX);
-        text += format!("  {at}  {verdict}  {name:source$}  {first}").trim_end();
+        let name = padded(&source_of(row), source);
+        text += format!("  {at}  {verdict}  {name}  {first}").trim_end();
         text.push('\n');
         for line in detail {
             text += &[" ".repeat(margin), line, "\n".into()].concat();
@@ -347,6 +351,23 @@ Evidence
                                     began before this one
 "
         );
+    }
+
+    #[test]
+    fn whatever_stands_in_the_evidence_is_drawn() {
+        crate::output::hostile::draw_everywhere(|text, style| {
+            let mut account = account();
+            (account.session_id, account.name, account.agent) = (text.into(), text.into(), text.into());
+            account.correlation.agent_session_id = Some(AgentSessionId(text.into()));
+            account.correlation.agent_session_file = Some(text.into());
+            account.follows =
+                Some(Follows { session_id: text.into(), name: text.into(), end_reason: StartReason::Clear });
+            for seen in account.evidence.iter_mut().chain(&mut account.additions) {
+                (seen.evidence.source, seen.evidence.detail) = (text.into(), text.into());
+                seen.evidence.agent_session_id = Some(AgentSessionId(text.into()));
+            }
+            account.draw(style, &TimeZone::UTC)
+        });
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::cli::List;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, human};
+use crate::output::{Colour, Style, human, json};
 use crate::session::record::{open_time, record};
 use crate::session::state::Status;
 use crate::store::{self, Filter, SessionRow, Show, Store, Totals, View};
@@ -25,7 +25,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     if args.json {
         let all = |count| fitting(count, args.limit, None);
         let (records, _) = each(store.as_mut(), &filter, all, |view, row| record(view, row, now))?;
-        writeln!(out, "{}", serde_json::to_string_pretty(&records)?)?;
+        out.write_all(json::pretty(&records)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
@@ -354,6 +354,21 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
         for (columns, wide) in [(80, false), (159, false), (160, true), (usize::MAX, false)] {
             assert_eq!(is_wide(Style { colour: false, columns }), wide);
         }
+    }
+
+    #[test]
+    fn whatever_a_session_is_called_is_drawn() {
+        crate::output::hostile::draw_everywhere(|text, style| {
+            let mut lines = lines();
+            for line in &mut lines {
+                for field in [&mut line.id, &mut line.name, &mut line.agent] {
+                    *field = text.into();
+                }
+                (line.project, line.branch) = (Some(text.into()), Some(text.into()));
+                (line.tags, line.unpriced_models) = (vec![text.into()], vec![text.into()]);
+            }
+            super::drawn(&lines, Timestamp(0), &TimeZone::UTC, style)
+        });
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, human};
+use crate::output::{Colour, Style, human, json};
 use crate::session::prune::prune;
 use crate::store::{self, Filter, SessionRow, Show, View};
 
@@ -48,7 +48,7 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
             json!({"sessionId": row.shown_id(), "name": row.name, "agent": row.agent, "endTime": row.ended_at})
         });
         let report = json!({"dryRun": args.dry_run, "sessions": sessions.collect::<Vec<_>>(), "kept": kept});
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        out.write_all(json::pretty(&report)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     if !rows.is_empty() {
@@ -129,6 +129,20 @@ fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whatever_a_session_is_called_is_drawn() {
+        use crate::session::lifecycle::Conversation;
+        let mut world = crate::session::tests::World::new();
+        let (_, started) = world.start(Conversation::Fresh);
+        let row = world.session(started.session);
+        crate::output::hostile::draw_everywhere(|text, style| {
+            let mut row = row.clone();
+            (row.name, row.agent, row.place.project) = (text.into(), text.into(), Some(text.into()));
+            row.former_id = Some(text.into());
+            table(&[row], Timestamp(0), &TimeZone::UTC).render(style)
+        });
+    }
 
     #[test]
     fn what_goes_is_said_as_it_was_asked() {

@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde_json::json;
 
+use crate::output::json;
+use crate::output::table::padded;
+
 use crate::cli::{Shim, ShimAction};
 use crate::home::Home;
 use crate::shim::files::{DiskFiles, Identity};
@@ -103,11 +106,12 @@ fn status(
         }
         let target = target.map_or(String::new(), |target| format!(" (points at {})", target.display()));
         let by = by.map_or(String::new(), |by| format!(" ({})", by.display()));
-        writeln!(out, "{name:width$}  shim {state}{target}; `{name}` runs {runs}{by}")?;
+        let padded = padded(name, width);
+        writeln!(out, "{padded}  shim {state}{target}; `{name}` runs {runs}{by}")?;
     }
     if as_json {
         let report = json!({"folder": text(shims.folder()), "onPath": on_path, "shims": rows});
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        out.write_all(json::pretty(&report)?.as_bytes())?;
     } else {
         let is = if on_path { "is" } else { "is not" };
         writeln!(out, "{} {is} on PATH", shims.folder().display())?;

@@ -16,7 +16,7 @@ use crate::cli::Show;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Column, Table};
-use crate::output::{Colour, Style, human, shell};
+use crate::output::{Colour, Style, human, json, shell};
 use crate::session::id::SessionId;
 use crate::session::lookup::{Foreign, Found};
 use crate::session::record::{Coverage, SessionRecord, record};
@@ -39,7 +39,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
 }
 
 fn json_of(value: &impl serde::Serialize) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(value)? + "\n")
+    Ok(json::pretty(value)?)
 }
 
 /// Everything that is shown of a session.
@@ -360,6 +360,36 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
   delivery       9 delivered, 0 waiting, last 2026-11-16 09:05:47
 "
         );
+    }
+
+    #[test]
+    fn whatever_stands_in_a_record_is_drawn() {
+        crate::output::hostile::draw_everywhere(|text, style| {
+            let mut portrait = portrait();
+            let some = || Some(text.to_owned());
+            let record = &mut portrait.record;
+            for field in
+                [&mut record.session_id, &mut record.name, &mut record.agent, &mut record.working_directory]
+            {
+                *field = text.into();
+            }
+            (record.agent_version, record.project, record.repository, record.branch) =
+                (some(), some(), some(), some());
+            (record.tags, record.group) = (vec![text.into()], some());
+            record.correlation.agent_session_id = Some(crate::session::id::AgentSessionId(text.into()));
+            record.correlation.agent_session_file = some();
+            record.usage.unpriced_models = vec![text.into()];
+            (portrait.imported_from, portrait.parent, portrait.children) =
+                (some(), some(), vec![text.into()]);
+            portrait.chain.before = [text.to_owned()].into();
+            let foreign = Foreign {
+                agent: text.into(),
+                agent_session: crate::session::id::AgentSessionId(text.into()),
+                file: text.into(),
+                cwd: Some(text.into()),
+            };
+            portrait.draw(style, &TimeZone::UTC) + &draw_foreign(&foreign, style)
+        });
     }
 
     #[test]

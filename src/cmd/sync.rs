@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use futures_util::future::join_all;
-use rustix::termios::tcgetwinsize;
 use tokio::sync::mpsc;
 
 use super::Failure;
@@ -22,7 +21,7 @@ use crate::config::Config;
 use crate::forward::{self, Drain, Mode, Moved, Rest, Sinks, Step};
 use crate::home::Home;
 use crate::output::human::{self, counted};
-use crate::output::table::shorten;
+use crate::output::{json, progress};
 use crate::store::{self, SinkCount, Store};
 use crate::{log, terminal};
 
@@ -134,7 +133,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     let drains = sinks.drains(Mode::Pressing)?;
-    let (tell, mut progress) = mpsc::unbounded_channel();
+    let (tell, mut told) = mpsc::unbounded_channel();
     let show = terminal::is_terminal(&std::io::stderr());
     if show {
         terminal::clear_line_on_interrupt();
@@ -147,15 +146,12 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
             let mut tick = tokio::time::interval(DRAW);
             loop {
                 tokio::select! {
-                    told = progress.recv() => match told {
-                        Some(told) => latest = Some(told),
+                    news = told.recv() => match news {
+                        Some(news) => latest = Some(news),
                         None => break,
                     },
                     _ = tick.tick() => if let Some(latest) = latest.as_ref().filter(|_| show) {
-                        let columns = tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col.into());
-                        let line = shorten(&latest.line(Instant::now()), usize::saturating_sub(columns, 1));
-                        let _ = write!(err, "\r{line}\x1b[K");
-                        let _ = err.flush();
+                        progress::draw_line(&latest.line(Instant::now()));
                     },
                 }
             }
@@ -163,7 +159,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
         tokio::join!(sending, drawing).0
     });
     if show {
-        write!(err, "\r\x1b[K")?;
+        progress::erase_line();
         terminal::interrupt_as_ever();
     }
     let mut code = ExitCode::SUCCESS;
@@ -300,7 +296,7 @@ fn preview(
         let address = "http://backend.invalid".parse().context("no address")?;
         let sink = forward::Native::new(&address, forward::Credential::None, identity);
         let (text, _) = store.read(|view| forward::show(view, &sink, view.history(limit)?))?;
-        out.write_all(text.as_bytes())?;
+        out.write_all(json::escaped(&text).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
     store.write(|tx| forward::settle(tx, &sinks.targets()))?;
@@ -309,7 +305,8 @@ fn preview(
         if events == 0 {
             writeln!(err, "codemie: {}: nothing waits", sink.name())?;
         }
-        out.write_all(text.as_bytes())?;
+        // What is sent, to the letter, but for characters that would steer a terminal: escaped, they mean the same.
+        out.write_all(json::escaped(&text).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -20,8 +20,9 @@ use crate::home::Home;
 use crate::output::failure::shown;
 use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table, shorten};
+use crate::output::text::clean;
 use crate::output::tilde::at_home;
-use crate::output::{Colour, Style, human};
+use crate::output::{Colour, Style, human, json};
 use crate::scan::{Days, Scanner, Watch};
 use crate::session::id::AgentSessionId;
 use crate::store::{By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
@@ -320,7 +321,7 @@ impl Report {
             unreadable_lines: self.unreadable_lines(),
             files: self.files,
         };
-        Ok(serde_json::to_string_pretty(&shape)? + "\n")
+        Ok(json::pretty(&shape)?)
     }
 
     /// Names are those of sessions, and their column is there where the rows are.
@@ -475,10 +476,12 @@ fn note(text: &mut String, line: &str, style: Style) {
     }
 }
 
-/// As RFC 4180 has it, and on one line: names come from the agents' files, which may hold anything.
+/// As RFC 4180 has it, and on one line: names come from the agents' files, which may hold anything. A text that a spreadsheet
+/// would take for a formula gets an apostrophe in front, which makes it text there; numbers are not written by this.
 fn quoted(field: &str) -> String {
-    let field: String = field.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    if field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+    let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let field = format!("{}{}", if formula { "'" } else { "" }, clean(field));
+    if formula || field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::file::open_regular;
 use crate::home::Home;
 use crate::output::failure::shown;
-use crate::output::{Style, shell};
+use crate::output::{Style, json, shell};
 use crate::session::lookup::Found;
 use crate::session::record::record;
 use crate::session::state::Link;
@@ -57,7 +57,7 @@ fn once(
 ) -> anyhow::Result<()> {
     let page = subject.page(at, args.tail_bytes)?;
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&Spelled::of(subject, page.as_ref()))?)?;
+        out.write_all(json::pretty(&Spelled::of(subject, page.as_ref()))?.as_bytes())?;
         return Ok(());
     }
     if let Some(page) = &page {
@@ -86,7 +86,7 @@ fn follow(
         let news = page.as_ref().filter(|page| !page.items.is_empty());
         if let Some(page) = news {
             if args.json {
-                writeln!(out, "{}", serde_json::to_string(&Spelled::of(&subject, Some(page)))?)?;
+                out.write_all(json::line(&Spelled::of(&subject, Some(page)))?.as_bytes())?;
             } else {
                 out.write_all(drawing.page(&page.items, SystemClock.now()).as_bytes())?;
             }

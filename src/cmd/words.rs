@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
-use crate::output::table::shorten;
+use crate::output::table::{padded, shorten};
 use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, human};
@@ -143,7 +143,7 @@ impl Sheet {
     pub(super) fn render(&self, style: Style) -> String {
         let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let beside = MARGIN + width + MARGIN;
-        let margin = |cells: usize| format!("\n{:cells$}", "");
+        let margin = |cells: usize| format!("\n{}", " ".repeat(cells));
         let line = |(name, value): &(&str, String)| {
             let value = at_home(value, style);
             let room = style.columns.saturating_sub(beside);
@@ -159,7 +159,7 @@ impl Sheet {
                     margin(below)
                 );
             }
-            let name = style.paint(&format!("{name:width$}"), Colour::Faint);
+            let name = style.paint(&padded(name, width), Colour::Faint);
             let value =
                 if fits { shorten(&value, usize::MAX) } else { wrap(&value, room).join(&margin(beside)) };
             format!("{:MARGIN$}{name}{:MARGIN$}{value}\n", "", "")

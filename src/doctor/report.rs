@@ -8,7 +8,7 @@ use super::{Examined, Finding, Level};
 use crate::output::human::counted;
 use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
-use crate::output::{Colour, Style};
+use crate::output::{Colour, Style, json};
 
 /// True when nothing keeps codemie or an agent from working.
 pub fn healthy(findings: &[Finding]) -> bool {
@@ -16,7 +16,8 @@ pub fn healthy(findings: &[Finding]) -> bool {
 }
 
 pub fn json(findings: &[Finding]) -> String {
-    format!("{:#}\n", json!({"ok": healthy(findings), "findings": findings}))
+    let report = json!({"ok": healthy(findings), "findings": findings});
+    json::pretty(&report).unwrap_or_default() // a JSON value always has a text
 }
 
 pub fn list(findings: &[Finding], style: Style) -> String {
@@ -125,6 +126,13 @@ mod tests {
         ] {
             assert_eq!(summary(&Examined { findings, wrapped }), said);
         }
+    }
+
+    #[test]
+    fn whatever_was_found_is_drawn() {
+        crate::output::hostile::draw_everywhere(|text, style| {
+            list(&[Finding::warn(text, text, text)], style)
+        });
     }
 
     #[test]

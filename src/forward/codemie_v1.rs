@@ -15,7 +15,7 @@ use super::sink::{CODEMIE_V1, Due, Sink, Sorted, below};
 use crate::clock::Timestamp;
 use crate::config::delivery::{self, Secret};
 use crate::session::state::{EndReason, EventType, Phase, StartReason, Status};
-use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View};
+use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View, plain};
 
 /// An ended session's files are read until they have been quiet for two seconds; then some, for the reading itself.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(3);
@@ -43,7 +43,13 @@ impl CodemieV1 {
         let mut headers =
             vec![("x-codemie-cli", CLIENT.to_owned()), ("x-codemie-client", client(&session.agent))];
         let place = &session.place;
-        headers.extend(place.repository.as_ref().map(|value| ("x-codemie-repository", value.clone())));
+        headers.extend(
+            place
+                .repository
+                .as_deref()
+                .and_then(plain::repository)
+                .map(|value| ("x-codemie-repository", value.to_owned())),
+        );
         headers.extend(place.branch.as_ref().map(|value| ("x-codemie-branch", value.clone())));
         Request {
             url: below(&self.base, "/v1/metrics"),
@@ -57,15 +63,15 @@ impl CodemieV1 {
 
     /// What every metric of a session says.
     fn common(&self, view: &View<'_>, session: &SessionRow) -> Result<Map<String, Value>, Error> {
-        let agent_session = session.agent_session.as_ref().map(|id| id.0.clone());
+        let agent_session = session.agent_session.as_ref().map(|id| plain::key(&id.0).into_owned());
         let id = session.shown_id();
         let model = view.model_sums(session.n)?.pop().map(|sum| sum.model);
         let attributes = json!({
             "agent": session.agent,
-            "agent_version": session.agent_version,
+            "agent_version": session.agent_version.as_deref().map(plain::name),
             "codemie_client": client(&session.agent),
-            "llm_model": model.unwrap_or_default(),
-            "repository": session.place.repository,
+            "llm_model": plain::model(&model.unwrap_or_default()),
+            "repository": session.place.repository.as_deref().and_then(plain::repository),
             "branch": session.place.branch,
             "session_id": agent_session.unwrap_or_else(|| id.clone()),
             "codemie_session_id": id,
@@ -111,6 +117,7 @@ impl CodemieV1 {
 
         if totals.tool_calls + totals.prompts + totals.api_calls > 0 {
             let (tools, created, modified) = view.opening_tools(session.n, event.opening)?;
+            let tools: Vec<_> = tools.iter().map(|tool| plain::name(tool)).collect();
             let sums = json!({
                 "total_user_prompts": totals.prompts,
                 "tool_names": tools,

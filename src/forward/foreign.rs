@@ -24,7 +24,7 @@ use crate::session::event::{NAMESPACE, keyed_id, opening_id};
 use crate::session::id::SessionId;
 use crate::session::record::{Coverage, UsageSummary};
 use crate::session::state::{EndReason, EventType, StartReason, Status};
-use crate::store::{Outgoing, Priced, Totals};
+use crate::store::{Outgoing, Priced, Totals, plain};
 
 /// What marks them at the receiver.
 pub const TAG: &str = "foreign";
@@ -61,7 +61,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     let of_opening = |rev, kind, seq, time: Timestamp, attributes| {
         event(opening_id(id, kind, 1), rev, kind, seq, time, attributes)
     };
-    let short: String = session.conversation.0.chars().take(8).collect();
+    let short: String = plain::key(&session.conversation.0).chars().take(8).collect();
     let start = json!({
         "name": format!("{}-{short}", session.agent),
         "reason": StartReason::Startup,
@@ -107,6 +107,9 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
         });
         let id = keyed_id(&session.agent, EventType::Usage, &call.record.key);
         events.push(event(id, revision(call), EventType::Usage, seq, call.record.at, attributes));
+    }
+    for event in &mut events {
+        plain::publish(event.kind, &mut event.attributes);
     }
     events
 }

@@ -1,10 +1,14 @@
 //! What a person sees: tables that fit the terminal, colour only where it is wanted, numbers in words.
 
 pub mod failure;
+#[cfg(test)]
+pub(crate) mod hostile;
 pub mod human;
+pub mod json;
 pub mod progress;
 pub mod shell;
 pub mod table;
+pub mod text;
 pub mod tilde;
 pub mod wrap;
 
@@ -67,9 +71,10 @@ impl Style {
     }
 
     pub fn paint(self, text: &str, colour: Colour) -> String {
+        let text = text::clean(text);
         match colour.code() {
             Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
-            _ => text.to_owned(),
+            _ => text.into_owned(),
         }
     }
 }
@@ -88,6 +93,9 @@ pub enum Colour {
 }
 
 impl Colour {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Plain, Self::Heading, Self::Faint, Self::Good, Self::Note, Self::Warning, Self::Bad];
+
     fn code(self) -> Option<&'static str> {
         Some(match self {
             Self::Plain => return None,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::termios::{isatty, tcgetwinsize};
 
 use super::human;
+use super::table::shorten;
 use crate::terminal;
 
 /// What is over before is not worth a flicker.
@@ -52,6 +53,17 @@ impl Drop for Bar {
             let _ = write!(stderr(), "\x1b[K");
         }
     }
+}
+
+/// One line on a terminal, in the place of the one drawn before.
+pub fn draw_line(text: &str) {
+    let width = usize::try_from(columns()).unwrap_or(usize::MAX).saturating_sub(1);
+    let _ = write!(stderr(), "\r{}\x1b[K", shorten(text, width));
+}
+
+/// As if it had never been drawn.
+pub fn erase_line() {
+    let _ = write!(stderr(), "\r\x1b[K");
 }
 
 fn columns() -> u64 {

@@ -1,14 +1,16 @@
 //! Aligned tables that fit the terminal: first the roomy columns are shortened, then the least important ones left out, and
 //! what stays is shortened once more where it can bear that.
 
-use std::fmt::Write;
-
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::text::clean;
 use super::{Colour, Style};
 
 /// Spaces between columns.
 const GAP: usize = 2;
+
+/// No cell is wider, whatever somebody else's file says: where nobody folds lines, every row would be as long as the longest.
+const WIDEST: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -60,6 +62,10 @@ impl Cell {
     pub fn painted(text: impl Into<String>, colour: Colour) -> Self {
         Self { text: text.into(), colour }
     }
+
+    fn bounded(self) -> Self {
+        Self { text: shorten(&self.text, WIDEST), ..self }
+    }
 }
 
 impl<T: Into<String>> From<T> for Cell {
@@ -82,11 +88,12 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(Cell::bounded).collect());
     }
 
     pub fn total(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.total = Some(cells.into_iter().map(|cell| Cell { colour: Colour::Heading, ..cell }).collect());
+        let heavy = |cell: Cell| Cell { colour: Colour::Heading, ..cell.bounded() };
+        self.total = Some(cells.into_iter().map(heavy).collect());
     }
 
     pub fn is_empty(&self) -> bool {
@@ -167,21 +174,36 @@ impl Table {
             // A number may end with a blank, to stand below one that ends with a mark.
             let seen = shown.trim_end_matches(' ');
             if !seen.is_empty() {
-                _ = write!(line, "{:owed$}{}", "", style.paint(seen, cell.colour));
+                push_blanks(&mut line, owed);
+                line += &style.paint(seen, cell.colour);
                 owed = 0;
             }
             owed += shown.len() - seen.len();
             owed += GAP + if column.align == Align::Left { pad } else { 0 };
         }
-        _ = writeln!(text, "{line}");
+        *text += &line;
+        text.push('\n');
     }
 }
 
-/// At most `width` cells, with an ellipsis where something is missing. Control characters never reach the terminal.
+/// A format's width must not be used for this: it ends the program beyond 65,535.
+pub fn push_blanks(text: &mut String, count: usize) {
+    text.extend(std::iter::repeat_n(' ', count));
+}
+
+/// At least `width` cells.
+pub fn padded(text: &str, width: usize) -> String {
+    let mut text = text.to_owned();
+    let missing = width.saturating_sub(text.width());
+    push_blanks(&mut text, missing);
+    text
+}
+
+/// At most `width` cells, with an ellipsis where something is missing. What a terminal might obey never reaches it.
 pub fn shorten(text: &str, width: usize) -> String {
-    let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let clean = clean(text);
     if clean.width() <= width {
-        return clean;
+        return clean.into_owned();
     }
     let mut short = String::new();
     let mut used = 1; // the ellipsis

@@ -3,6 +3,7 @@
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::table::shorten;
+use super::text::clean;
 
 /// How far the lines after the first are set in.
 pub const INDENT: usize = 2;
@@ -16,7 +17,7 @@ pub fn hanging(text: &str, width: usize, indent: usize) -> String {
     let begin = text.len() - text.trim_start().len();
     let indent = begin + indent;
     let lines = folded(&text, width.saturating_sub(begin), width.saturating_sub(indent));
-    format!("{:begin$}{}\n", "", lines.join(&format!("\n{:indent$}", "")))
+    format!("{}{}\n", " ".repeat(begin), lines.join(&format!("\n{}", " ".repeat(indent))))
 }
 
 /// At least one line. A word wider than the line is broken; control characters become spaces.
@@ -28,7 +29,7 @@ fn folded(text: &str, first: usize, width: usize) -> Vec<String> {
     // Room for the widest character there is.
     let (first, others) = (first.max(2), width.max(2));
     let mut width = first;
-    let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let clean = clean(text);
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in words(&clean, others) {

@@ -21,6 +21,7 @@ use super::names;
 use super::record::{SessionRecord, record};
 use super::state::{EndReason, EventType, Exit, Link, Phase, State, Status};
 use crate::clock::Timestamp;
+use crate::short::{self, shorten};
 use crate::store::old::EXPORT;
 use crate::store::{self, Draft, Evidence, NewSession, OpeningRow, Place, RecordRow, SessionRow, Tx, View};
 
@@ -84,6 +85,18 @@ pub enum ParseError {
 const MOST: i64 = 1 << 30;
 
 impl Exported {
+    /// No text longer than anybody needs. The rest is bounded where it is checked (names, records) or stored (evidence).
+    fn bound(&mut self) {
+        let told = &mut self.session;
+        shorten(&mut told.agent, short::NAME);
+        if told.working_directory.len() > short::PATH {
+            told.working_directory.clear();
+        }
+        let file = &mut told.correlation.agent_session_file;
+        *file = file.take().filter(|file| file.len() <= short::PATH);
+        self.changed_files.retain(|file| file.len() <= short::PATH);
+    }
+
     /// What this home would go on counting from.
     fn check(&self) -> Result<(), ParseError> {
         let name = ("number of a name", 1, i64::from(self.name_number));
@@ -151,8 +164,9 @@ pub fn parse(value: Value) -> Result<ExportFile, ParseError> {
     if version > u64::from(VERSION) {
         return Err(ParseError::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
     }
-    let file: ExportFile = serde_json::from_value(value)?;
+    let mut file: ExportFile = serde_json::from_value(value)?;
     file.sessions.iter().try_for_each(Exported::check)?;
+    file.sessions.iter_mut().for_each(Exported::bound);
     Ok(file)
 }
 

@@ -147,6 +147,7 @@ fn take_in(
     at: Timestamp,
     written: Timestamp,
 ) -> Result<Option<SessionId>, Error> {
+    let old = &old.bounded();
     let place = source.to_string_lossy();
     if tx.was_imported(&place, &old.entry)? {
         return Ok(None);

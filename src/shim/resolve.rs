@@ -246,7 +246,9 @@ impl fmt::Display for NotFound {
         writeln!(f, "Searched:")?;
         let width = self.searched.iter().map(|place| place.path.as_os_str().len()).max().unwrap_or(0);
         for Place { path, verdict } in &self.searched {
-            writeln!(f, "  {:width$}  {verdict}", path.display().to_string())?;
+            // A format's width ends the program beyond 65,535, and PATH may be longer.
+            let blanks = " ".repeat(width.saturating_sub(path.as_os_str().len()));
+            writeln!(f, "  {}{blanks}  {verdict}", path.display())?;
         }
         match (self.cause, &self.explicit) {
             (Cause::Loop, _) => {

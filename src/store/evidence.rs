@@ -6,6 +6,7 @@ use super::{Error, Tx, View};
 use crate::clock::Timestamp;
 use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::state::spelled;
+use crate::short::{NAME, SENTENCE, short};
 
 spelled!(
     /// What became of a piece of evidence.
@@ -99,10 +100,10 @@ impl Tx<'_> {
                 session,
                 run,
                 evidence.at,
-                evidence.source,
+                short(&evidence.source, NAME),
                 evidence.verdict,
                 evidence.agent_session_id,
-                evidence.detail
+                short(&evidence.detail, SENTENCE)
             ],
         )
         .map(drop)

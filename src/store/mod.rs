@@ -25,6 +25,7 @@ mod open;
 mod opening;
 mod outbox;
 mod outgoing;
+pub mod plain;
 mod position;
 mod query;
 mod record;

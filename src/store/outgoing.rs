@@ -4,7 +4,7 @@ use rusqlite::Row;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Error, View};
+use super::{Error, View, plain};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
 use crate::session::state::EventType;
@@ -47,7 +47,18 @@ pub(super) fn began_before(since: &str) -> String {
     )
 }
 
+/// As it may be sent: names that are no plain ones stay here.
 pub(super) fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
+    let mut event = read_whole(row)?;
+    plain::publish(event.kind, &mut event.attributes);
+    if event.agent.contains(['/', '\\']) {
+        event.agent = plain::folder(&event.agent).into_owned();
+    }
+    Ok(event)
+}
+
+/// As it is here.
+fn read_whole(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
     let kind: EventType = row.get(3)?;
     let written: Option<String> = row.get(8)?;
     let attributes = match written {
@@ -95,19 +106,15 @@ fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
             "linesAdded": number(23)?,
             "linesRemoved": number(24)?,
         }),
-        EventType::Error => json!({"key": key, "status": number(25)?, "kind": text(26)?.map(category)}),
+        EventType::Error => {
+            json!({"key": key, "status": number(25)?, "kind": text(26)?.map(|kind| plain::category(&kind).into_owned())})
+        }
         _ => json!({"key": key}),
     })
 }
 
-/// The name of a category, as the agents write it beside their own words; whatever does not look like one is `other`.
-fn category(kind: String) -> String {
-    let plain = (1..=40).contains(&kind.len()) && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if plain { kind } else { "other".to_owned() }
-}
-
 /// What kind of file it was. Something long or odd after the last dot is part of a name.
-fn extension(file: &str) -> Option<String> {
+pub(super) fn extension(file: &str) -> Option<String> {
     let name = file.rsplit(['/', '\\']).next()?;
     let (stem, extension) = name.rsplit_once('.')?;
     let plain = !stem.is_empty()
@@ -147,12 +154,12 @@ impl View<'_> {
         )
     }
 
-    /// A session's events as they are, or would be, sent.
+    /// A session's events as they are here: for an export, and for what never leaves this machine.
     pub fn outgoing_of(&self, session: i64) -> Result<Vec<Outgoing>, Error> {
         self.all(
             &format!("SELECT {OUTGOING} FROM {FROM} WHERE e.session = ?1 ORDER BY e.seq"),
             [session],
-            read_outgoing,
+            read_whole,
         )
     }
 
@@ -256,7 +263,7 @@ mod tests {
             ("cannot read /home/dev/plan", "other"),
             ("my-secret", "other"),
         ] {
-            assert_eq!(category(kind.to_owned()), told);
+            assert_eq!(plain::category(kind), told);
         }
     }
 

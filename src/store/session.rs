@@ -8,6 +8,7 @@ use super::{Error, Tx, View};
 use crate::clock::Timestamp;
 use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::state::{EndReason, EvidenceKind, Exit, Link, Phase, StartReason, State, Status};
+use crate::short::{NAME, short};
 
 /// Where a session works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -227,6 +228,8 @@ impl View<'_> {
 
 impl Tx<'_> {
     pub(crate) fn insert_session(&self, new: &NewSession<'_>) -> Result<i64, Error> {
+        // Git's files, an agent's and an imported one may say anything.
+        let name = |text| short(text, NAME);
         self.run(
             "INSERT INTO session (id, name, name_base, name_number, agent, agent_version, wrapper_version, phase, link,
                opening, started_at, run, parent, transitioned_from, cwd, project, repository, branch, owns_from, grp,
@@ -238,7 +241,7 @@ impl Tx<'_> {
                 new.name_base,
                 new.name_number,
                 new.agent,
-                new.agent_version,
+                new.agent_version.map(name),
                 env!("CARGO_PKG_VERSION"),
                 new.phase,
                 Link::Pending,
@@ -247,9 +250,9 @@ impl Tx<'_> {
                 new.parent,
                 new.transitioned_from,
                 new.place.cwd.to_string_lossy(),
-                new.place.project,
-                new.place.repository,
-                new.place.branch,
+                new.place.project.as_deref().map(name),
+                new.place.repository.as_deref().map(name),
+                new.place.branch.as_deref().map(name),
                 new.owns_from,
                 new.group,
                 new.named,
@@ -368,7 +371,7 @@ impl Tx<'_> {
     pub(crate) fn set_version_of_session(&self, session: i64, version: &str) -> Result<(), Error> {
         self.run(
             "UPDATE session SET agent_version = ?2, unpublished = 1 WHERE n = ?1",
-            params![session, version],
+            params![session, short(version, NAME)],
         )
         .map(drop)
     }

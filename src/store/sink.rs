@@ -11,7 +11,7 @@ use super::outgoing::began_before;
 use super::{Error, Outgoing, Tx, View};
 use crate::clock::Timestamp;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkRow {
     pub name: String,
     /// Where its part of the outbox begins: what is not after that is history to it.

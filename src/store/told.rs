@@ -33,6 +33,34 @@ pub struct ToolSum {
     pub last: Timestamp,
 }
 
+impl ModelSum {
+    /// With those of another model that is called the same.
+    pub fn add(&mut self, more: &Self) {
+        let numbers = [
+            (&mut self.calls, more.calls),
+            (&mut self.input, more.input),
+            (&mut self.output, more.output),
+            (&mut self.cache_read, more.cache_read),
+            (&mut self.cache_write, more.cache_write),
+            (&mut self.reasoning, more.reasoning),
+            (&mut self.cost.0, more.cost.0),
+            (&mut self.priced, more.priced),
+        ];
+        for (sum, more) in numbers {
+            *sum = sum.saturating_add(more);
+        }
+        self.last = self.last.max(more.last);
+    }
+}
+
+impl ToolSum {
+    /// With those of another tool that is called the same.
+    pub fn add(&mut self, more: &Self) {
+        self.calls = self.calls.saturating_add(more.calls);
+        self.last = self.last.max(more.last);
+    }
+}
+
 fn read_model(row: &Row<'_>) -> rusqlite::Result<ModelSum> {
     Ok(ModelSum {
         model: row.get(0)?,

@@ -271,6 +271,15 @@ mod tests {
     }
 
     #[test]
+    fn whatever_a_session_is_called_the_line_is_drawn() {
+        crate::output::hostile::draw_everywhere(|text, style| {
+            let mut session = sample();
+            (session.name, session.usage.unpriced_models) = (text.into(), vec![text.into()]);
+            line(&session, None, None, style.columns)
+        });
+    }
+
+    #[test]
     fn it_can_be_pasted_whatever_the_session_is_called() {
         let mut session = sample();
         session.name = "it's mine; x".into();

@@ -11,7 +11,8 @@ use crate::config::Delivery;
 use crate::forward::{Sinks, settle};
 use crate::home::Home;
 use crate::output::human::counted;
-use crate::output::{Colour, Style};
+use crate::output::text::clean;
+use crate::output::{Colour, Style, json};
 use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
 
 /// Dead letters that are named; the rest are counted.
@@ -85,7 +86,7 @@ fn json_of(states: &[State], (events, bytes): (i64, i64), delivery: &Delivery) -
         "sinks": states.iter().map(sink).collect::<Vec<_>>(),
         "backlog": {"events": events, "bytes": bytes, "maxMegabytes": delivery.max_megabytes},
     });
-    Ok(serde_json::to_string_pretty(&all)? + "\n")
+    Ok(json::pretty(&all)?)
 }
 
 fn told(states: &[State], style: Style) -> String {
@@ -99,7 +100,7 @@ fn told(states: &[State], style: Style) -> String {
         let unknown =
             || format!("not set up here; what waits is kept. Or: codemie sync --forget {}", row.name);
         let address = address.clone().unwrap_or_else(unknown);
-        text.extend([title.as_str(), "  ", &address, "\n"]);
+        text.extend([title.as_str(), "  ", &*clean(&address), "\n"]);
         let mut sheet = Sheet::default();
         sheet.line("waiting", count.pending.to_string());
         sheet.line("refused", count.dead.to_string());
@@ -129,4 +130,27 @@ fn told(states: &[State], style: Style) -> String {
         text += &sheet.render(style);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::hostile::draw_everywhere;
+
+    #[test]
+    fn whatever_a_receiver_says_is_drawn() {
+        draw_everywhere(|text, style| {
+            let row = SinkRow {
+                name: text.into(),
+                paused: Some(text.into()),
+                trouble: Some(text.into()),
+                failures: 3,
+                ..SinkRow::default()
+            };
+            let dead = vec![(text.to_owned(), text.to_owned())];
+            let state =
+                State { row, count: SinkCount::default(), address: Some(text.into()), dead, before: 1 };
+            told(&[state], style)
+        });
+    }
 }

@@ -222,3 +222,47 @@ fn nothing_says_what_to_do_next() {
     let played = Report { played: true, ..Report::default() };
     assert!(played.draw(&Known::default(), &moments(), false, style).starts_with("Only the demonstration's"));
 }
+
+#[test]
+fn whatever_stands_in_the_files_is_drawn() {
+    crate::output::hostile::draw_everywhere(|text, style| {
+        let mut drawn = String::new();
+        for by in By::ALL {
+            let mut report = report(*by);
+            for row in &mut report.rows {
+                (row.key, row.agent, row.project) = (text.into(), Some(text.into()), Some(text.into()));
+                (row.unpriced_models, row.foreign) = (vec![text.into()], true);
+            }
+            report.scan = Some(Foreign::of(&report.rows));
+            (report.unreadable, report.refused) = (vec![(text.into(), 2)], vec![text.into()]);
+            let place = Place { name: text.into(), project: Some(text.into()), started: None };
+            let known = Known { places: vec![place, Place::default()], ids: Vec::new() };
+            drawn += &report.draw(&known, &moments(), false, style);
+        }
+        drawn
+    });
+}
+
+#[test]
+fn a_spreadsheet_takes_no_text_for_a_formula() {
+    for (field, written) in [
+        ("widgets", "widgets"),
+        ("a,b", "\"a,b\""),
+        ("=HYPERLINK(1)", "\"'=HYPERLINK(1)\""),
+        ("=A1&\"x\"", "\"'=A1&\"\"x\"\"\""),
+        ("+1", "\"'+1\""),
+        ("-1", "\"'-1\""),
+        ("@SUM(1)", "\"'@SUM(1)\""),
+        ("\t=1", "\"' =1\""),
+        ("\r=1", "\"' =1\""),
+        ("2026-11-15", "2026-11-15"),
+        ("\u{202e}x", "\u{fffd}x"),
+    ] {
+        assert_eq!(quoted(field), written);
+    }
+    let csv = report(By::Day).csv(&Known::default());
+    assert!(
+        csv.lines().nth(1).unwrap().starts_with("2026-11-15,claude,3702,168,"),
+        "numbers stay numbers: {csv}"
+    );
+}

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use crate::agent::transcript::{Item, Said};
 use crate::clock::Timestamp;
 use crate::output::table::shorten;
+use crate::output::text::clean_lines;
 use crate::output::{Colour, Style, human};
 
 /// Remembers who spoke last, so that the next page goes on where this one ended.
@@ -81,7 +82,7 @@ impl Drawing {
 
 /// Without what would speak to the terminal; lines stay lines.
 fn readable(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
+    clean_lines(&text.replace("\r\n", "\n")).into_owned()
 }
 
 #[cfg(test)]
@@ -118,7 +119,7 @@ mod tests {
             "\
 you  09:05
 fix it
-[31mnow
+ [31mnow 
 
 claude  09:05
 Two at once.
@@ -131,6 +132,21 @@ thanks
 "
         );
     }
+    #[test]
+    fn whatever_was_said_is_drawn() {
+        crate::output::hostile::draw_everywhere(|text, style| {
+            let said = [
+                Said::User(text.into()),
+                Said::Assistant(text.into()),
+                Said::Tool { name: text.into(), about: text.into() },
+                Said::ToolFailed(text.into()),
+            ];
+            let items: Vec<Item> = said.into_iter().map(item).collect();
+            // Tabs are the conversation's own.
+            Drawing::new(style, TimeZone::UTC, text).page(&items, Timestamp(0)).replace('\t', "")
+        });
+    }
+
     #[test]
     fn each_prompt_has_its_time_and_what_nobody_said_is_not_there() {
         let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();

@@ -10,7 +10,7 @@ use super::message::{
 use super::{nanos, scope};
 use crate::agent;
 use crate::clock::Timestamp;
-use crate::store::{Error, Outgoing, SessionRow, View};
+use crate::store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View, plain};
 
 /// Name, unit, description. `gen_ai.client.token.usage` is the conventions' own name; the rest they have no sum for.
 const TOKENS: [&str; 3] = ["gen_ai.client.token.usage", "{token}", "Tokens used, input including cache"];
@@ -40,6 +40,31 @@ pub(super) fn of(view: &View<'_>, events: &[Outgoing], resource: Resource) -> Re
     Ok(ExportMetrics { resource_metrics: vec![ResourceMetrics { resource: Some(resource), scope_metrics }] })
 }
 
+/// Under the names that may be sent: two that are sent as one are one, because a point is known by its attributes.
+fn by_model(sums: Vec<ModelSum>) -> Vec<ModelSum> {
+    let mut named: Vec<ModelSum> = Vec::new();
+    for sum in sums {
+        let model = plain::model(&sum.model).into_owned();
+        match named.iter_mut().find(|known| known.model == model) {
+            Some(known) => known.add(&sum),
+            None => named.push(ModelSum { model, ..sum }),
+        }
+    }
+    named
+}
+
+fn by_tool(sums: Vec<ToolSum>) -> Vec<ToolSum> {
+    let mut named: Vec<ToolSum> = Vec::new();
+    for sum in sums {
+        let tool = plain::name(&sum.tool).into_owned();
+        match named.iter_mut().find(|known| known.tool == tool && known.ok == sum.ok) {
+            Some(known) => known.add(&sum),
+            None => named.push(ToolSum { tool, ..sum }),
+        }
+    }
+    named
+}
+
 #[derive(Default)]
 struct Sums(BTreeMap<[&'static str; 3], Vec<Point>>);
 
@@ -65,7 +90,7 @@ impl Sums {
             });
         };
         add(SESSIONS, start, Number::Int(1), Vec::new());
-        for sum in view.model_sums(session.n)? {
+        for sum in by_model(view.model_sums(session.n)?) {
             let model = || text("gen_ai.request.model", &sum.model);
             let token = |kind: &str| vec![model(), text("gen_ai.token.type", kind)];
             let input = sum.input + sum.cache_read + sum.cache_write;
@@ -80,7 +105,7 @@ impl Sums {
                 add(COST, sum.last, Number::Double(sum.cost.dollars()), vec![model()]);
             }
         }
-        for sum in view.tool_sums(session.n)? {
+        for sum in by_tool(view.tool_sums(session.n)?) {
             let which = vec![text("gen_ai.tool.name", &sum.tool), pair("codemie.tool.ok", Any::Bool(sum.ok))];
             add(TOOLS, sum.last, Number::Int(sum.calls), which);
         }

@@ -12,6 +12,7 @@ use super::Place;
 use crate::clock::Timestamp;
 use crate::session::id::AgentSessionId;
 use crate::session::state::{EndReason, Exit, Status};
+use crate::short::{self, shorten};
 
 /// One session as an earlier tool knew it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,24 @@ pub struct OldSession {
 }
 
 impl OldSession {
+    /// With no text longer than anybody needs: old stores lie in folders that may be anybody's.
+    #[must_use]
+    pub fn bounded(&self) -> Self {
+        let mut bounded = self.clone();
+        shorten(&mut bounded.entry, short::PATH);
+        shorten(&mut bounded.agent, short::NAME);
+        shorten(&mut bounded.note, short::SENTENCE);
+        for name in bounded.id.iter_mut().chain(&mut bounded.name) {
+            shorten(name, short::NAME);
+        }
+        let file = bounded.agent_session_file.take();
+        bounded.agent_session_file = file.filter(|file| file.as_os_str().len() <= short::PATH);
+        if bounded.place.cwd.as_os_str().len() > short::PATH {
+            bounded.place.cwd = PathBuf::new();
+        }
+        bounded
+    }
+
     /// The entry's own time: what tells it apart when it has no id.
     pub fn time(&self) -> Option<Timestamp> {
         self.started_at.or(self.ended_at)
