@@ -109,6 +109,7 @@ find_places() {
     esac
     program=$prefix/bin/codemie
     receipt=$home/receipt
+    lock=$HOME/.codemie-installing
     CODEMIE_HOME=$home
     export CODEMIE_HOME
 }
@@ -118,6 +119,46 @@ absolute() {
         /*) printf '%s\n' "$1" ;;
         *) printf '%s\n' "$PWD/$1" ;;
     esac
+}
+
+# ---------------------------------------------------------------------------------------------------------------
+# One installer at a time: two would both find a start-up file without our line, and both add it
+
+# A link is made by one alone, together with what it says: the number of its maker, so that one that was killed keeps nobody
+# waiting.
+take_lock() {
+    [ -z "$dry_run" ] || return 0
+    tries=0
+    until ln -s "codemie-installer:$$" "$lock" 2>/dev/null; do
+        [ -L "$lock" ] || return 0 # nothing can be made here: then nothing will be written here either
+        if is_stale; then drop_stale_lock; fi
+        tries=$((tries + 1))
+        [ "$tries" -le 120 ] || fail "another installer is at work; if there is none, remove $lock and $lock.stale"
+        sleep 1
+    done
+    locked=1
+}
+
+is_stale() {
+    maker=$(readlink -- "$lock" 2>/dev/null) || return 1
+    maker=${maker#codemie-installer:}
+    case $maker in
+        '' | *[!0-9]*) return 1 ;;
+    esac
+    ! kill -0 "$maker" 2>/dev/null
+}
+
+# By one alone, too: another could take away what a third has just made.
+drop_stale_lock() {
+    ln -s "codemie-installer:$$" "$lock.stale" 2>/dev/null || return 0
+    if is_stale; then rm -f -- "$lock"; fi
+    rm -f -- "$lock.stale"
+}
+
+give_lock() {
+    [ -n "$locked" ] || return 0
+    rm -f -- "$lock"
+    locked=
 }
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -179,11 +220,13 @@ install() {
     confirm
     refuse_foreign_program
     obtain_binary
+    take_lock
     if [ ! -d "$home" ] && step "make $home"; then make_folder "$home" 700; fi
     install_program
     install_env_files
     if [ -n "$shims" ]; then install_shims; fi
     if [ -n "$modify_path" ]; then install_lines; fi
+    give_lock
     [ -z "$dry_run" ] || return 0
     finish
 }
@@ -389,6 +432,7 @@ finish() {
 
 uninstall() {
     [ -f "$receipt" ] || fail "there is no $receipt, so nothing is known to be installed"
+    take_lock
     line=$(start_up_line)
     # Last made, first removed; folders at the very end, and only those that are empty then.
     made=$(sed '1!G;h;$!d' "$receipt") || fail "cannot read $receipt"
@@ -475,6 +519,7 @@ clean_up() {
     if [ -n "${temporary-}" ]; then
         rm -f -- "$temporary" "$temporary.less"
     fi
+    give_lock
 }
 
 main() {
@@ -487,6 +532,7 @@ main() {
     LC_ALL=C
     export LC_ALL
     temporary=
+    locked=
     trap clean_up EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT

@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crate::file::is_absent;
+
 /// The folder, resolved from the environment but not yet touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home(PathBuf);
@@ -33,6 +35,11 @@ impl Home {
 
     pub fn database(&self) -> PathBuf {
         self.0.join("codemie.db")
+    }
+
+    /// Whether there is one, or something that keeps us from seeing it: a folder that may not be searched is not an empty one.
+    pub fn may_have_database(&self) -> bool {
+        !std::fs::metadata(self.database()).is_err_and(|error| is_absent(&error))
     }
 
     /// The copy of the database that the dashboard reads.
@@ -94,6 +101,20 @@ mod tests {
     fn home(vars: &[(&str, &str)]) -> Option<PathBuf> {
         Home::from_env(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
             .map(|home| home.path().to_owned())
+    }
+
+    #[test]
+    fn a_database_that_cannot_be_looked_for_may_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path().join("home"));
+        assert!(!home.may_have_database(), "no folder");
+        std::os::unix::fs::symlink("home", home.path()).unwrap();
+        assert!(home.may_have_database(), "a link to itself");
+        std::fs::remove_file(home.path()).unwrap();
+        home.create().unwrap();
+        assert!(!home.may_have_database(), "an empty folder");
+        std::fs::write(home.database(), "").unwrap();
+        assert!(home.may_have_database());
     }
 
     #[test]

@@ -75,5 +75,5 @@ pub(super) fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
     if folder.exists() && !folder.is_dir() {
         bail!("{} is not a folder; set CODEMIE_HOME to one", folder.display());
     }
-    if home.database().exists() || enclosing_run().is_some() { open(home).map(Some) } else { Ok(None) }
+    if home.may_have_database() || enclosing_run().is_some() { open(home).map(Some) } else { Ok(None) }
 }

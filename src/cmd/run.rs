@@ -90,6 +90,10 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
         let added = place.as_ref().zip(begun_at).and_then(|(home, at)| Added::by_run(home, &session, at));
         outcome.say(closing::line(&session, summary.together, added, Style::of_stdout().columns));
     }
+    let sinks = place.as_ref().filter(|_| speak).and_then(|home| Sinks::of(home, &config.delivery));
+    if let Some(line) = sinks.and_then(|sinks| closing::paused(&sinks, SystemClock.now())) {
+        outcome.say(line);
+    }
     let mut problems = config.problems;
     problems.extend(summary.problem);
     problems.extend(place.is_none().then(|| NO_HOME.to_owned()));

@@ -241,6 +241,12 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<P
                 continue;
             }
             Ok(Ok(Step::Rest(rest))) => match rest {
+                // Where nothing was to be sent nobody has seen yet whether anything could be.
+                Rest::Empty { due: None } if moved == Moved::default() => {
+                    let patience = deadline.saturating_duration_since(Instant::now());
+                    let objection = drain.ask(patience).await.err();
+                    return fared(objection.map(|why| format!("it would take none: {why}")), moved);
+                }
                 Rest::Empty { due: None } => return fared(None, moved),
                 Rest::Empty { due: Some(until) } => (until, "some of it is not due yet".to_owned()),
                 Rest::Paused(why) => {

@@ -1,11 +1,13 @@
 //! Delivery: what waits, what was refused, what keeps a receiver from getting it.
 
+use std::time::Duration;
+
 use reqwest::Url;
 
-use super::{Finding, Patient};
+use super::{Finding, Level, Patient};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Delivery, Settings, Source};
-use crate::forward::{CODEMIE_V1, NATIVE, Sinks, local_token};
+use crate::forward::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
 use crate::home::Home;
 use crate::output::human::counted;
 use crate::store::{Error, SinkCount, SinkRow, Store};
@@ -14,12 +16,38 @@ const AREA: &str = "delivery";
 /// Failures in a row that are worth a word: the receiver has been away for minutes.
 const OFTEN: i64 = 5;
 const MEGABYTE: i64 = 1_000_000;
+/// How long a receiver is waited for, at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
-    let Some(home) = patient.home.as_ref().filter(|home| home.database().exists()) else { return Vec::new() };
+    let Some(home) = &patient.home else { return Vec::new() };
     let config = Config::load(Some(&home.config_file()), |name| std::env::var_os(name), patient.agents);
     // A store that cannot be read is the sessions' finding.
-    examine_store(home, &config.delivery).unwrap_or_default()
+    let mut findings = if home.database().exists() {
+        examine_store(home, &config.delivery).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    if let Some(sinks) = Sinks::of(home, &config.delivery) {
+        for (name, answer) in ask_all(&sinks, patient.timeout.min(PATIENCE)) {
+            findings.extend(answered(&place(name, home, &config.delivery), answer, &findings));
+        }
+    }
+    findings
+}
+
+/// What asking a receiver brought, unless something worse is known of it.
+fn answered(place: &str, answer: Result<(), String>, known: &[Finding]) -> Option<Finding> {
+    let told = known.iter().any(|finding| finding.level >= Level::Warn && finding.what.contains(place));
+    match answer {
+        Err(why) if !told => Some(Finding::warn(
+            AREA,
+            format!("{place} was asked and takes nothing: {why}"),
+            "put address and credentials right (codemie config set backend.url ADDRESS, backend.token TOKEN), then run: codemie sync",
+        )),
+        Ok(()) if known.is_empty() => Some(Finding::ok(AREA, format!("{place}: it answers"))),
+        _ => None,
+    }
 }
 
 fn examine_store(home: &Home, delivery: &Delivery) -> Result<Vec<Finding>, Error> {
@@ -147,7 +175,6 @@ fn of_sink(row: &SinkRow, count: SinkCount, place: Option<&str>) -> Vec<Finding>
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
     use super::*;
 
     fn row() -> SinkRow {
@@ -206,6 +233,26 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_receiver_that_takes_nothing_is_warned_of_once() {
+        let place = "backend at b.example, no token";
+        let refused = || Err("refused the credentials (401)".to_owned());
+        let fine = [Finding::ok(AREA, format!("{place}: nothing waits"))];
+        let warned = [Finding::warn(AREA, format!("delivery to {place} pauses"), "")];
+        for (answer, known, level) in [
+            (refused(), &fine[..], Some(Level::Warn)),
+            (refused(), &[], Some(Level::Warn)),
+            (refused(), &warned, None),
+            (Ok(()), &fine, None),
+            (Ok(()), &warned, None),
+            (Ok(()), &[], Some(Level::Ok)),
+        ] {
+            let finding = answered(place, answer, known);
+            assert_eq!(finding.as_ref().map(|finding| finding.level), level, "{finding:?}");
+        }
+    }
+
     #[test]
     fn where_a_receiver_is_and_whose_token_it_gets() {
         for (url, told) in [

@@ -4,12 +4,13 @@ use super::{Finding, Patient};
 use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
 use crate::output::human::counted;
+use crate::output::shell;
 use crate::store::{Error, Filter, Show, Store};
 
 const AREA: &str = "sessions";
 
 pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
-    let Some(home) = patient.home.as_ref().filter(|home| home.database().exists()) else { return Vec::new() };
+    let Some(home) = patient.home.as_ref().filter(|home| home.may_have_database()) else { return Vec::new() };
     examine_store(home).unwrap_or_else(|error| vec![unusable(&error, home)])
 }
 
@@ -51,6 +52,7 @@ fn unusable(error: &Error, home: &Home) -> Finding {
     let fix = match error {
         Error::Newer { .. } => "update codemie; agents run meanwhile, but are not recorded".to_owned(),
         Error::Full => format!("free some space where {} is", home.path().display()),
+        Error::Unreadable(_) => format!("run: chmod u+rwx {}", shell::path(home.path())),
         Error::ReadOnly(_) => format!("make {} writable for you", home.path().display()),
         Error::Busy => "find out which process keeps it locked: fuser codemie.db".to_owned(),
         _ => format!("move {} away; codemie begins a fresh one", home.database().display()),

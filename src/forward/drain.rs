@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::ask::ask;
 use super::backoff;
 use super::batch::Size;
 use super::decide::Verdict;
@@ -149,6 +150,11 @@ impl Drain {
 
     pub fn name(&self) -> &'static str {
         self.sink.name()
+    }
+
+    /// Whether the receiver would take events; `Err` says what keeps it from that.
+    pub async fn ask(&self, patience: Duration) -> Result<(), String> {
+        ask(&*self.sink, self.ca_file.as_ref(), patience).await
     }
 
     /// Steps until there is nothing more to do now; why that is.

@@ -8,6 +8,7 @@
 //! thread, no connection and no file; a receiver that lies, hangs or floods costs bounded memory and time and loses
 //! nothing; no secret is logged or told.
 
+mod ask;
 pub mod backoff;
 pub mod batch;
 mod codemie_v1;
@@ -25,6 +26,7 @@ mod rest;
 mod sender;
 mod sink;
 
+pub use ask::{ask, ask_all};
 pub use drain::{Drain, Mode, Moved, Rest, Step};
 pub use identity::Identity;
 pub use native::{Credential, Native, local_token};

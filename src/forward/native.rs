@@ -172,8 +172,20 @@ impl Sink for Native {
         Ok(vec![self.request(events)])
     }
 
+    /// No event at all is a batch like any other, and says whether address and token are right.
+    fn question(&self) -> Option<Request> {
+        Some(self.request(&[]))
+    }
+
     fn judge(&self, events: &[Outgoing], _: &Request, answer: &Answer) -> Verdict {
-        decide::by_status(answer).unwrap_or_else(|| receipt(events, answer))
+        match decide::by_status(answer) {
+            // The token is known there, and is one for reading.
+            Some(Verdict::Pause(_)) if answer.status == 403 => {
+                Verdict::Pause("refused the token (403): one of role ingest is needed".to_owned())
+            }
+            Some(verdict) => verdict,
+            None => receipt(events, answer),
+        }
     }
 }
 

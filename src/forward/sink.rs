@@ -56,6 +56,11 @@ pub trait Sink: Send {
         Ok(Due::Now)
     }
 
+    /// A request that tells nothing, to see whether it would be taken; `None` where there is none.
+    fn question(&self) -> Option<Request> {
+        None
+    }
+
     /// Whether it counts what it gets twice, so that what has arrived must never be sent again.
     fn once(&self) -> bool {
         false
@@ -144,18 +149,22 @@ impl Sinks {
 
     /// Ready to be told events.
     pub fn open(&self, store: &mut Store) -> Result<Vec<Box<dyn Sink>>, Error> {
-        let identity = Identity::of(store, &self.delivery.user)?;
+        Ok(self.receivers(&Identity::of(store, &self.delivery.user)?))
+    }
+
+    /// The same for whoever knows as whom.
+    pub fn receivers(&self, identity: &Identity) -> Vec<Box<dyn Sink>> {
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-        if let Some(native) = self.native(&identity) {
+        if let Some(native) = self.native(identity) {
             sinks.push(Box::new(native));
         }
         if let Some(otlp) = &self.delivery.otlp {
             sinks.push(Box::new(Otlp::new(otlp, identity.clone())));
         }
         if let Some(v1) = &self.delivery.codemie_v1 {
-            sinks.push(Box::new(CodemieV1::new(v1, identity)));
+            sinks.push(Box::new(CodemieV1::new(v1, identity.clone())));
         }
-        Ok(sinks)
+        sinks
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Error {
     Damaged(rusqlite::Error),
     #[error("the database cannot be written: {0}; check the permissions of the folder")]
     ReadOnly(String),
+    #[error("the database cannot be read: {0}; check the permissions of the folder")]
+    Unreadable(String),
     #[error("the disk is full; free some space and the session goes on being recorded")]
     Full,
     #[error("the database stayed locked by another process; try again")]
@@ -32,6 +34,14 @@ impl Error {
             Self::Busy | Self::Full => true,
             Self::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure),
             _ => false,
+        }
+    }
+
+    /// The same of a look at something, which writes nothing.
+    pub(crate) fn look(path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Unreadable(format!("{}: {source}", path.display())),
+            _ => Self::io(path, source),
         }
     }
 

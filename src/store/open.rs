@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
 
 use super::{Error, schema};
 use crate::clock::Timestamp;
@@ -81,7 +81,7 @@ fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
 }
 
 fn open_existing(path: &Path) -> Result<Connection, Error> {
-    let meta = fs::metadata(path).map_err(|source| Error::io(path, source))?;
+    let meta = fs::metadata(path).map_err(|source| Error::look(path, source))?;
     if meta.len() == 0 {
         // What a crash of some other program's making left behind; SQLite would take it for a fresh database.
         return Err(Error::Damaged(rusqlite::Error::InvalidPath(path.to_owned())));
@@ -108,7 +108,10 @@ fn opening(path: &Path, error: rusqlite::Error) -> Error {
         return error.into();
     }
     match fs::metadata(path) {
-        Err(source) => Error::io(path, source),
+        Err(source) => Error::look(path, source),
+        Ok(_) if accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).is_err() => {
+            Error::Unreadable(format!("{}: {error}", path.display()))
+        }
         Ok(_) => Error::ReadOnly(format!("{}: {error}", path.display())),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::sandbox::{CODEMIE, Entry, Said, Sandbox, TOOLS, present, say};
 
@@ -83,6 +83,41 @@ fn installs_twice_as_once_and_leaves_no_trace() {
         let gone = installer(&sandbox, shell, &["--uninstall"]);
         assert_eq!((gone.code, gone.err.as_str()), (Some(0), ""), "{shell:?}: {gone:?}");
         assert_same(&format!("{shell:?}, uninstalled"), &before, &sandbox.tree());
+    }
+}
+
+#[test]
+fn eight_at_once_leave_one_line_and_one_receipt() {
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        let before = sandbox.tree();
+        // One that was killed has left its lock; no process has this number.
+        symlink("codemie-installer:4194305", sandbox.path(".codemie-installing")).unwrap();
+        let sum = checksum();
+        let begin = |_| {
+            let mut command = sandbox.command(shell[0]);
+            command.args(&shell[1..]).arg(script()).args(["--yes", "--binary", CODEMIE, "--sha256", &sum]);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let all: Vec<_> = (0..8).map(begin).collect();
+        for one in all {
+            let ended = one.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.success() && said.is_empty(), "{shell:?}: {said}");
+        }
+        for name in [".profile", ".bashrc", ".bash_profile", ".zshrc", "dotfiles/zshenv"] {
+            let text = fs::read_to_string(sandbox.path(name)).unwrap();
+            assert_eq!(text.matches(MARK).count(), 1, "{shell:?}: {name}: {text}");
+        }
+        let receipt = fs::read_to_string(sandbox.path(".codemie/receipt")).unwrap();
+        let mut lines: Vec<_> = receipt.lines().collect();
+        let count = lines.len();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), count, "{shell:?}: {receipt}");
+        let gone = installer(&sandbox, shell, &["--uninstall"]);
+        assert_eq!(gone.code, Some(0), "{shell:?}: {gone:?}");
+        assert_same(&format!("{shell:?}, taken away"), &before, &sandbox.tree());
     }
 }
 

@@ -6,6 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::clock::Timestamp;
 use crate::cmd::words;
+use crate::forward::Sinks;
 use crate::home::Home;
 use crate::money::PicoDollars;
 use crate::output::table::shorten;
@@ -67,6 +68,16 @@ impl Added {
 fn tokens(totals: &Totals) -> u64 {
     let Totals { input, output, cache_read, cache_write, .. } = *totals;
     [input, output, cache_read, cache_write].into_iter().map(words::number).fold(0, u64::saturating_add)
+}
+
+/// Delivery that somebody has to put right, in one line: events wait until then, and nothing else would say so.
+pub(super) fn paused(sinks: &Sinks, now: Timestamp) -> Option<String> {
+    let mut store = Store::open(&sinks.home, now).ok()?;
+    let rows = store.read(|view| view.sinks()).ok()?;
+    let configured = sinks.targets();
+    let mut rows = rows.iter().filter(|row| configured.iter().any(|target| target.name == row.name));
+    let (name, why) = rows.find_map(|row| Some((&row.name, row.paused.as_ref()?)))?;
+    Some(shorten(&format!("codemie: delivery to {name} pauses: it {why}; see: codemie doctor"), usize::MAX))
 }
 
 /// How the cost of more than this run's part is told, the roomiest first.

@@ -81,6 +81,10 @@ impl Sink for Otlp {
         Ok(vec![self.request("/v1/metrics", &metrics), self.request("/v1/logs", &logs)])
     }
 
+    fn question(&self) -> Option<Request> {
+        Some(self.request("/v1/logs", &ExportLogs::default()))
+    }
+
     fn judge(&self, _: &[Outgoing], request: &Request, answer: &Answer) -> Verdict {
         // Some collectors take a batch into a queue and say 202.
         match decide::by_status(answer) {
