@@ -1,11 +1,36 @@
 //! The options of the commands about sessions that exist already.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
+use crate::agent::{self, Agent};
+use crate::demo::Demo;
 use crate::since::Since;
+
+/// Any name: other programs have sessions, too. Completions offer the agents, and no files.
+#[derive(Clone)]
+struct AgentName;
+
+impl TypedValueParser for AgentName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let demo: &dyn Agent = &Demo;
+        Some(Box::new(agent::ALL.iter().copied().chain([demo]).map(|agent| PossibleValue::new(agent.name()))))
+    }
+}
 
 #[derive(Debug, Default, Args)]
 pub struct List {
@@ -16,7 +41,7 @@ pub struct List {
     #[arg(long)]
     pub active: bool,
     /// Only of this agent
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", value_parser = AgentName, hide_possible_values = true)]
     pub agent: Option<String>,
     /// Only of this project: a folder's name or path, or owner/name of the repository
     #[arg(long, value_name = "PROJECT")]
@@ -123,7 +148,7 @@ pub struct Prune {
     #[arg(long, value_name = "TIME", required_unless_present = "agent")]
     pub older_than: Option<Since>,
     /// Only of this agent; those of `demo`, the demonstration, go whatever their age
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", value_parser = AgentName, hide_possible_values = true)]
     pub agent: Option<String>,
     /// Only tell what would go
     #[arg(long)]

@@ -15,7 +15,7 @@ fn canary(place: &str) -> String {
     format!("canary-{place}")
 }
 
-const PLACES: [&str; 19] = [
+const PLACES: [&str; 22] = [
     "prompt",
     "answer",
     "thinking",
@@ -35,6 +35,9 @@ const PLACES: [&str; 19] = [
     "remote-password",
     "title",
     "subagent",
+    "tool-name",
+    "message-id",
+    "model",
 ];
 
 /// A conversation in which every place is taken.
@@ -86,6 +89,21 @@ fn transcript(cwd: &str) -> String {
             "toolUseResult": {"filePath": path, "stdout": canary("output"), "structuredPatch": patch,
                 "content": canary("content"), "originalFile": canary("old")}}),
         );
+    }
+    // Names that an agent, a model or a tool server chose freely.
+    for (at, name) in ["tool-name", "server"].into_iter().enumerate() {
+        let id = format!("toolu_/home/dev/{}-{at}", canary("message-id"));
+        let tool = match name {
+            "server" => format!("mcp__/home/dev/{}", canary("tool-name")),
+            _ => format!("Bash(cat /home/dev/{})", canary("tool-name")),
+        };
+        line(json!({"type": "assistant", "requestId": format!("req_1{at}"), "message": {
+            "id": format!("msg_/home/dev/{}-{at}", canary("message-id")),
+            "type": "message", "role": "assistant", "model": format!("models of {}", canary("model")),
+            "content": [{"type": "tool_use", "id": id, "name": tool, "input": {}}],
+            "usage": {"input_tokens": 1, "output_tokens": 2}}}));
+        line(json!({"type": "user", "message": {"role": "user", "content": [{"tool_use_id": id,
+            "type": "tool_result", "content": "x"}]}}));
     }
     line(
         json!({"type": "assistant", "isApiErrorMessage": true, "error": canary("error"), "apiErrorStatus": 400,
@@ -156,7 +174,7 @@ fn no_word_of_a_person_leaves_the_machine() {
     let usage = &records[0]["usage"];
     assert_eq!(
         (&usage["apiCalls"], &usage["toolCalls"], &usage["toolErrors"]),
-        (&json!(6), &json!(6), &json!(1)),
+        (&json!(8), &json!(8), &json!(1)),
         "{records:?}"
     );
     assert_eq!((&usage["prompts"], &usage["apiErrors"]), (&json!(1), &json!(1)), "{records:?}");
@@ -176,5 +194,5 @@ fn no_word_of_a_person_leaves_the_machine() {
     assert!(preview.out.contains("/v1/events") && preview.out.contains("WebFetch"), "{preview:?}");
     assert_eq!(singing(&(preview.out + &preview.err)), [""; 0], "printed by preview");
     let sung = singing(&transcript(folder.to_str().unwrap()));
-    assert!(sung.len() >= 14, "the canaries were there: {sung:?}");
+    assert!(sung.len() >= 17, "the canaries were there: {sung:?}");
 }

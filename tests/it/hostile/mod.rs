@@ -1,6 +1,9 @@
 //! What others can put in front of codemie: pipes in the place of files, endless and odd text, names that are no names.
 
+mod output;
 mod pipes;
+mod setup;
+mod strings;
 
 use std::path::Path;
 use std::process::Command;

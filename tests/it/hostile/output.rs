@@ -1,0 +1,106 @@
+//! What is printed cannot steer the terminal it is printed on, nor a spreadsheet.
+
+use codemie::session::lifecycle::Begin;
+use serde_json::Value;
+
+use super::bounded;
+use crate::commands::World;
+use crate::sandbox::{CODEMIE, Sandbox, say};
+use crate::support::pty::{Exit, Start};
+
+const EVIL: &str = "a\u{202e}b\u{9b}31mc";
+
+fn evil_world() -> World {
+    let mut world = World::new();
+    let mut begin = World::begin("fix-auth");
+    begin.place.project = Some(EVIL.into());
+    begin.place.branch = Some("=HYPERLINK(1)".into());
+    let run = world.start_as(&Begin { tags: vec!["ok".into()], ..begin });
+    world.bind(run, "7a276c6b-d81e", None);
+    world.call(run, "msg_1", EVIL, None);
+    world.end(run, 0);
+    world
+}
+
+fn harmful(text: &str) -> bool {
+    text.chars().any(|letter| letter != '\n' && codemie::output::text::is_harmful(letter))
+}
+
+#[test]
+fn names_from_outside_are_shown_and_not_obeyed() {
+    let world = evil_world();
+    for args in [
+        &["list", "--all"][..],
+        &["list", "--json"],
+        &["show", "fix-auth"],
+        &["show", "fix-auth", "--json"],
+        &["explain", "fix-auth"],
+        &["explain", "fix-auth", "--json"],
+        &["usage"],
+        &["usage", "--by", "project"],
+        &["usage", "--by", "model", "--json"],
+        &["usage", "--by", "project", "--csv"],
+        &["prune", "--older-than", "1s", "--dry-run"],
+        &["prune", "--older-than", "1s", "--dry-run", "--json"],
+        &["sync", "preview"],
+        &["export", "fix-auth"],
+    ] {
+        let said = world.run(args);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(!harmful(&said.out) && !harmful(&said.err), "codemie {args:?}: {said:?}");
+    }
+    let record = world.json(&["show", "fix-auth", "--json"]);
+    assert_eq!(record["project"], EVIL, "JSON means what it is");
+    let export: Value = world.json(&["export", "fix-auth"]);
+    assert_eq!(export["sessions"][0]["session"]["project"], EVIL);
+}
+
+#[test]
+fn a_spreadsheet_takes_no_branch_for_a_formula() {
+    let world = evil_world();
+    let csv = world.out(&["usage", "--by", "branch", "--csv"]);
+    assert!(csv.contains("\n\"'=HYPERLINK(1)\",,10,20,") || csv.contains("\n\"'=HYPERLINK(1)\","), "{csv}");
+    assert!(!csv.contains("\n="), "{csv}");
+}
+
+#[test]
+fn an_import_prints_no_file_name_as_it_is() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("ev\x1b]0;owned\x07il\u{202e}.json", "no json");
+    let said = say(&mut bounded(&sandbox, &["import", file.to_str().unwrap()]));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(!harmful(&said.err) && said.err.contains("owned il\u{fffd}.json was not imported"), "{said:?}");
+}
+
+#[test]
+fn a_terminal_is_not_steered_by_whatever_is_forgotten() {
+    // The settings' own path is printed as it is, for scripts; on a terminal nothing passes.
+    let sandbox = Sandbox::new();
+    let home = sandbox.path("ho\x1b]0;owned\x07me\u{9b}");
+    let terminal = Start::new([CODEMIE, "config", "path"]).env("CODEMIE_HOME", &home).spawn();
+    assert_eq!(terminal.wait_exit(), Exit::Code(0));
+    let bytes = terminal.bytes();
+    let shown = String::from_utf8_lossy(&bytes).into_owned();
+    assert!(!shown.contains(['\x1b', '\x07', '\u{9b}']) && shown.contains("owned"), "{shown:?}");
+    let said = say(sandbox.codemie(&["config", "path"]).env("CODEMIE_HOME", &home));
+    assert_eq!(said.out, format!("{}\n", home.join("config.toml").display()), "a script gets the path");
+}
+
+#[test]
+fn completions_offer_agents_where_an_agent_is_asked_for() {
+    let sandbox = Sandbox::new();
+    for (shell, offered) in [
+        ("bash", "compgen -W \"claude codex gemini demo\""),
+        ("zsh", ":AGENT:(claude codex gemini demo)'"),
+        ("fish", "-l agent -d 'Only of this agent' -r -f -a \"claude"),
+    ] {
+        let script = say(&mut sandbox.codemie(&["completions", shell])).out;
+        assert!(
+            script.contains(offered),
+            "{shell}: {:?}",
+            script.lines().find(|line| line.contains("-l agent"))
+        );
+    }
+    let said = say(&mut sandbox.codemie(&["list", "--agent", "make"]));
+    assert_eq!(said.code, Some(0), "any other program has sessions, too: {said:?}");
+}
