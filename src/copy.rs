@@ -17,8 +17,10 @@ use crate::backend::attributes::{Attributes, Text};
 use crate::backend::event::Event;
 use crate::backend::sqlite::Sqlite;
 use crate::backend::storage::{self, Reader, Storage};
+use crate::backend::token::Owner;
 use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
+use crate::session::state::EventKind;
 use crate::store::{self, Outgoing, Store};
 
 /// Events taken over in one transaction.
@@ -188,7 +190,7 @@ impl LocalCopy {
                 Err(reason) => tracing::warn!(id = %outgoing.id, reason, "an event cannot be shown"),
             }
         }
-        let outcome = self.storage.ingest(events, SystemClock.now()).await?;
+        let outcome = self.storage.ingest(&Owner::default(), events, SystemClock.now()).await?;
         for rejected in outcome.rejected {
             tracing::warn!(id = rejected.id, reason = rejected.error, "an event cannot be shown");
         }
@@ -222,8 +224,11 @@ fn event(outgoing: &Outgoing) -> Result<Event, String> {
         agent: text(&outgoing.agent)?,
         machine: None,
         user: None,
-        attributes: Attributes::parse(outgoing.kind, &outgoing.attributes.to_string())
-            .map_err(|error| error.to_string())?,
+        attributes: match &outgoing.kind {
+            EventKind::Known(kind) => Attributes::parse(*kind, &outgoing.attributes.to_string())
+                .map_err(|error| error.to_string())?,
+            EventKind::Other(name) => Attributes::Other(text(name)?),
+        },
     })
 }
 

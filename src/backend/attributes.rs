@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::meter::record::ToolKind;
 use crate::money::PicoDollars;
 use crate::session::record::Coverage;
-use crate::session::state::{EndReason, EventType, EvidenceKind, StartReason, Status, spelled};
+use crate::session::state::{EndReason, EventKind, EventType, EvidenceKind, StartReason, Status, spelled};
 
 /// The longest text in an event. Branches and session names are the longest there are, and far shorter.
 const MOST_BYTES: usize = 1024;
@@ -68,6 +68,8 @@ pub enum Attributes {
     Prompt,
     Error(ApiError),
     End(Box<End>),
+    /// Of a type that this version does not know, by its name. Nothing else of it is kept.
+    Other(Text),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +195,17 @@ pub struct Totals {
 }
 
 impl Attributes {
+    /// What a database holds of an event. One that was stored before its type was known has no attributes.
+    pub fn stored(kind: &str, json: &str) -> Result<Self, serde_json::Error> {
+        let other = || Text::new(kind.to_owned()).map(Self::Other).map_err(serde_json::Error::custom);
+        match EventType::parse(kind) {
+            Some(known) => {
+                Self::parse(known, json).or_else(|error| if json == "{}" { other() } else { Err(error) })
+            }
+            None => other(),
+        }
+    }
+
     pub fn parse(kind: EventType, json: &str) -> Result<Self, serde_json::Error> {
         Ok(match kind {
             EventType::Start => Self::Start(serde_json::from_str(json)?),
@@ -208,8 +221,8 @@ impl Attributes {
         })
     }
 
-    pub fn kind(&self) -> EventType {
-        match self {
+    pub fn kind(&self) -> EventKind {
+        EventKind::Known(match self {
             Self::Start(_) => EventType::Start,
             Self::Bound(_) => EventType::Bound,
             Self::Usage(_) => EventType::Usage,
@@ -217,7 +230,8 @@ impl Attributes {
             Self::Prompt => EventType::Prompt,
             Self::Error(_) => EventType::Error,
             Self::End(_) => EventType::End,
-        }
+            Self::Other(name) => return EventKind::Other(name.to_string()),
+        })
     }
 
     /// What is stored, and read back by [`Attributes::parse`].
@@ -230,7 +244,7 @@ impl Attributes {
             Self::Tool(tool) => serde_json::to_string(tool),
             Self::Error(error) => serde_json::to_string(error),
             Self::End(end) => serde_json::to_string(end),
-            Self::Prompt => Ok("{}".to_owned()),
+            Self::Prompt | Self::Other(_) => Ok("{}".to_owned()),
         }
         .unwrap_or_default()
     }
@@ -245,7 +259,7 @@ impl Serialize for Attributes {
             Self::Tool(tool) => tool.serialize(serializer),
             Self::Error(error) => error.serialize(serializer),
             Self::End(end) => end.serialize(serializer),
-            Self::Prompt => Nothing {}.serialize(serializer),
+            Self::Prompt | Self::Other(_) => Nothing {}.serialize(serializer),
         }
     }
 }

@@ -302,17 +302,17 @@ pub fn json(value: &impl Serialize) -> String {
 }
 
 /// What each storage reads of a token, in this order.
-pub const TOKEN_COLUMNS: &str = "name, role, hash, created_at, revoked_at";
+pub const TOKEN_COLUMNS: &str = "name, role, hash, created_at, revoked_at, owner";
 
 /// What [`session`] reads.
 pub fn session_columns() -> String {
     format!(
-        "s.id, s.life, s.seqs, s.first_at, s.last_at, s.received_at, s.unpriced, {}",
+        "s.id, s.life, s.seqs, s.first_at, s.last_at, s.received_at, s.unpriced, s.owner, {}",
         number_columns("s.{}")
     )
 }
 
-pub const SESSION_COLUMNS: usize = 7 + Numbers::COUNT;
+pub const SESSION_COLUMNS: usize = 8 + Numbers::COUNT;
 
 pub fn session(row: &dyn Columns) -> Result<Session, Error> {
     let damaged = |error: serde_json::Error| Error::Damaged(format!("a session: {error}"));
@@ -324,6 +324,7 @@ pub fn session(row: &dyn Columns) -> Result<Session, Error> {
         last_at: time(row, 4)?,
         received_at: time(row, 5)?,
         unpriced: serde_json::from_str(&text(row, 6)?).map_err(damaged)?,
-        numbers: numbers(row, 7)?,
+        owner: int(row, 7)?,
+        numbers: numbers(row, 8)?,
     })
 }

@@ -14,7 +14,7 @@ use super::model::{
     By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage,
     Stretch, TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
 };
-use super::token::{Token, TokenHash};
+use super::token::{Owner, Token, TokenHash};
 use crate::clock::Timestamp;
 
 #[derive(Debug, thiserror::Error)]
@@ -88,8 +88,8 @@ pub trait Reader: Send + Sync {
 
 /// A store of events.
 pub trait Storage: Reader {
-    /// Takes a batch in. What is answered has been committed.
-    fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested>;
+    /// Takes in a batch that a token of this owner brought. What is answered has been committed.
+    fn ingest(&self, owner: &Owner, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested>;
 
     /// Whether the database answers.
     fn ping(&self) -> Answer<'_, ()>;

@@ -57,6 +57,13 @@ pub enum TokenAction {
         /// What to call it; else the role and a number
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// Whose sessions it reports; tokens of one owner may send events of the same sessions. Else it owns itself
+        #[arg(long, value_name = "NAME")]
+        owner: Option<String>,
+        /// Report the sessions of this token's owner, as one that takes its place must; the old one stays good until it is
+        /// revoked
+        #[arg(long, value_name = "TOKEN", conflicts_with = "owner")]
+        replaces: Option<String>,
         #[command(flatten)]
         store: Store,
     },

@@ -13,7 +13,7 @@ use super::identity::Identity;
 use super::sink::{NATIVE, Sink, below};
 use crate::config::delivery::Secret;
 use crate::home::Home;
-use crate::session::state::EventType;
+use crate::session::state::EventKind;
 use crate::store::{Error, Outgoing, View};
 
 /// An event as it crosses the wire.
@@ -22,7 +22,7 @@ use crate::store::{Error, Outgoing, View};
 struct Event<'a> {
     id: Uuid,
     rev: i64,
-    r#type: EventType,
+    r#type: &'a EventKind,
     session_id: &'a str,
     seq: i64,
     time: String,
@@ -104,7 +104,7 @@ impl Native {
             let event = Event {
                 id: event.id,
                 rev: event.rev,
-                r#type: event.kind,
+                r#type: &event.kind,
                 session_id: &event.session,
                 seq: event.seq,
                 time: event.time.to_string(),
@@ -225,7 +225,7 @@ mod tests {
             n: 1,
             id: Uuid::from_u128(n),
             rev: 2,
-            kind: EventType::Usage,
+            kind: crate::session::state::EventType::Usage.into(),
             session: "s".into(),
             seq: 3,
             time: Timestamp(0),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Error, View};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
-use crate::session::state::EventType;
+use crate::session::state::{EventKind, EventType};
 
 /// An event as it is sent, but for `machine` and `user`, which the sender knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Outgoing {
     pub n: i64,
     pub id: Uuid,
     pub rev: i64,
-    pub kind: EventType,
+    pub kind: EventKind,
     pub session: String,
     pub seq: i64,
     pub time: Timestamp,
@@ -48,11 +48,12 @@ pub(super) fn began_before(since: &str) -> String {
 }
 
 pub(super) fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
-    let kind: EventType = row.get(3)?;
+    // A newer codemie may write to the same store.
+    let kind = EventKind::named(&row.get::<_, String>(3)?);
     let written: Option<String> = row.get(8)?;
     let attributes = match written {
         Some(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
-        None => told_from_record(kind, row)?,
+        None => told_from_record(kind.known(), row)?,
     };
     Ok(Outgoing {
         n: row.get(0)?,
@@ -69,12 +70,12 @@ pub(super) fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
 }
 
 /// Numbers and names of models and tools; of a file its extension, never its name.
-fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
+fn told_from_record(kind: Option<EventType>, row: &Row<'_>) -> rusqlite::Result<Value> {
     let key: Option<String> = row.get(10)?;
     let number = |index: usize| row.get::<_, Option<i64>>(index);
     let text = |index: usize| row.get::<_, Option<String>>(index);
     Ok(match kind {
-        EventType::Usage => json!({
+        Some(EventType::Usage) => json!({
             "key": key,
             "model": text(11)?,
             "inputTokens": number(12)?,
@@ -86,7 +87,7 @@ fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
             "subagent": row.get::<_, bool>(18)?,
             "source": "transcript",
         }),
-        EventType::Tool => json!({
+        Some(EventType::Tool) => json!({
             "key": key,
             "name": text(19)?,
             "ok": row.get::<_, Option<bool>>(20)?,
@@ -95,7 +96,7 @@ fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
             "linesAdded": number(23)?,
             "linesRemoved": number(24)?,
         }),
-        EventType::Error => json!({"key": key, "status": number(25)?, "kind": text(26)?.map(category)}),
+        Some(EventType::Error) => json!({"key": key, "status": number(25)?, "kind": text(26)?.map(category)}),
         _ => json!({"key": key}),
     })
 }

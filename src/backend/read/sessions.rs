@@ -11,7 +11,7 @@ use super::chain::chain;
 use super::{Database, limit_to, numbers_summed};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
-use crate::session::state::EventType;
+use crate::session::state::EventKind;
 
 const CHILDREN: i64 = 100;
 /// Of the sessions that are found, so many are looked at more closely.
@@ -320,12 +320,11 @@ fn tool_row(row: &dyn Columns) -> Result<ToolRow, Error> {
 
 fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
     let kind = text(row, 2)?;
-    let kind = EventType::parse(&kind).ok_or_else(|| Error::Damaged(format!("an event of type {kind}")))?;
-    let attributes = Attributes::parse(kind, &text(row, 4)?);
+    let attributes = Attributes::stored(&kind, &text(row, 4)?);
     Ok(TimelineEvent {
         seq: int(row, 0)?,
         rev: int(row, 1)?,
-        kind,
+        kind: EventKind::named(&kind),
         time: time(row, 3)?,
         attributes: attributes.map_err(|error| Error::Damaged(format!("an event: {error}")))?,
     })

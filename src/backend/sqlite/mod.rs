@@ -22,7 +22,7 @@ use super::model::Touched;
 use super::read::Database;
 use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value, json};
 use super::storage::{Answer, Error, Ingested, Storage};
-use super::token::{Role, Token, TokenHash};
+use super::token::{Owner, Role, Token, TokenHash};
 use crate::clock::Timestamp;
 
 /// As many pages are read for at once; more wait.
@@ -268,11 +268,12 @@ impl Database for Sqlite {
 }
 
 impl Storage for Sqlite {
-    fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
+    fn ingest(&self, owner: &Owner, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
+        let owner = owner.clone();
         Box::pin(async move {
             let mut intake = Intake::new(batch, now);
             let work = move |conn: &Connection| {
-                write::ingest(conn, &mut intake, now)?;
+                write::ingest(conn, &owner, &mut intake, now)?;
                 Ok(intake.finish())
             };
             let (ingested, touched) = self.write(work).await?;
@@ -308,10 +309,11 @@ impl Storage for Sqlite {
 
     fn add_token(&self, token: Token) -> Answer<'_, bool> {
         Box::pin(self.write(move |conn| {
+            let Token { name, role, owner, hash, created_at, revoked_at } = &token;
             let added = conn.execute(
-                "INSERT INTO token (name, role, hash, created_at, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5)
+                "INSERT INTO token (name, role, hash, created_at, revoked_at, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                  ON CONFLICT DO NOTHING",
-                params![token.name, token.role.as_str(), token.hash.0, token.created_at, token.revoked_at],
+                params![name, role.as_str(), hash.0, created_at, revoked_at, owner.as_str()],
             );
             Ok(added.map_err(failed)? > 0)
         }))
@@ -353,6 +355,7 @@ fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
         hash: TokenHash(row.get(2)?),
         created_at: row.get(3)?,
         revoked_at: row.get(4)?,
+        owner: Owner::stored(row.get(5)?),
     })
 }
 

@@ -7,9 +7,21 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::backend::sql::number_columns;
 use crate::backend::storage::Error;
 
-fn migrations() -> [String; 4] {
-    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned(), GAPS.to_owned()]
+fn migrations() -> [String; 5] {
+    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned(), GAPS.to_owned(), OWNERS.to_owned()]
 }
+
+/// Tokens, sessions and events have owners. An event's id is known within its owner; `owner` stands beside it because an
+/// index cannot look into another table.
+const OWNERS: &str = "
+CREATE TABLE owner (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+INSERT INTO owner VALUES (0, 'default');
+ALTER TABLE token ADD COLUMN owner TEXT NOT NULL DEFAULT 'default';
+ALTER TABLE session ADD COLUMN owner INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE event ADD COLUMN owner INTEGER NOT NULL DEFAULT 0;
+DROP INDEX event_by_id;
+CREATE UNIQUE INDEX event_by_id ON event (owner, id);
+";
 
 /// The list of sessions with gaps, in its order.
 const GAPS: &str = "CREATE INDEX session_gaps_by_start ON session (started_at, id) WHERE missing > 0";

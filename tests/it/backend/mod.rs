@@ -3,6 +3,7 @@ mod api;
 pub(crate) mod client;
 mod conformance;
 mod nodes;
+mod owners;
 mod postgres;
 mod schema;
 mod slow;
