@@ -44,7 +44,10 @@ impl Error {
     fn is_of_the_copy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
         match self {
-            Self::Store(_) | Self::Copy(storage::Error::Unavailable(_)) => false,
+            Self::Store(_)
+            | Self::Copy(
+                storage::Error::Unavailable(_) | storage::Error::Full(_) | storage::Error::ReadOnly(_),
+            ) => false,
             Self::Mark(error) => {
                 !matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull))
             }

@@ -7,7 +7,7 @@
 //! storage              the traits; sqlite and postgres implement them (sql, read: what both have in common)
 //! intake               one batch on its way into a storage
 //! api                  routes, tokens, limits, the description; unpack, limits, metrics
-//! server, patience     connections, and how long a client may take; first, database, log: what a process around it needs
+//! server, seats, patience  connections, who may hold one, and how long a client may take; first, database, log: what a process around it needs
 //! dashboard            the same read model as pages
 //! ```
 //!
@@ -32,6 +32,7 @@ pub mod numbers;
 pub mod patience;
 pub mod postgres;
 pub mod read;
+pub mod seats;
 pub mod seqs;
 pub mod server;
 pub mod sql;

@@ -1,6 +1,6 @@
 //! The metrics backend.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -32,6 +32,10 @@ pub struct Serve {
     /// Requests per second that one token has
     #[arg(long, default_value_t = limits::RATE, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: u32,
+    /// A proxy in front of this node: the limit of connections per address that have shown no token is not for it, which
+    /// brings everybody's. May be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub behind_proxy: Vec<IpAddr>,
 }
 
 #[derive(Debug, Args)]

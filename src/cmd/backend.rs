@@ -98,7 +98,8 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     let made = first::tokens(&*storage, &file, &user, SystemClock.now()).await?;
     tell(out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
-    server::run(listener, storage, Options { rate: args.rate, ..Options::default() }, ended).await;
+    let proxies = args.behind_proxy.clone();
+    server::run(listener, storage, Options { rate: args.rate, proxies, ..Options::default() }, ended).await;
     tracing::info!("ended");
     Ok(())
 }

@@ -46,7 +46,12 @@ pub(super) async fn events(
         Ok::<_, Refusal>((Batch::parse(&content)?, room))
     });
     let (Batch { events, mut rejected }, _room) = batch.await.map_err(|_| Refusal::Broken)??;
-    let mut ingested = backend.storage.ingest(&owner, events, backend.clock.now()).await?;
+    let nothing = events.is_empty();
+    let outcome = backend.storage.ingest(&owner, events, backend.clock.now()).await;
+    if !nothing {
+        backend.health.batch(outcome.as_ref().map(drop));
+    }
+    let mut ingested = outcome?;
     rejected.append(&mut ingested.rejected);
     ingested.rejected = rejected;
     backend.metrics.ingested(&ingested, begun.elapsed());

@@ -125,6 +125,11 @@ fn failed(error: &tokio_postgres::Error) -> Error {
             None => error.to_string(),
         },
     };
+    match error.code() {
+        Some(&SqlState::DISK_FULL) => return Error::Full(text),
+        Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => return Error::ReadOnly(text),
+        _ => {}
+    }
     let code = error.code().map_or("08", SqlState::code);
     // Connections (08), conflicts (40), resources (53), the operator and time limits (57), locks that others hold (55P03),
     // a pause that was too long (25P03): none of them is the statement's fault.
@@ -208,8 +213,10 @@ impl Storage for Postgres {
         })
     }
 
-    fn ping(&self) -> Answer<'_, ()> {
-        Box::pin(async move { self.run("SELECT 1", &[]).await.map(drop) })
+    fn ready(&self) -> Answer<'_, ()> {
+        // A lock on a row is written and committed, and leaves nothing behind. Another node may be holding it, asked the same.
+        let touch = "SELECT 1 FROM owner WHERE n = 0 FOR UPDATE SKIP LOCKED";
+        Box::pin(async move { self.run(touch, &[]).await.map(drop) })
     }
 
     fn tokens(&self) -> Answer<'_, Vec<Token>> {

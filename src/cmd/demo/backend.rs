@@ -113,7 +113,7 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let (close, closing) = watch::channel(false);
         let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone())
             .opened_by("codemie demo");
-        let routes = Backend::new(storage, Options::default(), closing).router().merge(router(pages));
+        let routes = Backend::new(storage, &Options::default(), closing).router().merge(router(pages));
         let entrance = format!("http://{address}/enter?token={secret}");
         say(
             &folder,

@@ -2,6 +2,7 @@
 mod api;
 pub(crate) mod client;
 mod conformance;
+mod crowd;
 mod nodes;
 mod owners;
 mod postgres;

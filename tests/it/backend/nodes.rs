@@ -31,8 +31,12 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn start(home: &Path, database: Option<&str>) -> Self {
+        Self::of(codemie(home), home, database)
+    }
+
+    /// The same by a command that ends in our own program.
+    pub(super) fn of(mut command: Command, home: &Path, database: Option<&str>) -> Self {
         let log = home.join(format!("log-{}", uuid::Uuid::new_v4()));
-        let mut command = codemie(home);
         command.args(["backend", "serve", "--listen", "127.0.0.1:0"]);
         command.args(database.map(|url| format!("--database={url}")));
         let stderr = std::fs::File::create(&log).unwrap();
@@ -46,6 +50,10 @@ impl Process {
 
     pub(super) fn client(&self, token: &str) -> Client {
         Client { address: self.address, token: token.to_owned() }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// It stays, and does nothing more.
