@@ -14,8 +14,10 @@ use crate::session::state::{EndReason, EventKind, EventType, EvidenceKind, Start
 /// The longest text in an event. Branches and session names are the longest there are, and far shorter.
 const MOST_BYTES: usize = 1024;
 const MOST_TAGS: usize = 100;
-/// Tokens, lines, milliseconds: nothing one event counts comes near, and sums of nine million such still fit 64 bits.
+/// Milliseconds and files: nothing one event tells comes near.
 const MOST: i64 = 1_000_000_000_000;
+/// Tokens and lines, which are added up. A call has some million at most, and nine billion such still fit 64 bits.
+pub const MOST_ADDED: i64 = 1_000_000_000;
 /// What one call may cost, in dollars; more is a mistake of the sender.
 const MOST_DOLLARS: f64 = 1000.0;
 
@@ -111,15 +113,15 @@ pub struct Bound {
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     pub model: Text,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub input_tokens: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub output_tokens: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub cache_read_tokens: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub cache_write_tokens: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub reasoning_tokens: i64,
     /// `None`: no price is known for the model.
     #[serde(
@@ -151,9 +153,9 @@ pub struct Tool {
     pub kind: Option<ToolKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_extension: Option<Text>,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub lines_added: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub lines_removed: i64,
 }
 
@@ -197,13 +199,16 @@ pub struct Totals {
 impl Attributes {
     /// What a database holds of an event. One that was stored before its type was known has no attributes.
     pub fn stored(kind: &str, json: &str) -> Result<Self, serde_json::Error> {
-        let other = || Text::new(kind.to_owned()).map(Self::Other).map_err(serde_json::Error::custom);
         match EventType::parse(kind) {
-            Some(known) => {
-                Self::parse(known, json).or_else(|error| if json == "{}" { other() } else { Err(error) })
-            }
-            None => other(),
+            Some(known) => Self::parse(known, json)
+                .or_else(|error| if json == "{}" { Self::other(kind) } else { Err(error) }),
+            None => Self::other(kind),
         }
+    }
+
+    /// Of an event of this type, nothing but the type.
+    pub fn other(kind: &str) -> Result<Self, serde_json::Error> {
+        Text::new(kind.to_owned()).map(Self::Other).map_err(serde_json::Error::custom)
     }
 
     pub fn parse(kind: EventType, json: &str) -> Result<Self, serde_json::Error> {
@@ -275,6 +280,16 @@ fn is_zero(number: &i64) -> bool {
 
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(false))
+}
+
+/// A count that sums are made of.
+fn added<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    match Option::<i64>::deserialize(deserializer)? {
+        Some(number) if !(0..=MOST_ADDED).contains(&number) => {
+            Err(D::Error::custom("a number is not between 0 and 1000000000"))
+        }
+        number => Ok(number.unwrap_or(0)),
+    }
 }
 
 fn maybe_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {

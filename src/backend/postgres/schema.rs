@@ -6,14 +6,15 @@ use deadpool_postgres::Object;
 use tokio_postgres::IsolationLevel;
 
 use super::failed;
-use crate::backend::sql::number_columns;
+use crate::backend::sql::{first_number_columns, wide_costs};
 use crate::backend::storage::Error;
 
 /// Nodes that start at once migrate one after the other.
 const MIGRATING: i64 = 0x636f_6465_6d69_6500;
 
-fn migrations() -> [String; 5] {
-    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned(), GAPS.to_owned(), OWNERS.to_owned()]
+fn migrations() -> [String; 6] {
+    let [passes, listed, gaps, owners] = [ENDED_PASSES, LISTED, GAPS, OWNERS].map(str::to_owned);
+    [first(), passes, listed, gaps, owners, wide_costs("bigint")]
 }
 
 /// Tokens, sessions and events have owners. An event's id is known within its owner; `owner` stands beside it because an
@@ -58,7 +59,7 @@ const ENDED_PASSES: &str = "CREATE TABLE ended_pass (signature bytea PRIMARY KEY
 
 /// Texts are compared byte by byte, so that both databases sort alike and no locale of the server matters.
 fn first() -> String {
-    let numbers = number_columns("{} bigint NOT NULL");
+    let numbers = first_number_columns("{} bigint NOT NULL");
     let text = "text COLLATE \"C\"";
     format!(
         "

@@ -73,8 +73,8 @@ pub(super) async fn count<D: Database>(
     most: i64,
 ) -> Result<Counted, Error> {
     let mut query = Query::new(format!(
-        "SELECT count(*), {}, {} FROM (SELECT s.cost, s.unpriced_calls FROM session s WHERE true",
-        D::DIALECT.sum("cost"),
+        "SELECT count(*), {}, {} FROM (SELECT s.cost, s.cost_carried, s.unpriced_calls FROM session s WHERE true",
+        D::DIALECT.money_sum(""),
         D::DIALECT.sum("unpriced_calls")
     ));
     restrict::<D>(&mut query, filter, Matching::Each);
@@ -83,7 +83,8 @@ pub(super) async fn count<D: Database>(
 }
 
 fn counted(row: &dyn Columns) -> Result<Counted, Error> {
-    Ok(Counted { sessions: int(row, 0)?, cost: PicoDollars(int(row, 1)?), unpriced_calls: int(row, 2)? })
+    let cost_usd = row.float(1)?.unwrap_or(0.0) / 1e12;
+    Ok(Counted { sessions: int(row, 0)?, cost_usd, unpriced_calls: int(row, 2)? })
 }
 
 pub(super) async fn by_ids<D: Database>(database: &D, ids: Vec<String>) -> Result<Vec<Session>, Error> {
@@ -320,7 +321,8 @@ fn tool_row(row: &dyn Columns) -> Result<ToolRow, Error> {
 
 fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
     let kind = text(row, 2)?;
-    let attributes = Attributes::stored(&kind, &text(row, 4)?);
+    // What an earlier version took in and this one would not is shown by its type alone.
+    let attributes = Attributes::stored(&kind, &text(row, 4)?).or_else(|_| Attributes::other(&kind));
     Ok(TimelineEvent {
         seq: int(row, 0)?,
         rev: int(row, 1)?,

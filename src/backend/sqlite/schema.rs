@@ -4,11 +4,12 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::backend::sql::number_columns;
+use crate::backend::sql::{first_number_columns, wide_costs};
 use crate::backend::storage::Error;
 
-fn migrations() -> [String; 5] {
-    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned(), GAPS.to_owned(), OWNERS.to_owned()]
+fn migrations() -> [String; 6] {
+    let [passes, listed, gaps, owners] = [ENDED_PASSES, LISTED, GAPS, OWNERS].map(str::to_owned);
+    [first(), passes, listed, gaps, owners, wide_costs("INTEGER")]
 }
 
 /// Tokens, sessions and events have owners. An event's id is known within its owner; `owner` stands beside it because an
@@ -50,7 +51,7 @@ ALTER TABLE session DROP COLUMN search;
 const ENDED_PASSES: &str = "CREATE TABLE ended_pass (signature BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID";
 
 fn first() -> String {
-    let numbers = number_columns("{} INTEGER NOT NULL");
+    let numbers = first_number_columns("{} INTEGER NOT NULL");
     format!(
         "
 -- One session, everything added up. Beside life (START, bound and END as they stand) are the columns that are asked for.

@@ -74,6 +74,7 @@ conformance!(
     long_and_strange_texts_survive,
     the_longest_keys_are_stored_and_longer_ones_refused,
     sums_beyond_all_bounds_keep_nothing_out,
+    sums_near_the_limit_are_exact_after_revisions,
     the_newest_days_are_shown_and_that_there_are_more,
     events_with_one_seq_are_all_on_some_page,
     another_owners_events_are_rejected_and_change_nothing,
@@ -921,10 +922,7 @@ async fn sums_beyond_all_bounds_keep_nothing_out(kind: Kind<'_>) {
     let world = kind.world().await;
     // Nine million dollars are the most that 64 bits of pico-dollars hold.
     let call = |id: &str, seq| {
-        but(
-            usage(id, seq, 1_000_000_000_000),
-            &json!({".costUsd": 1000, ".cacheReadTokens": 1_000_000_000_000_i64}),
-        )
+        but(usage(id, seq, 1_000_000_000), &json!({".costUsd": 1000, ".cacheReadTokens": 1_000_000_000}))
     };
     let (a, b) = (session(1), session(2));
     for (id, project, first) in [(&a, "widgets", 2), (&a, "widgets", 5002), (&b, "gadgets", 2)] {
@@ -936,13 +934,41 @@ async fn sums_beyond_all_bounds_keep_nothing_out(kind: Kind<'_>) {
     for by in By::ALL {
         let rows = world.one.usage(*by, UsageFilter::default(), 0..10).await.unwrap().rows;
         let dollars: f64 = rows.iter().map(|row| row.sums.cost_usd).sum();
-        assert!((14.2e6..15.1e6).contains(&dollars), "{by}: {dollars}");
+        assert!((dollars - 15e6).abs() < 0.01, "{by}: {dollars}");
         let output: i64 = rows.iter().map(|row| row.sums.counts.output).sum();
-        assert_eq!(output, 15_000_000_000_000_000, "{by}");
+        assert_eq!(output, 15_000_000_000_000, "{by}");
         assert!(!world.one.series(*by, UsageFilter::default()).await.unwrap().is_empty());
     }
     let told = world.one.session(&a).await.unwrap().unwrap();
-    assert_eq!((told.session.numbers.api_calls, told.models[0].numbers.cost), (10_000, i64::MAX));
+    let ten_million = 10_000_000 * 1_000_000_000_000;
+    assert_eq!((told.session.numbers.api_calls, told.session.numbers.pico_dollars()), (10_000, ten_million));
+    assert_eq!(told.models[0].numbers.pico_dollars(), ten_million);
+    let counted = world.one.count_sessions(SessionFilter::default(), 10).await.unwrap();
+    assert!((counted.cost_usd - 15e6).abs() < 0.01, "{counted:?}");
+}
+
+/// Added up beyond what 64 bits of pico-dollars hold, then revised to a cent a call.
+async fn sums_near_the_limit_are_exact_after_revisions(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    let calls = |rev: i64, dollars: f64| -> Vec<Value> {
+        let call = |seq| but(usage(&id, seq, 1), &json!({"rev": rev, ".costUsd": dollars}));
+        (2..9_992).map(call).collect()
+    };
+    for (rev, each) in [(0, 1000.0), (1, 0.01), (2, 999.99), (3, 0.0)] {
+        for batch in calls(rev, each).chunks(5_000) {
+            let (accepted, _, rejected) = post(&*world.one, batch).await;
+            assert_eq!((accepted, rejected), (batch.len(), 0));
+        }
+        let expected = 9_990.0 * each;
+        let told = record(&*world.one, &id).await["usage"]["costUsd"].as_f64().unwrap();
+        assert!((told - expected).abs() < 0.000_1, "{told} instead of {expected}");
+        for by in By::ALL {
+            let rows = world.one.usage(*by, UsageFilter::default(), 0..10).await.unwrap().rows;
+            let dollars: f64 = rows.iter().map(|row| row.sums.cost_usd).sum();
+            assert!((dollars - expected).abs() < 0.01, "{by}: {dollars} instead of {expected}");
+        }
+    }
 }
 
 async fn the_newest_days_are_shown_and_that_there_are_more(kind: Kind<'_>) {
