@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use codemie::backend::event::Event;
 use codemie::clock::Timestamp;
+use codemie::session::state::EventType;
 use rusqlite::ToSql;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -193,7 +194,15 @@ fn through_the_backend(server: &Server, loads: &[Load]) -> Duration {
 
 /// A row of an event, with a number for its session, as the backend has it.
 fn row(event: &Event, session: i64) -> (i64, i64, Uuid, i64, &'static str, i64, String) {
-    (session, event.seq, event.id, event.rev, event.kind().as_str(), event.time.0, event.attributes.to_json())
+    (
+        session,
+        event.seq,
+        event.id,
+        event.rev,
+        event.kind().known().map_or("", EventType::as_str),
+        event.time.0,
+        event.attributes.to_json(),
+    )
 }
 
 /// The rows, made beforehand.

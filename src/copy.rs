@@ -17,8 +17,10 @@ use crate::backend::attributes::{Attributes, Text};
 use crate::backend::event::Event;
 use crate::backend::sqlite::Sqlite;
 use crate::backend::storage::{self, Reader, Storage};
+use crate::backend::token::Owner;
 use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
+use crate::session::state::EventKind;
 use crate::store::{self, Outgoing, Store};
 
 /// Events taken over in one transaction.
@@ -42,7 +44,10 @@ impl Error {
     fn is_of_the_copy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
         match self {
-            Self::Store(_) | Self::Copy(storage::Error::Unavailable(_)) => false,
+            Self::Store(_)
+            | Self::Copy(
+                storage::Error::Unavailable(_) | storage::Error::Full(_) | storage::Error::ReadOnly(_),
+            ) => false,
             Self::Mark(error) => {
                 !matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull))
             }
@@ -188,7 +193,7 @@ impl LocalCopy {
                 Err(reason) => tracing::warn!(id = %outgoing.id, reason, "an event cannot be shown"),
             }
         }
-        let outcome = self.storage.ingest(events, SystemClock.now()).await?;
+        let outcome = self.storage.ingest(&Owner::default(), events, SystemClock.now()).await?;
         for rejected in outcome.rejected {
             tracing::warn!(id = rejected.id, reason = rejected.error, "an event cannot be shown");
         }
@@ -222,8 +227,11 @@ fn event(outgoing: &Outgoing) -> Result<Event, String> {
         agent: text(&outgoing.agent)?,
         machine: None,
         user: None,
-        attributes: Attributes::parse(outgoing.kind, &outgoing.attributes.to_string())
-            .map_err(|error| error.to_string())?,
+        attributes: match &outgoing.kind {
+            EventKind::Known(kind) => Attributes::parse(*kind, &outgoing.attributes.to_string())
+                .map_err(|error| error.to_string())?,
+            EventKind::Other(name) => Attributes::Other(text(name)?),
+        },
     })
 }
 

@@ -9,13 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::meter::record::ToolKind;
 use crate::money::PicoDollars;
 use crate::session::record::Coverage;
-use crate::session::state::{EndReason, EventType, EvidenceKind, StartReason, Status, spelled};
+use crate::session::state::{EndReason, EventKind, EventType, EvidenceKind, StartReason, Status, spelled};
 
 /// The longest text in an event. Branches and session names are the longest there are, and far shorter.
 const MOST_BYTES: usize = 1024;
 const MOST_TAGS: usize = 100;
-/// Tokens, lines, milliseconds: nothing one event counts comes near, and sums of nine million such still fit 64 bits.
+/// Milliseconds and files: nothing one event tells comes near.
 const MOST: i64 = 1_000_000_000_000;
+/// Tokens and lines, which are added up. A call has some million at most, and nine billion such still fit 64 bits.
+pub const MOST_ADDED: i64 = 1_000_000_000;
 /// What one call may cost, in dollars; more is a mistake of the sender.
 const MOST_DOLLARS: f64 = 1000.0;
 
@@ -68,6 +70,8 @@ pub enum Attributes {
     Prompt,
     Error(ApiError),
     End(Box<End>),
+    /// Of a type that this version does not know, by its name. Nothing else of it is kept.
+    Other(Text),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,15 +113,15 @@ pub struct Bound {
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     pub model: Text,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub input_tokens: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub output_tokens: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub cache_read_tokens: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub cache_write_tokens: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub reasoning_tokens: i64,
     /// `None`: no price is known for the model.
     #[serde(
@@ -149,9 +153,9 @@ pub struct Tool {
     pub kind: Option<ToolKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_extension: Option<Text>,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub lines_added: i64,
-    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "added", skip_serializing_if = "is_zero")]
     pub lines_removed: i64,
 }
 
@@ -193,6 +197,20 @@ pub struct Totals {
 }
 
 impl Attributes {
+    /// What a database holds of an event. One that was stored before its type was known has no attributes.
+    pub fn stored(kind: &str, json: &str) -> Result<Self, serde_json::Error> {
+        match EventType::parse(kind) {
+            Some(known) => Self::parse(known, json)
+                .or_else(|error| if json == "{}" { Self::other(kind) } else { Err(error) }),
+            None => Self::other(kind),
+        }
+    }
+
+    /// Of an event of this type, nothing but the type.
+    pub fn other(kind: &str) -> Result<Self, serde_json::Error> {
+        Text::new(kind.to_owned()).map(Self::Other).map_err(serde_json::Error::custom)
+    }
+
     pub fn parse(kind: EventType, json: &str) -> Result<Self, serde_json::Error> {
         Ok(match kind {
             EventType::Start => Self::Start(serde_json::from_str(json)?),
@@ -208,8 +226,8 @@ impl Attributes {
         })
     }
 
-    pub fn kind(&self) -> EventType {
-        match self {
+    pub fn kind(&self) -> EventKind {
+        EventKind::Known(match self {
             Self::Start(_) => EventType::Start,
             Self::Bound(_) => EventType::Bound,
             Self::Usage(_) => EventType::Usage,
@@ -217,7 +235,8 @@ impl Attributes {
             Self::Prompt => EventType::Prompt,
             Self::Error(_) => EventType::Error,
             Self::End(_) => EventType::End,
-        }
+            Self::Other(name) => return EventKind::Other(name.to_string()),
+        })
     }
 
     /// What is stored, and read back by [`Attributes::parse`].
@@ -230,7 +249,7 @@ impl Attributes {
             Self::Tool(tool) => serde_json::to_string(tool),
             Self::Error(error) => serde_json::to_string(error),
             Self::End(end) => serde_json::to_string(end),
-            Self::Prompt => Ok("{}".to_owned()),
+            Self::Prompt | Self::Other(_) => Ok("{}".to_owned()),
         }
         .unwrap_or_default()
     }
@@ -245,7 +264,7 @@ impl Serialize for Attributes {
             Self::Tool(tool) => tool.serialize(serializer),
             Self::Error(error) => error.serialize(serializer),
             Self::End(end) => end.serialize(serializer),
-            Self::Prompt => Nothing {}.serialize(serializer),
+            Self::Prompt | Self::Other(_) => Nothing {}.serialize(serializer),
         }
     }
 }
@@ -261,6 +280,16 @@ fn is_zero(number: &i64) -> bool {
 
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(false))
+}
+
+/// A count that sums are made of.
+fn added<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    match Option::<i64>::deserialize(deserializer)? {
+        Some(number) if !(0..=MOST_ADDED).contains(&number) => {
+            Err(D::Error::custom("a number is not between 0 and 1000000000"))
+        }
+        number => Ok(number.unwrap_or(0)),
+    }
 }
 
 fn maybe_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::attributes::{Attributes, Text, sequence};
 use crate::clock::Timestamp;
-use crate::session::state::EventType;
+use crate::session::state::{EventKind, EventType};
 
 /// 1970 to 2199: a clock may be wrong, but a chart over ten thousand years is none.
 const TIMES: std::ops::Range<i64> = 0..7_258_118_400_000;
@@ -51,7 +51,7 @@ struct Wire<'a> {
     #[serde(deserialize_with = "revision")]
     rev: i64,
     #[serde(rename = "type")]
-    kind: EventType,
+    kind: Text,
     session_id: Text,
     #[serde(deserialize_with = "sequence")]
     seq: i64,
@@ -133,15 +133,19 @@ impl<'de> Visitor<'de> for Items<'_> {
 impl Event {
     pub fn parse(json: &str) -> Result<Self, String> {
         let wire: Wire<'_> = serde_json::from_str(json).map_err(|error| reason("", json, &error))?;
-        if wire.session_id.is_empty() || wire.agent.is_empty() {
-            return Err("sessionId and agent must not be empty".to_owned());
+        if wire.session_id.is_empty() || wire.agent.is_empty() || wire.kind.is_empty() {
+            return Err("sessionId, agent and type must not be empty".to_owned());
         }
         // An array would do for serde in place of an object.
         if !wire.attributes.get().starts_with('{') {
             return Err("attributes: expected an object".to_owned());
         }
-        let attributes = Attributes::parse(wire.kind, wire.attributes.get())
-            .map_err(|error| reason("attributes: ", wire.attributes.get(), &error))?;
+        let attributes = match EventType::parse(&wire.kind) {
+            Some(kind) => Attributes::parse(kind, wire.attributes.get())
+                .map_err(|error| reason("attributes: ", wire.attributes.get(), &error))?,
+            // Of a newer client: it counts as received, so that its session can be complete here.
+            None => Attributes::Other(wire.kind),
+        };
         let told = match &attributes {
             Attributes::Start(start) => ("project", start.project.as_ref()),
             Attributes::Usage(usage) => ("model", Some(&usage.model)),
@@ -165,7 +169,7 @@ impl Event {
         })
     }
 
-    pub fn kind(&self) -> EventType {
+    pub fn kind(&self) -> EventKind {
         self.attributes.kind()
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::storage::{self, Storage};
-use super::token::{NoRandomness, Role, Token, TokenHash, new_secret};
+use super::token::{NoRandomness, Owner, Role, Token, TokenHash, new_secret};
 use crate::clock::Timestamp;
 use crate::file::read_at_most;
 use crate::home::create_private;
@@ -81,8 +81,11 @@ async fn add(
     now: Timestamp,
 ) -> Result<(), Error> {
     let hash = TokenHash::of(secret);
+    // All of one user's are one owner's: whichever of them delivers, the sessions are theirs.
+    let owner = Owner::new(user).unwrap_or_default();
     for number in 1..100 {
-        let token = Token { name: name(user, role, number), role, hash, created_at: now, revoked_at: None };
+        let (name, owner) = (name(user, role, number), owner.clone());
+        let token = Token { name, role, owner, hash, created_at: now, revoked_at: None };
         // The name is taken, or a node that starts beside this one has read the same file and was faster.
         if storage.add_token(token).await? || storage.token(hash).await?.is_some() {
             break;

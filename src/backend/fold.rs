@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use uuid::Uuid;
 
+use super::admit::Refused;
 use super::attributes::Attributes;
-use super::event::{Event, Rejected};
+use super::event::Event;
 use super::model::{Day, Session, ToolNumbers};
 use super::numbers::Numbers;
 use crate::clock::Timestamp;
@@ -60,15 +61,6 @@ impl Plan {
         plan.events.sort_unstable_by_key(|event| event.id);
         plan
     }
-
-    /// The sessions told of, sorted.
-    pub fn sessions(&self) -> Vec<&str> {
-        let mut ids: Vec<&str> =
-            self.events.iter().chain(&self.repeats).map(|event| &*event.session).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
-    }
 }
 
 /// A session while a batch is taken in.
@@ -102,9 +94,9 @@ impl Change {
         Self::new(session, was)
     }
 
-    /// One that this event is the first to tell of.
-    pub fn begin(event: &Event) -> Self {
-        let mut change = Self::new(Session::begin(event), None);
+    /// One that this event is the first to report.
+    pub fn begin(owner: i64, event: &Event) -> Self {
+        let mut change = Self::new(Session::begin(owner, event), None);
         change.changed = true;
         change.life_changed = true;
         // Every session counts once, on the day it began as far as is known.
@@ -124,12 +116,12 @@ impl Change {
         }
     }
 
-    /// Notes that an event arrived, and when it happened. An error means that it must not be stored.
-    pub fn receive(&mut self, event: &Event) -> Result<(), Rejected> {
+    /// Notes that an event arrived, and when it happened. An error means that it must not be stored, and that nothing was
+    /// noted.
+    pub fn receive(&mut self, event: &Event) -> Result<(), Refused> {
         if !self.session.seqs.contains(event.seq) {
             if !self.session.seqs.insert(event.seq) {
-                let error = "too many seqs of this session are missing before this one".to_owned();
-                return Err(Rejected { id: Some(event.id.to_string()), error });
+                return Err(Refused::TooManyHoles);
             }
             self.changed = true;
         }
@@ -145,7 +137,7 @@ impl Change {
             Known::Revised { time, attributes } => Some((*time, attributes)),
         };
         self.changed = true;
-        self.latest = Some(event.kind());
+        self.latest = event.kind().known().or(self.latest);
         self.life_changed |= self.tell(|session| session.tell(event, replaced.is_none()));
         if let Some((time, attributes)) = replaced {
             self.add(time, attributes, false);
@@ -237,7 +229,7 @@ fn contribution(attributes: &Attributes) -> (&str, Numbers) {
         ),
         Attributes::Prompt => ("", Numbers { prompts: 1, ..none }),
         Attributes::Error(_) => ("", Numbers { api_errors: 1, ..none }),
-        Attributes::Start(_) | Attributes::Bound(_) | Attributes::End(_) => ("", none),
+        Attributes::Start(_) | Attributes::Bound(_) | Attributes::End(_) | Attributes::Other(_) => ("", none),
     }
 }
 

@@ -1,14 +1,17 @@
 //! One batch on its way into a storage: what to ask the storage, in which order, and what to write in the end.
 //!
 //! ```text
-//! Intake::new(batch) · sessions() ── the storage loads and locks these ── load(…) · receive()
+//! Intake::new(batch) · sessions(), far_revisions() ── the storage loads and locks these ── load(found)
 //! events() ── the storage adds those it does not have ── settle(at, known) · changes, daily(…) ── it writes
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
 
+use uuid::Uuid;
+
+use super::admit::{self, Refused};
 use super::attributes::{Attributes, Text};
-use super::event::Event;
+use super::event::{Event, Rejected};
 use super::fold::{Change, Daily, Known, Plan};
 use super::model::{Day, Session, Touched};
 use super::numbers::Numbers;
@@ -17,6 +20,8 @@ use crate::clock::Timestamp;
 
 #[derive(Debug)]
 pub struct Intake {
+    /// As it came, until it is known what may be taken in.
+    batch: Vec<Event>,
     plan: Plan,
     now: Timestamp,
     /// By id, so that every node locks sessions in the same order.
@@ -28,10 +33,22 @@ pub struct Intake {
     origins: BTreeMap<(String, String), i64>,
 }
 
+/// What a storage knows before it takes a batch in.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The number of the owner that brings the batch.
+    pub owner: i64,
+    /// Those of [`Intake::sessions`] that are there, whoever owns them.
+    pub sessions: Vec<Session>,
+    /// The stored revisions of [`Intake::far_revisions`], with the id of the session they belong to.
+    pub revisions: HashMap<Uuid, (String, i64)>,
+}
+
 impl Intake {
     pub fn new(batch: Vec<Event>, now: Timestamp) -> Self {
         Self {
-            plan: Plan::new(batch),
+            batch,
+            plan: Plan::default(),
             now,
             changes: BTreeMap::new(),
             outcome: Ingested::default(),
@@ -44,40 +61,80 @@ impl Intake {
     #[must_use]
     pub fn again(self) -> Self {
         // Those that stand for their id come first, as they must.
-        let batch = self.plan.events.into_iter().chain(self.refused).chain(self.plan.repeats);
+        let batch =
+            self.plan.events.into_iter().chain(self.plan.repeats).chain(self.refused).chain(self.batch);
         Self::new(batch.collect(), self.now)
     }
 
     /// The sessions that the storage must load, sorted by id.
     pub fn sessions(&self) -> Vec<String> {
-        self.plan.sessions().into_iter().map(str::to_owned).collect()
+        let mut ids: Vec<&str> = self.batch.iter().map(|event| &*event.session).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter().map(str::to_owned).collect()
     }
 
-    /// Takes the sessions that are there; the others begin now. Then notes what arrived; events that must not be stored
-    /// leave the plan.
-    pub fn load(&mut self, stored: Vec<Session>) {
-        let changes = &mut self.changes;
-        changes.extend(stored.into_iter().map(|session| (session.id.clone(), Change::of(session))));
-        let outcome = &mut self.outcome;
-        let mut refuse = |event: &mut Event| {
-            if !changes.contains_key(&*event.session) {
-                changes.insert(event.session.to_string(), Change::begin(event));
-            }
-            let change = changes.get_mut(&*event.session);
-            match change.map_or(Ok(()), |change| change.receive(event)) {
-                Ok(()) => false,
-                Err(rejected) => {
-                    outcome.rejected.push(rejected);
-                    true
+    /// The events whose stored revision decides whether they are taken in. Nearly always none.
+    pub fn far_revisions(&self) -> Vec<Uuid> {
+        self.batch.iter().filter(|event| event.rev > admit::JUMP).map(|event| event.id).collect()
+    }
+
+    /// Takes the sessions that are there; the others begin now. Then notes what arrived, and plans what is to be stored.
+    /// Events that may not be taken in change nothing.
+    pub fn load(&mut self, found: Found) {
+        let Found { owner, sessions, revisions } = found;
+        self.changes.extend(sessions.into_iter().map(|session| (session.id.clone(), Change::of(session))));
+        let batch = std::mem::take(&mut self.batch);
+        // In the order of `seq`, whatever order they came in: a batch makes no jumps that it fills itself.
+        let mut order: Vec<usize> = (0..batch.len()).collect();
+        order.sort_by(|one, other| {
+            let (one, other) = (&batch[*one], &batch[*other]);
+            (&*one.session, one.seq).cmp(&(&*other.session, other.seq))
+        });
+        let mut refused: Vec<Option<Refused>> = vec![None; batch.len()];
+        for at in order {
+            refused[at] = self.receive(owner, &batch[at], &revisions).err();
+        }
+        let mut taken = Vec::with_capacity(batch.len());
+        for (event, refused) in batch.into_iter().zip(refused) {
+            match refused {
+                None => taken.push(event),
+                Some(why) => {
+                    let rejected = Rejected { id: Some(event.id.to_string()), error: why.to_string() };
+                    self.outcome.rejected.push(rejected);
+                    self.refused.push(event);
                 }
             }
-        };
-        self.refused.extend(self.plan.events.extract_if(.., &mut refuse));
-        self.refused.extend(self.plan.repeats.extract_if(.., refuse));
-        outcome.duplicates += self.plan.repeats.len();
+        }
+        self.plan = Plan::new(taken);
+        self.outcome.duplicates += self.plan.repeats.len();
         for change in self.changes.values_mut() {
             change.session.received_at = self.now;
         }
+    }
+
+    /// Notes that an event arrived, if it may be taken in.
+    fn receive(
+        &mut self,
+        owner: i64,
+        event: &Event,
+        revisions: &HashMap<Uuid, (String, i64)>,
+    ) -> Result<(), Refused> {
+        let stored = revisions.get(&event.id).filter(|(session, _)| **session == *event.session);
+        let admit = |change: &Change| {
+            admit::owner(owner, &change.session)?;
+            admit::revision(event.rev, stored.map(|(_, rev)| *rev))?;
+            admit::place(event, &change.session)
+        };
+        if let Some(change) = self.changes.get_mut(&*event.session) {
+            admit(change)?;
+            return change.receive(event);
+        }
+        let mut change = Change::begin(owner, event);
+        admit(&change)?;
+        change.receive(event)?;
+        self.changes.insert(event.session.to_string(), change);
+        Ok(())
     }
 
     /// The events to store, sorted by id, each id once.
@@ -143,11 +200,10 @@ pub struct Stored {
 impl Stored {
     /// What that makes of the event that came.
     pub fn against(self, event: &Event) -> Known {
-        let kind = event.kind();
-        if !self.same_session || self.rev >= event.rev || self.kind != kind.as_str() {
+        if !self.same_session || self.rev >= event.rev || self.kind != event.kind().as_str() {
             return Known::Already;
         }
-        match Attributes::parse(kind, &self.attributes) {
+        match Attributes::stored(&self.kind, &self.attributes) {
             Ok(attributes) => Known::Revised { time: self.time, attributes },
             // What we wrote ourselves can be read; if somebody changed it, it is better left alone.
             Err(_) => Known::Already,
@@ -159,7 +215,6 @@ impl Stored {
 mod tests {
     use super::*;
     use serde_json::json;
-    use uuid::Uuid;
 
     fn prompt(id: u128, rev: i64, session: &str, seq: i64) -> Event {
         let event = json!({"id": Uuid::from_u128(id), "rev": rev, "type": "prompt", "sessionId": session, "seq": seq,
@@ -169,7 +224,7 @@ mod tests {
 
     /// What a storage that has nothing is asked to do.
     fn told(intake: &mut Intake) -> (Vec<Event>, Ingested) {
-        intake.load(Vec::new());
+        intake.load(Found::default());
         for at in 0..intake.events().len() {
             intake.settle(at, &Known::Fresh);
         }

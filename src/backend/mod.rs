@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! event, attributes    one event of the wire, checked
-//! seqs, fold           pure: what a batch changes in a session and in the sums
+//! admit, seqs, fold    pure: what of a batch may be taken in, and what it changes in a session and in the sums
 //! numbers, model       what is added up, and what is read
 //! storage              the traits; sqlite and postgres implement them (sql, read: what both have in common)
 //! intake               one batch on its way into a storage
 //! api                  routes, tokens, limits, the description; unpack, limits, metrics
-//! server, patience     connections, and how long a client may take; first, database, log: what a process around it needs
+//! server, seats, patience  connections, who may hold one, and how long a client may take; first, database, log: what a process around it needs
 //! dashboard            the same read model as pages
 //! ```
 //!
@@ -15,6 +15,7 @@
 //! what it is told. Sums are kept by the transaction that takes the events in, so they hold whatever comes twice, late,
 //! revised, or to two nodes at once.
 
+pub mod admit;
 pub mod api;
 pub mod attributes;
 pub mod dashboard;
@@ -31,6 +32,7 @@ pub mod numbers;
 pub mod patience;
 pub mod postgres;
 pub mod read;
+pub mod seats;
 pub mod seqs;
 pub mod server;
 pub mod sql;

@@ -17,7 +17,7 @@ pub use session::{Life, Session, Told};
 use super::attributes::{Attributes, Text, Tool};
 use super::numbers::Numbers;
 use crate::clock::Timestamp;
-use crate::session::state::EventType;
+use crate::session::state::{EventKind, EventType};
 
 /// A day in UTC, counted from 1970-01-01.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -194,7 +194,7 @@ pub struct TimelineEvent {
     pub seq: i64,
     pub rev: i64,
     #[serde(rename = "type")]
-    pub kind: EventType,
+    pub kind: EventKind,
     pub time: Timestamp,
     pub attributes: Attributes,
 }

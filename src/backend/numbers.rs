@@ -1,5 +1,7 @@
 //! What is added up: one set of numbers, the same for a session, a day, a model, everything.
 
+use crate::money::PicoDollars;
+
 /// Declares the struct together with the order of its columns, so that SQL and Rust cannot drift apart.
 macro_rules! numbers {
     ($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident),+ $(,)? }) => {
@@ -23,17 +25,20 @@ macro_rules! numbers {
 
             pub fn add(&mut self, other: &Self) {
                 $(self.$field = self.$field.saturating_add(other.$field);)+
+                self.carry();
             }
 
             pub fn subtract(&mut self, other: &Self) {
                 $(self.$field = self.$field.saturating_sub(other.$field);)+
+                self.carry();
             }
         }
     };
 }
 
 numbers!(
-    /// Sums, or differences of sums.
+    /// Sums, or differences of sums. One event adds a billion to a number at most, so it takes nine billion of them to fill
+    /// 64 bits; money is counted in such small parts that some thousand would do, and has a second number.
     Numbers {
         /// Sessions that began (on that day).
         sessions,
@@ -46,7 +51,7 @@ numbers!(
         cache_write,
         /// The part of `output` spent on it.
         reasoning,
-        /// Pico-dollars.
+        /// Pico-dollars, from 0 to below [`CARRY`].
         cost,
         prompts,
         tool_calls,
@@ -54,10 +59,45 @@ numbers!(
         lines_added,
         lines_removed,
         api_errors,
+        /// How many times [`CARRY`] pico-dollars there are beside `cost`.
+        cost_carried,
     }
 );
 
+/// Four million dollars in pico-dollars. Two amounts below it still fit 64 bits together.
+pub const CARRY: i64 = 4_000_000_000_000_000_000;
+
 impl Numbers {
+    /// Every amount has one form: `cost` is never negative, and below [`CARRY`].
+    fn carry(&mut self) {
+        self.cost_carried = self.cost_carried.saturating_add(self.cost.div_euclid(CARRY));
+        self.cost = self.cost.rem_euclid(CARRY);
+    }
+
+    /// The same numbers, of which `cost` may have been added up by a database.
+    #[must_use]
+    pub fn carried(mut self) -> Self {
+        self.carry();
+        self
+    }
+
+    /// The whole amount, exactly.
+    pub fn pico_dollars(&self) -> i128 {
+        i128::from(self.cost_carried) * i128::from(CARRY) + i128::from(self.cost)
+    }
+
+    /// The whole amount as it is shown beside a session: nine million dollars at most.
+    pub fn money(&self) -> PicoDollars {
+        let most = i128::from(i64::MAX);
+        PicoDollars(i64::try_from(self.pico_dollars().clamp(-most, most)).unwrap_or(i64::MAX))
+    }
+
+    /// The whole amount in dollars.
+    #[expect(clippy::cast_precision_loss, reason = "shown to far fewer digits than f64 holds")]
+    pub fn dollars(&self) -> f64 {
+        self.pico_dollars() as f64 / 1e12
+    }
+
     /// Everything billed.
     pub fn tokens(&self) -> i64 {
         [self.input, self.output, self.cache_read, self.cache_write].into_iter().fold(0, i64::saturating_add)
@@ -65,5 +105,69 @@ impl Numbers {
 
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(pico: i64) -> Numbers {
+        Numbers { cost: pico, ..Numbers::default() }.carried()
+    }
+
+    #[test]
+    fn amounts_have_one_form() {
+        for (pico, carried, rest) in [
+            (0, 0, 0),
+            (1, 0, 1),
+            (CARRY - 1, 0, CARRY - 1),
+            (CARRY, 1, 0),
+            (i64::MAX, 2, i64::MAX - 2 * CARRY),
+            (-1, -1, CARRY - 1),
+            (-CARRY, -1, 0),
+        ] {
+            let numbers = cost(pico);
+            assert_eq!((numbers.cost_carried, numbers.cost), (carried, rest), "{pico}");
+            assert_eq!(numbers.pico_dollars(), i128::from(pico));
+        }
+        assert!(cost(0).is_zero() && !cost(CARRY).is_zero());
+    }
+
+    /// Any number of calls of any price, any of them revised any number of times: the sum is what they cost in the end.
+    #[test]
+    fn sums_are_exact_whatever_is_added_and_taken_back() {
+        let mut state = 7_u64;
+        let mut roll = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 20) % below
+        };
+        for _ in 0..20 {
+            // Up to a thousand dollars each, twenty thousand of them.
+            let (mut sum, mut calls) = (Numbers::default(), Vec::new());
+            for _ in 0..20_000 {
+                let price = i64::try_from(roll(1_000_000_000_000_001)).unwrap();
+                calls.push(price);
+                sum.add(&cost(price));
+                if roll(3) == 0 {
+                    let at = usize::try_from(roll(calls.len() as u64)).unwrap();
+                    let price = i64::try_from(roll(10_000_000_000)).unwrap();
+                    let old = std::mem::replace(&mut calls[at], price);
+                    sum.subtract(&cost(old));
+                    sum.add(&cost(price));
+                }
+            }
+            let exact: i128 = calls.iter().copied().map(i128::from).sum();
+            assert_eq!(sum.pico_dollars(), exact);
+            // Revised to a cent each, as differences that are gathered first.
+            let mut difference = Numbers::default();
+            for price in &calls {
+                difference.subtract(&cost(*price));
+                difference.add(&cost(10_000_000_000));
+            }
+            sum.add(&difference);
+            assert_eq!(sum.pico_dollars(), 20_000 * 10_000_000_000);
+            assert_eq!((sum.cost_carried, sum.money().to_string()), (0, "200".to_owned()));
+        }
     }
 }

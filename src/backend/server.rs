@@ -7,17 +7,20 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::api::{Backend, Options};
 use super::dashboard::{self, Dashboard, Gate};
 use super::limits;
 use super::patience::{Patience, Unread};
+use super::seats::{Seats, Visitor};
 use super::storage::Storage;
 use crate::clock::SystemClock;
 
@@ -34,8 +37,9 @@ pub async fn run(
     let (close, closing) = watch::channel(false);
     let gate = Gate::Tokens(storage.clone());
     let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone());
-    let router = Backend::new(storage, options, closing).router().merge(dashboard::router(pages));
-    serve_within(options.patience, listener, router, close, shutdown).await;
+    let router = Backend::new(storage, &options, closing).router().merge(dashboard::router(pages));
+    let seats = Seats::new(&options.proxies);
+    serve_within(options.patience, seats, listener, router, close, shutdown).await;
 }
 
 /// Serves any router in the same way. `close` is set to true when it is time for streams that never end by themselves.
@@ -45,11 +49,29 @@ pub async fn serve(
     close: watch::Sender<bool>,
     shutdown: impl Future<Output = ()>,
 ) {
-    serve_within(Patience::default(), listener, router, close, shutdown).await;
+    serve_within(Patience::default(), Seats::new(&[]), listener, router, close, shutdown).await;
+}
+
+/// Every request says who brings it, so that a good token is noted.
+struct OfVisitor<S> {
+    visitor: Visitor,
+    inner: S,
+}
+
+impl<S: Service<hyper::Request<Incoming>>> Service<hyper::Request<Incoming>> for OfVisitor<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, mut request: hyper::Request<Incoming>) -> S::Future {
+        request.extensions_mut().insert(self.visitor.clone());
+        self.inner.call(request)
+    }
 }
 
 async fn serve_within(
     patience: Patience,
+    seats: Arc<Seats>,
     listener: TcpListener,
     router: Router,
     close: watch::Sender<bool>,
@@ -59,13 +81,11 @@ async fn serve_within(
     let timed = move |request: Request| async move { request.map(|body| patience.over(body)) };
     let router = router.layer(middleware::map_request(timed));
     let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(limits::CONNECTIONS));
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         let accept = async {
-            // The semaphore is never closed.
-            let seat = room.clone().acquire_owned().await.map_err(io::Error::other)?;
-            Ok::<_, io::Error>((listener.accept().await?.0, seat))
+            let (stream, peer) = listener.accept().await?;
+            Ok::<_, io::Error>((stream, seats.take(peer.ip()).await))
         };
         let accepted = tokio::select! {
             accepted = accept => accepted,
@@ -80,15 +100,21 @@ async fn serve_within(
             }
         };
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
+        let service = OfVisitor { visitor: seat.visitor(), inner: TowerToHyperService::new(router.clone()) };
+        let head = if seats.scarce() { patience.head.min(limits::HEAD_WHEN_SCARCE) } else { patience.head };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(patience.head)
+            .header_read_timeout(head)
             .serve_connection(TokioIo::new(Unread::new(stream, patience.silence)), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
+            tokio::select! {
+                ended = connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection ended early");
+                    }
+                }
+                () = seat.is_needed() => tracing::debug!("a connection without a token made room for another"),
             }
             drop(seat);
         });

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::model::{Day, Session};
-use super::numbers::Numbers;
+use super::numbers::{CARRY, Numbers};
 use super::seqs::Seqs;
 use super::storage::Error;
 use crate::clock::Timestamp;
@@ -33,11 +33,13 @@ impl Dialect {
         }
     }
 
-    /// A sum that may need more.
-    pub fn float_sum(self, column: &str) -> String {
+    /// All money in the rows, in pico-dollars, which needs more than 64 bits.
+    pub fn money_sum(self, prefix: &str) -> String {
         match self {
-            Self::Sqlite => format!("total({column})"),
-            Self::Postgres => format!("sum({column})::float8"),
+            Self::Sqlite => format!("(total({prefix}cost) + {CARRY}.0 * total({prefix}cost_carried))"),
+            Self::Postgres => {
+                format!("(sum({prefix}cost) + {CARRY} * sum({prefix}cost_carried))::float8")
+            }
         }
     }
 
@@ -226,7 +228,7 @@ pub fn numbers(row: &dyn Columns, at: usize) -> Result<Numbers, Error> {
     for (offset, value) in values.iter_mut().enumerate() {
         *value = int(row, at + offset)?;
     }
-    Ok(Numbers::from_values(values))
+    Ok(Numbers::from_values(values).carried())
 }
 
 /// The columns of [`Numbers`], each as `pattern` says (`{}` is its name).
@@ -245,10 +247,56 @@ pub fn added(table: &str, column: &str) -> String {
     )
 }
 
-/// The same for all columns of [`Numbers`].
+/// The same for all columns of [`Numbers`]. Of money, what is beyond its first column is carried over to the second; both
+/// rows have it below [`CARRY`] there, and never below zero.
 pub fn numbers_added(table: &str) -> String {
-    let columns: Vec<_> = Numbers::COLUMNS.iter().map(|column| added(table, column)).collect();
+    let cost = format!("({table}.cost + excluded.cost)");
+    let columns: Vec<_> = Numbers::COLUMNS
+        .iter()
+        .map(|column| match *column {
+            "cost" => format!("cost = {cost} % {CARRY}"),
+            "cost_carried" => {
+                format!("cost_carried = {table}.cost_carried + excluded.cost_carried + {cost} / {CARRY}")
+            }
+            column => added(table, column),
+        })
+        .collect();
     columns.join(", ")
+}
+
+/// The columns of [`Numbers`] when the first schema was made.
+pub fn first_number_columns(pattern: &str) -> String {
+    let first = [
+        "sessions",
+        "api_calls",
+        "unpriced_calls",
+        "input",
+        "output",
+        "cache_read",
+        "cache_write",
+        "reasoning",
+        "cost",
+        "prompts",
+        "tool_calls",
+        "tool_errors",
+        "lines_added",
+        "lines_removed",
+        "api_errors",
+    ];
+    first.map(|column| pattern.replace("{}", column)).join(", ")
+}
+
+/// For a migration: money gets its second column. What had become negative by adding beyond 64 bits is nothing.
+pub fn wide_costs(integer: &str) -> String {
+    ["session", "session_day", "daily"]
+        .map(|table| {
+            format!(
+                "ALTER TABLE {table} ADD COLUMN cost_carried {integer} NOT NULL DEFAULT 0;
+                 UPDATE {table} SET cost = 0 WHERE cost < 0;
+                 UPDATE {table} SET cost_carried = cost / {CARRY}, cost = cost % {CARRY} WHERE cost >= {CARRY};"
+            )
+        })
+        .concat()
 }
 
 /// A column of the table of sessions: its name, and what of a session stands in it.
@@ -302,17 +350,17 @@ pub fn json(value: &impl Serialize) -> String {
 }
 
 /// What each storage reads of a token, in this order.
-pub const TOKEN_COLUMNS: &str = "name, role, hash, created_at, revoked_at";
+pub const TOKEN_COLUMNS: &str = "name, role, hash, created_at, revoked_at, owner";
 
 /// What [`session`] reads.
 pub fn session_columns() -> String {
     format!(
-        "s.id, s.life, s.seqs, s.first_at, s.last_at, s.received_at, s.unpriced, {}",
+        "s.id, s.life, s.seqs, s.first_at, s.last_at, s.received_at, s.unpriced, s.owner, {}",
         number_columns("s.{}")
     )
 }
 
-pub const SESSION_COLUMNS: usize = 7 + Numbers::COUNT;
+pub const SESSION_COLUMNS: usize = 8 + Numbers::COUNT;
 
 pub fn session(row: &dyn Columns) -> Result<Session, Error> {
     let damaged = |error: serde_json::Error| Error::Damaged(format!("a session: {error}"));
@@ -324,6 +372,7 @@ pub fn session(row: &dyn Columns) -> Result<Session, Error> {
         last_at: time(row, 4)?,
         received_at: time(row, 5)?,
         unpriced: serde_json::from_str(&text(row, 6)?).map_err(damaged)?,
-        numbers: numbers(row, 7)?,
+        owner: int(row, 7)?,
+        numbers: numbers(row, 8)?,
     })
 }

@@ -14,10 +14,10 @@ use super::model::{
     By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage,
     Stretch, TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
 };
-use super::token::{Token, TokenHash};
+use super::token::{Owner, Token, TokenHash};
 use crate::clock::Timestamp;
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     #[error(
         "the database has schema {found}, this codemie knows {known}: it was made by a newer one; update codemie"
@@ -28,6 +28,10 @@ pub enum Error {
     /// Worth another try later: the database is away, or too busy.
     #[error("the database does not answer: {0}")]
     Unavailable(String),
+    #[error("the disk of the database is full: {0}")]
+    Full(String),
+    #[error("the database cannot be written to: {0}")]
+    ReadOnly(String),
     #[error("the database failed: {0}")]
     Failed(String),
     #[error("a row of the database cannot be read: {0}")]
@@ -88,11 +92,11 @@ pub trait Reader: Send + Sync {
 
 /// A store of events.
 pub trait Storage: Reader {
-    /// Takes a batch in. What is answered has been committed.
-    fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested>;
+    /// Takes in a batch that a token of this owner brought. What is answered has been committed.
+    fn ingest(&self, owner: &Owner, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested>;
 
-    /// Whether the database answers.
-    fn ping(&self) -> Answer<'_, ()>;
+    /// Whether events could be taken in now; costs a small write.
+    fn ready(&self) -> Answer<'_, ()>;
 
     fn tokens(&self) -> Answer<'_, Vec<Token>>;
 

@@ -54,10 +54,54 @@ impl fmt::Debug for TokenHash {
     }
 }
 
+/// Whose sessions a token reports. Tokens of one owner may all send events of its sessions; those of another may not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(String);
+
+/// An owner's or a token's name that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a name has 1 to 100 bytes and no control characters")]
+pub struct BadName;
+
+impl Owner {
+    pub fn new(name: &str) -> Result<Self, BadName> {
+        check_name(name).map(|()| Self(name.to_owned()))
+    }
+
+    /// As a database has it.
+    pub(super) fn stored(name: String) -> Self {
+        Self(name)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The owner of everything in databases that knew no owners.
+impl Default for Owner {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether a token or an owner can be called this.
+pub fn check_name(name: &str) -> Result<(), BadName> {
+    let good = (1..=100).contains(&name.len()) && !name.contains(char::is_control);
+    good.then_some(()).ok_or(BadName)
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     pub name: String,
     pub role: Role,
+    pub owner: Owner,
     pub hash: TokenHash,
     pub created_at: Timestamp,
     pub revoked_at: Option<Timestamp>,

@@ -1,6 +1,6 @@
 //! The metrics backend.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -32,6 +32,10 @@ pub struct Serve {
     /// Requests per second that one token has
     #[arg(long, default_value_t = limits::RATE, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: u32,
+    /// A proxy in front of this node: the limit of connections per address that have shown no token is not for it, which
+    /// brings everybody's. May be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub behind_proxy: Vec<IpAddr>,
 }
 
 #[derive(Debug, Args)]
@@ -57,6 +61,13 @@ pub enum TokenAction {
         /// What to call it; else the role and a number
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// Whose sessions it reports; tokens of one owner may send events of the same sessions. Else it owns itself
+        #[arg(long, value_name = "NAME")]
+        owner: Option<String>,
+        /// Report the sessions of this token's owner, as one that takes its place must; the old one stays good until it is
+        /// revoked
+        #[arg(long, value_name = "TOKEN", conflicts_with = "owner")]
+        replaces: Option<String>,
         #[command(flatten)]
         store: Store,
     },

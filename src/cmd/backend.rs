@@ -16,7 +16,7 @@ use crate::backend::api::Options;
 use crate::backend::database::Database;
 use crate::backend::first::{self, Outcome};
 use crate::backend::storage::Storage;
-use crate::backend::token::{Role, Token, TokenHash, new_secret};
+use crate::backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
 use crate::backend::{log, server};
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::clock::{Clock, SystemClock};
@@ -98,7 +98,8 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     let made = first::tokens(&*storage, &file, &user, SystemClock.now()).await?;
     tell(out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
-    server::run(listener, storage, Options { rate: args.rate, ..Options::default() }, ended).await;
+    let proxies = args.behind_proxy.clone();
+    server::run(listener, storage, Options { rate: args.rate, proxies, ..Options::default() }, ended).await;
     tracing::info!("ended");
     Ok(())
 }
@@ -151,9 +152,16 @@ fn ended() -> anyhow::Result<impl Future<Output = ()>> {
 
 async fn token(action: &TokenAction, home: &Home, out: &mut dyn Write) -> anyhow::Result<()> {
     match action {
-        TokenAction::Create { role, name, store } => {
+        TokenAction::Create { role, name, owner, replaces, store } => {
             let storage = open(&database(store, home)?, home).await?;
-            create(&*storage, (*role).into(), name.as_deref(), out).await
+            let whose = match (owner, replaces) {
+                (Some(owner), _) => {
+                    Whose::Of(Owner::new(owner).with_context(|| format!("--owner {owner:?}"))?)
+                }
+                (None, Some(old)) => Whose::Of(owner_of(&*storage, old).await?),
+                (None, None) => Whose::Own,
+            };
+            create(&*storage, (*role).into(), name.as_deref(), &whose, out).await
         }
         TokenAction::List { json, store } => {
             let tokens = open_existing(&database(store, home)?, home).await?.tokens().await?;
@@ -172,32 +180,73 @@ async fn token(action: &TokenAction, home: &Home, out: &mut dyn Write) -> anyhow
     }
 }
 
+/// Whose sessions a new token reports.
+#[derive(Debug)]
+enum Whose {
+    Of(Owner),
+    /// Its own: an owner of its name, which nobody else is.
+    Own,
+}
+
+impl Whose {
+    fn of_token(&self, name: &str) -> anyhow::Result<Owner> {
+        match self {
+            Self::Of(owner) => Ok(owner.clone()),
+            Self::Own => Ok(Owner::new(name)?),
+        }
+    }
+
+    /// Whether a token of this name would become another's by accident.
+    fn is_taken(&self, name: &str, tokens: &[Token]) -> bool {
+        let default = Owner::default();
+        let mut owners = tokens.iter().map(|token| &token.owner).chain([&default]);
+        matches!(self, Self::Own) && owners.any(|owner| owner.as_str() == name)
+    }
+}
+
+async fn owner_of(storage: &dyn Storage, token: &str) -> anyhow::Result<Owner> {
+    let known = storage.tokens().await?.into_iter().find(|known| known.name == token);
+    let known = known.with_context(|| {
+        format!("there is no token {token:?} to replace; codemie backend token list shows them")
+    })?;
+    Ok(known.owner)
+}
+
 async fn create(
     storage: &dyn Storage,
     role: Role,
     name: Option<&str>,
+    whose: &Whose,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let secret = new_secret(role)?;
-    let token = |name: String| Token {
-        name,
-        role,
-        hash: TokenHash::of(&secret),
-        created_at: SystemClock.now(),
-        revoked_at: None,
+    let (hash, created_at) = (TokenHash::of(&secret), SystemClock.now());
+    let token = |name: String| {
+        let owner = whose.of_token(&name)?;
+        anyhow::Ok(Token { name, role, owner, hash, created_at, revoked_at: None })
     };
+    let tokens = storage.tokens().await?;
     if let Some(name) = name {
+        check_name(name).with_context(|| format!("--name {name:?}"))?;
         anyhow::ensure!(
-            (1..=100).contains(&name.len()) && !name.contains(char::is_control),
-            "a token's name has 1 to 100 letters"
+            !tokens.iter().any(|token| token.name == name),
+            "there is a token {name:?} already; choose another name"
         );
         anyhow::ensure!(
-            storage.add_token(token(name.to_owned())).await?,
+            !whose.is_taken(name, &tokens),
+            "there is an owner {name:?} already; add --owner {name:?} to report the same sessions, or choose another name"
+        );
+        anyhow::ensure!(
+            storage.add_token(token(name.to_owned())?).await?,
             "there is a token {name:?} already; choose another name"
         );
     } else {
-        let mut number = storage.tokens().await?.len() + 1;
-        while !storage.add_token(token(format!("{role}-{number}"))).await? {
+        let mut number = tokens.len() + 1;
+        loop {
+            let name = format!("{role}-{number}");
+            if !whose.is_taken(&name, &tokens) && storage.add_token(token(name)?).await? {
+                break;
+            }
             number += 1;
         }
     }
@@ -210,7 +259,8 @@ fn list(tokens: &[Token], as_json: bool, out: &mut dyn Write) -> anyhow::Result<
         let tokens: Vec<_> = tokens
             .iter()
             .map(|token| {
-                json!({"name": token.name, "role": token.role, "createdAt": token.created_at, "revokedAt": token.revoked_at})
+                json!({"name": token.name, "role": token.role, "owner": token.owner.as_str(), "createdAt": token.created_at,
+                    "revokedAt": token.revoked_at})
             })
             .collect();
         out.write_all(json::pretty(&tokens)?.as_bytes())?;
@@ -229,6 +279,7 @@ fn table(tokens: &[Token]) -> Table {
     let mut table = Table::new([
         Column::text("NAME", 8),
         Column::text("ROLE", usize::MAX),
+        Column::text("OWNER", 8),
         Column::text("MADE", usize::MAX),
         Column::text("STATE", usize::MAX),
     ]);
@@ -236,7 +287,13 @@ fn table(tokens: &[Token]) -> Table {
         let state =
             token.revoked_at.map_or(Cell::from("good"), |_| Cell::painted("revoked", Colour::Warning));
         let made = human::moment(token.created_at, now, &zone);
-        table.row([Cell::from(&*token.name), Cell::from(token.role.as_str()), Cell::from(made), state]);
+        table.row([
+            Cell::from(&*token.name),
+            Cell::from(token.role.as_str()),
+            Cell::from(token.owner.as_str()),
+            Cell::from(made),
+            state,
+        ]);
     }
     table
 }
@@ -252,6 +309,7 @@ mod tests {
             let token = Token {
                 name: text.into(),
                 role: Role::Read,
+                owner: Owner::default(),
                 hash,
                 created_at: crate::clock::Timestamp(0),
                 revoked_at: None,

@@ -182,9 +182,9 @@ impl Sink for CodemieV1 {
     }
 
     fn sort(&self, view: &View<'_>, event: &Outgoing) -> Result<Sorted, Error> {
-        let why = match event.kind {
-            EventType::Start => "until the agent's session is known",
-            EventType::End => "until its files are quiet",
+        let why = match event.kind.known() {
+            Some(EventType::Start) => "until the agent's session is known",
+            Some(EventType::End) => "until its files are quiet",
             _ => return Ok(Sorted::Skip),
         };
         let done = view.letter(CODEMIE_V1, event.n)? == Some(Fate::Done);
@@ -216,9 +216,9 @@ impl Sink for CodemieV1 {
         for event in events {
             let Some(row) = view.event(event.n)? else { continue };
             let Some(session) = view.session_number(row.session)? else { continue };
-            match event.kind {
-                EventType::Start => requests.push(self.start(view, &session, event)?),
-                EventType::End => requests.extend(self.end(view, &session, &row)?),
+            match event.kind.known() {
+                Some(EventType::Start) => requests.push(self.start(view, &session, event)?),
+                Some(EventType::End) => requests.extend(self.end(view, &session, &row)?),
                 _ => {}
             }
         }

@@ -45,12 +45,17 @@ fn session_id(session: &ForeignSession) -> SessionId {
 pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     let id = session_id(session);
     let count = i64::try_from(calls.len()).unwrap_or(i64::MAX);
-    let all = calls.iter().fold(count, |sum, call| sum.saturating_add(revision(call))).min(MOST_REVISED);
-    let event = |id: Uuid, rev, kind, seq, time, attributes| Outgoing {
+    // One more per call, and some for output that was added to known ones: receivers refuse revisions that jump far.
+    let output = calls.iter().fold(0_u64, |sum, call| match &call.record.fact {
+        Fact::Usage(usage) => sum.saturating_add(usage.tokens.output),
+        _ => sum,
+    });
+    let all = count.saturating_add(i64::from(u64::BITS - output.leading_zeros())).min(MOST_REVISED);
+    let event = |id: Uuid, rev, kind: EventType, seq, time, attributes| Outgoing {
         n: 0,
         id,
         rev,
-        kind,
+        kind: kind.into(),
         session: session_id(session).to_string(),
         seq,
         time,
@@ -109,7 +114,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
         events.push(event(id, revision(call), EventType::Usage, seq, call.record.at, attributes));
     }
     for event in &mut events {
-        plain::publish(event.kind, &mut event.attributes);
+        plain::publish(event.kind.known(), &mut event.attributes);
     }
     events
 }

@@ -14,7 +14,7 @@ use super::sink::{NATIVE, Sink, below};
 use crate::config::delivery::Secret;
 use crate::file::text_at_most;
 use crate::home::Home;
-use crate::session::state::EventType;
+use crate::session::state::EventKind;
 use crate::store::{Error, Outgoing, View};
 
 /// An event as it crosses the wire.
@@ -23,7 +23,7 @@ use crate::store::{Error, Outgoing, View};
 struct Event<'a> {
     id: Uuid,
     rev: i64,
-    r#type: EventType,
+    r#type: &'a EventKind,
     session_id: &'a str,
     seq: i64,
     time: String,
@@ -105,7 +105,7 @@ impl Native {
             let event = Event {
                 id: event.id,
                 rev: event.rev,
-                r#type: event.kind,
+                r#type: &event.kind,
                 session_id: &event.session,
                 seq: event.seq,
                 time: event.time.to_string(),
@@ -238,7 +238,7 @@ mod tests {
             n: 1,
             id: Uuid::from_u128(n),
             rev: 2,
-            kind: EventType::Usage,
+            kind: crate::session::state::EventType::Usage.into(),
             session: "s".into(),
             seq: 3,
             time: Timestamp(0),

@@ -133,14 +133,17 @@ pub fn export(view: &View<'_>, rows: &[SessionRow], now: Timestamp) -> Result<Ex
 
 fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Exported, store::Error> {
     let openings: Vec<u32> = view.events(row.n)?.into_iter().map(|event| event.opening).collect();
-    let events = view.outgoing_of(row.n)?.into_iter().zip(openings).map(|(event, opening)| ExportedEvent {
-        id: event.id,
-        seq: event.seq,
-        rev: event.rev,
-        kind: event.kind,
-        opening,
-        time: event.time,
-        attributes: event.attributes,
+    let events = view.outgoing_of(row.n)?.into_iter().zip(openings).filter_map(|(event, opening)| {
+        Some(ExportedEvent {
+            id: event.id,
+            seq: event.seq,
+            rev: event.rev,
+            // What a newer codemie has added it can export itself.
+            kind: event.kind.known()?,
+            opening,
+            time: event.time,
+            attributes: event.attributes,
+        })
     });
     Ok(Exported {
         session: record(view, row, now)?,

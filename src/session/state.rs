@@ -93,6 +93,57 @@ spelled!(
     }
 );
 
+/// The type of an event as it was reported: one of ours, or one that a newer codemie has added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    Known(EventType),
+    Other(String),
+}
+
+impl EventKind {
+    pub fn named(name: &str) -> Self {
+        EventType::parse(name).map_or_else(|| Self::Other(name.to_owned()), Self::Known)
+    }
+
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Known(kind) => kind.as_str(),
+            Self::Other(name) => name,
+        }
+    }
+
+    pub fn known(&self) -> Option<EventType> {
+        match self {
+            Self::Known(kind) => Some(*kind),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+impl From<EventType> for EventKind {
+    fn from(kind: EventType) -> Self {
+        Self::Known(kind)
+    }
+}
+
+impl PartialEq<EventType> for EventKind {
+    fn eq(&self, other: &EventType) -> bool {
+        self.known() == Some(*other)
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for EventKind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// Every state a stored session can be in. A provisional session found to be a known one is no longer stored: its id
 /// has become an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

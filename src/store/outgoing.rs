@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Error, View, plain};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
-use crate::session::state::EventType;
+use crate::session::state::{EventKind, EventType};
 
 /// An event as it is sent, but for `machine` and `user`, which the sender knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Outgoing {
     pub n: i64,
     pub id: Uuid,
     pub rev: i64,
-    pub kind: EventType,
+    pub kind: EventKind,
     pub session: String,
     pub seq: i64,
     pub time: Timestamp,
@@ -50,7 +50,7 @@ pub(super) fn began_before(since: &str) -> String {
 /// As it may be sent: names that are no plain ones stay here.
 pub(super) fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
     let mut event = read_whole(row)?;
-    plain::publish(event.kind, &mut event.attributes);
+    plain::publish(event.kind.known(), &mut event.attributes);
     if event.agent.contains(['/', '\\']) {
         event.agent = plain::folder(&event.agent).into_owned();
     }
@@ -59,11 +59,12 @@ pub(super) fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
 
 /// As it is here.
 fn read_whole(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
-    let kind: EventType = row.get(3)?;
+    // A newer codemie may write to the same store.
+    let kind = EventKind::named(&row.get::<_, String>(3)?);
     let written: Option<String> = row.get(8)?;
     let attributes = match written {
         Some(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
-        None => told_from_record(kind, row)?,
+        None => told_from_record(kind.known(), row)?,
     };
     Ok(Outgoing {
         n: row.get(0)?,
@@ -80,12 +81,12 @@ fn read_whole(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
 }
 
 /// Numbers and names of models and tools; of a file its extension, never its name.
-fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
+fn told_from_record(kind: Option<EventType>, row: &Row<'_>) -> rusqlite::Result<Value> {
     let key: Option<String> = row.get(10)?;
     let number = |index: usize| row.get::<_, Option<i64>>(index);
     let text = |index: usize| row.get::<_, Option<String>>(index);
     Ok(match kind {
-        EventType::Usage => json!({
+        Some(EventType::Usage) => json!({
             "key": key,
             "model": text(11)?,
             "inputTokens": number(12)?,
@@ -97,7 +98,7 @@ fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
             "subagent": row.get::<_, bool>(18)?,
             "source": "transcript",
         }),
-        EventType::Tool => json!({
+        Some(EventType::Tool) => json!({
             "key": key,
             "name": text(19)?,
             "ok": row.get::<_, Option<bool>>(20)?,
@@ -106,7 +107,7 @@ fn told_from_record(kind: EventType, row: &Row<'_>) -> rusqlite::Result<Value> {
             "linesAdded": number(23)?,
             "linesRemoved": number(24)?,
         }),
-        EventType::Error => {
+        Some(EventType::Error) => {
             json!({"key": key, "status": number(25)?, "kind": text(26)?.map(|kind| plain::category(&kind).into_owned())})
         }
         _ => json!({"key": key}),

@@ -82,7 +82,9 @@ pub fn repository(text: &str) -> Option<&str> {
 }
 
 /// Attributes of an event as they may be sent. Those that codemie wrote itself may have come from an imported file.
-pub fn publish(kind: EventType, attributes: &mut Value) {
+/// Of a type that only a newer codemie knows, numbers and plain names are sent.
+pub fn publish(kind: Option<EventType>, attributes: &mut Value) {
+    let Some(kind) = kind else { return keep_plain(attributes) };
     let mut each = |field: &str, plain: &dyn Fn(&str) -> Option<String>| {
         if let Some(value) = attributes.get_mut(field)
             && let Some(text) = value.as_str()
@@ -124,6 +126,16 @@ pub fn publish(kind: EventType, attributes: &mut Value) {
                 }
             }
         }
+    }
+}
+
+/// Empties every text that is no plain name, at any depth.
+fn keep_plain(value: &mut Value) {
+    match value {
+        Value::String(text) if key(text) != *text => *value = Value::Null,
+        Value::Array(items) => items.iter_mut().for_each(keep_plain),
+        Value::Object(fields) => fields.values_mut().for_each(keep_plain),
+        _ => {}
     }
 }
 
@@ -225,7 +237,7 @@ mod tests {
             (EventType::Error, json!({"key": "e1", "status": 400, "kind": "authentication_failed"})),
         ] {
             let mut sent = attributes.clone();
-            publish(kind, &mut sent);
+            publish(Some(kind), &mut sent);
             assert_eq!(sent.to_string(), attributes.to_string());
         }
     }
@@ -255,8 +267,16 @@ mod tests {
             ),
         ] {
             let mut attributes = attributes;
-            publish(kind, &mut attributes);
+            publish(Some(kind), &mut attributes);
             assert_eq!(attributes, sent);
         }
+    }
+
+    #[test]
+    fn of_a_type_unknown_here_only_numbers_and_plain_names_are_sent() {
+        let mut attributes = json!({"n": 3, "ok": true, "window": "5h", "words": "a canary", "deep": [{"at": "/canary"}]});
+        publish(None, &mut attributes);
+        let sent = json!({"n": 3, "ok": true, "window": "5h", "words": null, "deep": [{"at": null}]});
+        assert_eq!(attributes, sent);
     }
 }

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use super::health::reason;
 use crate::backend::event::BadBatch;
 use crate::backend::storage;
 use crate::backend::unpack::{self, BadBody};
@@ -31,6 +32,7 @@ impl From<storage::Error> for Refusal {
         tracing::error!(%error, "the database did not do what it was asked");
         match error {
             storage::Error::Unavailable(_) => Self::Busy("the database does not answer; try again"),
+            storage::Error::Full(_) | storage::Error::ReadOnly(_) => Self::Busy(reason(&error)),
             _ => Self::Broken,
         }
     }

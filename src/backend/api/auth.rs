@@ -93,12 +93,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::token::Owner;
     use crate::clock::Timestamp;
 
     fn token(name: &str) -> Token {
         Token {
             name: name.to_owned(),
             role: Role::Read,
+            owner: Owner::default(),
             hash: TokenHash::of(name),
             created_at: Timestamp(0),
             revoked_at: None,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use tokio::sync::OwnedSemaphorePermit;
@@ -17,10 +17,12 @@ use crate::backend::event::Batch;
 use crate::backend::limits;
 use crate::backend::patience::TooSlow;
 use crate::backend::storage::Ingested;
+use crate::backend::token::Owner;
 use crate::backend::unpack::{BadBody, Encoding};
 
 pub(super) async fn events(
     State(backend): State<Arc<Backend>>,
+    Extension(owner): Extension<Owner>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Ingested>, Refusal> {
@@ -44,7 +46,12 @@ pub(super) async fn events(
         Ok::<_, Refusal>((Batch::parse(&content)?, room))
     });
     let (Batch { events, mut rejected }, _room) = batch.await.map_err(|_| Refusal::Broken)??;
-    let mut ingested = backend.storage.ingest(events, backend.clock.now()).await?;
+    let nothing = events.is_empty();
+    let outcome = backend.storage.ingest(&owner, events, backend.clock.now()).await;
+    if !nothing {
+        backend.health.batch(outcome.as_ref().map(drop));
+    }
+    let mut ingested = outcome?;
     rejected.append(&mut ingested.rejected);
     ingested.rejected = rejected;
     backend.metrics.ingested(&ingested, begun.elapsed());

@@ -4,6 +4,7 @@
 
 mod answer;
 mod auth;
+mod health;
 mod ingest;
 mod live;
 mod openapi;
@@ -11,6 +12,7 @@ mod read;
 mod routes;
 mod schemas;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -22,19 +24,22 @@ use super::patience::Patience;
 use super::storage::Storage;
 use crate::clock::{Clock, SystemClock};
 use auth::Tokens;
+use health::Health;
 
 /// What the operator may set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Requests per second and token.
     pub rate: u32,
+    /// Proxies in front of this node, whose connections are not limited by address.
+    pub proxies: Vec<IpAddr>,
     /// How long a client may take.
     pub patience: Patience,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { rate: limits::RATE, patience: Patience::default() }
+        Self { rate: limits::RATE, proxies: Vec::new(), patience: Patience::default() }
     }
 }
 
@@ -44,6 +49,7 @@ pub struct Backend {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
     tokens: Tokens,
+    health: Health,
     rates: Rates,
     /// Room for bodies, in KiB.
     bodies: Arc<Semaphore>,
@@ -59,12 +65,13 @@ impl std::fmt::Debug for Backend {
 }
 
 impl Backend {
-    pub fn new(storage: Arc<dyn Storage>, options: Options, closing: watch::Receiver<bool>) -> Self {
+    pub fn new(storage: Arc<dyn Storage>, options: &Options, closing: watch::Receiver<bool>) -> Self {
         Self {
             tokens: Tokens::new(storage.clone()),
             storage,
             clock: Arc::new(SystemClock),
             metrics: Arc::default(),
+            health: Health::default(),
             rates: Rates::new(options.rate),
             bodies: Arc::new(Semaphore::new(limits::ALL_BODIES >> 10)),
             watchers: Arc::new(Semaphore::new(limits::WATCHERS)),

@@ -179,8 +179,9 @@ pub(super) fn get_openapi() -> Operation {
 }
 
 pub(super) fn get_healthz() -> Operation {
-    let mut get = operation("Whether this node can do its work", JSON, reference("Status"));
-    get.responses.push((503, "the database does not answer", JSON, reference("Status")));
+    let mut get = operation("Whether this node can take events in", JSON, reference("Status"));
+    let meaning = "it cannot: `status` says whether the disk is full, or the database read-only or away";
+    get.responses.push((503, meaning, JSON, reference("Status")));
     get
 }
 

@@ -273,12 +273,9 @@ fn sums(sums: &Sums, unpriced_models: &[String], of_model: bool) -> Value {
 }
 
 pub(super) async fn healthz(State(backend): Shared) -> (StatusCode, Json<Value>) {
-    match backend.storage.ping().await {
+    match backend.health.ask(&*backend.storage).await {
         Ok(()) => (StatusCode::OK, Json(json!({"status": "ok"}))),
-        Err(error) => {
-            tracing::error!(%error, "the database does not answer");
-            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "the database does not answer"})))
-        }
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": reason}))),
     }
 }
 

@@ -14,7 +14,8 @@ use super::answer::Refusal;
 use super::auth::Need;
 use super::openapi::Operation;
 use super::{Backend, ingest, live, openapi, read};
-use crate::backend::token::Role;
+use crate::backend::seats::Visitor;
+use crate::backend::token::{Role, Token};
 
 /// One route: where it is, who may use it, what it says of itself, what answers.
 pub(super) struct Route {
@@ -104,12 +105,20 @@ pub(super) fn router(backend: Arc<Backend>) -> Router {
 /// Before every handler: who asks, how often. After it: how it went.
 async fn guard(
     State((backend, route)): State<(Arc<Backend>, &'static Route)>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let begun = Instant::now();
     let (token, response) = match admit(&backend, route, request.headers()).await {
-        Ok(token) => (token, next.run(request).await),
+        Ok(None) => (None, next.run(request).await),
+        Ok(Some(Token { name, owner, .. })) => {
+            if let Some(visitor) = request.extensions().get::<Visitor>() {
+                visitor.has_shown_a_token();
+            }
+            // Whoever brings events brings them as this owner's.
+            request.extensions_mut().insert(owner);
+            (Some(name), next.run(request).await)
+        }
         Err(refusal) => (None, refusal.into_response()),
     };
     let (status, took) = (response.status().as_u16(), begun.elapsed());
@@ -119,8 +128,8 @@ async fn guard(
     response
 }
 
-/// The name of the token, if the route asks for one and it is good.
-async fn admit(backend: &Backend, route: &Route, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+/// The token, if the route asks for one and it is good.
+async fn admit(backend: &Backend, route: &Route, headers: &HeaderMap) -> Result<Option<Token>, Refusal> {
     if route.need == Need::Nothing {
         return Ok(None);
     }
@@ -129,5 +138,5 @@ async fn admit(backend: &Backend, route: &Route, headers: &HeaderMap) -> Result<
         return Err(Refusal::Forbidden);
     }
     backend.rates.take(&token.name, Instant::now()).map_err(Refusal::TooOften)?;
-    Ok(Some(token.name))
+    Ok(Some(token))
 }

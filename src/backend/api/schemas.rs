@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::read::OF_NO_MODEL;
-use crate::backend::attributes::Source;
+use crate::backend::attributes::{MOST_ADDED, Source};
 use crate::backend::event::MOST_KEY_BYTES;
 use crate::backend::seqs;
 use crate::session::record::Coverage;
@@ -20,6 +20,11 @@ fn dimension() -> Value {
 
 fn number() -> Value {
     json!({"type": "integer", "minimum": 0})
+}
+
+/// Of what sums are made of.
+fn added() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": MOST_ADDED})
 }
 
 fn count() -> Value {
@@ -65,7 +70,7 @@ macro_rules! words {
     };
 }
 
-/// One of the seven types, with its attributes.
+/// One of the types, with its attributes.
 fn event(kind: EventType, attributes: &Value) -> Value {
     let seq = json!({"type": "integer", "minimum": 1, "maximum": seqs::HIGHEST});
     object(
@@ -113,11 +118,11 @@ fn events() -> Value {
         &[
             key.clone(),
             ("model", dimension()),
-            ("inputTokens", or_null(count())),
-            ("outputTokens", or_null(count())),
-            ("cacheReadTokens", or_null(count())),
-            ("cacheWriteTokens", or_null(count())),
-            ("reasoningTokens", or_null(count())),
+            ("inputTokens", or_null(added())),
+            ("outputTokens", or_null(added())),
+            ("cacheReadTokens", or_null(added())),
+            ("cacheWriteTokens", or_null(added())),
+            ("reasoningTokens", or_null(added())),
             ("costUsd", json!({"type": ["number", "null"], "minimum": 0, "maximum": 1000})),
             ("subagent", json!({"type": ["boolean", "null"]})),
             ("source", or_null(words!(Source))),
@@ -133,8 +138,8 @@ fn events() -> Value {
             ("ok", json!({"type": ["boolean", "null"]})),
             ("kind", or_null(word(&["read", "write", "edit", "exec", "other"]))),
             ("fileExtension", maybe()),
-            ("linesAdded", or_null(count())),
-            ("linesRemoved", or_null(count())),
+            ("linesAdded", or_null(added())),
+            ("linesRemoved", or_null(added())),
         ],
     );
     let error = object(&[], &[key.clone(), ("status", or_null(count())), ("kind", maybe())]);
@@ -263,7 +268,10 @@ pub(super) fn all() -> Value {
     let timeline_event = whole(&[
         ("seq", number()),
         ("rev", number()),
-        ("type", words!(EventType)),
+        (
+            "type",
+            json!({"type": "string", "description": "one of the event's types, or one that this version does not know"}),
+        ),
         ("time", any_int()),
         ("attributes", json!({"type": "object"})),
     ]);

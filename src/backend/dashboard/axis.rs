@@ -320,10 +320,10 @@ mod tests {
 
     #[test]
     fn closed_is_from_an_end_to_the_next_start() {
-        let event = |time, kind, attributes: serde_json::Value| TimelineEvent {
+        let event = |time, kind: EventType, attributes: serde_json::Value| TimelineEvent {
             seq: time,
             rev: 0,
-            kind,
+            kind: kind.into(),
             time: Timestamp(time),
             attributes: Attributes::parse(kind, &attributes.to_string()).unwrap(),
         };

@@ -22,6 +22,7 @@ use super::{Dashboard, assets, health, live, overview, session, sessions, stream
 use crate::backend::limits;
 use crate::backend::model::{By, Counted, Page, SessionFilter, TimelinePlace, UsageFilter};
 use crate::backend::patience::TooSlow;
+use crate::backend::seats::Visitor;
 use crate::backend::storage::Error;
 use crate::session::state::Status;
 
@@ -88,6 +89,9 @@ async fn harden(mut response: Response) -> Response {
 /// Lets in who has a pass; shows everybody else the door.
 async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result<Response, Failure> {
     if dashboard.gate.admits(cookies(request.headers()), dashboard.now().at).await? {
+        if let Some(visitor) = request.extensions().get::<Visitor>() {
+            visitor.has_shown_a_token();
+        }
         return Ok(next.run(request).await);
     }
     let wants_page = request.method() == Method::GET && request.uri().path() != "/live/events";

@@ -162,10 +162,10 @@ fn totals(frame: &Frame, session: &Session, amounts: Amounts) -> Markup {
         dl.totals {
             div {
                 dt { "Cost" }
-                dd { span title={ "$" (PicoDollars(numbers.cost)) } { (amounts.spent(numbers)) } }
+                dd { span title={ "$" (numbers.money()) } { (amounts.spent(numbers)) } }
                 dd.hint {
                     @if numbers.unpriced_calls > 0 { (grouped(numbers.unpriced_calls)) " calls have no price" }
-                    @else if numbers.prompts > 0 { (amounts.said(numbers.cost / numbers.prompts)) " per prompt" }
+                    @else if numbers.prompts > 0 { (amounts.said(numbers.money().0 / numbers.prompts)) " per prompt" }
                 }
             }
             div { dt { "Tokens" } dd { (count(numbers.tokens())) } dd.hint { (short_count(numbers.output)) " of output" } }
@@ -185,7 +185,7 @@ struct Amounts {
 
 impl Amounts {
     fn of(session: &Session) -> Self {
-        Self { fine: PicoDollars(session.numbers.cost).dollars() < 1.0 }
+        Self { fine: session.numbers.dollars() < 1.0 }
     }
 
     fn said(self, pico: i64) -> String {
@@ -194,9 +194,9 @@ impl Amounts {
 
     /// With a plus where calls without a price are not in it.
     fn spent(self, numbers: &Numbers) -> String {
-        match (numbers.unpriced_calls > 0, numbers.cost > 0) {
-            (false, _) => self.said(numbers.cost),
-            (true, true) => self.said(numbers.cost) + "+",
+        match (numbers.unpriced_calls > 0, numbers.money().0 > 0) {
+            (false, _) => self.said(numbers.money().0),
+            (true, true) => self.said(numbers.money().0) + "+",
             (true, false) => "no price".to_owned(),
         }
     }
@@ -223,7 +223,7 @@ fn models(rows: &[ModelRow], amounts: Amounts) -> Markup {
                         td.n.wide title={ (grouped(numbers.cache_read)) " read from the cache, " (share(float(numbers.cache_read), float(input))) " of all input" } { (short_count(numbers.cache_read)) }
                         td.n.wide { (count(numbers.cache_write)) }
                         td.n { (count(numbers.output)) }
-                        td.n title={ "$" (PicoDollars(numbers.cost)) } { (amounts.spent(numbers)) }
+                        td.n title={ "$" (numbers.money()) } { (amounts.spent(numbers)) }
                     }
                 }
             }

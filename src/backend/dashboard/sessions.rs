@@ -11,7 +11,6 @@ use crate::agent::Agent;
 use crate::backend::model::{Counted, Facets, Session, SessionPage};
 use crate::demo::Demo;
 use crate::forward::foreign::TAG;
-use crate::money::PicoDollars;
 use crate::session::state::Status;
 
 const PATH: &str = "/sessions";
@@ -53,7 +52,7 @@ fn counted(total: Counted) -> String {
         COUNTED.. => format!("{} or more", grouped(COUNTED)),
         0 => "0".to_owned(),
         number => {
-            format!("{} · {}", grouped(number), text::priced(total.cost.dollars(), total.unpriced_calls))
+            format!("{} · {}", grouped(number), text::priced(total.cost_usd, total.unpriced_calls))
         }
     }
 }
@@ -125,7 +124,7 @@ pub fn address(id: &str) -> String {
 
 /// The cost, with a mark where calls without a price are not in it.
 pub fn cost(session: &Session) -> Markup {
-    text::cost(PicoDollars(session.numbers.cost).dollars(), session.numbers.unpriced_calls)
+    text::cost(session.numbers.dollars(), session.numbers.unpriced_calls)
 }
 
 /// A conversation that never ran through codemie, told from the agent's file: its calls are known, and nothing else of it.

@@ -68,6 +68,7 @@ pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, Step<'_>)> {
                 story.open = Some((event.time, turn));
                 continue;
             }
+            Attributes::Other(_) => continue,
             what => {
                 let fresh = || (event.time, Turn { until: event.time, ..Turn::default() });
                 story.open.get_or_insert_with(fresh).1.take(event.time, what);
@@ -161,7 +162,7 @@ mod tests {
         TimelineEvent {
             seq: time,
             rev: 0,
-            kind,
+            kind: kind.into(),
             time: Timestamp(time),
             attributes: Attributes::parse(kind, &attributes.to_string()).unwrap(),
         }

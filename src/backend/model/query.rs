@@ -166,10 +166,10 @@ pub struct SessionPage {
 }
 
 /// How many sessions, and what they cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
     pub sessions: i64,
-    pub cost: PicoDollars,
+    pub cost_usd: f64,
     pub unpriced_calls: i64,
 }
 
@@ -178,7 +178,7 @@ impl Counted {
         let mut counted = Self::default();
         for session in sessions {
             counted.sessions += 1;
-            counted.cost.0 = counted.cost.0.saturating_add(session.numbers.cost);
+            counted.cost_usd += session.numbers.dollars();
             counted.unpriced_calls = counted.unpriced_calls.saturating_add(session.numbers.unpriced_calls);
         }
         counted

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::{Session, owned};
 use crate::clock::Timestamp;
-use crate::money::PicoDollars;
 use crate::session::id::AgentSessionId;
 use crate::session::record::{Correlation, Coverage, UsageSummary};
 use crate::session::state::{EndReason, Link, Status};
@@ -108,7 +107,7 @@ fn usage(session: &Session) -> UsageSummary {
         cache_read_tokens: numbers.cache_read,
         cache_write_tokens: numbers.cache_write,
         reasoning_tokens: numbers.reasoning,
-        cost_usd: PicoDollars(numbers.cost).dollars(),
+        cost_usd: numbers.dollars(),
         unpriced_models: session.unpriced.keys().cloned().collect(),
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,

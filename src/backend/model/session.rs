@@ -43,6 +43,8 @@ pub struct Life {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
     pub id: String,
+    /// Whose it is: the number that this database has given to the owner of the token that reported it first.
+    pub owner: i64,
     pub life: Life,
     pub seqs: Seqs,
     /// The earliest and the latest time that an event of it was told with, whatever has become of that event.
@@ -56,9 +58,10 @@ pub struct Session {
 }
 
 impl Session {
-    pub(in crate::backend) fn begin(event: &Event) -> Self {
+    pub(in crate::backend) fn begin(owner: i64, event: &Event) -> Self {
         Self {
             id: event.session.to_string(),
+            owner,
             life: Life {
                 agent: event.agent.to_string(),
                 machine: owned(event.machine.as_ref()),
@@ -202,7 +205,12 @@ impl Session {
         before.saturating_add(i64::try_from(now.since(opened).as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// The highest `seq` that is known to exist.
+    /// The highest `seq` that is known to exist, received or named by an END.
+    pub(in crate::backend) fn highest_seq(&self) -> i64 {
+        self.seqs.highest().max(self.last_seq())
+    }
+
+    /// The highest `seq` that an END has named.
     fn last_seq(&self) -> i64 {
         self.life.end.as_ref().map_or(0, |end| end.said.last_seq)
     }

@@ -10,7 +10,8 @@ mod rows;
 mod schema;
 mod write;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -27,7 +28,7 @@ use super::model::Touched;
 use super::read::Database;
 use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value};
 use super::storage::{Answer, Error, Ingested, Storage};
-use super::token::{Role, Token, TokenHash};
+use super::token::{Owner, Role, Token, TokenHash};
 use crate::clock::Timestamp;
 use feed::Feed;
 
@@ -42,6 +43,8 @@ const TRIES: usize = 5;
 pub struct Postgres {
     pool: Pool,
     feed: Feed,
+    /// The numbers of owners, as far as they were asked for. They never change.
+    owners: Mutex<HashMap<Owner, i64>>,
 }
 
 impl Postgres {
@@ -68,11 +71,30 @@ impl Postgres {
         schema::migrate(&mut client).await?;
         drop(client);
         let feed = Feed::start(pool.clone(), config, tls);
-        Ok(Self { pool, feed })
+        Ok(Self { pool, feed, owners: Mutex::default() })
     }
 
     async fn client(&self) -> Result<Object, Error> {
         self.pool.get().await.map_err(|error| Error::Unavailable(told(&error)))
+    }
+
+    /// The owner's number in this database; given now if it has none. Not a part of any batch: it stays, whatever becomes of
+    /// the batch that asked.
+    async fn number(&self, owner: &Owner) -> Result<i64, Error> {
+        let known = || self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(n) = known().get(owner) {
+            return Ok(*n);
+        }
+        let (select, name) = ("SELECT n FROM owner WHERE name = $1", owner.as_str());
+        let mut rows = self.run(select, &[&name]).await?;
+        if rows.is_empty() {
+            self.run("INSERT INTO owner (name) VALUES ($1) ON CONFLICT DO NOTHING", &[&name]).await?;
+            rows = self.run(select, &[&name]).await?;
+        }
+        let row = rows.first().ok_or_else(|| Error::Failed("an owner got no number".to_owned()))?;
+        let n = row.try_get(0).map_err(|error| failed(&error))?;
+        known().insert(owner.clone(), n);
+        Ok(n)
     }
 
     /// One statement, by itself.
@@ -103,6 +125,11 @@ fn failed(error: &tokio_postgres::Error) -> Error {
             None => error.to_string(),
         },
     };
+    match error.code() {
+        Some(&SqlState::DISK_FULL) => return Error::Full(text),
+        Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => return Error::ReadOnly(text),
+        _ => {}
+    }
     let code = error.code().map_or("08", SqlState::code);
     // Connections (08), conflicts (40), resources (53), the operator and time limits (57), locks that others hold (55P03),
     // a pause that was too long (25P03): none of them is the statement's fault.
@@ -157,17 +184,19 @@ impl Database for Postgres {
 }
 
 impl Storage for Postgres {
-    fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
+    fn ingest(&self, owner: &Owner, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
+        let owner = owner.clone();
         Box::pin(async move {
             if batch.is_empty() {
                 return Ok(Ingested::default());
             }
+            let owner = self.number(&owner).await?;
             let mut intake = Intake::new(batch, now);
             let mut tries = 0;
             loop {
                 tries += 1;
                 let client = self.client().await?;
-                match write::ingest(&client, &mut intake, now).await {
+                match write::ingest(&client, owner, &mut intake, now).await {
                     Ok(()) => {
                         let (ingested, touched) = intake.finish();
                         self.feed.tell(touched);
@@ -184,8 +213,10 @@ impl Storage for Postgres {
         })
     }
 
-    fn ping(&self) -> Answer<'_, ()> {
-        Box::pin(async move { self.run("SELECT 1", &[]).await.map(drop) })
+    fn ready(&self) -> Answer<'_, ()> {
+        // A lock on a row is written and committed, and leaves nothing behind. Another node may be holding it, asked the same.
+        let touch = "SELECT 1 FROM owner WHERE n = 0 FOR UPDATE SKIP LOCKED";
+        Box::pin(async move { self.run(touch, &[]).await.map(drop) })
     }
 
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
@@ -206,7 +237,7 @@ impl Storage for Postgres {
         Box::pin(async move {
             let added = self
                 .run(
-                    "INSERT INTO token (name, role, hash, created_at, revoked_at) VALUES ($1, $2, $3, $4, $5)
+                    "INSERT INTO token (name, role, hash, created_at, revoked_at, owner) VALUES ($1, $2, $3, $4, $5, $6)
                      ON CONFLICT DO NOTHING RETURNING 1",
                     &[
                         &token.name,
@@ -214,6 +245,7 @@ impl Storage for Postgres {
                         &token.hash.0.as_slice(),
                         &token.created_at.0,
                         &token.revoked_at.map(|at| at.0),
+                        &token.owner.as_str(),
                     ],
                 )
                 .await?;
@@ -281,13 +313,15 @@ fn token(row: &Row) -> Result<Token, Error> {
             row.try_get::<_, Vec<u8>>(2)?,
             row.try_get::<_, i64>(3)?,
             row.try_get::<_, Option<i64>>(4)?,
+            row.try_get::<_, String>(5)?,
         ))
     };
-    let (name, role, hash, created_at, revoked_at) = read().map_err(|error| failed(&error))?;
+    let (name, role, hash, created_at, revoked_at, owner) = read().map_err(|error| failed(&error))?;
     Ok(Token {
         role: Role::parse(&role).ok_or_else(|| Error::Damaged(format!("the role of token {name}")))?,
         hash: TokenHash(hash.try_into().map_err(|_| Error::Damaged(format!("the hash of token {name}")))?),
         name,
+        owner: Owner::stored(owner),
         created_at: Timestamp(created_at),
         revoked_at: revoked_at.map(Timestamp),
     })

@@ -88,11 +88,17 @@ impl<'a> Rows<'a> {
         format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {}", self.unfolded())
     }
 
-    /// Sets all columns but the first, which says which row.
-    pub(super) fn update(&self, table: &str) -> String {
-        let set: Vec<_> = self.names[1..].iter().map(|name| format!("{name} = v.{name}")).collect();
-        let key = self.names[0];
-        format!("UPDATE {table} t SET {} FROM {} WHERE t.{key} = v.{key}", set.join(", "), self.unfolded())
+    /// Sets all columns but the first, so many of which say which row.
+    pub(super) fn update(&self, table: &str, keys: usize) -> String {
+        let (keys, set) = self.names.split_at(keys);
+        let set: Vec<_> = set.iter().map(|name| format!("{name} = v.{name}")).collect();
+        let keys: Vec<_> = keys.iter().map(|key| format!("t.{key} = v.{key}")).collect();
+        format!(
+            "UPDATE {table} t SET {} FROM {} WHERE {}",
+            set.join(", "),
+            self.unfolded(),
+            keys.join(" AND ")
+        )
     }
 
     pub(super) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {

@@ -12,7 +12,7 @@ use super::rows::Rows;
 use super::{RowColumns, Trouble};
 use crate::backend::event::Event;
 use crate::backend::fold::{Change, Known};
-use crate::backend::intake::{Intake, Stored};
+use crate::backend::intake::{Found, Intake, Stored};
 use crate::backend::model::{Day, Session};
 use crate::backend::numbers::Numbers;
 use crate::backend::sql::{
@@ -34,11 +34,17 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 type Places = HashMap<String, (i64, bool)>;
 
 /// Three waits for the server: what is there, which events are new, and the commit.
-pub(super) async fn ingest(client: &Object, intake: &mut Intake, now: Timestamp) -> Result<(), Trouble> {
+pub(super) async fn ingest(
+    client: &Object,
+    owner: i64,
+    intake: &mut Intake,
+    now: Timestamp,
+) -> Result<(), Trouble> {
     let mut tx = Transaction { client, open: false };
-    let (places, stored) = begin(&mut tx, intake).await?;
-    intake.load(stored);
-    add_events(&tx, intake, &places).await?;
+    let (places, sessions) = begin(&mut tx, intake).await?;
+    let revisions = stored_revisions(&tx, owner, intake.far_revisions()).await?;
+    intake.load(Found { owner, sessions, revisions });
+    add_events(&tx, owner, intake, &places).await?;
     let before = days_before(&tx, intake, &places).await?;
     write(&mut tx, intake, &places, &before, now).await
 }
@@ -114,19 +120,42 @@ fn number(places: &Places, id: &str) -> i64 {
     places.get(id).map_or(0, |(n, _)| *n)
 }
 
-async fn add_events(tx: &Transaction<'_>, intake: &mut Intake, places: &Places) -> Result<(), Trouble> {
+/// What is stored of the events whose revision is far from the first.
+async fn stored_revisions(
+    tx: &Transaction<'_>,
+    owner: i64,
+    ids: Vec<Uuid>,
+) -> Result<HashMap<Uuid, (String, i64)>, Trouble> {
+    let mut revisions = HashMap::new();
+    if !ids.is_empty() {
+        let sql = "SELECT e.id, s.id, e.rev FROM event e JOIN session s ON s.n = e.session
+             WHERE e.owner = $1 AND e.id = ANY($2)";
+        for row in tx.query(sql, &[&owner, &ids]).await? {
+            revisions.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
+        }
+    }
+    Ok(revisions)
+}
+
+async fn add_events(
+    tx: &Transaction<'_>,
+    owner: i64,
+    intake: &mut Intake,
+    places: &Places,
+) -> Result<(), Trouble> {
     let events = || intake.events().iter();
     let rows = Rows::default()
         .int("session", events().map(|event| number(places, &event.session)))
         .int("seq", events().map(|event| event.seq))
         .uuid("id", events().map(|event| event.id))
         .int("rev", events().map(|event| event.rev))
-        .text("kind", events().map(|event| Some(event.kind().as_str())))
+        .text("kind", events().map(|event| Some(event.kind().as_str().to_owned())))
         .int("time", events().map(|event| event.time.0))
-        .text("attributes", events().map(|event| Some(event.attributes.to_json())));
+        .text("attributes", events().map(|event| Some(event.attributes.to_json())))
+        .int("owner", events().map(|_| owner));
     // Which were added is told only if some were not.
     let sql = format!(
-        "WITH added AS ({} ON CONFLICT (id) DO NOTHING RETURNING id)
+        "WITH added AS ({} ON CONFLICT (owner, id) DO NOTHING RETURNING id)
          SELECT CASE WHEN count(*) < cardinality($3::uuid[]) THEN coalesce(array_agg(id), '{{}}') END FROM added",
         rows.insert("event")
     );
@@ -135,7 +164,7 @@ async fn add_events(tx: &Transaction<'_>, intake: &mut Intake, places: &Places) 
     let mut known: Vec<Known> = vec![Known::Fresh; intake.events().len()];
     if let Some(added) = added {
         let added = added.into_iter().collect();
-        settle_others(tx, intake.events(), &added, &mut known, places).await?;
+        settle_others(tx, owner, intake.events(), &added, &mut known, places).await?;
     }
     for (at, known) in known.iter().enumerate() {
         intake.settle(at, known);
@@ -146,15 +175,16 @@ async fn add_events(tx: &Transaction<'_>, intake: &mut Intake, places: &Places) 
 /// Events that were there: replaced by a higher revision of the same session, else left alone.
 async fn settle_others(
     tx: &Transaction<'_>,
+    owner: i64,
     events: &[Event],
     added: &HashSet<Uuid>,
     known: &mut [Known],
     places: &Places,
 ) -> Result<(), Trouble> {
     let ids: Vec<Uuid> = events.iter().map(|event| event.id).filter(|id| !added.contains(id)).collect();
-    let sql = "SELECT id, session, rev, kind, time, attributes FROM event WHERE id = ANY($1)";
+    let sql = "SELECT id, session, rev, kind, time, attributes FROM event WHERE owner = $1 AND id = ANY($2)";
     let mut stored: HashMap<Uuid, Row> = HashMap::with_capacity(ids.len());
-    for row in tx.query(sql, &[&ids]).await? {
+    for row in tx.query(sql, &[&owner, &ids]).await? {
         stored.insert(row.try_get(0)?, row);
     }
     let mut revised = Vec::new();
@@ -176,11 +206,12 @@ async fn settle_others(
     }
     if !revised.is_empty() {
         let rows = Rows::default()
+            .int("owner", revised.iter().map(|_| owner))
             .uuid("id", revised.iter().map(|event| event.id))
             .int("rev", revised.iter().map(|event| event.rev))
             .int("time", revised.iter().map(|event| event.time.0))
             .text("attributes", revised.iter().map(|event| Some(event.attributes.to_json())));
-        tx.query(&rows.update("event"), &rows.values()).await?;
+        tx.query(&rows.update("event", 2), &rows.values()).await?;
     }
     Ok(())
 }
@@ -228,16 +259,16 @@ async fn write(
         rows.insert("session")
     });
     let lives = counted(with(numbered("n", &retold, places), &LIFE, &retold), &retold);
-    add(!retold.is_empty(), lives, &|rows| rows.update("session"));
+    add(!retold.is_empty(), lives, &|rows| rows.update("session", 1));
     let numbers = counted(numbered("n", &recounted, places), &recounted);
-    add(!recounted.is_empty(), numbers, &|rows| rows.update("session"));
+    add(!recounted.is_empty(), numbers, &|rows| rows.update("session", 1));
     add(!told.is_empty(), with(numbered("session", &told, places), &LISTED, &told), &|rows| {
         let set: Vec<_> = LISTED.iter().map(|(name, _)| format!("{name} = excluded.{name}")).collect();
         let insert = rows.insert("session_list");
         format!("{insert} ON CONFLICT (session) DO UPDATE SET {}", set.join(", "))
     });
     let costs = with(numbered("session", &recounted, places), &[COST], &recounted);
-    add(!recounted.is_empty(), costs, &|rows| rows.update("session_list"));
+    add(!recounted.is_empty(), costs, &|rows| rows.update("session_list", 1));
     let days = session_days(&changes, places);
     add(changes.iter().any(|change| !change.days.is_empty()), days, &|rows| {
         upsert(rows, "session_day", "session, day, model")
@@ -291,7 +322,9 @@ fn numbered<'a>(name: &'static str, changes: &[&Change], places: &Places) -> Row
 }
 
 fn named<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
-    numbered("n", changes, places).text("id", changes.iter().map(|change| Some(&*change.session.id)))
+    numbered("n", changes, places)
+        .text("id", changes.iter().map(|change| Some(&*change.session.id)))
+        .int("owner", changes.iter().map(|change| change.session.owner))
 }
 
 fn with<'a>(mut rows: Rows<'a>, columns: &[SessionColumn], changes: &[&'a Change]) -> Rows<'a> {

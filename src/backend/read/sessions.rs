@@ -11,7 +11,7 @@ use super::chain::chain;
 use super::{Database, limit_to, numbers_summed};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
-use crate::session::state::EventType;
+use crate::session::state::EventKind;
 
 const CHILDREN: i64 = 100;
 /// Of the sessions that are found, so many are looked at more closely.
@@ -73,8 +73,8 @@ pub(super) async fn count<D: Database>(
     most: i64,
 ) -> Result<Counted, Error> {
     let mut query = Query::new(format!(
-        "SELECT count(*), {}, {} FROM (SELECT s.cost, s.unpriced_calls FROM session s WHERE true",
-        D::DIALECT.sum("cost"),
+        "SELECT count(*), {}, {} FROM (SELECT s.cost, s.cost_carried, s.unpriced_calls FROM session s WHERE true",
+        D::DIALECT.money_sum(""),
         D::DIALECT.sum("unpriced_calls")
     ));
     restrict::<D>(&mut query, filter, Matching::Each);
@@ -83,7 +83,8 @@ pub(super) async fn count<D: Database>(
 }
 
 fn counted(row: &dyn Columns) -> Result<Counted, Error> {
-    Ok(Counted { sessions: int(row, 0)?, cost: PicoDollars(int(row, 1)?), unpriced_calls: int(row, 2)? })
+    let cost_usd = row.float(1)?.unwrap_or(0.0) / 1e12;
+    Ok(Counted { sessions: int(row, 0)?, cost_usd, unpriced_calls: int(row, 2)? })
 }
 
 pub(super) async fn by_ids<D: Database>(database: &D, ids: Vec<String>) -> Result<Vec<Session>, Error> {
@@ -320,12 +321,12 @@ fn tool_row(row: &dyn Columns) -> Result<ToolRow, Error> {
 
 fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
     let kind = text(row, 2)?;
-    let kind = EventType::parse(&kind).ok_or_else(|| Error::Damaged(format!("an event of type {kind}")))?;
-    let attributes = Attributes::parse(kind, &text(row, 4)?);
+    // What an earlier version took in and this one would not is shown by its type alone.
+    let attributes = Attributes::stored(&kind, &text(row, 4)?).or_else(|_| Attributes::other(&kind));
     Ok(TimelineEvent {
         seq: int(row, 0)?,
         rev: int(row, 1)?,
-        kind,
+        kind: EventKind::named(&kind),
         time: time(row, 3)?,
         attributes: attributes.map_err(|error| Error::Damaged(format!("an event: {error}")))?,
     })

@@ -47,7 +47,7 @@ pub(super) async fn series<D: Database>(
     let mut query = Query::new(format!(
         "SELECT d.day, {key}, {}, {} FROM {source}",
         numbers_summed(D::DIALECT, "d."),
-        D::DIALECT.float_sum("d.cost")
+        D::DIALECT.money_sum("d.")
     ));
     each_day(&mut query, filter.since, filter.until);
     restrict(&mut query, filter, by == By::Model);
@@ -142,7 +142,7 @@ fn grouped<D: Database>(by: By, filter: UsageFilter) -> Query {
          FROM {source}",
         numbers_summed(D::DIALECT, "d."),
         D::DIALECT.distinct("d.model", "d.unpriced_calls > 0"),
-        D::DIALECT.float_sum("d.cost"),
+        D::DIALECT.money_sum("d."),
     ));
     if by_session || by == By::Day {
         each_day(&mut query, filter.since, filter.until);

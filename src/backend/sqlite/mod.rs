@@ -7,6 +7,7 @@
 mod schema;
 mod write;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::model::Touched;
 use super::read::Database;
 use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value, json};
 use super::storage::{Answer, Error, Ingested, Storage};
-use super::token::{Role, Token, TokenHash};
+use super::token::{Owner, Role, Token, TokenHash};
 use crate::clock::Timestamp;
 use crate::file::open_private;
 
@@ -46,6 +47,7 @@ struct Done {
 
 #[derive(Debug)]
 pub struct Sqlite {
+    file: Arc<File>,
     writer: mpsc::Sender<Job>,
     pages: Readers,
     /// For tokens, and for whether the database answers: a look each.
@@ -66,14 +68,16 @@ impl Sqlite {
     /// Opens the file, made if it is not there, and brings it to the schema of this version.
     pub fn open(path: &Path) -> Result<Self, Error> {
         // Made beforehand, because SQLite would make it readable for others; its log and index take over the mode.
-        let made = open_private(path);
-        made.map_err(|error| Error::Open(format!("{}: {error}", path.display())))?;
+        let failed = |error| Error::Open(format!("{}: {error}", path.display()));
+        open_private(path).map_err(failed)?;
         let mut conn = connect(path)?;
         schema::migrate(&mut conn)?;
+        let file = Arc::new(File::of(path).map_err(failed)?);
         let (writer, jobs) = mpsc::channel(QUEUE);
         let thread = std::thread::Builder::new().name("backend writer".to_owned());
         thread.spawn(move || write_all(&conn, jobs)).map_err(|error| Error::Open(error.to_string()))?;
         Ok(Self {
+            file,
             writer,
             pages: Readers::new(path, READERS),
             door: Readers::new(path, 1),
@@ -97,6 +101,35 @@ impl Sqlite {
         let gone = || Error::Unavailable("the writer has ended".to_owned());
         self.writer.send(job).await.map_err(|_| gone())?;
         outcome.await.map_err(|_| gone())?
+    }
+}
+
+/// A batch of the largest size fits into so much.
+const LEAST_FREE: u64 = 16 << 20;
+
+/// The file that was opened.
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    device_and_inode: (u64, u64),
+}
+
+impl File {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let there = path.metadata()?;
+        Ok(Self { path: path.to_owned(), device_and_inode: (there.dev(), there.ino()) })
+    }
+
+    /// What is written to a file that has no name any more succeeds, and is lost.
+    fn check(&self) -> Result<(), Error> {
+        let unavailable = |error: std::io::Error| Error::Unavailable(error.to_string());
+        let now = Self::of(&self.path).map_err(unavailable)?;
+        if now.device_and_inode != self.device_and_inode {
+            return Err(Error::Unavailable("another file stands in its place".to_owned()));
+        }
+        let space = rustix::fs::statvfs(&self.path).map_err(|error| unavailable(error.into()))?;
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        if free < LEAST_FREE { Err(Error::Full(format!("{free} bytes are left"))) } else { Ok(()) }
     }
 }
 
@@ -151,9 +184,11 @@ fn connect(path: &Path) -> Result<Connection, Error> {
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 pub(super) fn failed(error: rusqlite::Error) -> Error {
-    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, ReadOnly};
     match error.sqlite_error_code() {
-        Some(DatabaseBusy | DatabaseLocked | DiskFull) => Error::Unavailable(error.to_string()),
+        Some(DatabaseBusy | DatabaseLocked) => Error::Unavailable(error.to_string()),
+        Some(DiskFull) => Error::Full(error.to_string()),
+        Some(ReadOnly) => Error::ReadOnly(error.to_string()),
         _ => Error::Failed(error.to_string()),
     }
 }
@@ -178,7 +213,7 @@ fn write_together(conn: &Connection, batch: Vec<Job>) {
         .into_iter()
         .map(|Job(job)| {
             if let Err(error) = &together {
-                return job(Err(Error::Unavailable(error.clone())));
+                return job(Err(error.clone()));
             }
             let (done, ended) = in_savepoint(conn, job);
             together = ended;
@@ -190,26 +225,31 @@ fn write_together(conn: &Connection, batch: Vec<Job>) {
         let _ = conn.execute_batch("ROLLBACK");
     }
     for Done { answer, .. } in done {
-        answer(committed.clone().map_err(Error::Unavailable));
+        answer(committed.clone());
     }
 }
 
-fn run(conn: &Connection, sql: &str) -> Result<(), String> {
-    conn.execute_batch(sql).map_err(|error| error.to_string())
+/// Whatever it is, it passes: a transaction that could not be begun or ended is nobody's fault who is in it.
+fn run(conn: &Connection, sql: &str) -> Result<(), Error> {
+    conn.execute_batch(sql).map_err(|error| match failed(error) {
+        Error::Failed(text) => Error::Unavailable(text),
+        error => error,
+    })
 }
 
 /// What is left of the job, and whether the transaction around it still stands.
 fn in_savepoint(
     conn: &Connection,
     job: Box<dyn FnOnce(Result<&Connection, Error>) -> Done + Send>,
-) -> (Done, Result<(), String>) {
+) -> (Done, Result<(), Error>) {
     if let Err(error) = run(conn, "SAVEPOINT job") {
-        return (job(Err(Error::Unavailable(error.clone()))), Err(error));
+        return (job(Err(error.clone())), Err(error));
     }
     let done = job(Ok(conn));
     // A full disk, among others, makes SQLite roll back everything by itself; the next savepoint would begin anew.
     if conn.is_autocommit() {
-        return (done, Err("another batch of the same transaction failed, and took it along".to_owned()));
+        let why = "another batch of the same transaction failed, and took it along";
+        return (done, Err(Error::Unavailable(why.to_owned())));
     }
     let ended = run(conn, if done.keep { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" });
     (done, ended)
@@ -267,11 +307,12 @@ impl Database for Sqlite {
 }
 
 impl Storage for Sqlite {
-    fn ingest(&self, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
+    fn ingest(&self, owner: &Owner, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested> {
+        let owner = owner.clone();
         Box::pin(async move {
             let mut intake = Intake::new(batch, now);
             let work = move |conn: &Connection| {
-                write::ingest(conn, &mut intake, now)?;
+                write::ingest(conn, &owner, &mut intake, now)?;
                 Ok(intake.finish())
             };
             let (ingested, touched) = self.write(work).await?;
@@ -282,8 +323,14 @@ impl Storage for Sqlite {
         })
     }
 
-    fn ping(&self) -> Answer<'_, ()> {
-        Box::pin(self.door.read(|conn| conn.query_row("SELECT 1", [], |_| Ok(())).map_err(failed)))
+    fn ready(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let file = self.file.clone();
+            self.door.read(move |_| file.check()).await?;
+            // With the batches that wait, if there are any: one fsync for all.
+            let touch = "UPDATE owner SET name = name WHERE n = 0";
+            self.write(|conn| conn.execute(touch, []).map(drop).map_err(failed)).await
+        })
     }
 
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
@@ -307,10 +354,11 @@ impl Storage for Sqlite {
 
     fn add_token(&self, token: Token) -> Answer<'_, bool> {
         Box::pin(self.write(move |conn| {
+            let Token { name, role, owner, hash, created_at, revoked_at } = &token;
             let added = conn.execute(
-                "INSERT INTO token (name, role, hash, created_at, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5)
+                "INSERT INTO token (name, role, hash, created_at, revoked_at, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                  ON CONFLICT DO NOTHING",
-                params![token.name, token.role.as_str(), token.hash.0, token.created_at, token.revoked_at],
+                params![name, role.as_str(), hash.0, created_at, revoked_at, owner.as_str()],
             );
             Ok(added.map_err(failed)? > 0)
         }))
@@ -352,6 +400,7 @@ fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
         hash: TokenHash(row.get(2)?),
         created_at: row.get(3)?,
         revoked_at: row.get(4)?,
+        owner: Owner::stored(row.get(5)?),
     })
 }
 
@@ -407,7 +456,7 @@ mod tests {
         let storage = Sqlite::open(&folder.path().join("x.db")).unwrap();
         let seats = u32::try_from(READERS).unwrap();
         let _pages = storage.pages.seats.clone().acquire_many_owned(seats).await.unwrap();
-        storage.ping().await.unwrap();
+        storage.ready().await.unwrap();
         assert_eq!(storage.token(TokenHash::of("x")).await.unwrap(), None);
         assert!(storage.tokens().await.unwrap().is_empty());
     }

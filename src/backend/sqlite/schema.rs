@@ -4,12 +4,25 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::backend::sql::number_columns;
+use crate::backend::sql::{first_number_columns, wide_costs};
 use crate::backend::storage::Error;
 
-fn migrations() -> [String; 4] {
-    [first(), ENDED_PASSES.to_owned(), LISTED.to_owned(), GAPS.to_owned()]
+fn migrations() -> [String; 6] {
+    let [passes, listed, gaps, owners] = [ENDED_PASSES, LISTED, GAPS, OWNERS].map(str::to_owned);
+    [first(), passes, listed, gaps, owners, wide_costs("INTEGER")]
 }
+
+/// Tokens, sessions and events have owners. An event's id is known within its owner; `owner` stands beside it because an
+/// index cannot look into another table.
+const OWNERS: &str = "
+CREATE TABLE owner (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+INSERT INTO owner VALUES (0, 'default');
+ALTER TABLE token ADD COLUMN owner TEXT NOT NULL DEFAULT 'default';
+ALTER TABLE session ADD COLUMN owner INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE event ADD COLUMN owner INTEGER NOT NULL DEFAULT 0;
+DROP INDEX event_by_id;
+CREATE UNIQUE INDEX event_by_id ON event (owner, id);
+";
 
 /// The list of sessions with gaps, in its order.
 const GAPS: &str = "CREATE INDEX session_gaps_by_start ON session (started_at, id) WHERE missing > 0";
@@ -38,7 +51,7 @@ ALTER TABLE session DROP COLUMN search;
 const ENDED_PASSES: &str = "CREATE TABLE ended_pass (signature BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID";
 
 fn first() -> String {
-    let numbers = number_columns("{} INTEGER NOT NULL");
+    let numbers = first_number_columns("{} INTEGER NOT NULL");
     format!(
         "
 -- One session, everything added up. Beside life (START, bound and END as they stand) are the columns that are asked for.

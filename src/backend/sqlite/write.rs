@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, params_from_iter};
+use uuid::Uuid;
 
 use super::{RowColumns, failed};
 use crate::backend::event::Event;
 use crate::backend::fold::{Change, Known};
-use crate::backend::intake::{Intake, Stored};
+use crate::backend::intake::{Found, Intake, Stored};
 use crate::backend::model::{Day, Session};
 use crate::backend::numbers::Numbers;
 use crate::backend::sql::{
@@ -16,6 +17,7 @@ use crate::backend::sql::{
     numbers_added, session, session_columns, text,
 };
 use crate::backend::storage::Error;
+use crate::backend::token::Owner;
 use crate::clock::Timestamp;
 
 /// Sessions by their number in this database.
@@ -27,14 +29,49 @@ struct Place {
     stored: bool,
 }
 
-pub(super) fn ingest(conn: &Connection, intake: &mut Intake, now: Timestamp) -> Result<(), Error> {
-    let (rows, stored) = load(conn, intake)?;
-    intake.load(stored);
-    add_events(conn, intake, &rows)?;
+pub(super) fn ingest(
+    conn: &Connection,
+    owner: &Owner,
+    intake: &mut Intake,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let owner = number(conn, owner)?;
+    let (rows, sessions) = load(conn, intake)?;
+    let revisions = stored_revisions(conn, owner, intake)?;
+    intake.load(Found { owner, sessions, revisions });
+    add_events(conn, owner, intake, &rows)?;
     let before = days_before(conn, intake, &rows)?;
     write_sessions(conn, intake, &rows)?;
     write_daily(conn, intake, &before)?;
     write_origins(conn, intake, now)
+}
+
+/// The owner's number in this database; given now if it has none.
+pub(super) fn number(conn: &Connection, owner: &Owner) -> Result<i64, Error> {
+    let mut select = prepare(conn, "SELECT n FROM owner WHERE name = ?1")?;
+    if let Some(n) = select.query_row([owner.as_str()], |row| row.get(0)).optional().map_err(failed)? {
+        return Ok(n);
+    }
+    let mut insert = prepare(conn, "INSERT INTO owner (name) VALUES (?1) RETURNING n")?;
+    insert.query_row([owner.as_str()], |row| row.get(0)).map_err(failed)
+}
+
+/// What is stored of the events whose revision is far from the first.
+fn stored_revisions(
+    conn: &Connection,
+    owner: i64,
+    intake: &Intake,
+) -> Result<HashMap<Uuid, (String, i64)>, Error> {
+    let mut revisions = HashMap::new();
+    for id in intake.far_revisions() {
+        let mut select = prepare(
+            conn,
+            "SELECT s.id, e.rev FROM event e JOIN session s ON s.n = e.session WHERE e.owner = ?1 AND e.id = ?2",
+        )?;
+        let stored = select.query_row(params![owner, id.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)));
+        revisions.extend(stored.optional().map_err(failed)?.map(|stored| (id, stored)));
+    }
+    Ok(revisions)
 }
 
 fn prepare<'a>(conn: &'a Connection, sql: &str) -> Result<CachedStatement<'a>, Error> {
@@ -67,11 +104,11 @@ fn place<'a>(rows: &'a Rows, id: &str) -> Result<&'a Place, Error> {
     rows.get(id).ok_or_else(|| Error::Failed("a session was not loaded".to_owned()))
 }
 
-fn add_events(conn: &Connection, intake: &mut Intake, rows: &Rows) -> Result<(), Error> {
+fn add_events(conn: &Connection, owner: i64, intake: &mut Intake, rows: &Rows) -> Result<(), Error> {
     let mut insert = prepare(
         conn,
-        "INSERT INTO event (session, seq, id, rev, kind, time, attributes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         ON CONFLICT DO NOTHING",
+        "INSERT INTO event (session, seq, id, rev, kind, time, attributes, owner)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
     )?;
     let mut known = Vec::with_capacity(intake.events().len());
     for event in intake.events() {
@@ -82,12 +119,13 @@ fn add_events(conn: &Connection, intake: &mut Intake, rows: &Rows) -> Result<(),
                 event.seq,
                 event.id.as_bytes(),
                 event.rev,
-                event.kind(),
+                event.kind().as_str(),
                 event.time,
-                event.attributes.to_json()
+                event.attributes.to_json(),
+                owner
             ])
             .map_err(failed)?;
-        known.push(if added == 1 { Known::Fresh } else { against_stored(conn, event, session)? });
+        known.push(if added == 1 { Known::Fresh } else { against_stored(conn, owner, event, session)? });
     }
     for (at, known) in known.iter().enumerate() {
         intake.settle(at, known);
@@ -96,10 +134,11 @@ fn add_events(conn: &Connection, intake: &mut Intake, rows: &Rows) -> Result<(),
 }
 
 /// One that is there: replaced by a higher revision of the same session, else left alone.
-fn against_stored(conn: &Connection, event: &Event, session: i64) -> Result<Known, Error> {
-    let mut select = prepare(conn, "SELECT session, rev, kind, time, attributes FROM event WHERE id = ?1")?;
+fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) -> Result<Known, Error> {
+    let mut select =
+        prepare(conn, "SELECT session, rev, kind, time, attributes FROM event WHERE owner = ?1 AND id = ?2")?;
     let stored = select
-        .query_row([event.id.as_bytes()], |row| {
+        .query_row(params![owner, event.id.as_bytes()], |row| {
             Ok(Stored {
                 same_session: row.get::<_, i64>(0)? == session,
                 rev: row.get(1)?,
@@ -112,10 +151,12 @@ fn against_stored(conn: &Connection, event: &Event, session: i64) -> Result<Know
         .map_err(failed)?;
     let known = stored.map_or(Known::Already, |stored| stored.against(event));
     if matches!(known, Known::Revised { .. }) {
-        let mut update =
-            prepare(conn, "UPDATE event SET rev = ?2, time = ?3, attributes = ?4 WHERE id = ?1")?;
+        let mut update = prepare(
+            conn,
+            "UPDATE event SET rev = ?3, time = ?4, attributes = ?5 WHERE owner = ?1 AND id = ?2",
+        )?;
         update
-            .execute(params![event.id.as_bytes(), event.rev, event.time, event.attributes.to_json()])
+            .execute(params![owner, event.id.as_bytes(), event.rev, event.time, event.attributes.to_json()])
             .map_err(failed)?;
     }
     Ok(known)
@@ -161,10 +202,10 @@ fn write_sessions(conn: &Connection, intake: &Intake, rows: &Rows) -> Result<(),
             update(conn, SESSION, n, &columns, all)?;
             update(conn, LIST, n, &names(listed), values(listed, session))?;
         } else {
-            let columns = format!("id, {}, {counted}", names(&LIFE));
-            let id = Box::new(session.id.clone()) as Box<dyn ToSql>;
+            let columns = format!("id, owner, {}, {counted}", names(&LIFE));
+            let whose: [Box<dyn ToSql>; 2] = [Box::new(session.id.clone()), Box::new(session.owner)];
             let life = values(&LIFE, session);
-            insert(conn, SESSION, n, &columns, [id].into_iter().chain(life).chain(counted_values))?;
+            insert(conn, SESSION, n, &columns, whose.into_iter().chain(life).chain(counted_values))?;
             insert(conn, LIST, n, &names(&LISTED), values(&LISTED, session))?;
         }
         write_sums(conn, n, change)?;

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::backend::dashboard::{Dashboard, Gate, router};
 use crate::backend::sqlite::Sqlite;
 use crate::backend::storage::Storage;
-use crate::backend::token::{Role, Token, TokenHash, new_secret};
+use crate::backend::token::{Owner, Role, Token, TokenHash, new_secret};
 use crate::backend::{self, Backend, Options};
 use crate::clock::{Clock, SystemClock};
 use crate::config::delivery::{Secret, User};
@@ -112,12 +112,12 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let (gate, secret) = Gate::once(address.port())?;
         let (role, token) = (Role::Ingest, new_secret(Role::Ingest)?);
         let (hash, created_at) = (TokenHash::of(&token), SystemClock.now());
-        let name = format!("demo-{nonce}");
-        storage.add_token(Token { name, role, hash, created_at, revoked_at: None }).await?;
+        let (name, owner) = (format!("demo-{nonce}"), Owner::default());
+        storage.add_token(Token { name, role, owner, hash, created_at, revoked_at: None }).await?;
         let (close, closing) = watch::channel(false);
         let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone())
             .opened_by("codemie demo");
-        let routes = Backend::new(storage, Options::default(), closing).router().merge(router(pages));
+        let routes = Backend::new(storage, &Options::default(), closing).router().merge(router(pages));
         let entrance = format!("http://{address}/enter?token={secret}");
         say(
             &folder,

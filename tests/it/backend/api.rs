@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use codemie::backend::api::Options;
 use codemie::backend::sqlite::Sqlite;
 use codemie::backend::storage::Storage;
-use codemie::backend::token::{Role, Token, TokenHash};
+use codemie::backend::token::{Owner, Role, Token, TokenHash};
 use codemie::clock::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -40,6 +40,7 @@ impl Node {
             let token = Token {
                 name: role.to_string(),
                 role: *role,
+                owner: Owner::default(),
                 hash: TokenHash::of(&format!("{role}-secret")),
                 created_at: Timestamp(0),
                 revoked_at: None,
@@ -178,7 +179,9 @@ fn a_bad_event_costs_the_others_nothing() {
         (bad(json!({"rev": 1.5})), "found floating"),
         (bad(json!({"seq": 0})), "seq"),
         (bad(json!({"seq": 9_000_000_000_i64})), "seq"),
-        (bad(json!({"type": "canary"})), "unknown word"),
+        (bad(json!({"type": ""})), "empty"),
+        (bad(json!({"type": 7})), "type: expected"),
+        (bad(json!({"type": "canary".repeat(200)})), "longer"),
         (bad(json!({"time": "yesterday canary"})), "time"),
         (bad(json!({"time": "0001-01-01T00:00:00Z"})), "time"),
         (bad(json!({"sessionId": ""})), "empty"),
@@ -209,6 +212,18 @@ fn a_bad_event_costs_the_others_nothing() {
     // Fields of a newer client are taken for what they are: not ours.
     let newer = but(usage(&id, 2, 1), &json!({"colour": "red", ".mood": {"x": [1]}}));
     assert_eq!(sender.post_events(&[newer]).json()["accepted"], 1);
+    // So are their types, with whatever they describe.
+    let unknown = but(
+        usage(&id, 3, 1),
+        &json!({"id": uuid::Uuid::from_u128(3), "type": "quota", "attributes": {"x": [{}]}}),
+    );
+    assert_eq!(sender.post_events(&[unknown.clone()]).json()["accepted"], 1);
+    assert_eq!(sender.post_events(&[unknown]).json()["duplicates"], 1);
+    let timeline = node.client(Role::Read).get(&format!("/v1/sessions/{id}/events?after=2")).json();
+    assert_eq!(
+        (&timeline["events"][0]["type"], &timeline["events"][0]["attributes"]),
+        (&json!("quota"), &json!({}))
+    );
 }
 
 #[test]

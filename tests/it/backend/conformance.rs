@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 use codemie::backend::event::Event;
 use codemie::backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePlace, UsageFilter};
 use codemie::backend::storage::Storage;
-use codemie::backend::token::{Role, Token, TokenHash};
+use codemie::backend::token::{Owner, Role, Token, TokenHash};
 use codemie::clock::Timestamp;
 use codemie::session::state::{EventType, Status};
 use serde_json::{Value, json};
 
+use super::owners::{
+    a_long_session_arrives_in_any_order, a_rejected_event_costs_none_of_the_same_id,
+    another_owners_events_are_rejected_and_change_nothing, ids_of_one_owner_suppress_no_event_of_another,
+    jumps_of_seq_and_rev_are_rejected, two_nodes_decide_once_whose_a_session_is,
+    unknown_types_count_as_received,
+};
 use super::told::{
     MIDNIGHT, NOW, assert_same, bound, but, end, event, everything, life, parsed, post, prompt, record,
     session, start, tool, usage,
@@ -68,8 +74,16 @@ conformance!(
     long_and_strange_texts_survive,
     the_longest_keys_are_stored_and_longer_ones_refused,
     sums_beyond_all_bounds_keep_nothing_out,
+    sums_near_the_limit_are_exact_after_revisions,
     the_newest_days_are_shown_and_that_there_are_more,
     events_with_one_seq_are_all_on_some_page,
+    another_owners_events_are_rejected_and_change_nothing,
+    ids_of_one_owner_suppress_no_event_of_another,
+    a_rejected_event_costs_none_of_the_same_id,
+    jumps_of_seq_and_rev_are_rejected,
+    a_long_session_arrives_in_any_order,
+    two_nodes_decide_once_whose_a_session_is,
+    unknown_types_count_as_received,
 );
 
 async fn a_life_is_told_whole(kind: Kind<'_>) {
@@ -108,7 +122,7 @@ async fn a_life_is_told_whole(kind: Kind<'_>) {
     let detail = world.one.session(&id).await.unwrap().unwrap();
     assert_eq!(detail.tools.len(), 1);
     assert_eq!((detail.tools[0].numbers.calls, detail.tools[0].numbers.errors), (2, 1));
-    let kinds: Vec<_> = detail.openings.iter().map(|event| event.kind).collect();
+    let kinds: Vec<_> = detail.openings.iter().map(|event| event.kind.clone()).collect();
     assert_eq!(kinds, [EventType::Start, EventType::Bound, EventType::End]);
     let page = world.one.timeline(&id, TimelinePlace { seq: 3, id: None }, 2).await.unwrap();
     assert_eq!(page.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5]);
@@ -688,7 +702,7 @@ async fn the_same_batches_to_two_nodes_at_once(kind: Kind<'_>) {
     for (at, batch) in batches.iter().enumerate().flat_map(|batch| [batch, batch, batch]) {
         let node = if (at + tasks.len()) % 2 == 0 { &world.one } else { &world.other };
         let (node, batch) = (node.clone(), parsed(batch));
-        tasks.push(tokio::spawn(async move { node.ingest(batch, NOW).await.unwrap() }));
+        tasks.push(tokio::spawn(async move { node.ingest(&Owner::default(), batch, NOW).await.unwrap() }));
     }
     let mut counted = 0;
     for task in tasks {
@@ -772,7 +786,7 @@ async fn origins_are_remembered(kind: Kind<'_>) {
     post(&*world.one, &life(&session(1), "widgets")).await;
     let anonymous = json!({"machine": null, "user": null});
     let batch = parsed(&[but(start(&session(2), 1, "widgets"), &anonymous)]);
-    world.one.ingest(batch, Timestamp(NOW.0 + 5)).await.unwrap();
+    world.one.ingest(&Owner::default(), batch, Timestamp(NOW.0 + 5)).await.unwrap();
     let health = world.one.health(0).await.unwrap();
     let told: Vec<_> =
         health.origins.iter().map(|o| (o.machine.as_deref(), o.user.as_deref(), o.events)).collect();
@@ -786,6 +800,7 @@ async fn tokens_are_kept_and_revoked(kind: Kind<'_>) {
     let token = |name: &str, role| Token {
         name: name.to_owned(),
         role,
+        owner: Owner::new(&format!("{name}'s")).unwrap(),
         hash: TokenHash::of(name),
         created_at: NOW,
         revoked_at: None,
@@ -854,7 +869,7 @@ async fn long_and_strange_texts_survive(kind: Kind<'_>) {
     assert_eq!(rows[0].unpriced_models, ["a,b"]);
     let found = SessionFilter { search: Some("Ü 💡".to_owned()), ..SessionFilter::default() };
     assert_eq!(world.one.sessions(found, Page::first(1)).await.unwrap().sessions.len(), 1);
-    let empty = world.one.ingest(Vec::new(), NOW).await.unwrap();
+    let empty = world.one.ingest(&Owner::default(), Vec::new(), NOW).await.unwrap();
     assert_eq!((empty.accepted, empty.duplicates), (0, 0));
     let error = event(&id, 3, "error", &json!({"status": 500}));
     assert_eq!(post(&*world.one, &[error]).await, (1, 0, 0));
@@ -907,10 +922,7 @@ async fn sums_beyond_all_bounds_keep_nothing_out(kind: Kind<'_>) {
     let world = kind.world().await;
     // Nine million dollars are the most that 64 bits of pico-dollars hold.
     let call = |id: &str, seq| {
-        but(
-            usage(id, seq, 1_000_000_000_000),
-            &json!({".costUsd": 1000, ".cacheReadTokens": 1_000_000_000_000_i64}),
-        )
+        but(usage(id, seq, 1_000_000_000), &json!({".costUsd": 1000, ".cacheReadTokens": 1_000_000_000}))
     };
     let (a, b) = (session(1), session(2));
     for (id, project, first) in [(&a, "widgets", 2), (&a, "widgets", 5002), (&b, "gadgets", 2)] {
@@ -922,13 +934,41 @@ async fn sums_beyond_all_bounds_keep_nothing_out(kind: Kind<'_>) {
     for by in By::ALL {
         let rows = world.one.usage(*by, UsageFilter::default(), 0..10).await.unwrap().rows;
         let dollars: f64 = rows.iter().map(|row| row.sums.cost_usd).sum();
-        assert!((14.2e6..15.1e6).contains(&dollars), "{by}: {dollars}");
+        assert!((dollars - 15e6).abs() < 0.01, "{by}: {dollars}");
         let output: i64 = rows.iter().map(|row| row.sums.counts.output).sum();
-        assert_eq!(output, 15_000_000_000_000_000, "{by}");
+        assert_eq!(output, 15_000_000_000_000, "{by}");
         assert!(!world.one.series(*by, UsageFilter::default()).await.unwrap().is_empty());
     }
     let told = world.one.session(&a).await.unwrap().unwrap();
-    assert_eq!((told.session.numbers.api_calls, told.models[0].numbers.cost), (10_000, i64::MAX));
+    let ten_million = 10_000_000 * 1_000_000_000_000;
+    assert_eq!((told.session.numbers.api_calls, told.session.numbers.pico_dollars()), (10_000, ten_million));
+    assert_eq!(told.models[0].numbers.pico_dollars(), ten_million);
+    let counted = world.one.count_sessions(SessionFilter::default(), 10).await.unwrap();
+    assert!((counted.cost_usd - 15e6).abs() < 0.01, "{counted:?}");
+}
+
+/// Added up beyond what 64 bits of pico-dollars hold, then revised to a cent a call.
+async fn sums_near_the_limit_are_exact_after_revisions(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let id = session(1);
+    let calls = |rev: i64, dollars: f64| -> Vec<Value> {
+        let call = |seq| but(usage(&id, seq, 1), &json!({"rev": rev, ".costUsd": dollars}));
+        (2..9_992).map(call).collect()
+    };
+    for (rev, each) in [(0, 1000.0), (1, 0.01), (2, 999.99), (3, 0.0)] {
+        for batch in calls(rev, each).chunks(5_000) {
+            let (accepted, _, rejected) = post(&*world.one, batch).await;
+            assert_eq!((accepted, rejected), (batch.len(), 0));
+        }
+        let expected = 9_990.0 * each;
+        let told = record(&*world.one, &id).await["usage"]["costUsd"].as_f64().unwrap();
+        assert!((told - expected).abs() < 0.000_1, "{told} instead of {expected}");
+        for by in By::ALL {
+            let rows = world.one.usage(*by, UsageFilter::default(), 0..10).await.unwrap().rows;
+            let dollars: f64 = rows.iter().map(|row| row.sums.cost_usd).sum();
+            assert!((dollars - expected).abs() < 0.01, "{by}: {dollars} instead of {expected}");
+        }
+    }
 }
 
 async fn the_newest_days_are_shown_and_that_there_are_more(kind: Kind<'_>) {

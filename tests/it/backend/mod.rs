@@ -2,7 +2,9 @@
 mod api;
 pub(crate) mod client;
 mod conformance;
+mod crowd;
 mod nodes;
+mod owners;
 mod postgres;
 mod schema;
 mod slow;

@@ -31,8 +31,12 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn start(home: &Path, database: Option<&str>) -> Self {
+        Self::of(codemie(home), home, database)
+    }
+
+    /// The same by a command that ends in our own program.
+    pub(super) fn of(mut command: Command, home: &Path, database: Option<&str>) -> Self {
         let log = home.join(format!("log-{}", uuid::Uuid::new_v4()));
-        let mut command = codemie(home);
         command.args(["backend", "serve", "--listen", "127.0.0.1:0"]);
         command.args(database.map(|url| format!("--database={url}")));
         let stderr = std::fs::File::create(&log).unwrap();
@@ -46,6 +50,10 @@ impl Process {
 
     pub(super) fn client(&self, token: &str) -> Client {
         Client { address: self.address, token: token.to_owned() }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// It stays, and does nothing more.
@@ -179,6 +187,73 @@ fn what_a_wrapped_program_did_arrives_without_any_set_up_but_the_address() {
     {
         assert_eq!(arrived[field], mine[field], "{field}");
     }
+}
+
+#[test]
+fn another_owners_session_becomes_a_dead_letter_that_says_what_to_do() {
+    let (server, machine) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let node = Process::start(server.path(), None);
+    let token = |args: &[&str]| {
+        let said = codemie(server.path()).args(["backend", "token"]).args(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (said.status.code().unwrap(), text(said.stdout).trim().to_owned(), text(said.stderr))
+    };
+    let create = |args: &[&str]| {
+        let (code, secret, err) = token(&[&["create", "--role", "ingest"], args].concat());
+        assert_eq!((code, &*err), (0, ""));
+        secret
+    };
+    let first = create(&["--name", "laptop"]);
+    let other = create(&["--name", "desktop", "--owner", "team"]);
+    let second = create(&["--name", "laptop-2", "--replaces", "laptop"]);
+    create(&[]);
+    for (args, code, error) in [
+        (&["--name", "team"][..], 1, "there is an owner \"team\" already; add --owner"),
+        (&["--name", "default"], 1, "there is an owner"),
+        (&["--name", "x", "--replaces", "nobody"], 1, "there is no token \"nobody\" to replace"),
+        (&["--owner", "a\nb"], 1, "1 to 100 bytes"),
+        (&["--owner", "a", "--replaces", "laptop"], 2, "cannot be used with"),
+    ] {
+        let said = token(&[&["create", "--role", "ingest"], args].concat());
+        assert!(said.0 == code && said.1.is_empty() && said.2.contains(error), "{args:?}: {said:?}");
+    }
+    let listed: Value = serde_json::from_str(&token(&["list", "--json"]).1).unwrap();
+    let owners = listed.as_array().unwrap().iter();
+    let mut owners: Vec<_> =
+        owners.map(|token| (token["name"].as_str().unwrap(), token["owner"].as_str().unwrap())).collect();
+    owners.sort_unstable();
+    let (first_ones, made): (Vec<_>, Vec<_>) = owners.into_iter().partition(|(name, owner)| {
+        *name != *owner && name.starts_with(&format!("{owner}-")) && *owner != "laptop"
+    });
+    assert!(
+        first_ones.len() == 3 && first_ones.iter().all(|(_, owner)| *owner == first_ones[0].1),
+        "{first_ones:?}"
+    );
+    let expected =
+        [("desktop", "team"), ("ingest-7", "ingest-7"), ("laptop", "laptop"), ("laptop-2", "laptop")];
+    assert_eq!(made, expected);
+    assert!(token(&["list"]).1.contains("OWNER"));
+    let url = format!("http://{}", node.address);
+    let run = |token: &str, args: &[&str]| {
+        let mut command = codemie(machine.path());
+        command.env("CODEMIE_BACKEND_URL", &url).env("CODEMIE_BACKEND_TOKEN", token);
+        let said = command.args(args).output().unwrap();
+        String::from_utf8([said.stdout, said.stderr].concat()).unwrap()
+    };
+    run(&first, &["--name", "mine", "run", "--", "true"]);
+    run(&first, &["sync", "--timeout", "60s"]);
+    run(&other, &["tag", "mine", "blue"]);
+    run(&other, &["sync", "--timeout", "60s"]);
+    let status = run(&other, &["sync", "--status"]);
+    let words = status.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("belongs to another owner") && words.contains("--retry-dead"), "{status}");
+    let reader = node.client(tokens(server.path())["read"].as_str().unwrap());
+    let tags = || reader.get("/v1/sessions").json()["sessions"][0]["tags"].clone();
+    assert_eq!(tags(), json!([]));
+    // With a token of the same owner it arrives.
+    run(&second, &["sync", "--retry-dead"]);
+    run(&second, &["sync", "--timeout", "60s"]);
+    assert_eq!(tags(), json!(["blue"]), "{}", run(&second, &["sync", "--status"]));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use codemie::backend::postgres::Postgres;
 use codemie::backend::read::Database;
 use codemie::backend::sql::Query;
 use codemie::backend::storage::{Error, Reader, Storage};
+use codemie::backend::token::Owner;
 use serde_json::json;
 use tokio::net::TcpSocket;
 
@@ -45,17 +46,19 @@ fn a_lock_that_another_node_never_gives_back_is_waited_for_only_so_long() {
         let node = Postgres::connect(&format!("{url}?options=-c%20lock_timeout%3D100ms")).await.unwrap();
         other.execute(EVERY_LOCK, &[]).await.unwrap();
         let batch = parsed(&life(&session(1), "widgets"));
-        let refused = node.ingest(batch.clone(), NOW).await.unwrap_err();
+        let refused = node.ingest(&Owner::default(), batch.clone(), NOW).await.unwrap_err();
         assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
         assert!(node.sessions_by_id(vec![session(1)]).await.unwrap().is_empty());
         // Whoever no longer waits for an answer leaves no transaction behind.
         let patient = Postgres::connect(&url).await.unwrap();
         let short = Duration::from_millis(100);
-        assert!(tokio::time::timeout(short, patient.ingest(batch.clone(), NOW)).await.is_err());
+        assert!(
+            tokio::time::timeout(short, patient.ingest(&Owner::default(), batch.clone(), NOW)).await.is_err()
+        );
         other.execute("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
         let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
         until(&other, held, 0).await;
-        assert_eq!(patient.ingest(batch, NOW).await.unwrap().accepted, 9);
+        assert_eq!(patient.ingest(&Owner::default(), batch, NOW).await.unwrap().accepted, 9);
     });
 }
 
@@ -82,8 +85,11 @@ fn whatever_isolation_is_the_default_who_waited_sees_what_was_done_meanwhile() {
             let (one, two, ()) = tokio::join!(connect(), connect(), held_up(2));
             // And two that are told of one session at once.
             other.execute(EVERY_LOCK, &[]).await.unwrap();
-            let (begun, ended, ()) =
-                tokio::join!(one.ingest(first.clone(), NOW), two.ingest(second.clone(), NOW), held_up(2));
+            let (begun, ended, ()) = tokio::join!(
+                one.ingest(&Owner::default(), first.clone(), NOW),
+                two.ingest(&Owner::default(), second.clone(), NOW),
+                held_up(2)
+            );
             assert_eq!((begun.unwrap().accepted, ended.unwrap().accepted), (1, 2), "{level}");
             let told = record(&one, &id).await;
             assert_eq!((&told["complete"], &told["usage"]["apiCalls"]), (&json!(true), &json!(1)), "{level}");

@@ -3,7 +3,8 @@ use std::fmt::Write;
 
 use codemie::backend::event::Event;
 use codemie::backend::model::{By, Page, Record, SessionFilter, TimelinePlace, UsageFilter};
-use codemie::backend::storage::Storage;
+use codemie::backend::storage::{Ingested, Storage};
+use codemie::backend::token::Owner;
 use codemie::clock::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -119,8 +120,13 @@ pub(super) fn parsed(events: &[Value]) -> Vec<Event> {
 
 /// Takes a batch in; how many were accepted, duplicates, rejected.
 pub(super) async fn post(storage: &dyn Storage, events: &[Value]) -> (usize, usize, usize) {
-    let ingested = storage.ingest(parsed(events), NOW).await.unwrap();
+    let ingested = storage.ingest(&Owner::default(), parsed(events), NOW).await.unwrap();
     (ingested.accepted, ingested.duplicates, ingested.rejected.len())
+}
+
+/// The same, as this owner.
+pub(super) async fn post_as(storage: &dyn Storage, owner: &str, events: &[Value]) -> Ingested {
+    storage.ingest(&Owner::new(owner).unwrap(), parsed(events), NOW).await.unwrap()
 }
 
 pub(super) async fn record(storage: &dyn Storage, id: &str) -> Value {

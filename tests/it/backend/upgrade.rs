@@ -5,35 +5,58 @@ use codemie::backend::model::{Page, SessionFilter};
 use codemie::backend::postgres::Postgres;
 use codemie::backend::sqlite::Sqlite;
 use codemie::backend::storage::Storage;
+use codemie::backend::token::Owner;
 
 use super::conformance::story;
-use super::told::{assert_same, bound, everything, life, post, session};
+use super::told::{NOW, assert_same, bound, everything, life, parsed, post, session};
 use super::{Kind, block_on};
 use crate::support::postgres::Cluster;
 
-/// A database with schema 1 that has taken the story in.
-fn written(database: &str) -> String {
+/// A database with this schema that has taken the story in.
+fn written(version: u32, database: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/old-backends");
-    std::fs::read_to_string(folder.join(format!("v1.{database}.sql"))).unwrap()
+    std::fs::read_to_string(folder.join(format!("v{version}.{database}.sql"))).unwrap()
+}
+
+/// The oldest schema, and the last one without owners, with the number of its tokens.
+const VERSIONS: [(u32, usize); 2] = [(1, 0), (4, 3)];
+
+#[test]
+fn an_old_sqlite_database_tells_the_same_and_has_the_default_owner() {
+    for (version, tokens) in VERSIONS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("backend.db");
+        rusqlite::Connection::open(&path).unwrap().execute_batch(&written(version, "sqlite")).unwrap();
+        let old = Sqlite::open(&path).unwrap();
+        block_on(tells_the_same(&old, Kind::Sqlite));
+        block_on(has_the_default_owner(&old, tokens));
+    }
 }
 
 #[test]
-fn a_sqlite_database_of_schema_1_tells_the_same() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("backend.db");
-    rusqlite::Connection::open(&path).unwrap().execute_batch(&written("sqlite")).unwrap();
-    block_on(tells_the_same(&Sqlite::open(&path).unwrap(), Kind::Sqlite));
-}
-
-#[test]
-fn a_postgresql_database_of_schema_1_tells_the_same() {
+fn an_old_postgresql_database_tells_the_same_and_has_the_default_owner() {
     let Some(cluster) = Cluster::start() else { return };
-    let url = cluster.database("old");
-    cluster.run("old", &written("postgres"));
-    block_on(async {
-        let old = Postgres::connect(&url).await.unwrap();
-        tells_the_same(&old, Kind::Postgres(&cluster)).await;
-    });
+    for (version, tokens) in VERSIONS {
+        let name = format!("old{version}");
+        let url = cluster.database(&name);
+        cluster.run(&name, &written(version, "postgres"));
+        block_on(async {
+            let old = Postgres::connect(&url).await.unwrap();
+            tells_the_same(&old, Kind::Postgres(&cluster)).await;
+            has_the_default_owner(&old, tokens).await;
+        });
+    }
+}
+
+async fn has_the_default_owner(old: &dyn Storage, number: usize) {
+    let tokens = old.tokens().await.unwrap();
+    assert_eq!(tokens.len(), number);
+    assert!(tokens.iter().all(|token| token.owner == Owner::default()), "{tokens:?}");
+    let before = everything(old).await;
+    let stranger = Owner::new("stranger").unwrap();
+    let refused = old.ingest(&stranger, parsed(&story()), NOW).await.unwrap();
+    assert_eq!((refused.accepted, refused.duplicates, refused.rejected.len()), (0, 0, story().len()));
+    assert_same(&everything(old).await, &before);
 }
 
 async fn tells_the_same(old: &dyn Storage, kind: Kind<'_>) {

@@ -15,7 +15,7 @@ use codemie::backend::event::Event;
 use codemie::backend::postgres::Postgres;
 use codemie::backend::sqlite::Sqlite;
 use codemie::backend::storage::Storage;
-use codemie::backend::token::{Role, Token, TokenHash, new_secret};
+use codemie::backend::token::{Owner, Role, Token, TokenHash, new_secret};
 use codemie::backend::{self, Options};
 use codemie::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
@@ -57,6 +57,7 @@ impl Served {
         let known = Token {
             name: "read".into(),
             role: Role::Read,
+            owner: Owner::default(),
             hash: TokenHash::of(&token),
             created_at: SystemClock.now(),
             revoked_at: None,
@@ -74,7 +75,8 @@ impl Served {
 
     fn send(&self, events: Vec<Event>) {
         let number = events.len();
-        let ingested = self.runtime.block_on(self.storage.ingest(events, SystemClock.now())).unwrap();
+        let ingested =
+            self.runtime.block_on(self.storage.ingest(&Owner::default(), events, SystemClock.now())).unwrap();
         assert_eq!(ingested.accepted, number);
     }
 }

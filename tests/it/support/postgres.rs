@@ -105,14 +105,23 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        // At once, and without leaving its children behind.
+impl Cluster {
+    /// At once, and without leaving its children behind.
+    pub(crate) fn stop(&mut self) {
+        if matches!(self.server.try_wait(), Ok(Some(_))) {
+            return;
+        }
         signal(self.pid(), Signal::QUIT);
         if !wait_dead(self.pid(), Duration::from_secs(10)) {
             signal(self.pid(), Signal::KILL);
         }
         let _ = self.server.wait();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
