@@ -36,6 +36,7 @@ fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
     if let Some(message) = outcome.message {
         let _ = write!(io::stderr(), "{}", shown(&message));
     }
+    outcome.signal.into_iter().for_each(terminal::die_of);
     ExitCode::from(outcome.code)
 }
 

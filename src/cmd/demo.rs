@@ -167,7 +167,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         sinks: None,
         sinks_now: |_| None,
     };
-    let (Outcome { code, message }, summary) = wrap(launch, Some(plan));
+    let (Outcome { code, message, .. }, summary) = wrap(launch, Some(plan));
     match message.or(summary.problem) {
         None => Ok(code),
         Some(problem) => anyhow::bail!("{}", problem.trim_start_matches("codemie: ")),

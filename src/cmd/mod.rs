@@ -34,6 +34,7 @@ use crate::agent;
 use crate::cli::Command;
 use crate::home::Home;
 use crate::output::failure::shown;
+use crate::terminal;
 
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;
@@ -102,6 +103,7 @@ fn carry_out(
             if let Some(message) = outcome.message {
                 write!(err, "{}", shown(&message))?;
             }
+            outcome.signal.into_iter().for_each(terminal::die_of);
             Ok(ExitCode::from(outcome.code))
         }
         Command::List(args) => list::run(args, &home, out),

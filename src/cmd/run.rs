@@ -46,12 +46,14 @@ const ANEW_VARIABLE: &str = "CODEMIE_STARTED_ANEW";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub code: u8,
+    /// The program died of this signal, and so must we.
+    pub signal: Option<i32>,
     pub message: Option<String>,
 }
 
 impl Outcome {
     fn failed(code: u8, message: String) -> Self {
-        Self { code, message: Some(message) }
+        Self { code, signal: None, message: Some(message) }
     }
 
     fn say(&mut self, line: String) {
@@ -63,6 +65,8 @@ impl Outcome {
 }
 
 pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcome {
+    // Once the program runs, the program's own stand in their place.
+    let command_line: Vec<OsString> = std::env::args_os().collect();
     let home = Home::from_env(|name| std::env::var_os(name));
     let file = home.as_ref().map(Home::config_file);
     let config = Config::load(file.as_deref(), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
@@ -84,7 +88,7 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
     if let Some((agent, id)) = given.filter(|_| talks)
         && agent.refused_its_id(outcome.code, &id, &|name| std::env::var_os(name))
     {
-        start_anew();
+        start_anew(command_line);
     }
     if let Some(session) = summary.session {
         let added = place.as_ref().zip(begun_at).and_then(|(home, at)| Added::by_run(home, &session, at));
@@ -108,8 +112,8 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
 }
 
 /// The same command line once more, without an id for the agent's session. Returns only if that fails.
-fn start_anew() {
-    let mut args = std::env::args_os();
+fn start_anew(command_line: Vec<OsString>) {
+    let mut args = command_line.into_iter();
     let (Some(arg0), Ok(program)) = (args.next(), std::env::current_exe()) else { return };
     let error = terminal::exec(&Launch {
         program: program.into_os_string(),
@@ -141,7 +145,10 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
         Ok(Ended { ending: Ending::NotStarted(errno), .. }) => {
             return (cannot_run(&launch, errno), Summary::default());
         }
-        Ok(ended) => (Outcome { code: ended.ending.code(), message: None }, ended),
+        Ok(ended) => {
+            let (code, signal) = (ended.ending.code(), ended.ending.signal());
+            (Outcome { code, signal, message: None }, ended)
+        }
         Err(error) => {
             let message = format!("codemie: cannot start {}: {error}", launch.program.display());
             return (Outcome::failed(126, message), Summary::default());

@@ -67,13 +67,21 @@ fn process(pid: Pid, uptime: Duration, wanted: &dyn Fn(&[OsString]) -> bool) -> 
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
     let command: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
-    if !wanted(&command) {
+    if !wanted(&command) || is_wrapper(pid) {
         return None;
     }
     let Seen { parent, start } = look(pid)?;
     let started = Duration::from_millis(start.0.saturating_mul(1000) / TICKS);
     let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok();
     Some(Running { pid, parent, command, folder, age: uptime.saturating_sub(started) })
+}
+
+/// A codemie that shows itself under the name of the program it runs, which is listed by itself.
+fn is_wrapper(pid: Pid) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let name = program.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+    // A binary that was replaced meanwhile is a deleted one.
+    name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == "codemie")
 }
 
 /// The command name (field 2) may hold spaces, parentheses and any byte, so fields are counted from the last `)`.

@@ -17,6 +17,8 @@ pub const LONG_READ: usize = 2048;
 pub enum Filled {
     Some,
     Nothing,
+    /// No bytes: the kernel tells of the PTY's queues, in the flags of `TIOCPKT`.
+    Control(u8),
     /// The other side is gone: end of file, or EIO, which is how Linux says it for terminals.
     Gone,
 }
@@ -24,13 +26,15 @@ pub enum Filled {
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Box<[u8]>,
+    /// Where the last `fill` begins.
+    first: usize,
     start: usize,
     end: usize,
 }
 
 impl Default for Buffer {
     fn default() -> Self {
-        Self { bytes: vec![0; CAPACITY].into_boxed_slice(), start: 0, end: 0 }
+        Self { bytes: vec![0; CAPACITY].into_boxed_slice(), first: 0, start: 0, end: 0 }
     }
 }
 
@@ -46,12 +50,13 @@ impl Buffer {
 
     /// All that the last `fill` brought, written or not.
     pub fn filled(&self) -> &[u8] {
-        &self.bytes[..self.end]
+        &self.bytes[self.first..self.end]
     }
 
     /// Reads once. Only called when the buffer is empty: collecting more before writing would leave the far side idle.
     pub fn fill(&mut self, from: impl AsFd) -> io::Result<Filled> {
         debug_assert!(self.is_empty(), "filling a buffer that still holds bytes would reorder them");
+        self.first = 0;
         self.start = 0;
         self.end = 0;
         loop {
@@ -66,6 +71,32 @@ impl Buffer {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// The same from a master in packet mode.
+    pub fn fill_packet(&mut self, from: impl AsFd) -> io::Result<Filled> {
+        Ok(match (self.fill(from)?, self.filled()) {
+            (Filled::Some, [0]) => {
+                self.clear();
+                Filled::Nothing
+            }
+            (Filled::Some, [0, ..]) => {
+                self.first = 1;
+                self.start = 1;
+                Filled::Some
+            }
+            (Filled::Some, [flags, ..]) => {
+                let flags = *flags;
+                self.clear();
+                Filled::Control(flags)
+            }
+            (other, _) => other,
+        })
+    }
+
+    /// Leaves out the next bytes.
+    pub fn skip(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
     }
 
     /// Writes what the descriptor takes now.

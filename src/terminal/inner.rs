@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use portable_pty::{MasterPty, PtySize, native_pty_system};
-use rustix::termios::{OptionalActions, Termios, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
+use super::ahead::Ahead;
 use super::sys;
+use crate::process::Pid;
 
 /// The master side.
 pub struct Inner {
@@ -14,6 +16,8 @@ pub struct Inner {
     pty: Box<dyn MasterPty + Send>,
     fd: OwnedFd,
     size: PtySize,
+    /// Reads begin with a byte that tells what kind they are.
+    pub packets: bool,
 }
 
 impl std::fmt::Debug for Inner {
@@ -31,7 +35,8 @@ impl Inner {
         rustix::io::ioctl_fionbio(&fd, true)?;
         let far = far_side(&*pair.master, &fd)?;
         tcsetattr(&far, OptionalActions::Now, settings)?;
-        Ok((Self { pty: pair.master, fd, size }, far))
+        let packets = sys::packet_mode(fd.as_fd());
+        Ok((Self { pty: pair.master, fd, size, packets }, far))
     }
 
     /// The descriptors that must stay open.
@@ -39,13 +44,38 @@ impl Inner {
         [self.fd.as_raw_fd(), self.pty.as_raw_fd().unwrap_or(-1)]
     }
 
-    /// Passes a new size on; the kernel tells the agent. An unchanged size is no news.
-    pub fn resize(&mut self, size: PtySize) -> io::Result<()> {
-        if size != self.size {
-            self.pty.resize(size).map_err(io::Error::other)?;
+    /// Passes a new size on; the kernel tells the agent. An unchanged size is no news, and the answer is false.
+    pub fn resize(&mut self, size: PtySize) -> bool {
+        let changed = size != self.size && self.pty.resize(size).is_ok();
+        if changed {
             self.size = size;
         }
-        Ok(())
+        changed
+    }
+
+    /// Is this process group in the foreground here?
+    pub fn is_foreground(&self, group: Pid) -> bool {
+        tcgetpgrp(&self.fd).is_ok_and(|foreground| foreground.as_raw_nonzero().get() == group.0)
+    }
+
+    /// Takes the input that nobody has read. The program has ended.
+    pub fn take_unread(&self) -> Ahead {
+        let Ok(far) = far_side(&*self.pty, &self.fd) else { return Ahead::default() };
+        if rustix::io::ioctl_fionbio(&far, true).is_err() {
+            return Ahead::default();
+        }
+        let mut unread = Ahead::take_lines(far.as_fd());
+        if let Ok(mut settings) = tcgetattr(&far) {
+            settings.make_raw();
+            let _ = tcsetattr(&far, OptionalActions::Now, &settings);
+            unread.take_rest(far.as_fd());
+        }
+        unread
+    }
+
+    /// The settings as the program has them.
+    pub fn settings(&self) -> io::Result<Termios> {
+        Ok(tcgetattr(&self.fd)?)
     }
 }
 

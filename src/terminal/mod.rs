@@ -11,8 +11,10 @@ use libc::c_int;
 
 use crate::process::Pid;
 
+mod ahead;
 mod buffer;
 mod inner;
+mod interrupt;
 mod modes;
 mod monitor;
 mod plain;
@@ -74,6 +76,14 @@ pub struct Ended {
 }
 
 impl Ending {
+    /// The signal it died of.
+    pub fn signal(self) -> Option<c_int> {
+        match self {
+            Self::Killed(signal) => Some(signal),
+            Self::Exited(_) | Self::NotStarted(_) => None,
+        }
+    }
+
     /// The exit code as a shell reports it.
     pub fn code(self) -> u8 {
         let code = match self {
@@ -100,6 +110,7 @@ pub fn exec(launch: &Launch) -> io::Error {
 /// An error means that nothing was started.
 pub fn run(launch: &Launch, companion: &mut dyn Companion) -> io::Result<Ended> {
     let image = image(launch)?;
+    let companion = &mut Titled { launch, companion };
     if let Some(tty) = tty::Tty::on_stdio() {
         // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
         let wrapped = wrapped::Wrapped::start(tty, &image).and_then(|wrapped| wrapped.run(companion));
@@ -109,6 +120,27 @@ pub fn run(launch: &Launch, companion: &mut dyn Companion) -> io::Result<Ended> 
     }
     // Not even that: then without us.
     plain::run(&image, companion).map_err(|_| image.exec())
+}
+
+/// Has this process shown under the program's name from the moment it runs: tmux and others name a window after the job in
+/// its foreground, and that is us.
+struct Titled<'a> {
+    launch: &'a Launch,
+    companion: &'a mut dyn Companion,
+}
+
+impl Companion for Titled<'_> {
+    fn forked(&mut self) {
+        self.companion.forked();
+    }
+
+    fn started(&mut self, started: Started) -> Option<Tap> {
+        let tap = self.companion.started(started);
+        let Launch { program, arg0, args, .. } = self.launch;
+        let words: Vec<&OsStr> = std::iter::once(arg0).chain(args).map(OsString::as_os_str).collect();
+        sys::show_as(program, &words);
+        tap
+    }
 }
 
 fn image(launch: &Launch) -> io::Result<sys::Image> {
@@ -153,9 +185,14 @@ pub fn on_terminal() -> bool {
     tty::Tty::on_stdio().is_some()
 }
 
-/// Asks another wrapper to end, and its agent with it.
+/// Has another wrapper end its agent, by force after ten seconds.
 pub fn ask_to_end(wrapper: Pid) {
-    sys::signal_process(wrapper, libc::SIGTERM);
+    sys::order_end(wrapper);
+}
+
+/// Ends this process as the program ended, so that a shell sees the same: by its signal. Returns if it cannot.
+pub fn die_of(signal: c_int) {
+    sys::die_of(signal);
 }
 
 /// Is this descriptor of ours a terminal? For those who decide whether to speak.

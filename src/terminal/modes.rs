@@ -93,9 +93,22 @@ impl Modes {
         &mut self.kitty[usize::from(self.alternate.is_some())]
     }
 
-    /// The bytes that bring the terminal back, empty when there is nothing to undo. A program that was not killed may have
-    /// meant the colours it leaves behind; `all` takes those, too.
-    pub fn undo(&self, all: bool) -> Vec<u8> {
+    /// The bytes that give a shell its keyboard back. With the keyboard protocols on, ^C and perhaps Enter arrive as escape
+    /// sequences that no shell understands; any other mode left on is a nuisance.
+    pub fn undo_keyboard(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.modify_other_keys {
+            out.extend_from_slice(b"\x1b[>4m");
+        }
+        let pushed = self.kitty[usize::from(self.alternate.is_some())];
+        if pushed > 0 {
+            out.extend_from_slice(format!("\x1b[<{pushed}u").as_bytes());
+        }
+        out
+    }
+
+    /// The bytes that bring the terminal back, empty when there is nothing to undo.
+    pub fn undo(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut send = |text: String| out.extend_from_slice(text.as_bytes());
         if self.parser.in_string() {
@@ -125,7 +138,7 @@ impl Modes {
         for mode in SWITCHED_OFF.iter().filter(|mode| self.off.contains(mode)) {
             send(format!("\x1b[?{mode}h"));
         }
-        if self.styled && all {
+        if self.styled {
             send("\x1b[0m".into());
         }
         out
@@ -252,7 +265,7 @@ mod tests {
     fn undo(output: &str) -> String {
         let mut modes = Modes::default();
         modes.feed(output.as_bytes());
-        String::from_utf8(modes.undo(true)).unwrap()
+        String::from_utf8(modes.undo()).unwrap()
     }
 
     #[test]
@@ -292,6 +305,20 @@ mod tests {
     }
 
     #[test]
+    fn only_the_keyboard_is_given_back_to_a_shell() {
+        for (output, expected) in [
+            ("\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?2004h\x1b=\x1b[1m", ""),
+            ("\x1b[>1u\x1b[>4;2m", "\x1b[>4m\x1b[<1u"),
+            ("\x1b[>1u\x1b[?1049h\x1b[>7u\x1b[>7u", "\x1b[<2u"),
+            ("\x1b[>1u\x1b[<u", ""),
+        ] {
+            let mut modes = Modes::default();
+            modes.feed(output.as_bytes());
+            assert_eq!(String::from_utf8(modes.undo_keyboard()).unwrap(), expected, "after {output:?}");
+        }
+    }
+
+    #[test]
     fn a_sequence_may_arrive_byte_by_byte() {
         let output = b"text\x1b[?1049h\x1b[>7u\x1b]0;t\x1b\\\x1b[?1003;1006h\x1b[?25l";
         let mut whole = Modes::default();
@@ -300,8 +327,8 @@ mod tests {
         for byte in output {
             single.feed(&[*byte]);
         }
-        assert_eq!(whole.undo(true), single.undo(true));
-        assert!(!whole.undo(true).is_empty());
+        assert_eq!(whole.undo(), single.undo());
+        assert!(!whole.undo().is_empty());
     }
 
     #[test]
@@ -316,6 +343,6 @@ mod tests {
             modes.feed(&[ALPHABET[usize::try_from(state).unwrap() % ALPHABET.len()]]);
         }
         modes.feed(b"\x18\x1bc");
-        assert!(modes.undo(true).is_empty());
+        assert!(modes.undo().is_empty());
     }
 }

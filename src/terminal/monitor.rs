@@ -91,13 +91,13 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Forks the monitor, which starts the program on `far` (those of the standard descriptors that `on_terminal` marks;
-    /// the others it inherits). `ours` are the wrapper's own descriptors, which the monitor has no use for. All signals
+    /// Forks the monitor, which starts the program on `far` in the place of the descriptors `on_terminal`
+    /// (the others it inherits). `ours` are the wrapper's own descriptors, which the monitor has no use for. All signals
     /// must be held; the monitor releases them for itself.
     pub fn start(
         far: OwnedFd,
         image: &Image,
-        on_terminal: [bool; 3],
+        on_terminal: &[RawFd],
         outer: Outer<'_>,
         ours: &[RawFd],
     ) -> io::Result<Self> {
@@ -143,7 +143,7 @@ impl Monitor {
         let _ = self.line.write_all(&[u8::from(order.in_foreground)]);
     }
 
-    /// Waits for the monitor to be gone. It leaves right after its last report.
+    /// Lets the monitor go, and waits until it has.
     pub fn reap(self) {
         drop(self.line);
         while let Err(rustix::io::Errno::INTR) =
@@ -165,7 +165,7 @@ struct Spawned {
     signals: Signals,
 }
 
-fn spawn(far: &OwnedFd, image: &Image, on_terminal: [bool; 3]) -> io::Result<Spawned> {
+fn spawn(far: &OwnedFd, image: &Image, on_terminal: &[RawFd]) -> io::Result<Spawned> {
     setsid()?;
     rustix::process::ioctl_tiocsctty(far)?;
     let (failure, theirs) = UnixStream::pair()?;
@@ -195,7 +195,7 @@ fn oversee(far: &OwnedFd, line: &UnixStream, spawned: Spawned, outer: Outer<'_>)
 
 /// Whatever ends the wrapper must not end the monitor before it has seen the agent's end.
 fn listen(signals: &mut Signals) -> io::Result<()> {
-    for signal in 1..32 {
+    for signal in (1..32).chain(sys::real_time_signals()) {
         if !matches!(signal, libc::SIGKILL | libc::SIGSTOP | libc::SIGCHLD | libc::SIGSEGV | libc::SIGBUS) {
             let _ = sys::ignore(signal);
         }
@@ -205,12 +205,12 @@ fn listen(signals: &mut Signals) -> io::Result<()> {
     Ok(())
 }
 
-fn become_agent(far: &OwnedFd, failure: &UnixStream, image: &Image, on_terminal: [bool; 3]) -> ! {
+fn become_agent(far: &OwnedFd, failure: &UnixStream, image: &Image, on_terminal: &[RawFd]) -> ! {
     let _ = setpgid(None, None);
     // Signals are still held, so taking the terminal from the background does not stop us.
     let _ = tcsetpgrp(far, getpgrp());
-    for (fd, _) in (0..).zip(on_terminal).filter(|(_, wanted)| *wanted) {
-        let _ = sys::replace(fd, far.as_fd());
+    for fd in on_terminal {
+        let _ = sys::replace(*fd, far.as_fd());
     }
     sys::exec_or_tell(image, failure)
 }
@@ -282,6 +282,9 @@ impl Overseer<'_> {
                 // The wrapper has stopped with it, and nobody would tell the shell that the job is over.
                 sys::continue_parent();
             }
+            // With its session's leader the inner terminal loses what nobody has read, and the wrapper wants that.
+            let mut line = self.line;
+            while !matches!(line.read(&mut [0]), Ok(0) | Err(_)) {}
             return Ok(true);
         }
         Ok(false)

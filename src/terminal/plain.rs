@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use rustix::process::{Pid as RustixPid, WaitOptions, WaitStatus, waitpid};
 
 use super::signals::{Signals, forwarded};
-use super::sys::{self, Caught, Forked, Image};
+use super::sys::{self, Caught, Forked, Image, Sender};
 use super::wait::{Watch, wait};
 use super::{Companion, Ended, Ending, Started};
 use crate::process::Pid;
@@ -21,8 +21,9 @@ pub fn run(image: &Image, companion: &mut dyn Companion) -> io::Result<Ended> {
     let (failure, theirs) = UnixStream::pair()?;
     let mut signals = Signals::prepare()?;
     sys::hold_signals();
+    let own = [libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGCHLD];
     // Before the fork: an error after it would find the program running.
-    if let Err(error) = signals.catch(forwarded().chain([libc::SIGTSTP, libc::SIGCHLD])) {
+    if let Err(error) = signals.catch(forwarded().chain(own)) {
         sys::release_signals();
         return Err(error);
     }
@@ -126,7 +127,8 @@ impl Watcher {
     fn pass_on(&mut self, caught: Caught) {
         self.asked |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
         // What the terminal sent, it sent to the whole group.
-        if caught.by_process && caught.signal != libc::SIGCHLD {
+        let ours = matches!(caught.sender, Sender::Kernel | Sender::Ourselves);
+        if !ours && caught.signal != libc::SIGCHLD {
             sys::signal_process(self.agent, caught.signal);
         }
     }

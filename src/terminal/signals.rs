@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream;
 
 use libc::c_int;
 
-use super::sys::{self, Caught};
+use super::sys::{self, Caught, Sender};
 
-/// Signals that reach the agent when a process sends them to us: all that would end us with the terminal in raw mode.
-const FORWARDED: [c_int; 12] = [
+/// Signals that reach the agent when a process sends them to us: all that would end us with the terminal in raw mode, and
+/// those that are lost on us.
+const FORWARDED: [c_int; 21] = [
     libc::SIGTERM,
     libc::SIGHUP,
     libc::SIGINT,
@@ -20,13 +21,27 @@ const FORWARDED: [c_int; 12] = [
     libc::SIGVTALRM,
     libc::SIGPROF,
     libc::SIGXCPU,
+    libc::SIGXFSZ,
     libc::SIGIO,
     libc::SIGABRT,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGSYS,
+    libc::SIGPIPE,
+    libc::SIGURG,
 ];
+
+#[cfg(target_os = "linux")]
+const FORWARDED_HERE: [c_int; 2] = [libc::SIGPWR, libc::SIGSTKFLT];
+#[cfg(not(target_os = "linux"))]
+const FORWARDED_HERE: [c_int; 0] = [];
 
 /// The above and the real-time signals.
 pub fn forwarded() -> impl Iterator<Item = c_int> {
-    FORWARDED.into_iter().chain(sys::real_time_signals())
+    FORWARDED.into_iter().chain(FORWARDED_HERE).chain(sys::real_time_signals())
 }
 
 /// The caught signals of this process. There is one at a time.
@@ -70,7 +85,7 @@ impl Signals {
         let mut note = [0; 2];
         loop {
             match self.reader.read(&mut note) {
-                Ok(2) => return Some(Caught { signal: c_int::from(note[0]), by_process: note[1] != 0 }),
+                Ok(2) => return Some(Caught { signal: c_int::from(note[0]), sender: Sender::decode(note[1]) }),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => return None,
             }
@@ -83,7 +98,11 @@ impl Drop for Signals {
     fn drop(&mut self) {
         sys::stop_waking(self.writer.as_fd());
         for signal in &self.caught {
-            let _ = sys::set_default(*signal);
+            let _ = match *signal {
+                // Rust's runtime has it ignored: a message that nobody reads must not end us.
+                libc::SIGPIPE => sys::ignore(libc::SIGPIPE),
+                signal => sys::set_default(signal),
+            };
         }
     }
 }

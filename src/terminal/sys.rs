@@ -18,6 +18,10 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
 use crate::process::Pid;
 
+mod device;
+
+pub use device::{packet_mode, show_as, terminal_device, type_into};
+
 // ---------------------------------------------------------------------------------------------------------------
 // What we were started with
 
@@ -93,20 +97,89 @@ pub fn was_closed(fd: RawFd) -> bool {
 // ---------------------------------------------------------------------------------------------------------------
 // Signals
 
-/// A signal and who sent it: the kernel (the terminal's ^C reaches the whole group already) or a process.
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The terminal's ^C and its hang-up, which reach a whole process group; timers; faults.
+    Kernel,
+    /// This very process.
+    Ourselves,
+    /// A shell's `kill %1` and timeout(1) address our process group, which the program left for one of its own.
+    Parent,
+    /// Another process, most likely by our pid.
+    Process,
+    /// Another codemie, which was asked to end this run.
+    Codemie,
+}
+
+impl Sender {
+    const ALL: [Self; 5] = [Self::Kernel, Self::Ourselves, Self::Parent, Self::Process, Self::Codemie];
+
+    /// As noted by the signal handler.
+    pub fn decode(note: u8) -> Self {
+        Self::ALL.get(usize::from(note)).copied().unwrap_or(Self::Process)
+    }
+
+    fn encode(self) -> u8 {
+        self as u8
+    }
+
+    /// # Safety
+    /// `info` is what the kernel gave to a signal handler.
+    unsafe fn of(info: *const libc::siginfo_t) -> Self {
+        // SAFETY: as promised. A positive code is the kernel's, kill(2) and friends have zero or less. The sender's pid
+        // stands at one place for all of these; a timer's number there is nobody's pid.
+        unsafe {
+            if (*info).si_code > 0 {
+                return Self::Kernel;
+            }
+            #[cfg(target_os = "linux")]
+            if (*info).si_code == libc::SI_QUEUE && (*info).si_value().sival_ptr as usize == END_SOON {
+                return Self::Codemie;
+            }
+            match (*info).si_pid() {
+                pid if pid == libc::getpid() => Self::Ourselves,
+                pid if pid == libc::getppid() => Self::Parent,
+                _ => Self::Process,
+            }
+        }
+    }
+}
+
+/// Goes with a SIGTERM from one codemie to another: the program is to be gone soon.
+#[cfg(target_os = "linux")]
+const END_SOON: usize = 0x636f_6465;
+
+/// Asks another codemie to end its program, by force if need be.
+pub fn order_end(wrapper: Pid) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: sigqueue has no memory effects; the value is a number.
+    unsafe {
+        let value = libc::sigval { sival_ptr: ptr::without_provenance_mut(END_SOON) };
+        libc::sigqueue(wrapper.0, libc::SIGTERM, value);
+    }
+    #[cfg(not(target_os = "linux"))]
+    signal_process(wrapper, libc::SIGTERM);
+}
+
+/// A signal that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caught {
     pub signal: c_int,
-    pub by_process: bool,
+    pub sender: Sender,
 }
 
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel hands a valid siginfo to an SA_SIGINFO handler. SI_KERNEL and terminal signals have a
-    // positive code, kill(2) and friends a code of zero or less.
-    let by_process = unsafe { (*info).si_code } <= 0;
-    let note = [u8::try_from(signal).unwrap_or(0), u8::from(by_process)];
+    // SAFETY: the kernel hands a valid siginfo to an SA_SIGINFO handler.
+    let sender = unsafe { Sender::of(info) };
+    if sender == Sender::Kernel && is_fault(signal) {
+        // A fault of our own: the instruction is tried again, and then the default action ends us.
+        let _ = set_default(signal);
+        return;
+    }
+    let note = [u8::try_from(signal).unwrap_or(0), sender.encode()];
     // SAFETY: write(2) is async-signal-safe; errno is put back because the interrupted code may be about to read it.
     unsafe {
         let errno = errno_location();
@@ -149,10 +222,37 @@ pub fn real_time_signals() -> std::ops::RangeInclusive<c_int> {
     1..=0
 }
 
+/// Comes from the kernel when an instruction fails.
+fn is_fault(signal: c_int) -> bool {
+    matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS
+    )
+}
+
 /// Has the signal reported through the wake pipe.
 pub fn catch(signal: c_int) -> io::Result<()> {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_signal;
-    set_action(signal, handler as usize, libc::SA_SIGINFO | libc::SA_RESTART)
+    // A read of the terminal from the background raises SIGTTIN; restarted, it would raise it for ever.
+    let restart = if signal == libc::SIGTTIN { 0 } else { libc::SA_RESTART };
+    set_action(signal, handler as usize, libc::SA_SIGINFO | libc::SA_ONSTACK | restart)
+}
+
+/// Ends this process by the signal, without a core: the program that died of it has left one. Returns only where the
+/// kernel does not let us, as in the first process of a container.
+pub fn die_of(signal: c_int) {
+    // SAFETY: none of these has memory effects.
+    unsafe {
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        // Where a program collects the cores the limit does not count.
+        #[cfg(target_os = "linux")]
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+    }
+    let _ = set_default(signal);
+    release_signals();
+    // SAFETY: as above.
+    unsafe { libc::kill(libc::getpid(), signal) };
 }
 
 extern "C" fn clear_line_and_die(signal: c_int) {
@@ -222,6 +322,12 @@ fn set_mask(blocked: u64) {
 pub fn signal_own_group(signal: c_int) {
     // SAFETY: kill(0, …) has no memory effects.
     unsafe { libc::kill(0, signal) };
+}
+
+/// Are we the first process of our group, as a shell with job control makes it? Otherwise whoever is waits for us.
+pub fn leads_own_group() -> bool {
+    // SAFETY: neither call has memory effects.
+    unsafe { libc::getpgrp() == libc::getpid() }
 }
 
 /// Sends a signal to one process.
@@ -402,28 +508,31 @@ pub fn replace(to: RawFd, from: BorrowedFd<'_>) -> io::Result<()> {
     if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Closes a number that belongs to the process this one was forked from.
+/// Closes a number that belongs to the process this one was forked from, or that nothing in this program made.
 pub fn close(fd: RawFd) {
-    // SAFETY: a forked child never runs the destructors of what its parent owns.
+    // SAFETY: a forked child never runs the destructors of what its parent owns, and what was inherited has none.
     unsafe { libc::close(fd) };
 }
 
 /// Closes what we inherited and the agent has inherited from us: a wrapper that kept it would hold pipes open after the
 /// agent has closed them. Whatever is closed on exec anyway is our own.
 pub fn close_inherited() {
-    let Ok(entries) = std::fs::read_dir("/dev/fd") else { return };
-    let open: Vec<RawFd> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for fd in open.into_iter().filter(|fd| *fd >= 3) {
-        // SAFETY: F_GETFD on any number is harmless; a descriptor without FD_CLOEXEC was made by nothing in this program,
-        // so nobody here owns it.
-        unsafe {
-            let flags = libc::fcntl(fd, libc::F_GETFD);
-            if flags != -1 && flags & libc::FD_CLOEXEC == 0 {
-                libc::close(fd);
-            }
-        }
+    for fd in inherited() {
+        close(fd);
     }
+}
+
+/// The descriptors from 3 on that our caller handed down. A descriptor without `FD_CLOEXEC` was made by nothing in this
+/// program, so nobody here owns it.
+pub fn inherited() -> Vec<RawFd> {
+    let Ok(entries) = std::fs::read_dir("/dev/fd") else { return Vec::new() };
+    let open = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    open.filter(|fd| {
+        // SAFETY: F_GETFD on any number is harmless.
+        let flags = unsafe { libc::fcntl(*fd, libc::F_GETFD) };
+        *fd >= 3 && flags != -1 && flags & libc::FD_CLOEXEC == 0
+    })
+    .collect()
 }
 
 /// Closes every descriptor from 3 on but `keep`: for a process that needs nothing else.

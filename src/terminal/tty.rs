@@ -4,17 +4,20 @@
 //! touched only while we are the terminal's foreground job; the terminal is never asked anything.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use portable_pty::PtySize;
-use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{
-    LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+    LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp, tcgetwinsize,
+    tcsetattr,
 };
+
+use super::sys;
 
 /// The terminal on stdin and stdout, re-opened.
 #[derive(Debug)]
@@ -26,17 +29,14 @@ impl Tty {
     /// `None` unless stdin and stdout are one and the same terminal, we are its foreground job, and it can be
     /// re-opened. In every other case the agent is better served by the descriptors themselves.
     pub fn on_stdio() -> Option<Self> {
-        if !isatty(stdin()) || !isatty(stdout()) {
-            return None;
-        }
-        let device = fstat(stdin()).ok()?.st_rdev;
-        if fstat(stdout()).ok()?.st_rdev != device {
+        let device = sys::terminal_device(stdin().as_raw_fd())?;
+        if sys::terminal_device(stdout().as_raw_fd()) != Some(device) {
             return None;
         }
         let fd = candidates().find_map(|path| {
             let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let fd = open(path, flags, Mode::empty()).ok()?;
-            (fstat(&fd).ok()?.st_rdev == device).then_some(fd)
+            (sys::terminal_device(fd.as_raw_fd()) == Some(device)).then_some(fd)
         })?;
         let tty = Self { fd: Arc::new(fd) };
         tty.is_foreground().then_some(tty)
@@ -47,10 +47,22 @@ impl Tty {
         tcgetpgrp(&*self.fd).map_or(true, |foreground| foreground == getpgrp())
     }
 
-    /// Is this descriptor the same terminal?
-    pub fn is(&self, other: BorrowedFd<'_>) -> bool {
-        let device = |fd: BorrowedFd<'_>| fstat(fd).ok().map(|stat| stat.st_rdev);
-        isatty(other) && device(other) == device(self.as_fd())
+    /// Every descriptor that the program would inherit and that is this terminal: standard input and output, perhaps
+    /// others (`2>&1`, `3<&0`).
+    pub fn inherited(&self) -> Vec<RawFd> {
+        let device = sys::terminal_device(self.fd.as_raw_fd());
+        let is_this = |fd: &RawFd| sys::terminal_device(*fd) == device;
+        (0..3).chain(sys::inherited()).filter(is_this).collect()
+    }
+
+    /// Drops what is written and has not reached the screen, as the kernel does at ^C.
+    pub fn drop_output(&self) {
+        let _ = tcflush(&*self.fd, QueueSelector::OFlush);
+    }
+
+    /// Is it our controlling terminal, and we its foreground job?
+    pub fn is_controlled(&self) -> bool {
+        tcgetpgrp(&*self.fd).is_ok_and(|foreground| foreground == getpgrp())
     }
 
     pub fn settings(&self) -> io::Result<Termios> {

@@ -9,22 +9,36 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
-use rustix::stdio::stderr;
+use rustix::termios::{LocalModes, Termios};
 
+use super::ahead::Ahead;
 use super::buffer::{Buffer, Filled, LONG_READ};
 use super::inner::Inner;
+use super::interrupt::{Interrupt, Keys, Stale};
 use super::modes::Modes;
 use super::monitor::{Continue, Monitor, Outer, Report};
 use super::signals::{Signals, forwarded};
-use super::sys::{self, Caught, Image};
+use super::sys::{self, Caught, Image, Sender};
 use super::tap::Tap;
 use super::tty::{RawGuard, Tty};
 use super::wait::{Watch, wait};
 use super::{Companion, Ended, Ending, Started};
 use crate::process::Pid;
 
-/// How long an agent that was asked to end (TERM, HUP) may take. Claude was measured at 2.6 s while it streams.
+/// How long an agent may take that another codemie wants to be gone. Claude was measured at 2.6 s while it streams. Nobody
+/// else's TERM or HUP has a deadline: a bare program may take its time, or survive.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// The kernel reports a key that became a signal within microseconds. A report later than this is of something else.
+const REPORTED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long the user's terminal keeps its own settings after our process group got a signal. A shell that takes it because
+/// of that does so within milliseconds.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// What a master in packet mode says of the inner terminal's queues.
+const INPUT_FLUSHED: u8 = 1;
+const OUTPUT_FLUSHED: u8 = 2;
 
 /// A terminal that takes nothing (flow control, a frozen window) keeps a stop, or an end that somebody asked for, waiting
 /// for this long, and no longer. The agent's own end waits for the terminal as its last write would have.
@@ -36,8 +50,8 @@ const BACKGROUND: Duration = Duration::from_millis(500);
 /// More than a PTY holds: what comes after that was written after the agent's end, or its stop.
 const LAST_BYTES: usize = 128 * 1024;
 
-/// Chunks of a flood that are passed on before the loop looks at anything else: 64 KiB, a millisecond's worth.
-const CHUNKS_AT_ONCE: usize = 16;
+/// Chunks of a flood that are passed on before the loop looks at anything else.
+const CHUNKS_AT_ONCE: usize = 2;
 
 /// A program on the inner terminal, started but not yet pumped.
 #[derive(Debug)]
@@ -57,8 +71,18 @@ pub struct Wrapped {
     early: Vec<Caught>,
     /// The user's terminal is there.
     tty_open: bool,
+    /// A key was passed on that becomes a signal, and the kernel has not reported that yet.
+    interrupt: Option<(Interrupt, Instant)>,
+    /// Output to be dropped, from before an interrupt.
+    stale: Option<Stale>,
+    /// Somebody sent SIGTTIN: the stop that follows is meant.
+    stop_wanted: bool,
     kill_at: Option<Instant>,
     asked_to_end: bool,
+    /// Something was typed in this run.
+    typed: bool,
+    /// The user's terminal has its own settings for a moment, and we take it again at this time.
+    regain_at: Option<Instant>,
     /// The monitor could not even begin, and why.
     unable: Option<c_int>,
     ending: Option<Ending>,
@@ -68,11 +92,11 @@ impl Wrapped {
     /// Starts the program. An error means that nothing was started and the terminal is as it was.
     pub fn start(tty: Tty, image: &Image) -> io::Result<Self> {
         let size = tty.size()?;
-        let (inner, far) = Inner::open(size, &tty.settings()?)?;
-        let on_terminal = [true, true, tty.is(stderr())];
+        let settings = tty.settings()?;
+        let (inner, far) = Inner::open(size, &settings)?;
         // From here to the installed handlers a signal would kill us with the terminal in raw mode.
         sys::hold_signals();
-        let started = Self::start_held(tty, inner, far, image, on_terminal);
+        let started = Self::start_held(tty, inner, far, image, &settings);
         sys::release_signals();
         started
     }
@@ -82,18 +106,26 @@ impl Wrapped {
         inner: Inner,
         far: std::os::fd::OwnedFd,
         image: &Image,
-        on_terminal: [bool; 3],
+        settings: &Termios,
     ) -> io::Result<Self> {
         let mut signals = Signals::prepare()?;
-        signals.catch(forwarded().chain([libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT, libc::SIGCHLD]))?;
+        let own = [libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGCONT, libc::SIGCHLD];
+        signals.catch(forwarded().chain(own))?;
         // Settings are changed from the background only after a look, and then must not stop us half way.
         sys::ignore(libc::SIGTTOU)?;
+        let mut ahead = Ahead::take_lines(tty.as_fd());
         // Raw before the agent can ask the terminal anything: the answers must not be echoed.
         let raw = tty.raw()?;
+        if settings.local_modes.contains(LocalModes::ICANON) {
+            ahead.take_rest(tty.as_fd());
+            if !ahead.is_empty() {
+                ahead.put_into(far.as_fd(), inner.as_fd(), settings)?;
+            }
+        }
         let [near, pty] = inner.descriptors();
         let [reader, writer] = signals.descriptors();
         let outer = Outer { tty: tty.as_fd(), saved: raw.saved() };
-        let monitor = Monitor::start(far, image, on_terminal, outer, &[near, pty, reader, writer])?;
+        let monitor = Monitor::start(far, image, &tty.inherited(), outer, &[near, pty, reader, writer])?;
         Ok(Self {
             tty,
             raw: Some(raw),
@@ -107,6 +139,11 @@ impl Wrapped {
             agent: None,
             early: Vec::new(),
             tty_open: true,
+            interrupt: None,
+            stale: None,
+            stop_wanted: false,
+            typed: !ahead.is_empty(),
+            regain_at: None,
             kill_at: None,
             asked_to_end: false,
             unable: None,
@@ -123,7 +160,7 @@ impl Wrapped {
         while self.ending.is_none() {
             if self.step().is_err() {
                 // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
-                self.signal_agent(libc::SIGKILL);
+                self.kill_agent();
                 self.ended(Ending::Killed(libc::SIGKILL));
             }
             if let (Some(agent), false) = (self.agent, told) {
@@ -143,7 +180,8 @@ impl Wrapped {
     fn step(&mut self) -> io::Result<()> {
         let raw = self.raw.is_some();
         let in_background = self.tty_open && !raw;
-        let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let next = self.kill_at.into_iter().chain(self.regain_at).min();
+        let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout =
             if in_background { Some(timeout.unwrap_or(BACKGROUND).min(BACKGROUND)) } else { timeout };
         let mut watches = [
@@ -155,7 +193,8 @@ impl Wrapped {
             },
             Watch::new(
                 self.tty.as_fd(),
-                self.tty_open && raw && self.to_agent.is_empty(),
+                // A ^C typed before the agent is there would be nobody's.
+                self.tty_open && raw && self.to_agent.is_empty() && self.agent.is_some(),
                 self.tty_open && !self.to_tty.is_empty(),
             ),
         ];
@@ -167,8 +206,15 @@ impl Wrapped {
                 self.on_signal(caught);
             }
         }
+        // An end before a key: what the agent can no longer read is the shell's.
+        if monitor.0 {
+            self.on_reports();
+        }
         if inner.1 {
             self.write_agent();
+        }
+        if tty.0 && self.ending.is_none() {
+            self.read_tty();
         }
         if tty.1 {
             self.write_tty();
@@ -176,17 +222,15 @@ impl Wrapped {
         if inner.0 {
             self.follow_output();
         }
-        if tty.0 {
-            self.read_tty();
+        if self.regain_at.is_some_and(|at| Instant::now() >= at) {
+            self.regain_at = None;
+            self.take_terminal();
         }
-        if monitor.0 {
-            self.on_reports();
-        }
-        if in_background && self.raw.is_none() && self.agent.is_some() && self.tty.is_foreground() {
+        if in_background && self.regain_at.is_none() && self.raw.is_none() && self.agent.is_some() && self.tty.is_foreground() {
             self.continued();
         }
         if self.kill_at.is_some_and(|at| Instant::now() >= at) {
-            self.signal_agent(libc::SIGKILL);
+            self.kill_agent();
             self.kill_at = None;
         }
         Ok(())
@@ -195,13 +239,65 @@ impl Wrapped {
     fn read_tty(&mut self) {
         match self.to_agent.fill(&self.tty) {
             Ok(Filled::Some) => {
+                self.typed = true;
+                let interrupt = self.interrupt_typed();
                 self.write_agent();
+                if let Some(interrupt) = interrupt {
+                    self.on_interrupt(interrupt);
+                }
                 if let Some(tap) = &self.tap {
                     tap.input(self.to_agent.filled());
                 }
             }
-            Ok(Filled::Nothing) => {}
+            Ok(Filled::Nothing | Filled::Control(_)) => {}
             Ok(Filled::Gone) | Err(_) => self.hang_up(),
+        }
+    }
+
+    /// Does what was just typed hold a key that the inner terminal turns into a signal for the agent's group?
+    fn interrupt_typed(&self) -> Option<Interrupt> {
+        let inner = self.inner.as_ref()?;
+        let found = Keys::of(&inner.settings().ok()?)?.find(self.to_agent.filled())?;
+        self.agent.is_some_and(|agent| inner.is_foreground(agent)).then_some(found)
+    }
+
+    fn on_interrupt(&mut self, interrupt: Interrupt) {
+        if interrupt.flush && self.inner.as_ref().is_some_and(|inner| inner.packets) {
+            self.interrupt = Some((interrupt, Instant::now()));
+        } else {
+            self.share(interrupt);
+        }
+    }
+
+    /// Our own process group gets the signal, as it would have from the kernel. We ourselves wait for what the agent makes
+    /// of it.
+    fn share(&mut self, interrupt: Interrupt) {
+        if !self.tty.is_controlled() {
+            return;
+        }
+        if !sys::leads_own_group() {
+            // The script that started us may die of it, and then the shell behind it takes the terminal as it is.
+            self.raw = None;
+            self.regain_at = Some(Instant::now() + SETTLED);
+        }
+        interrupt.signals().for_each(sys::signal_own_group);
+    }
+
+    /// The inner terminal has dropped what waited in its queues. What of it has come further is dropped, too.
+    fn on_flushed(&mut self, flags: u8) {
+        if flags & OUTPUT_FLUSHED == 0 {
+            return;
+        }
+        self.to_tty.clear();
+        if self.tty_open && self.raw.is_some() {
+            self.tty.drop_output();
+        }
+        let interrupt = self.interrupt.take_if(|_| flags & INPUT_FLUSHED != 0);
+        if let Some((interrupt, at)) = interrupt
+            && at.elapsed() < REPORTED_WITHIN
+        {
+            self.stale = interrupt.echo.map(Stale::before);
+            self.share(interrupt);
         }
     }
 
@@ -216,7 +312,11 @@ impl Wrapped {
     /// not drown keys and signals.
     fn follow_output(&mut self) {
         for _ in 0..CHUNKS_AT_ONCE {
-            let more = self.read_agent() == Filled::Some && self.to_tty.filled().len() >= LONG_READ;
+            let more = match self.read_agent() {
+                Filled::Some => self.to_tty.filled().len() >= LONG_READ,
+                Filled::Control(_) => true,
+                Filled::Nothing | Filled::Gone => false,
+            };
             if !more || !self.to_tty.is_empty() {
                 break;
             }
@@ -225,13 +325,19 @@ impl Wrapped {
 
     fn read_agent(&mut self) -> Filled {
         let Some(inner) = &self.inner else { return Filled::Gone };
-        let filled = self.to_tty.fill(inner).unwrap_or(Filled::Gone);
+        let filled = if inner.packets { self.to_tty.fill_packet(inner) } else { self.to_tty.fill(inner) };
+        let filled = filled.unwrap_or(Filled::Gone);
         match filled {
             Filled::Some => {
+                if let Some(stale) = &mut self.stale {
+                    self.to_tty.skip(stale.count(self.to_tty.filled()));
+                    self.stale = self.stale.filter(|stale| !stale.is_over());
+                }
                 self.write_tty();
                 self.modes.feed(self.to_tty.filled());
             }
             Filled::Nothing => {}
+            Filled::Control(flags) => self.on_flushed(flags),
             // Nobody has the far side open. The monitor does as long as it lives, so its last report is near.
             Filled::Gone => self.inner = None,
         }
@@ -252,22 +358,32 @@ impl Wrapped {
         self.tty_open = false;
         self.inner = None;
         if !sys::was_ignored(libc::SIGHUP) {
-            self.on_signal(Caught { signal: libc::SIGHUP, by_process: false });
+            self.on_signal(Caught { signal: libc::SIGHUP, sender: Sender::Kernel });
         }
     }
 
     fn on_signal(&mut self, caught: Caught) {
         match caught.signal {
-            libc::SIGWINCH => self.follow_size(),
+            // What our group is to hear does not concern us.
+            _ if caught.sender == Sender::Ourselves => {}
+            libc::SIGWINCH => {
+                // The kernel sends one for each change; somebody else's means what it means to the agent.
+                if !self.follow_size() && caught.sender != Sender::Kernel {
+                    self.signal_agent(caught);
+                }
+            }
             // We were stopped from outside and are back, perhaps in another place.
             libc::SIGCONT => self.continued(),
-            _ if self.agent.is_none() => self.early.push(caught),
-            libc::SIGTERM | libc::SIGHUP => self.end_agent(caught.signal),
-            libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP => self.signal_agent(caught.signal),
+            // We have read the terminal from the background.
+            libc::SIGTTIN if caught.sender == Sender::Kernel => self.stop_in_background(),
             libc::SIGCHLD => {}
-            other => {
-                if let Some(agent) = self.agent {
-                    sys::signal_process(agent, other);
+            _ if self.agent.is_none() => self.early.push(caught),
+            _ => {
+                self.asked_to_end |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
+                self.stop_wanted = caught.signal == libc::SIGTTIN;
+                self.signal_agent(caught);
+                if caught.sender == Sender::Codemie {
+                    self.kill_at.get_or_insert_with(|| Instant::now() + GRACE);
                 }
             }
         }
@@ -294,7 +410,7 @@ impl Wrapped {
                 Ok(None) => return,
                 // Somebody killed the monitor. The kernel has hung up on the agent; nobody can know how it ends.
                 Err(_) => {
-                    self.signal_agent(libc::SIGKILL);
+                    self.kill_agent();
                     return self.ended(Ending::Killed(libc::SIGKILL));
                 }
             }
@@ -306,24 +422,33 @@ impl Wrapped {
         self.ending.get_or_insert(ending);
     }
 
-    fn signal_agent(&self, signal: c_int) {
-        if let Some(agent) = self.agent {
-            sys::signal_group(agent, signal);
-            if signal != libc::SIGTSTP {
-                sys::signal_group(agent, libc::SIGCONT);
-            }
+    /// Passes a signal on. One that was sent to our process group goes to the agent's; who knew our pid meant the agent.
+    fn signal_agent(&self, caught: Caught) {
+        let Some(agent) = self.agent else { return };
+        let for_group =
+            matches!(caught.signal, libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP);
+        if for_group && caught.sender != Sender::Process {
+            sys::signal_group(agent, caught.signal);
+        } else {
+            sys::signal_process(agent, caught.signal);
+        }
+        // A hang-up reaches those that are stopped, too, and so must an order to end.
+        if caught.signal == libc::SIGHUP || caught.sender == Sender::Codemie {
+            sys::signal_group(agent, libc::SIGCONT);
         }
     }
 
-    fn end_agent(&mut self, signal: c_int) {
-        self.signal_agent(signal);
-        self.asked_to_end = true;
-        self.kill_at.get_or_insert_with(|| Instant::now() + GRACE);
+    fn kill_agent(&self) {
+        if let Some(agent) = self.agent {
+            sys::signal_group(agent, libc::SIGKILL);
+        }
     }
 
-    fn follow_size(&mut self) {
-        if let (Ok(size), Some(inner)) = (self.tty.size(), &mut self.inner) {
-            let _ = inner.resize(size);
+    /// The inner terminal gets the size of the user's; false if it had it.
+    fn follow_size(&mut self) -> bool {
+        match (self.tty.size(), &mut self.inner) {
+            (Ok(size), Some(inner)) => inner.resize(size),
+            _ => false,
         }
     }
 
@@ -331,7 +456,8 @@ impl Wrapped {
     /// continue it.
     fn suspend(&mut self, signal: c_int) {
         self.flush(Some(IMPATIENT));
-        let background_stop = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
+        let wanted = std::mem::take(&mut self.stop_wanted);
+        let background_stop = matches!(signal, libc::SIGTTIN | libc::SIGTTOU) && !wanted;
         if !(background_stop && self.tty.is_foreground()) {
             self.raw = None;
             stop_as(signal);
@@ -346,10 +472,18 @@ impl Wrapped {
         }
     }
 
+    /// Somebody has put us into the background without stopping us.
+    fn stop_in_background(&mut self) {
+        self.raw = None;
+        stop_as(libc::SIGTTIN);
+        self.continued();
+    }
+
     /// We may have been stopped from outside, without a word to the agent, and have come back to another place.
     fn continued(&mut self) {
         if self.tty.is_foreground() && self.raw.as_ref().is_some_and(RawGuard::holds) {
-            return self.follow_size();
+            self.follow_size();
+            return;
         }
         self.raw = None;
         let in_foreground = self.take_terminal();
@@ -387,10 +521,11 @@ impl Wrapped {
                 }
                 self.write_tty();
             }
-            if !self.tty_open || self.read_agent() != Filled::Some {
-                return;
+            match (self.tty_open, self.read_agent()) {
+                (true, Filled::Some) => passed += self.to_tty.filled().len(),
+                (true, Filled::Control(_)) => {}
+                _ => return,
             }
-            passed += self.to_tty.filled().len();
         }
     }
 
@@ -398,7 +533,9 @@ impl Wrapped {
     fn interrupted(&mut self) -> bool {
         while let Some(caught) = self.signals.next() {
             match caught.signal {
-                libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT => {
+                libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT
+                    if caught.sender != Sender::Ourselves =>
+                {
                     self.early.push(caught);
                     return true;
                 }
@@ -408,19 +545,46 @@ impl Wrapped {
         false
     }
 
+    /// The shell gets what was typed for it while the agent ran, where the kernel lets us type.
+    fn give_back(&mut self) {
+        let (Some(raw), Some(inner)) = (&self.raw, &self.inner) else { return };
+        let unread = inner.take_unread();
+        let mut late = Ahead { rest: self.to_agent.pending().to_vec(), ..Ahead::default() };
+        // A byte of ours shows whether it does, and comes back with what was typed before it.
+        if (unread.is_empty() && late.is_empty()) || sys::type_into(self.tty.as_fd(), 0).is_err() {
+            return;
+        }
+        late.take_rest(self.tty.as_fd());
+        late.rest.pop();
+        let _ = unread.type_into(self.tty.as_fd(), raw.saved());
+        self.raw = None;
+        for key in late.rest {
+            let _ = sys::type_into(self.tty.as_fd(), key);
+        }
+    }
+
     fn finish(mut self) -> Ended {
         let ending = self.ending.unwrap_or(Ending::Exited(0));
         let hurried = self.asked_to_end || matches!(ending, Ending::Killed(_));
         self.flush(hurried.then_some(IMPATIENT));
-        // A program that ends well leaves the terminal as it wants it.
+        // It died of the key before the kernel could report that it flushed anything.
+        if let (Ending::Killed(signal), Some((interrupt, _))) = (ending, self.interrupt)
+            && interrupt.signals().any(|sent| sent == signal)
+        {
+            self.share(interrupt);
+        }
         let undo = match ending {
-            Ending::Killed(_) => self.modes.undo(true),
-            _ if self.asked_to_end => self.modes.undo(true),
-            Ending::Exited(0) => Vec::new(),
-            _ => self.modes.undo(false),
+            Ending::Killed(_) => self.modes.undo(),
+            // A program that ends by itself leaves the terminal as it wants it; but none that failed wants a keyboard that
+            // no shell can read.
+            Ending::Exited(code) if code != 0 => self.modes.undo_keyboard(),
+            _ => Vec::new(),
         };
-        if self.tty_open && self.raw.is_some() && !undo.is_empty() {
+        if self.tty_open && self.tty.is_foreground() && !undo.is_empty() {
             let _ = rustix::io::write(&self.tty, &undo);
+        }
+        if self.typed && self.tty_open && self.tty.is_controlled() {
+            self.give_back();
         }
         self.raw = None;
         self.monitor.reap();
@@ -437,8 +601,8 @@ fn stop_as(signal: c_int) {
     let _ = sys::set_default(signal);
     sys::signal_own_group(signal);
     let _ = match signal {
-        libc::SIGTSTP if sys::was_ignored(signal) => sys::ignore(signal),
-        libc::SIGTSTP => sys::catch(signal),
+        libc::SIGTSTP | libc::SIGTTIN if sys::was_ignored(signal) => sys::ignore(signal),
+        libc::SIGTSTP | libc::SIGTTIN => sys::catch(signal),
         libc::SIGTTOU => sys::ignore(signal),
         _ => Ok(()),
     };

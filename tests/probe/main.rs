@@ -43,8 +43,8 @@ fn resizes() {
     println!("resized {} times", count.join().unwrap());
 }
 
-/// Writes that many bytes to standard output after a line of input. Tells the mailbox when it could write nothing for a
-/// second, and when all is written.
+/// Writes that many bytes to standard output after a line of input. Tells the mailbox each time it could write nothing for
+/// a second after it had written something, and when all is written.
 fn flood(mailbox: &OsStr, total: usize) {
     let mut mailbox = OpenOptions::new().write(true).open(mailbox).unwrap();
     println!("waiting");
@@ -57,13 +57,13 @@ fn flood(mailbox: &OsStr, total: usize) {
             progress.send(1024).unwrap();
         }
     });
-    let (mut sum, mut told) = (0, false);
+    let (mut sum, mut told) = (0, 0);
     loop {
         match written.recv_timeout(Duration::from_secs(1)) {
             Ok(count) => sum += count,
-            Err(RecvTimeoutError::Timeout) if !told => {
+            Err(RecvTimeoutError::Timeout) if told < sum => {
                 writeln!(mailbox, "blocked {sum}").unwrap();
-                told = true;
+                told = sum;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,

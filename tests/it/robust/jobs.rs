@@ -43,11 +43,20 @@ pub(super) fn killed_while_stopped(bench: &Bench) {
 
 /// `kill -TSTP` of the process that the user sees.
 pub(super) fn stopped_from_outside(bench: &Bench) {
+    stopped_by(bench, Signal::TSTP);
+}
+
+/// `kill -TTIN` stops a process wherever it is.
+pub(super) fn stopped_by_a_read_signal(bench: &Bench) {
+    stopped_by(bench, Signal::TTIN);
+}
+
+fn stopped_by(bench: &Bench, signal: Signal) {
     let terminal = bench.shell().spawn();
     let mark = terminal.wait_prompt(0);
     terminal.type_line(bench.line(&["sh", "-c", COMMAND]));
     let mark = terminal.wait_after(mark, "up\r\n");
-    processes::signal(terminal.foreground(), Signal::TSTP);
+    processes::signal(terminal.foreground(), signal);
     let mark = terminal.wait_prompt(mark);
     assert_eq!(terminal.modes(), terminal.first_modes());
     terminal.type_line("fg");

@@ -4,6 +4,7 @@ mod descriptors;
 mod jobs;
 mod leaks;
 mod nesting;
+mod shells;
 mod signals;
 mod streams;
 mod surroundings;
@@ -35,6 +36,7 @@ both! {
     jobs::terminated_while_stopped,
     jobs::killed_while_stopped,
     jobs::stopped_from_outside,
+    jobs::stopped_by_a_read_signal,
     jobs::stop_without_a_shell,
     jobs::pipeline_stops_and_goes_on,
     jobs::pipeline_is_interrupted,
@@ -43,6 +45,7 @@ both! {
     nesting::inside_screen,
     signals::signals_reach_the_command,
     signals::signals_reach_the_command_in_a_pipeline,
+    signals::term_by_pid_is_for_the_command_alone,
     signals::killed_wrapper_in_a_pipeline_leaves_nobody,
     signals::closed_window_ends_the_command,
     signals::deaf_command_dies_with_killed_wrapper,

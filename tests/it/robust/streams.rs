@@ -86,7 +86,7 @@ fn leftovers_of_a_killed_program_are_switched_off() {
     const ON: &str = "\\033[?1049h\\033[?25l\\033[?2004h\\033[?1003h\\033[?1006h\\033[?1h\\033=";
     let bench = Bench::new(Wrapper::Codemie);
     let terminal = bench.start(&["sh", "-c", &format!("printf '{ON}'; kill -KILL $$")]).spawn();
-    assert_eq!(terminal.wait_exit(), Exit::Code(137));
+    assert_eq!(terminal.wait_exit(), Exit::Signal(9));
     terminal.wait_for("a plain screen", |view| {
         let screen = view.screen();
         !screen.alternate_screen()
@@ -98,4 +98,9 @@ fn leftovers_of_a_killed_program_are_switched_off() {
     let terminal = bench.start(&["sh", "-c", "printf '\\033[?2004h'"]).spawn();
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
     assert_eq!(terminal.bytes(), b"\x1b[?2004h");
+
+    // One that failed left a keyboard that no shell understands, which is given back, and more, which is not.
+    let terminal = bench.start(&["sh", "-c", "printf '\\033[?2004h\\033[>1u'; exit 3"]).spawn();
+    assert_eq!(terminal.wait_exit(), Exit::Code(3));
+    assert_eq!(terminal.bytes(), b"\x1b[?2004h\x1b[>1u\x1b[<1u");
 }

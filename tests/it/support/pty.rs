@@ -305,13 +305,17 @@ impl Terminal {
 
     /// Stops reading: the terminal of a user who holds the scroll bar.
     pub(crate) fn stall(&self) {
-        self.shared.lock().stalled = true;
+        self.stall_at(0);
+    }
+
+    /// Stops reading once that many bytes have arrived in all.
+    pub(crate) fn stall_at(&self, count: usize) {
+        self.shared.lock().stall_at = count;
         self.shared.wake();
     }
 
     pub(crate) fn unstall(&self) {
-        self.shared.lock().stalled = false;
-        self.shared.wake();
+        self.stall_at(usize::MAX);
     }
 
     /// Takes the terminal away: the user closed the window.

@@ -46,7 +46,8 @@ pub(super) struct State {
     pub(super) bytes: Vec<u8>,
     pub(super) screen: ScreenModel,
     pub(super) outgoing: VecDeque<u8>,
-    pub(super) stalled: bool,
+    /// Nothing more is read once this many bytes have arrived.
+    pub(super) stall_at: usize,
     /// Set by the thread that waits for the command; `exit` follows when the output before it has been read.
     pub(super) reaped: Option<Exit>,
     pub(super) exit: Option<Exit>,
@@ -95,7 +96,7 @@ impl State {
             bytes: Vec::new(),
             screen: ScreenModel { parser, parsed: 0 },
             outgoing: VecDeque::new(),
-            stalled: false,
+            stall_at: usize::MAX,
             reaped: None,
             exit: None,
             closing: false,
@@ -104,6 +105,10 @@ impl State {
 
     pub(super) fn view(&mut self) -> View<'_> {
         View { bytes: &self.bytes, exit: self.exit, unsent: self.outgoing.len(), screen: &mut self.screen }
+    }
+
+    fn stalled(&self) -> bool {
+        self.bytes.len() >= self.stall_at
     }
 
     fn take_in(&mut self, bytes: &[u8]) {
@@ -138,7 +143,7 @@ pub(super) fn serve(shared: &Shared, master: &OwnedFd, woken: &OwnedFd) {
             if state.closing {
                 return;
             }
-            (state.stalled, state.reaped.filter(|_| state.exit.is_none()))
+            (state.stalled(), state.reaped.filter(|_| state.exit.is_none()))
         };
         // A flood must not keep what is typed waiting, hence one chunk at a time. Once the command has ended, all that it
         // wrote: more than a PTY ever holds, and yet not without end if somebody else is still writing.
@@ -190,7 +195,7 @@ fn wait_for_work(shared: &Shared, master: &OwnedFd, woken: &OwnedFd) {
     let mut interest = PollFlags::empty();
     {
         let state = shared.lock();
-        interest.set(PollFlags::IN, !state.stalled);
+        interest.set(PollFlags::IN, !state.stalled());
         interest.set(PollFlags::OUT, !state.outgoing.is_empty());
     }
     let mut waits = [PollFd::new(woken, PollFlags::IN), PollFd::new(master, interest)];
