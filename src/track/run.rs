@@ -12,7 +12,7 @@ use super::left::{Left, Refused};
 use super::receivers::Receivers;
 use super::step::{Step, What};
 use super::watch::Watch;
-use super::{Begun, End, Plan, Summary, Together, Wake, recover, version};
+use super::{Begun, End, Plan, Summary, Together, Wake, exit_note, recover, version};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::forward::Word;
 use crate::log;
@@ -100,6 +100,16 @@ pub(super) fn track(
             Err(RecvTimeoutError::Disconnected) => return Summary::default(),
         }
     }
+}
+
+/// What the end of the agent's process means for its session.
+pub(super) fn ending(ended: terminal::Ended) -> Ending {
+    let exit = match ended.ending {
+        terminal::Ending::Exited(code) => Exit::Code(code),
+        terminal::Ending::Killed(signal) => Exit::Signal(signal),
+        ending @ terminal::Ending::NotStarted(_) => Exit::Code(ending.code().into()),
+    };
+    if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) }
 }
 
 pub(super) struct Run {
@@ -393,16 +403,14 @@ impl Run {
             }
             None => self.read(true),
         };
-        let exit = match ended.ending {
-            terminal::Ending::Exited(code) => Exit::Code(code),
-            terminal::Ending::Killed(signal) => Exit::Signal(signal),
-            ending @ terminal::Ending::NotStarted(_) => Exit::Code(ending.code().into()),
-        };
-        let ending = if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) };
-        let run = self.plan.run;
+        let (run, ending) = (self.plan.run, ending(ended));
         // Nobody reads the files of what has ended: without all of its calls it is left to the recovery, which does.
-        if read.is_ok() {
-            self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
+        if read.is_ok()
+            && self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending))).is_some()
+        {
+            exit_note::remove(&self.plan.home, run);
+        } else if self.store.is_none() {
+            exit_note::remove(&self.plan.home, run); // a run that was never stored is never recovered
         }
         self.say(Word::Now);
         if !self.tidied {

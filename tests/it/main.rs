@@ -15,6 +15,7 @@ mod doctor;
 mod driver;
 mod fake_api;
 mod installer;
+mod late_end;
 mod real_api;
 mod real_sessions;
 mod real_terminal;
