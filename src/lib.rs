@@ -1,6 +1,7 @@
 //! codemie: a transparent, exact meter in front of coding agents. ARCHITECTURE.md is the map of the house.
 
 pub mod agent;
+pub mod apart;
 pub mod backend;
 pub mod cli;
 pub mod clock;

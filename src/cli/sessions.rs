@@ -118,9 +118,13 @@ pub struct Archive {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Their tokens and cost stay in `codemie usage`; what else is known of them goes for good. On a terminal it \
+                  shows them and asks first; without one, or with --json, it removes them at once."
+)]
 pub struct Prune {
     /// Sessions that ended before then: 90d, 2w, or a date like 2026-11-01
-    #[arg(long, value_name = "TIME", required_unless_present = "agent")]
+    #[arg(long, value_name = "TIME")]
     pub older_than: Option<Since>,
     /// Only of this agent; those of `demo`, the demonstration, go whatever their age
     #[arg(long, value_name = "AGENT")]
@@ -128,6 +132,9 @@ pub struct Prune {
     /// Only tell what would go
     #[arg(long)]
     pub dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
     /// For programs
     #[arg(long)]
     pub json: bool,
@@ -151,6 +158,12 @@ pub struct Import {
     /// For programs
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ImportFound {
+    /// Where the agent was started
+    pub folder: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -13,13 +14,14 @@ use super::receivers::Receivers;
 use super::step::{Step, What};
 use super::watch::Watch;
 use super::{Begun, End, Plan, Summary, Together, Wake, exit_note, recover, version};
+use crate::apart;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::forward::Word;
 use crate::log;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::session::correlate::{self, Correlator, Signal};
 use crate::session::id::{AgentSessionId, SessionId};
-use crate::session::import;
+use crate::session::import::found;
 use crate::session::lifecycle;
 use crate::session::publish::publish;
 use crate::session::record::{SessionRecord, record};
@@ -181,8 +183,8 @@ impl Run {
         }
     }
 
-    /// What any codemie command does for the whole home, once a run: ends what vanished, takes old stores in, keeps the
-    /// database's log short. After the START, so that nothing waits for it.
+    /// What any codemie command does for the whole home, once a run: ends what vanished, keeps the database's log short, has
+    /// old stores that lie here taken in by a process apart. After the START, so that nothing waits for it.
     fn tidy(&mut self) {
         if self.tidied || self.store.is_none() {
             return;
@@ -191,8 +193,11 @@ impl Run {
         let (home, folder) = (self.plan.home.clone(), self.plan.folder.clone());
         self.commit(|store| {
             recover(store, &home)?;
-            if let Some(user) = std::env::home_dir() {
-                import::first_start(store, &user, &folder, SystemClock.now())?;
+            if let Some(user) = std::env::home_dir()
+                && found::is_something(store, &user, &folder)?
+            {
+                let args = [OsStr::new("import-found"), folder.as_os_str()];
+                apart::start(&home, args).unwrap_or_else(|error| tracing::warn!("old stores wait: {error}"));
             }
             if store.log_bytes() > LONG_LOG {
                 store.checkpoint()?;

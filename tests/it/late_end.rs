@@ -3,28 +3,17 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use codemie::clock::{Clock, SystemClock};
 use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::sandbox::{Sandbox, say};
+use crate::support::scripted::await_some;
 
 /// Bounds failures only.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Looks again and again until something is found.
-pub(crate) fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "never seen: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// A home in which programs end while somebody else has the store.
 struct Scene {

@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod driver;
 mod fake_api;
+mod found_store;
 mod installer;
 mod late_end;
 mod real_api;
