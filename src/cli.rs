@@ -18,8 +18,8 @@ use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
 pub use sessions::{
-    Archive, Current, Explain, Export, Group, Import, List, OnConflict, Prune, Rename, Resume, Show, Tags,
-    Usage, UsageBy, View,
+    Archive, Current, Explain, Export, Group, Import, ImportFound, List, OnConflict, Prune, Rename, Resume,
+    Show, Tags, Usage, UsageBy, View,
 };
 
 /// The lines there are. Those of a run are split before clap sees them ([`split`]), so it cannot know.
@@ -109,6 +109,9 @@ pub enum Command {
     /// Finishes sending what a run or a command left
     #[command(hide = true)]
     Deliver,
+    /// Takes in old stores that were found where an agent was started
+    #[command(hide = true)]
+    ImportFound(ImportFound),
     /// The scripted agent of the demonstration
     #[command(hide = true)]
     DemoAgent(DemoAgent),

@@ -71,7 +71,7 @@ pub fn open_private(path: &Path) -> io::Result<fs::File> {
     open_regular_with(fs::File::options().write(true).create(true).truncate(false).mode(0o600), path)
 }
 
-fn not_regular() -> io::Error {
+pub fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file")
 }
 
@@ -93,11 +93,10 @@ pub fn head(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// All of what the user named, whatever it is: a pipe is as good as a file. An error if it is more than `most` bytes.
-pub fn read_named(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    #[expect(clippy::disallowed_methods, reason = "the user named it and may interrupt it")]
-    let file = fs::File::open(path)?;
-    bounded(file, most, 0)
+/// Opens what the user named, whatever it is: a pipe is as good as a file.
+#[expect(clippy::disallowed_methods, reason = "the user named it and may interrupt it")]
+pub fn open_named(path: &Path) -> io::Result<fs::File> {
+    fs::File::open(path)
 }
 
 fn bounded(file: fs::File, most: u64, expected: usize) -> io::Result<Vec<u8>> {
@@ -110,7 +109,7 @@ fn bounded(file: fs::File, most: u64, expected: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn too_large(most: u64) -> io::Error {
+pub fn too_large(most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it is larger than {most} bytes"))
 }
 

@@ -8,6 +8,7 @@
 )]
 
 pub mod agent;
+pub mod apart;
 pub mod backend;
 pub mod cli;
 pub mod clock;

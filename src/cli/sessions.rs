@@ -143,9 +143,13 @@ pub struct Archive {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Their tokens and cost stay in `codemie usage`; what else is known of them goes for good. On a terminal it \
+                  shows them and asks first; without one, or with --json, it removes them at once."
+)]
 pub struct Prune {
     /// Sessions that ended before then: 90d, 2w, or a date like 2026-11-01
-    #[arg(long, value_name = "TIME", required_unless_present = "agent")]
+    #[arg(long, value_name = "TIME")]
     pub older_than: Option<Since>,
     /// Only of this agent; those of `demo`, the demonstration, go whatever their age
     #[arg(long, value_name = "AGENT", value_parser = AgentName, hide_possible_values = true)]
@@ -153,6 +157,9 @@ pub struct Prune {
     /// Only tell what would go
     #[arg(long)]
     pub dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
     /// For programs
     #[arg(long)]
     pub json: bool,
@@ -176,6 +183,12 @@ pub struct Import {
     /// For programs
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ImportFound {
+    /// Where the agent was started
+    pub folder: PathBuf,
 }
 
 #[derive(Debug, Args)]

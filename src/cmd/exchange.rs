@@ -5,20 +5,23 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::json;
 
 use super::find;
-use super::open::open;
-use crate::cli::{Export, Import};
+use super::open::{configured, open};
+use crate::apart;
+use crate::cli::{Export, Import, ImportFound};
 use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
+use crate::log;
 use crate::output::json;
 use crate::output::text::clean;
 use crate::session::exchange::{self, ExportFile};
-use crate::session::import::{self, Report};
-use crate::store;
+use crate::session::import::{self, Report, found};
+use crate::store::{self, Store};
 
 pub fn export(
     args: &Export,
@@ -69,6 +72,27 @@ fn counted(file: &ExportFile) -> String {
 
 fn sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
+}
+
+/// How long the process apart takes old stores in; what is left then waits for the next run in that folder.
+const FOUND_FOR: Duration = Duration::from_mins(1);
+
+/// The process apart that a run starts where it has found old stores. One at a time, and behind everybody else.
+pub fn import_found(args: &ImportFound, home: &Home) -> anyhow::Result<ExitCode> {
+    // A home that has been removed since is not made again for this.
+    let user = std::env::home_dir().filter(|_| home.database().exists());
+    let (Some(user), Some(_alone)) = (user, apart::alone(home, "import-found")) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let _ = log::start(home, Some(&configured(home).log_level));
+    let _ = rustix::process::setpriority_process(None, 19);
+    let mut store = Store::open(home, SystemClock.now())?;
+    let deadline = Instant::now() + FOUND_FOR;
+    let report = found::take_in(&mut store, &user, &args.folder, SystemClock.now(), Some(deadline))
+        .inspect_err(|error| tracing::warn!("an old store is left to another time: {error}"))?;
+    let (imported, known) = (report.imported.len(), report.known);
+    tracing::info!(imported, known, "old stores taken in");
+    Ok(ExitCode::SUCCESS)
 }
 
 pub fn import(

@@ -1,5 +1,6 @@
 //! `codemie list`.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human, json};
-use crate::session::record::{open_time, record};
+use crate::session::record::{open_time, records};
 use crate::session::state::Status;
 use crate::store::{self, Filter, SessionRow, Show, Store, Totals, View};
 
@@ -24,14 +25,14 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut store = open_existing(home)?;
     if args.json {
         let all = |count| fitting(count, args.limit, None);
-        let (records, _) = each(store.as_mut(), &filter, all, |view, row| record(view, row, now))?;
+        let (records, _) = first(store.as_mut(), &filter, all, |view, rows| records(view, rows, now))?;
         out.write_all(json::pretty(&records)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
     let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
     let (lines, more) =
-        each(store.as_mut(), &filter, fitting, |view, row| Line::of(view, row, now, is_wide(style)))?;
+        first(store.as_mut(), &filter, fitting, |view, rows| Line::of(view, rows, now, is_wide(style)))?;
     if lines.is_empty() {
         write!(out, "{}", style.fold(nothing(args)))?;
     } else {
@@ -54,19 +55,18 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first of them, as many as `fitting` says of how many there are; and how many more that leaves.
-fn each<T>(
+/// What is made of the first of them, as many as `fitting` says of how many there are; and how many more that leaves.
+fn first<T>(
     store: Option<&mut Store>,
     filter: &Filter,
     fitting: impl Fn(usize) -> usize,
-    of: impl Fn(&View<'_>, &SessionRow) -> Result<T, store::Error>,
+    of: impl Fn(&View<'_>, &[SessionRow]) -> Result<Vec<T>, store::Error>,
 ) -> Result<(Vec<T>, usize), store::Error> {
     let Some(store) = store else { return Ok((Vec::new(), 0)) };
     store.read(|view| {
-        let rows = view.list(filter)?;
-        let shown = fitting(rows.len());
-        let made: Result<Vec<_>, _> = rows.iter().take(shown).map(|row| of(view, row)).collect();
-        Ok((made?, rows.len() - shown))
+        let count = view.count(filter)?;
+        let rows = view.list_first(filter, fitting(count))?;
+        Ok((of(view, &rows)?, count - rows.len()))
     })
 }
 
@@ -84,8 +84,7 @@ fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
     most.min(count)
 }
 
-/// What the table shows of a session: less than its record, which takes a handful of queries more. Among thousands of
-/// sessions that is the difference between at once and soon.
+/// What the table shows of a session: less than its record.
 struct Line {
     id: String,
     name: String,
@@ -103,15 +102,18 @@ struct Line {
 }
 
 impl Line {
-    fn of(view: &View<'_>, row: &SessionRow, now: Timestamp, wide: bool) -> Result<Self, store::Error> {
-        let open = if row.opening > 1 {
-            Duration::from_millis(open_time(&view.openings(row.n)?, now))
-        } else {
-            row.ended_at.unwrap_or(now).since(row.started_at)
-        };
-        let totals = view.totals(row.n)?;
-        let unpriced_models = if totals.api_calls > 0 { view.unpriced_models(row.n)? } else { Vec::new() };
-        Ok(Self {
+    fn of(
+        view: &View<'_>,
+        rows: &[SessionRow],
+        now: Timestamp,
+        wide: bool,
+    ) -> Result<Vec<Self>, store::Error> {
+        let reopened: Vec<SessionRow> = rows.iter().filter(|row| row.opening > 1).cloned().collect();
+        let openings = view.openings_of(&reopened)?;
+        let totals = view.totals_of(rows)?;
+        let mut unpriced_models = view.unpriced_models_of(rows)?;
+        let mut tags = if wide { view.tags_of(rows)? } else { HashMap::new() };
+        let line = |row: &SessionRow| Self {
             id: row.shown_id(),
             name: row.name.clone(),
             agent: row.agent.clone(),
@@ -119,12 +121,16 @@ impl Line {
             archived: row.archived,
             project: row.place.project.clone(),
             branch: row.place.branch.clone().filter(|_| wide),
-            tags: if wide { view.tags(row.n)? } else { Vec::new() },
+            tags: tags.remove(&row.n).unwrap_or_default(),
             started: row.started_at,
-            open,
-            totals,
-            unpriced_models,
-        })
+            open: match openings.get(&row.n) {
+                Some(openings) => Duration::from_millis(open_time(openings, now)),
+                None => row.ended_at.unwrap_or(now).since(row.started_at),
+            },
+            totals: totals.get(&row.n).copied().unwrap_or_default(),
+            unpriced_models: unpriced_models.remove(&row.n).unwrap_or_default(),
+        };
+        Ok(rows.iter().map(line).collect())
     }
 }
 

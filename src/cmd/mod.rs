@@ -77,6 +77,7 @@ fn about_sessions(command: &Command) -> bool {
             | Command::Completions(_)
             | Command::Config(_)
             | Command::Deliver
+            | Command::ImportFound(_)
             | Command::DemoAgent(_)
             | Command::DemoBackend(_)
             | Command::Backend(_)
@@ -125,6 +126,7 @@ fn carry_out(
         Command::Sync(args) => sync::run(args, &home, out, err),
         Command::Complete(args) => completions::words(args.what, &home, &agents, out),
         Command::Deliver => sync::deliver(&home),
+        Command::ImportFound(args) => exchange::import_found(args, &home),
         Command::Shim(args) => shim::run(args, &home, &agents, out),
         Command::Init(args) => init::run(args, &home, &agents, out),
         Command::Dashboard(args) => dashboard::run(args, &home, out),

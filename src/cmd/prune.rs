@@ -1,7 +1,7 @@
 //! `codemie prune`: sessions that ended long ago leave the store. The agents' own files are not touched.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write, stdin, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,19 +21,43 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human, json};
 use crate::session::prune::prune;
 use crate::store::{self, Filter, SessionRow, Show, View};
+use crate::terminal::is_terminal;
+
+/// Said to who did not say which.
+const WHICH: &str = "say how old with --older-than: `codemie prune --older-than 90d --dry-run` shows which sessions ended \
+                     more than 90 days ago, without --dry-run they are removed; `codemie prune --agent demo` removes the \
+                     demonstration's, whatever their age";
+
+/// What a removal takes and what it leaves.
+const TAKES: &str = "Their records, events and evidence go for good; their tokens and cost stay in `codemie usage`, and the \
+                     agents' own files stay as they are.";
 
 pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     if args.older_than.is_none() && args.agent.as_deref() != Some(Demo.name()) {
-        let message =
-            "say how old with --older-than, for example 90d; only the demonstration's go whatever their age";
-        return Err(Failure { code: USAGE, message: message.to_owned() }.into());
+        return Err(Failure { code: USAGE, message: WHICH.to_owned() }.into());
     }
     let (now, zone) = (SystemClock.now(), crate::zone::local());
     let (before, agent) =
         (args.older_than.map_or(now, |then| then.before(now, &zone)), args.agent.as_deref());
-    let (rows, kept) = match open_existing(home)? {
-        Some(mut store) => {
-            let rows = prune(&mut store, home, before, agent, args.dry_run)?;
+    let mut store = open_existing(home)?;
+    let asks = !(args.dry_run || args.yes || args.json) && is_terminal(&stdin()) && is_terminal(&stdout());
+    if let Some(store) = store.as_mut().filter(|_| asks) {
+        let rows = prune(store, home, before, agent, true)?;
+        if !rows.is_empty() {
+            let style = Style::of_stdout();
+            out.write_all(table(&rows, now, &zone).render(style).as_bytes())?;
+            write!(out, "{}", style.fold(TAKES))?;
+            write!(out, "Remove {}? [y/N] ", sessions(rows.len()))?;
+            out.flush()?;
+            if !agreed(&mut stdin().lock())? {
+                writeln!(out, "Nothing was removed.")?;
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    let (rows, kept) = match &mut store {
+        Some(store) => {
+            let rows = prune(store, home, before, agent, args.dry_run)?;
             let gone = if args.dry_run { rows.len() } else { 0 };
             let of_demo = agent == Some(Demo.name()) || rows.iter().any(|row| row.agent == Demo.name());
             if of_demo && !args.dry_run && store.read(played)?.is_empty() {
@@ -51,7 +75,8 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
         out.write_all(json::pretty(&report)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !rows.is_empty() {
+    // Who was asked has seen them.
+    if !rows.is_empty() && !asks {
         out.write_all(table(&rows, now, &zone).render(Style::of_stdout()).as_bytes())?;
     }
     if !rows.is_empty() || kept == 0 {
@@ -66,6 +91,13 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
         )?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads an answer to a question whose default is no.
+fn agreed(input: &mut dyn BufRead) -> io::Result<bool> {
+    let mut answer = String::new();
+    input.read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }
 
 fn played(view: &View<'_>) -> Result<Vec<SessionRow>, store::Error> {
@@ -142,6 +174,21 @@ mod tests {
             row.former_id = Some(text.into());
             table(&[row], Timestamp(0), &TimeZone::UTC).render(style)
         });
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for (answer, yes) in [
+            ("y\n", true),
+            ("YES\n", true),
+            (" y ", true),
+            ("", false),
+            ("\n", false),
+            ("n\n", false),
+            ("yep\n", false),
+        ] {
+            assert_eq!(agreed(&mut answer.as_bytes()).unwrap(), yes, "{answer:?}");
+        }
     }
 
     #[test]

@@ -197,6 +197,14 @@ impl Known {
                     project: found.place.project,
                     started: Some(found.started_at),
                 });
+                if let (None, Some(agent)) = (&found, &row.agent) {
+                    let pruned = view.pruned_session(agent, &id)?.map(|pruned| Place {
+                        name: pruned.name,
+                        project: pruned.project,
+                        started: Some(pruned.started_at),
+                    });
+                    return Ok(pruned.unwrap_or_default());
+                }
                 anyhow::Ok(found.unwrap_or_default())
             };
             let sessions = view.list(&Filter { show: Show::All, ..Filter::default() })?;

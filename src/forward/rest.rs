@@ -1,22 +1,17 @@
 //! What a run or a command leaves unsent: a process apart from everything finishes it, and whichever codemie command
 //! comes next starts one again if need be.
 
-use std::fs::File;
-use std::io;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use rustix::fs::{FlockOperation, flock};
 
 use super::drain::{Drain, Mode, Rest, keep_still};
 use super::lease;
 use super::sink::{Sinks, settle};
+use crate::apart;
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::open_private;
-use crate::home::{Home, create_private};
+use crate::home::Home;
 use crate::store::{Error, SinkRow, Store};
-use crate::terminal;
 
 /// How long the process apart tries. Long enough for a receiver that restarts; what is away for longer is left to the
 /// next command.
@@ -55,17 +50,9 @@ impl Leftovers {
 
 /// Starts the process apart.
 pub fn leave_rest(home: &Home) {
-    if let Err(error) = start(home) {
+    if let Err(error) = apart::start(home, [COMMAND]) {
         tracing::warn!("what is left waits for the next command: {error}");
     }
-}
-
-fn start(home: &Home) -> io::Result<()> {
-    // Its folder is the root, so a relative home would be another.
-    let home = std::path::absolute(home.path())?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg(COMMAND).env("CODEMIE_HOME", home);
-    terminal::spawn_apart(&mut command)
 }
 
 /// The process apart: sends until nothing is left, the receivers cannot be had, or the time is up.
@@ -88,7 +75,7 @@ pub fn finish_rest(sinks: &Sinks) -> Result<(), Error> {
 async fn finish(mut drain: Drain, home: &Home, deadline: Instant) {
     let name = drain.name();
     loop {
-        let Some(alone) = alone(home, name) else { return };
+        let Some(alone) = apart::alone(home, &format!("deliver-{name}")) else { return };
         let wanted = match send_rest(&mut drain, deadline).await {
             Ok(()) => {
                 drop(alone);
@@ -123,12 +110,4 @@ async fn send_rest(drain: &mut Drain, deadline: Instant) -> Result<(), Error> {
 /// Whether it may be sent to now, and nobody does.
 pub(super) fn is_idle(row: &SinkRow, now: Timestamp) -> bool {
     row.paused.is_none() && keep_still(row, now, Mode::Usual).is_none() && !lease::is_held(row, now)
-}
-
-/// The right to be the process apart of a receiver; `None` while another is.
-fn alone(home: &Home, sink: &str) -> Option<File> {
-    create_private(&home.run()).ok()?;
-    let path = home.run().join(format!("deliver-{sink}.lock"));
-    let file = open_private(&path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
 }

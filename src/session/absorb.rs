@@ -96,6 +96,9 @@ impl Taking<'_> {
         if record.copied || older {
             return Ok(());
         }
+        if kind == RecordKind::Usage && self.tx.is_pruned_call(&self.row.agent, &record.key)? {
+            return Ok(()); // counted by a session that was pruned
+        }
         permit(self.row)?;
         let n = self.tx.insert_record(&self.row.agent, self.row.n, priced)?;
         let event = match kind {

@@ -86,7 +86,7 @@ const MOST: i64 = 1 << 30;
 
 impl Exported {
     /// No text longer than anybody needs. The rest is bounded where it is checked (names, records) or stored (evidence).
-    fn bound(&mut self) {
+    pub(super) fn bound(&mut self) {
         let told = &mut self.session;
         shorten(&mut told.agent, short::NAME);
         if told.working_directory.len() > short::PATH {
@@ -98,7 +98,7 @@ impl Exported {
     }
 
     /// What this home would go on counting from.
-    fn check(&self) -> Result<(), ParseError> {
+    pub(super) fn check(&self) -> Result<(), ParseError> {
         let name = ("number of a name", 1, i64::from(self.name_number));
         let openings = self.openings.iter().map(|opening| ("number of an opening", 1, opening.number.into()));
         let events = self.events.iter().flat_map(|event| {
@@ -162,15 +162,11 @@ fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Exporte
     })
 }
 
-pub fn parse(value: Value) -> Result<ExportFile, ParseError> {
-    let version = value.get("version").and_then(Value::as_u64).unwrap_or(0);
+pub(super) fn check_version(version: u64) -> Result<(), ParseError> {
     if version > u64::from(VERSION) {
         return Err(ParseError::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
     }
-    let mut file: ExportFile = serde_json::from_value(value)?;
-    file.sessions.iter().try_for_each(Exported::check)?;
-    file.sessions.iter_mut().for_each(Exported::bound);
-    Ok(file)
+    Ok(())
 }
 
 /// How much is known of a session: every event and every revision counts.
@@ -210,6 +206,9 @@ pub(super) fn take_in(
     for row in &exported.records {
         if row.is_plausible() && tx.known(&exported.session.agent, row.kind, &row.key)?.is_none() {
             tx.insert_record_row(&exported.session.agent, n, row)?;
+            if row.kind == store::RecordKind::Usage {
+                tx.take_back_call(&exported.session.agent, &row.key)?;
+            }
         }
     }
     for file in &exported.changed_files {

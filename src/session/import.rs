@@ -8,6 +8,9 @@
 //! - Their events are written as if they had always been here, and kept back: they are sent by a backfill, or when the
 //!   session is opened again here.
 
+pub mod found;
+mod source;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,14 +19,15 @@ use uuid::Uuid;
 
 use super::Error;
 use super::event::{NAMESPACE, keep_back_life};
-use super::exchange;
+use super::exchange::{self, Exported, ParseError};
 use super::id::SessionId;
 use super::names;
 use super::state::{Exit, StartReason, State};
 use crate::clock::Timestamp;
-use crate::file::{modified, read_at_most, read_named};
-use crate::store::old::{self, Contents, OldSession};
+use crate::store::old::genie::Keys;
+use crate::store::old::{self, Broken, Contents, OldSession};
 use crate::store::{self, Evidence, NewSession, Store, Tx, Verdict};
+use source::Source;
 
 /// What became of what was offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,42 +40,20 @@ pub struct Report {
 }
 
 /// More than what a user names would hold: a year of sessions with all their calls is some hundred megabytes.
-const MAX_ASKED: u64 = 1 << 30;
+const MAX_NAMED: u64 = 1 << 30;
 
-/// Many thousand sessions of an old store. What lies in a folder may be anybody's work, and to parse it takes a multiple of it.
-const MAX_FOUND: u64 = 16 << 20;
+/// Entries of an old store that one transaction takes in. They take some milliseconds, and nobody who starts an agent waits
+/// for longer.
+const AT_ONCE: usize = 32;
 
 /// Takes in a file, or every `.json` file of a folder. Only a path that cannot be read at all is an error.
 pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<Report, Error> {
     let mut report = Report::default();
     for file in files_of(path)? {
-        // A pipe is as good: the user says what it is.
-        let text = read_named(&file, MAX_ASKED);
-        import_file(store, &file, text, at, &mut report)?;
-    }
-    Ok(report)
-}
-
-/// What the first start in a place does: each old store it finds is read once, ever.
-pub fn first_start(store: &mut Store, user_home: &Path, cwd: &Path, at: Timestamp) -> Result<Report, Error> {
-    let mut report = Report::default();
-    for place in old::places(user_home, cwd) {
-        let key = format!("old-store:{}", place.display());
-        let seen = store.read(|view| Ok::<_, Error>(view.setting(&key)?.is_some()))?;
-        if seen || !place.exists() {
-            continue;
+        match Source::named(&file, MAX_NAMED) {
+            Ok(source) => drop(import_file(store, &source, at, 0, &mut ToTheEnd, &mut report)?),
+            Err(error) => report.pass_over(&file, error.to_string()),
         }
-        let files = match files_of(&place) {
-            Ok(files) => files,
-            Err(error) => {
-                tracing::warn!("an old store is left to another time: {error}");
-                continue;
-            }
-        };
-        for file in files {
-            import_file(store, &file, read_at_most(&file, MAX_FOUND), at, &mut report)?;
-        }
-        store.write(|tx| tx.set_setting(&key, "read"))?;
     }
     Ok(report)
 }
@@ -92,50 +74,151 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
+impl Report {
+    fn pass_over(&mut self, path: &Path, reason: String) {
+        tracing::info!(file = %path.display(), reason, "not imported");
+        self.passed_over.push((path.to_owned(), reason));
+    }
+
+    fn count(&mut self, taken: Option<SessionId>) {
+        match taken {
+            Some(session) => self.imported.push(session),
+            None => self.known += 1,
+        }
+    }
+}
+
+/// What goes along with the transactions of an import.
+trait Course {
+    /// Part of each transaction: this many entries of the file are done with it.
+    fn note(&self, tx: &Tx<'_>, done: u64) -> Result<(), Error>;
+
+    /// Between two transactions: whether there is to be another one now.
+    fn goes_on(&mut self) -> bool;
+}
+
+/// All at once: somebody waits for it.
+struct ToTheEnd;
+
+impl Course for ToTheEnd {
+    fn note(&self, _: &Tx<'_>, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn goes_on(&mut self) -> bool {
+        true
+    }
+}
+
+/// Why an import ended before its file did.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error(transparent)]
+    Error(#[from] Error),
+    #[error("later")]
+    Later,
+}
+
+/// Takes in a file from entry number `first` on; whether it came to the end of it.
 fn import_file(
     store: &mut Store,
-    path: &Path,
-    text: io::Result<Vec<u8>>,
+    source: &Source,
+    at: Timestamp,
+    first: u64,
+    course: &mut dyn Course,
+    report: &mut Report,
+) -> Result<bool, Error> {
+    let path = &source.path;
+    let reason = match source.read().map(|reader| old::examine(path, reader)) {
+        Ok(Contents::Genie(keys)) => match take_in_genie(store, source, keys, (at, first), course, report) {
+            Ok(()) => return Ok(true),
+            Err(Broken::Stopped(Stop::Later)) => return Ok(false),
+            Err(Broken::Stopped(Stop::Error(error))) => return Err(error),
+            Err(Broken::Shape(error)) => error.to_string(),
+        },
+        Ok(Contents::One(session)) => {
+            report.count(store.write(|tx| take_in(tx, path, &session, at, source.written))?);
+            return Ok(true);
+        }
+        Ok(Contents::Export(version)) => match take_in_export(store, source, version, at, report) {
+            Ok(()) => return Ok(true),
+            Err(NotTaken::Store(error)) => return Err(error),
+            Err(NotTaken::Parse(error)) => error.to_string(),
+        },
+        Ok(Contents::Ours) => "written by codemie itself".into(),
+        Ok(Contents::Unknown) => "neither an export nor an old store".into(),
+        Err(error) => error.to_string(),
+    };
+    report.pass_over(path, reason);
+    Ok(true)
+}
+
+fn take_in_genie(
+    store: &mut Store,
+    source: &Source,
+    keys: Keys,
+    (at, first): (Timestamp, u64),
+    course: &mut dyn Course,
+    report: &mut Report,
+) -> Result<(), Broken<Stop>> {
+    let mut waiting: Vec<OldSession> = Vec::with_capacity(AT_ONCE);
+    let mut done = first;
+    let mut flush = |waiting: &mut Vec<OldSession>, done: u64| {
+        let taken = store.write(|tx| {
+            let taken = waiting.iter().map(|old| take_in(tx, &source.path, old, at, source.written));
+            let taken = taken.collect::<Result<Vec<_>, Error>>()?;
+            course.note(tx, done)?;
+            Ok::<_, Error>(taken)
+        })?;
+        waiting.clear();
+        taken.into_iter().for_each(|taken| report.count(taken));
+        if course.goes_on() { Ok(()) } else { Err(Stop::Later) }
+    };
+    let reader = source.read().map_err(|error| Broken::Shape(serde_json::Error::io(error)))?;
+    old::each_of_genie(&source.path, reader, keys, first, |number, old| {
+        waiting.push(old);
+        done = number;
+        if waiting.len() < AT_ONCE { Ok(()) } else { flush(&mut waiting, done) }
+    })?;
+    match flush(&mut waiting, done) {
+        Err(Stop::Error(error)) => Err(Broken::Stopped(error.into())),
+        _ => Ok(()),
+    }
+}
+
+enum NotTaken {
+    Store(Error),
+    Parse(ParseError),
+}
+
+impl From<Broken<Error>> for NotTaken {
+    fn from(broken: Broken<Error>) -> Self {
+        match broken {
+            Broken::Stopped(error) => Self::Store(error),
+            Broken::Shape(error) => Self::Parse(error.into()),
+        }
+    }
+}
+
+/// All sessions of an export, or none: it is read through before anything is taken in.
+fn take_in_export(
+    store: &mut Store,
+    source: &Source,
+    version: u64,
     at: Timestamp,
     report: &mut Report,
-) -> Result<(), Error> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut pass_over = |reason: String| {
-        tracing::info!(file = %path.display(), reason, "not imported");
-        report.passed_over.push((path.clone(), reason));
-    };
-    let text = match text {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) => {
-            pass_over(error.to_string());
-            return Ok(());
-        }
-    };
-    match old::read(&path, &text) {
-        Contents::Old(entries) => {
-            // The file's own time stands in where an entry has none.
-            let written = fs::metadata(&path).map_or(at, |meta| modified(&meta));
-            for entry in &entries {
-                match store.write(|tx| take_in(tx, &path, entry, at, written))? {
-                    Some(session) => report.imported.push(session),
-                    None => report.known += 1,
-                }
-            }
-        }
-        Contents::Export(value) => match exchange::parse(*value) {
-            Ok(file) => {
-                for session in &file.sessions {
-                    match store.write(|tx| exchange::take_in(tx, session, &path, at))? {
-                        Some(session) => report.imported.push(session),
-                        None => report.known += 1,
-                    }
-                }
-            }
-            Err(error) => pass_over(error.to_string()),
-        },
-        Contents::Ours => pass_over("written by codemie itself".into()),
-        Contents::Unknown => pass_over("neither an export nor an old store".into()),
-    }
+) -> Result<(), NotTaken> {
+    let reader = || source.read().map_err(|error| NotTaken::Parse(serde_json::Error::io(error).into()));
+    exchange::check_version(version).map_err(NotTaken::Parse)?;
+    old::each_of_export(reader()?, |session: Exported| session.check()).map_err(|broken| match broken {
+        Broken::Stopped(error) => NotTaken::Parse(error),
+        Broken::Shape(error) => NotTaken::Parse(error.into()),
+    })?;
+    old::each_of_export(reader()?, |mut session: Exported| {
+        session.bound();
+        report.count(store.write(|tx| exchange::take_in(tx, &session, &source.path, at))?);
+        Ok(())
+    })?;
     Ok(())
 }
 
@@ -228,21 +311,20 @@ fn identity(
         format!("legacy-{}-{time}", old.agent)
     });
     let tells_apart = old.id.is_some() || old.time().is_some();
-    let mut candidate = wanted.clone();
-    let mut number = 1_u32;
-    loop {
+    let id_of = |candidate: &str| {
         let parsed = candidate.parse::<SessionId>().ok().filter(|id| id.to_string() == candidate);
-        let id = parsed.unwrap_or_else(|| {
-            SessionId(Uuid::new_v5(&NAMESPACE, format!("former\0{candidate}").as_bytes()))
-        });
-        let taken = tx.session(id)?.is_some() || tx.session_by_alias(&candidate)?.is_some();
-        if !taken {
-            return Ok(Some((id, parsed.is_none().then_some(candidate))));
-        }
-        if tells_apart && !tx.imported_under(source, &candidate)? {
-            return Ok(None);
-        }
-        number += 1;
-        candidate = format!("{wanted}-{number}");
+        parsed.ok_or_else(|| SessionId(Uuid::new_v5(&NAMESPACE, format!("former\0{candidate}").as_bytes())))
+    };
+    let is_taken = |candidate: &str| {
+        let id = id_of(candidate).unwrap_or_else(|made| made);
+        Ok::<_, Error>(tx.session(id)?.is_some() || tx.session_by_alias(candidate)?.is_some())
+    };
+    if tells_apart && is_taken(&wanted)? && !tx.imported_under(source, &wanted)? {
+        return Ok(None);
     }
+    let free = names::first_free(&wanted, is_taken)?;
+    Ok(Some(match id_of(&free) {
+        Ok(id) => (id, None),
+        Err(made) => (made, Some(free)),
+    }))
 }

@@ -21,7 +21,7 @@
 //! prune::prune(&mut store, &home, before, agent, dry_run) old sessions leave
 //! exchange::export(view, &rows, now)               sessions as a file to take elsewhere
 //! import::import(&mut store, path, now)            such a file, or an old store's file or folder
-//! import::first_start(&mut store, user_home, cwd, now)  old stores found on the way, each once ever
+//! import::found::take_in(&mut store, …)             old stores found where an agent was started, piece by piece
 //! ```
 
 pub mod absorb;

@@ -1,7 +1,5 @@
 //! What sessions are called: by the user, else `{agent}-{YYMMDDHHmm}`; after a `/clear` of `fix-auth`, `fix-auth.2`.
 
-use std::collections::HashSet;
-
 use jiff::tz::TimeZone;
 
 use crate::clock::Timestamp;
@@ -100,24 +98,37 @@ pub fn default_name(agent: &str, at: Timestamp, zone: &TimeZone) -> String {
     )
 }
 
-/// The name itself, or the first of `name-2`, `name-3`, … that is free.
-pub fn free(wanted: &str, taken: &[String]) -> String {
-    let taken: HashSet<&str> = taken.iter().map(String::as_str).collect();
-    if !taken.contains(wanted) {
-        return wanted.to_owned();
+/// The name itself, or one of `name-2`, `name-3`, … that is free: the lowest, where no more than [`IN_TURN`] are taken.
+///
+/// Beyond that, numbers are tried in growing steps and then between the last that is taken and the first that is free: a
+/// thousand sessions of one name are numbered by a dozen looks each. A gap that renaming left may be passed over.
+pub(super) fn first_free<E>(
+    wanted: &str,
+    mut is_taken: impl FnMut(&str) -> Result<bool, E>,
+) -> Result<String, E> {
+    const IN_TURN: u64 = 8;
+    if !is_taken(wanted)? {
+        return Ok(wanted.to_owned());
     }
-    let mut number = 2_u64;
-    loop {
-        let candidate = format!("{wanted}-{number}");
-        if !taken.contains(candidate.as_str()) {
-            return candidate;
+    let numbered = |number: u64| format!("{wanted}-{number}");
+    let (mut taken, mut step) = (1, 1);
+    let mut free = loop {
+        let next = taken + step;
+        if !is_taken(&numbered(next))? {
+            break next;
         }
-        number += 1;
+        taken = next;
+        step = if taken < IN_TURN { 1 } else { step.saturating_mul(2) };
+    };
+    while free - taken > 1 {
+        let between = taken + (free - taken) / 2;
+        if is_taken(&numbered(between))? { taken = between } else { free = between }
     }
+    Ok(numbered(free))
 }
 
 pub(super) fn first(view: &store::View<'_>, wanted: &str) -> Result<Name, store::Error> {
-    Ok(Name::first(free(wanted, &view.names_like(wanted)?)))
+    Ok(Name::first(first_free(wanted, |name| view.name_taken(name))?))
 }
 
 /// The next of the chain that `base` began; a number already taken by another branch of it is passed over. Where there are
@@ -148,7 +159,6 @@ mod tests {
 
     #[test]
     fn the_next_of_the_same_name_gets_the_lowest_free_number() {
-        let taken = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let table = [
             ("fix", &[][..], "fix"),
             ("fix", &["fix"], "fix-2"),
@@ -158,7 +168,21 @@ mod tests {
             ("fix", &["fix", "fix-two"], "fix-2"),
         ];
         for (wanted, names, expected) in table {
-            assert_eq!(free(wanted, &taken(names)), expected, "{names:?}");
+            let free = first_free(wanted, |name| Ok::<_, ()>(names.contains(&name)));
+            assert_eq!(free.as_deref(), Ok(expected), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_free_number_is_found_by_few_looks_however_many_are_taken() {
+        for last in [1, 2, 7, 8, 9, 10, 100, 4_096, 100_000] {
+            let mut looks = 0;
+            let taken = |name: &str| {
+                looks += 1;
+                Ok::<_, ()>(name == "x" || name[2..].parse::<u64>().unwrap() <= last)
+            };
+            assert_eq!(first_free("x", taken).unwrap(), format!("x-{}", last + 1));
+            assert!(looks < 50, "{last}: {looks}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Old sessions leave the store. The agents' own files are not touched.
+//! Old sessions leave the store; what they used stays counted. The agents' own files are not touched.
 
 use super::{Error, publish};
 use crate::clock::Timestamp;
@@ -38,7 +38,8 @@ pub(super) fn remove(
 ) -> Result<Option<SessionRow>, Error> {
     store.write(|tx| {
         let row = tx.prunable(before, Some(session))?.pop();
-        if row.is_some() {
+        if let Some(row) = &row {
+            tx.keep_calls(row)?;
             tx.delete_session(session)?;
         }
         Ok(row)

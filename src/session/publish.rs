@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::Error;
+use super::import::found;
 use super::record::record;
 use crate::clock::Timestamp;
 use crate::file::open_regular_with;
@@ -22,8 +23,12 @@ pub fn publish(store: &mut Store, home: &Home, now: Timestamp) -> Result<usize, 
         return Ok(0);
     }
     let folder = home.published_sessions();
+    let is_new = !folder.exists();
     create_private(&folder).map_err(|source| store::Error::io(&folder, source))?;
     store.write(|tx| {
+        if is_new {
+            found::expect_nothing(tx, &folder)?;
+        }
         let rows = tx.unpublished()?;
         for row in &rows {
             let path = file_of(&folder, &row.shown_id());

@@ -1,12 +1,14 @@
 //! The record of a session as people and scripts see it (`show --json`, the published files, `list --json`).
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::id::{AgentSessionId, RunId};
 use super::state::{EndReason, EvidenceKind, Link, Phase, Status, spelled};
 use crate::clock::Timestamp;
 use crate::process::Pid;
-use crate::store::{self, OpeningRow, SessionRow, Totals, View};
+use crate::store::{self, OpeningRow, RunProcesses, SessionRow, Totals, View};
 
 spelled!(
     /// How much of the agent's use of its API the numbers cover.
@@ -115,8 +117,12 @@ impl UsageSummary {
     }
 
     pub(super) fn of(view: &View<'_>, row: &SessionRow) -> Result<Self, store::Error> {
+        Ok(Self::from(row, &view.totals(row.n)?, view.unpriced_models(row.n)?))
+    }
+
+    fn from(row: &SessionRow, totals: &Totals, unpriced_models: Vec<String>) -> Self {
         let coverage = if row.link == Link::Matched { Coverage::Transcript } else { Coverage::None };
-        Ok(Self::new(&view.totals(row.n)?, view.unpriced_models(row.n)?, coverage))
+        Self::new(totals, unpriced_models, coverage)
     }
 }
 
@@ -129,44 +135,85 @@ pub fn open_time(openings: &[OpeningRow], now: Timestamp) -> u64 {
 
 /// One session's record as of `now`.
 pub fn record(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<SessionRecord, store::Error> {
-    let run = row.run.map(|run| view.run_number(run)).transpose()?.flatten();
-    let parent = row.parent.map(|parent| view.session_number(parent)).transpose()?.flatten();
-    Ok(SessionRecord {
-        session_id: row.shown_id(),
-        name: row.name.clone(),
-        agent: row.agent.clone(),
-        agent_version: row.agent_version.clone(),
-        wrapper_version: row.wrapper_version.clone(),
-        status: row.status.filter(|_| row.phase == Phase::Closed).unwrap_or(Status::Active),
-        end_reason: row.end_reason,
-        exit_code: row.exit_code,
-        signal: row.signal,
-        start_time: row.started_at,
-        end_time: row.ended_at,
-        duration_ms: open_time(&view.openings(row.n)?, now),
-        working_directory: row.place.cwd.to_string_lossy().into_owned(),
-        project: row.place.project.clone(),
-        repository: row.place.repository.clone(),
-        branch: row.place.branch.clone(),
-        pid: run.as_ref().and_then(|run| run.agent),
-        wrapper_pid: run.as_ref().map(|run| run.wrapper.pid),
-        run_id: run.as_ref().map(|run| run.id),
-        parent_session_id: parent.map(|parent| parent.shown_id()),
-        transitioned_from: row.transitioned_from.map(|id| id.to_string()),
-        transitioned_to: row.transitioned_to.map(|id| id.to_string()),
-        correlation: Correlation {
-            status: row.link,
-            agent_session_id: row.agent_session.clone(),
-            agent_session_file: row
-                .agent_session_file
-                .as_ref()
-                .map(|file| file.to_string_lossy().into_owned()),
-            evidence: row.evidence,
-            bound_at: row.bound_at,
-        },
-        usage: UsageSummary::of(view, row)?,
-        sync: view.sync(row)?,
-        tags: view.tags(row.n)?,
-        group: row.group.clone(),
-    })
+    let mut beside = Beside::of(view, std::slice::from_ref(row))?;
+    Ok(beside.record(row, now))
+}
+
+/// The records of many, in the same order.
+pub fn records(
+    view: &View<'_>,
+    rows: &[SessionRow],
+    now: Timestamp,
+) -> Result<Vec<SessionRecord>, store::Error> {
+    let mut beside = Beside::of(view, rows)?;
+    Ok(rows.iter().map(|row| beside.record(row, now)).collect())
+}
+
+/// What records hold that is not in the sessions' own rows, by session.
+struct Beside {
+    runs: HashMap<i64, RunProcesses>,
+    parents: HashMap<i64, String>,
+    openings: HashMap<i64, Vec<OpeningRow>>,
+    totals: HashMap<i64, Totals>,
+    unpriced_models: HashMap<i64, Vec<String>>,
+    syncs: HashMap<i64, Sync>,
+    tags: HashMap<i64, Vec<String>>,
+}
+
+impl Beside {
+    fn of(view: &View<'_>, rows: &[SessionRow]) -> Result<Self, store::Error> {
+        Ok(Self {
+            runs: view.processes_of(rows)?,
+            parents: view.parents_of(rows)?,
+            openings: view.openings_of(rows)?,
+            totals: view.totals_of(rows)?,
+            unpriced_models: view.unpriced_models_of(rows)?,
+            syncs: view.syncs_of(rows)?,
+            tags: view.tags_of(rows)?,
+        })
+    }
+
+    fn record(&mut self, row: &SessionRow, now: Timestamp) -> SessionRecord {
+        let run = row.run.and_then(|run| self.runs.get(&run));
+        let totals = self.totals.get(&row.n).copied().unwrap_or_default();
+        let unpriced_models = self.unpriced_models.remove(&row.n).unwrap_or_default();
+        SessionRecord {
+            session_id: row.shown_id(),
+            name: row.name.clone(),
+            agent: row.agent.clone(),
+            agent_version: row.agent_version.clone(),
+            wrapper_version: row.wrapper_version.clone(),
+            status: row.status.filter(|_| row.phase == Phase::Closed).unwrap_or(Status::Active),
+            end_reason: row.end_reason,
+            exit_code: row.exit_code,
+            signal: row.signal,
+            start_time: row.started_at,
+            end_time: row.ended_at,
+            duration_ms: self.openings.get(&row.n).map_or(0, |openings| open_time(openings, now)),
+            working_directory: row.place.cwd.to_string_lossy().into_owned(),
+            project: row.place.project.clone(),
+            repository: row.place.repository.clone(),
+            branch: row.place.branch.clone(),
+            pid: run.and_then(|run| run.agent),
+            wrapper_pid: run.map(|run| run.wrapper),
+            run_id: run.map(|run| run.id),
+            parent_session_id: row.parent.and_then(|parent| self.parents.get(&parent).cloned()),
+            transitioned_from: row.transitioned_from.map(|id| id.to_string()),
+            transitioned_to: row.transitioned_to.map(|id| id.to_string()),
+            correlation: Correlation {
+                status: row.link,
+                agent_session_id: row.agent_session.clone(),
+                agent_session_file: row
+                    .agent_session_file
+                    .as_ref()
+                    .map(|file| file.to_string_lossy().into_owned()),
+                evidence: row.evidence,
+                bound_at: row.bound_at,
+            },
+            usage: UsageSummary::from(row, &totals, unpriced_models),
+            sync: self.syncs.get(&row.n).copied().unwrap_or_default(),
+            tags: self.tags.remove(&row.n).unwrap_or_default(),
+            group: row.group.clone(),
+        }
+    }
 }

@@ -18,8 +18,8 @@ fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
     run.realm.pids == here.pids && !processes.alive(run.wrapper)
 }
 
-/// Ends every session whose last run is gone, as `interrupted`; which ones. Any number of processes may do this at
-/// once: each END is made once.
+/// Ends every session whose last run is gone; which ones. Any number of processes may do this at once: each END is made
+/// once. A run whose wrapper left a note of how the agent ended (`noted`) ends so, any other as `interrupted`.
 ///
 /// `read_to_end` meters what is left of the files of a session of the run, through the same store, and says when the file last grew if
 /// it knows. A file that cannot be read keeps no session open, and is no error. A store that refuses is one: nobody reads the
@@ -29,6 +29,7 @@ pub fn recover(
     processes: &dyn Processes,
     here: &Realm,
     now: Timestamp,
+    noted: impl Fn(&RunRow) -> Option<(Ending, Timestamp)>,
     mut read_to_end: impl FnMut(&mut Store, &RunRow, &SessionRow) -> Result<Option<Timestamp>, Error>,
 ) -> Result<Vec<SessionId>, Error> {
     let mut runs = store.read(|view| Ok::<_, Error>(view.live_runs()?))?;
@@ -47,7 +48,11 @@ pub fn recover(
             }
         }
         let grew = read_to_end(store, &run, &session)?;
+        let noted = noted(&run);
         let outcome = store.write(|tx| {
+            if let Some((ending, at)) = noted {
+                return end(tx, at.min(now), run.id, ending);
+            }
             let lived = last_sign_of_life(&[
                 Some(run.started_at),
                 session.bound_at,
@@ -75,7 +80,7 @@ mod tests {
     use std::sync::Barrier;
 
     use super::super::lifecycle::{Conversation, Passage, To, transition};
-    use super::super::state::{EndReason, Phase, Status};
+    use super::super::state::{EndReason, Exit, Phase, Status};
     use super::super::tests::{World, binding, realm};
     use super::*;
     use crate::process::{Pid, StartTime};
@@ -107,10 +112,17 @@ mod tests {
         let table = alive(&mut world, living);
         let hours_later = world.wait(8 * 3_600_000);
         let mut read = Vec::new();
-        let ended = recover(&mut world.store, &table, &realm(), hours_later, |_, _, session| {
-            read.push(session.id);
-            Ok(None)
-        })
+        let ended = recover(
+            &mut world.store,
+            &table,
+            &realm(),
+            hours_later,
+            |_| None,
+            |_, _, session| {
+                read.push(session.id);
+                Ok(None)
+            },
+        )
         .unwrap();
         world.check();
         assert_eq!((ended, read), (vec![dead.session], vec![dead.session]));
@@ -131,11 +143,18 @@ mod tests {
         let second = world.store.write(|tx| transition(tx, at, ids, run, &passage)).unwrap().new.session;
         let now = world.wait(60_000);
         let mut read = Vec::new();
-        recover(&mut world.store, &Table::default(), &realm(), now, |_, row, session| {
-            assert_eq!(row.id, run);
-            read.push(session.id);
-            Ok(None)
-        })
+        recover(
+            &mut world.store,
+            &Table::default(),
+            &realm(),
+            now,
+            |_| None,
+            |_, row, session| {
+                assert_eq!(row.id, run);
+                read.push(session.id);
+                Ok(None)
+            },
+        )
         .unwrap();
         world.check();
         assert_eq!(read, [first.session, second], "the one that was cleared may have grown since");
@@ -147,8 +166,23 @@ mod tests {
         let (_, dead) = world.start(Conversation::Fresh);
         let grew = world.wait(5000);
         let now = world.wait(60_000);
-        recover(&mut world.store, &Table::default(), &realm(), now, |_, _, _| Ok(Some(grew))).unwrap();
+        recover(&mut world.store, &Table::default(), &realm(), now, |_| None, |_, _, _| Ok(Some(grew)))
+            .unwrap();
         assert_eq!(world.session(dead.session).ended_at, Some(grew));
+    }
+
+    #[test]
+    fn a_run_that_left_a_note_of_its_end_is_ended_as_the_note_says() {
+        let mut world = World::new();
+        let (_, killed) = world.start(Conversation::Fresh);
+        let noted_at = world.wait(5000);
+        let now = world.wait(60_000);
+        let note = |_: &RunRow| Some((Ending::exited(Exit::Code(3)), noted_at));
+        recover(&mut world.store, &Table::default(), &realm(), now, note, |_, _, _| Ok(None)).unwrap();
+        world.check();
+        let row = world.session(killed.session);
+        assert_eq!((row.status, row.end_reason), (Some(Status::Failed), Some(EndReason::Exit)));
+        assert_eq!((row.exit_code, row.ended_at), (Some(3), Some(noted_at)));
     }
 
     #[test]
@@ -180,7 +214,7 @@ mod tests {
                     let (mut store, barrier) = (world.another(), &barrier);
                     scope.spawn(move || {
                         barrier.wait();
-                        recover(&mut store, &Table::default(), &realm(), now, |_, _, _| Ok(None))
+                        recover(&mut store, &Table::default(), &realm(), now, |_| None, |_, _, _| Ok(None))
                             .unwrap()
                             .len()
                     })
@@ -202,7 +236,8 @@ mod tests {
         world.bind(started.session, "a").unwrap();
         world.start(Conversation::Named(super::super::tests::agent_session("a")));
         let now = world.now;
-        let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_, _, _| Ok(None)).unwrap();
+        let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_| None, |_, _, _| Ok(None))
+            .unwrap();
         world.check();
         assert_eq!(ended, [started.session]);
     }

@@ -1,6 +1,6 @@
 //! The rows of openings: the spans of time in which a session was open, and where each was come to from.
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
@@ -18,21 +18,22 @@ pub struct OpeningRow {
     pub transitioned_from: Option<SessionId>,
 }
 
+pub(super) const COLUMNS: &str = "number, reason, opened_at, closed_at, transitioned_from";
+
+pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpeningRow> {
+    Ok(OpeningRow {
+        number: row.get(first)?,
+        reason: row.get(first + 1)?,
+        opened_at: row.get(first + 2)?,
+        closed_at: row.get(first + 3)?,
+        transitioned_from: row.get(first + 4)?,
+    })
+}
+
 impl View<'_> {
     pub fn openings(&self, session: i64) -> Result<Vec<OpeningRow>, Error> {
-        self.all(
-            "SELECT number, reason, opened_at, closed_at, transitioned_from FROM opening WHERE session = ?1 ORDER BY number",
-            [session],
-            |row| {
-                Ok(OpeningRow {
-                    number: row.get(0)?,
-                    reason: row.get(1)?,
-                    opened_at: row.get(2)?,
-                    closed_at: row.get(3)?,
-                    transitioned_from: row.get(4)?,
-                })
-            },
-        )
+        let sql = format!("SELECT {COLUMNS} FROM opening WHERE session = ?1 ORDER BY number");
+        self.all(&sql, [session], |row| read(row, 0))
     }
 
     /// The session it was last come to from, by a `/clear` or a switch; openings by a new run tell nothing of that.

@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn of_a_type_unknown_here_only_numbers_and_plain_names_are_sent() {
-        let mut attributes = json!({"n": 3, "ok": true, "window": "5h", "words": "a canary", "deep": [{"at": "/canary"}]});
+        let mut attributes =
+            json!({"n": 3, "ok": true, "window": "5h", "words": "a canary", "deep": [{"at": "/canary"}]});
         publish(None, &mut attributes);
         let sent = json!({"n": 3, "ok": true, "window": "5h", "words": null, "deep": [{"at": null}]});
         assert_eq!(attributes, sent);

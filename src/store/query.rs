@@ -28,27 +28,51 @@ pub enum Show {
     Archived,
 }
 
-impl View<'_> {
-    /// Newest first.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<SessionRow>, Error> {
-        let show = match filter.show {
+impl Filter {
+    /// Of the session `s`; its parameters are agent, project, tag, group and since.
+    fn condition(&self) -> String {
+        let show = match self.show {
             Show::NotArchived => "s.archived = 0",
             Show::Active => "s.phase <> 'closed'",
             Show::All => "1",
             Show::Archived => "s.archived = 1",
         };
+        format!(
+            "{show} AND (?1 IS NULL OR s.agent = ?1)
+               AND (?2 IS NULL OR s.project = ?2 OR s.cwd = ?2 OR s.repository = ?2)
+               AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tag t WHERE t.session = s.n AND t.tag = ?3))
+               AND (?4 IS NULL OR s.grp = ?4)
+               AND (?5 IS NULL OR s.ended_at IS NULL OR s.ended_at >= ?5)"
+        )
+    }
+}
+
+impl View<'_> {
+    /// Newest first.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<SessionRow>, Error> {
+        self.list_first(filter, usize::MAX)
+    }
+
+    /// The newest, so many of them.
+    pub fn list_first(&self, filter: &Filter, most: usize) -> Result<Vec<SessionRow>, Error> {
+        let Filter { agent, project, tag, group, since, .. } = filter;
         self.all(
             &format!(
-                "SELECT {COLUMNS} FROM session s
-                 WHERE {show} AND (?1 IS NULL OR s.agent = ?1)
-                   AND (?2 IS NULL OR s.project = ?2 OR s.cwd = ?2 OR s.repository = ?2)
-                   AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tag t WHERE t.session = s.n AND t.tag = ?3))
-                   AND (?4 IS NULL OR s.grp = ?4)
-                   AND (?5 IS NULL OR s.ended_at IS NULL OR s.ended_at >= ?5)
-                 ORDER BY s.started_at DESC, s.n DESC"
+                "SELECT {COLUMNS} FROM session s WHERE {} ORDER BY s.started_at DESC, s.n DESC LIMIT ?6",
+                filter.condition()
             ),
-            params![filter.agent, filter.project, filter.tag, filter.group, filter.since],
+            params![agent, project, tag, group, since, i64::try_from(most).unwrap_or(i64::MAX)],
             read,
+        )
+    }
+
+    /// How many a list would show.
+    pub fn count(&self, filter: &Filter) -> Result<usize, Error> {
+        let Filter { agent, project, tag, group, since, .. } = filter;
+        self.one(
+            &format!("SELECT count(*) FROM session s WHERE {}", filter.condition()),
+            params![agent, project, tag, group, since],
+            |row| row.get::<_, i64>(0).map(|count| usize::try_from(count).unwrap_or_default()),
         )
     }
 

@@ -211,16 +211,6 @@ impl View<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.parent = ?1 ORDER BY s.n"), [parent], read)
     }
 
-    /// The names that begin with `base-`, and `base` itself: what a new name must not be.
-    pub(crate) fn names_like(&self, base: &str) -> Result<Vec<String>, Error> {
-        // Bytewise `-` < `.`, so this is one range of the index.
-        self.all(
-            "SELECT name FROM session WHERE name = ?1 OR (name > ?1 || '-' AND name < ?1 || '.')",
-            [base],
-            |row| row.get(0),
-        )
-    }
-
     pub fn name_taken(&self, name: &str) -> Result<bool, Error> {
         Ok(self.maybe("SELECT 1 FROM session WHERE name = ?1", [name], |_| Ok(()))?.is_some())
     }

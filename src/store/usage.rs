@@ -129,8 +129,15 @@ impl Serialize for UsageRow {
 }
 
 impl View<'_> {
-    /// The calls since a time, by key; the demo's are play money and left out.
+    /// The calls since a time, by key, those of pruned sessions included; the demo's are play money and left out.
     pub fn usage(&self, by: By, since: Option<Timestamp>) -> Result<Vec<UsageRow>, Error> {
+        let here =
+            self.usage_in("record r JOIN session s ON s.n = r.session AND r.kind = 'usage'", by, since)?;
+        let pruned = self.usage_in("pruned_call r JOIN pruned_session s ON s.n = r.session", by, since)?;
+        Ok(if pruned.is_empty() { here } else { joined(by, here, pruned) })
+    }
+
+    fn usage_in(&self, calls: &str, by: By, since: Option<Timestamp>) -> Result<Vec<UsageRow>, Error> {
         let (key, order) = match by {
             By::Day => ("ifnull(date(r.at / 1000, 'unixepoch', 'localtime'), '(no date)')", "key"),
             By::Session => ("ifnull(s.agent_session, s.id)", "min(r.at)"),
@@ -147,8 +154,8 @@ impl View<'_> {
                 "SELECT {key} AS key, CASE WHEN min(s.agent) = max(s.agent) THEN min(s.agent) END, count(*),
                    {input}, {output}, {cache_read}, {cache_write}, {reasoning}, {cost} AS cost,
                    json_group_array(DISTINCT r.model) FILTER (WHERE r.cost IS NULL), min(r.at)
-                 FROM record r JOIN session s ON s.n = r.session
-                 WHERE r.kind = 'usage' AND s.agent <> 'demo' AND (?1 IS NULL OR r.at >= ?1)
+                 FROM {calls}
+                 WHERE s.agent <> 'demo' AND (?1 IS NULL OR r.at >= ?1)
                  GROUP BY 1 ORDER BY {order}"
             ),
             params![since],
@@ -187,12 +194,13 @@ impl View<'_> {
         )
     }
 
-    /// Hands out agent and key of every call that has an owner here. A key that no line is read with any more, but once
-    /// was, is nobody's.
+    /// Hands out agent and key of every call that has an owner here, or had one that was pruned. A key that no line is read
+    /// with any more, but once was, is nobody's.
     pub fn each_owned_call(&self, mut each: impl FnMut(&str, &str)) -> Result<(), Error> {
         let mut read = || {
-            let mut statement =
-                self.conn.prepare_cached("SELECT agent, key FROM record WHERE kind = 'usage'")?;
+            let mut statement = self.conn.prepare_cached(
+                "SELECT agent, key FROM record WHERE kind = 'usage' UNION ALL SELECT agent, key FROM pruned_call",
+            )?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let (agent, key) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);

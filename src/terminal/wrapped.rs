@@ -226,7 +226,12 @@ impl Wrapped {
             self.regain_at = None;
             self.take_terminal();
         }
-        if in_background && self.regain_at.is_none() && self.raw.is_none() && self.agent.is_some() && self.tty.is_foreground() {
+        if in_background
+            && self.regain_at.is_none()
+            && self.raw.is_none()
+            && self.agent.is_some()
+            && self.tty.is_foreground()
+        {
             self.continued();
         }
         if self.kill_at.is_some_and(|at| Instant::now() >= at) {
@@ -425,8 +430,10 @@ impl Wrapped {
     /// Passes a signal on. One that was sent to our process group goes to the agent's; who knew our pid meant the agent.
     fn signal_agent(&self, caught: Caught) {
         let Some(agent) = self.agent else { return };
-        let for_group =
-            matches!(caught.signal, libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP);
+        let for_group = matches!(
+            caught.signal,
+            libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP
+        );
         if for_group && caught.sender != Sender::Process {
             sys::signal_group(agent, caught.signal);
         } else {

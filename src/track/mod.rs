@@ -5,6 +5,7 @@
 //! line. It is started after the monitor was forked, so no thread exists when a process splits.
 
 mod begin;
+mod exit_note;
 mod follow;
 mod left;
 mod receivers;
@@ -121,6 +122,8 @@ pub struct Tracker {
     end: End,
     begun: Begun,
     summary: Receiver<Summary>,
+    home: Home,
+    run: RunId,
 }
 
 impl Tracker {
@@ -132,6 +135,7 @@ impl Tracker {
         let end = End::default();
         let begun = Begun::default();
         let agent = Arc::<OnceLock<Pid>>::default();
+        let (home, run) = (plan.home.clone(), plan.run);
         let (changed, ended, stored) = (wake.clone(), Arc::clone(&end), Arc::clone(&begun));
         let started = Arc::clone(&agent);
         let thread = terminal::without_signals(|| {
@@ -142,7 +146,7 @@ impl Tracker {
         if let Err(error) = thread {
             tracing::error!("no thread for the tracker: {error}");
         }
-        Self { wake, agent, end, begun, summary }
+        Self { wake, agent, end, begun, summary, home, run }
     }
 
     /// The agent runs: the session begins.
@@ -160,8 +164,10 @@ impl Tracker {
     }
 
     /// The agent has ended. Waits for the END to be committed, but not longer than `patience`: what is not done by then is
-    /// done by the recovery of the next codemie command.
+    /// done by the recovery of the next codemie command, from the note of how it ended. That note is written before anything is
+    /// waited for, so that the exit status survives this process, too.
     pub fn finish(self, ended: Ended, at: Timestamp, patience: Duration) -> Summary {
+        exit_note::leave(&self.home, self.run, run::ending(ended), at);
         let _ = self.end.set((ended, at));
         let _ = self.wake.try_send(Wake::Look);
         let problem = match self.summary.recv_timeout(patience) {

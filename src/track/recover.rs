@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::exit_note;
 use super::follow::{Follower, News};
 use crate::agent::{self, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -17,10 +18,12 @@ use crate::store::{Realm, RunRow, SessionRow, Store};
 /// killed, the agent itself may live on and answer what it was asked.
 const AFTERWARDS: Duration = Duration::from_hours(1);
 
-/// Ends every session whose run is gone. Costs two queries when there is none.
+/// Ends every session whose run is gone. Costs two queries and one listing when there is none.
 pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
     let now = SystemClock.now();
-    let ended = session::recover::recover(store, &SystemProcesses, &Realm::here(), now, read_to_end)?;
+    let noted = |run: &RunRow| exit_note::find(home, run.id);
+    let ended = session::recover::recover(store, &SystemProcesses, &Realm::here(), now, noted, read_to_end)?;
+    store.read(|view| exit_note::sweep(home, view, now))?;
     if read_afterwards(store, now)? || !ended.is_empty() {
         publish(store, home, now)?;
     }
@@ -203,6 +206,7 @@ mod tests {
             &SystemProcesses,
             &Realm::here(),
             now,
+            |_| None,
             |store, run, row| {
                 let read = read_to_end(store, run, row);
                 other = None; // the END would find it free

@@ -1,6 +1,7 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -12,14 +13,15 @@ use super::left::{Left, Refused};
 use super::receivers::Receivers;
 use super::step::{Step, What};
 use super::watch::Watch;
-use super::{Begun, End, Plan, Summary, Together, Wake, recover, version};
+use super::{Begun, End, Plan, Summary, Together, Wake, exit_note, recover, version};
+use crate::apart;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::forward::Word;
 use crate::log;
 use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::session::correlate::{self, Correlator, Signal};
 use crate::session::id::{AgentSessionId, SessionId};
-use crate::session::import;
+use crate::session::import::found;
 use crate::session::lifecycle;
 use crate::session::publish::publish;
 use crate::session::record::{SessionRecord, record};
@@ -102,6 +104,16 @@ pub(super) fn track(
     }
 }
 
+/// What the end of the agent's process means for its session.
+pub(super) fn ending(ended: terminal::Ended) -> Ending {
+    let exit = match ended.ending {
+        terminal::Ending::Exited(code) => Exit::Code(code),
+        terminal::Ending::Killed(signal) => Exit::Signal(signal),
+        ending @ terminal::Ending::NotStarted(_) => Exit::Code(ending.code().into()),
+    };
+    if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) }
+}
+
 pub(super) struct Run {
     pub(super) plan: Plan,
     /// The agent's process; what it is beyond that cannot be seen of one that has ended already.
@@ -171,8 +183,8 @@ impl Run {
         }
     }
 
-    /// What any codemie command does for the whole home, once a run: ends what vanished, takes old stores in, keeps the
-    /// database's log short. After the START, so that nothing waits for it.
+    /// What any codemie command does for the whole home, once a run: ends what vanished, keeps the database's log short, has
+    /// old stores that lie here taken in by a process apart. After the START, so that nothing waits for it.
     fn tidy(&mut self) {
         if self.tidied || self.store.is_none() {
             return;
@@ -181,8 +193,11 @@ impl Run {
         let (home, folder) = (self.plan.home.clone(), self.plan.folder.clone());
         self.commit(|store| {
             recover(store, &home)?;
-            if let Some(user) = std::env::home_dir() {
-                import::first_start(store, &user, &folder, SystemClock.now())?;
+            if let Some(user) = std::env::home_dir()
+                && found::is_something(store, &user, &folder)?
+            {
+                let args = [OsStr::new("import-found"), folder.as_os_str()];
+                apart::start(&home, args).unwrap_or_else(|error| tracing::warn!("old stores wait: {error}"));
             }
             if store.log_bytes() > LONG_LOG {
                 store.checkpoint()?;
@@ -393,16 +408,14 @@ impl Run {
             }
             None => self.read(true),
         };
-        let exit = match ended.ending {
-            terminal::Ending::Exited(code) => Exit::Code(code),
-            terminal::Ending::Killed(signal) => Exit::Signal(signal),
-            ending @ terminal::Ending::NotStarted(_) => Exit::Code(ending.code().into()),
-        };
-        let ending = if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) };
-        let run = self.plan.run;
+        let (run, ending) = (self.plan.run, ending(ended));
         // Nobody reads the files of what has ended: without all of its calls it is left to the recovery, which does.
-        if read.is_ok() {
-            self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending)));
+        if read.is_ok()
+            && self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending))).is_some()
+        {
+            exit_note::remove(&self.plan.home, run);
+        } else if self.store.is_none() {
+            exit_note::remove(&self.plan.home, run); // a run that was never stored is never recovered
         }
         self.say(Word::Now);
         if !self.tidied {

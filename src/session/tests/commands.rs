@@ -10,7 +10,7 @@ use super::super::id::SessionId;
 use super::super::lifecycle::{self, Begin, Conversation};
 use super::super::prune::{prune, remove};
 use super::super::publish::publish;
-use super::super::record::record;
+use super::super::record::{record, records};
 use super::super::state::{Ending, Exit};
 use super::super::{Error, labels};
 use super::{World, agent_session, usage};
@@ -255,6 +255,58 @@ fn labels_revise_the_start() {
     assert_eq!(world.session(started.session).name, "uno");
 }
 
+/// Sessions of every kind that a list may hold, more than are asked for one by one.
+fn many(world: &mut World) {
+    world
+        .store
+        .sql()
+        .execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 20, 150)", [])
+        .unwrap();
+    for n in 0..70 {
+        let (run, started) = world.start_as(&Begin {
+            tags: vec![format!("t{}", n % 3), "all".into()],
+            parent: None,
+            ..world.named(&format!("s{n}"))
+        });
+        if n % 2 == 0 {
+            world.bind(started.session, &format!("a{n}")).unwrap();
+            let mut call = usage(&format!("m{n}"), world.now, 20);
+            call.cost = call.cost.filter(|_| n % 4 == 0);
+            world.feed(started.session, n + 1, &[call]);
+        }
+        if n % 5 != 0 {
+            world.end_with(run, Exit::Code(0));
+        }
+        if n % 10 == 4 {
+            world.start(Conversation::Named(agent_session(&format!("a{n}"))));
+        }
+    }
+    let dead = "INSERT INTO letter (sink, event, fate, rev, reason, at)
+        SELECT 'native', n, CASE WHEN n % 2 THEN 'dead' ELSE 'deferred' END, 0, '', 0 FROM event WHERE n % 7 = 0";
+    world.store.sql().execute(dead, []).unwrap();
+    world.check();
+}
+
+#[test]
+fn records_of_many_are_those_of_each_by_a_handful_of_queries() {
+    let mut world = World::new();
+    many(&mut world);
+    let now = world.now;
+    let all = Filter { show: Show::All, ..Filter::default() };
+    let rows = world.store.read(|view| view.list(&all)).unwrap();
+    assert_eq!(rows.len(), 70);
+    let each: Vec<_> =
+        rows.iter().map(|row| world.store.read(|view| record(view, row, now)).unwrap()).collect();
+    world.store.faults.after(20);
+    let together = world.store.read(|view| records(view, &rows, now));
+    world.store.faults.none();
+    assert_eq!(together.unwrap(), each);
+    assert_eq!(world.store.read(|view| view.count(&all)).unwrap(), 70);
+    assert_eq!(world.store.read(|view| view.list_first(&all, 3)).unwrap(), rows[..3]);
+    assert!(each.iter().any(|record| record.sync.pending > 0 && record.sync.delivered > 0));
+    assert!(each.iter().any(|record| record.sync.dead > 0));
+}
+
 const REFUSED: &str = "INSERT INTO letter (sink, event, fate, rev, reason, at)
     SELECT 'native', n, 'dead', 0, 'refused', 0 FROM event WHERE session = 1 LIMIT 1";
 
@@ -289,6 +341,44 @@ fn prune_takes_what_is_old_ended_and_delivered() {
     assert!(world.store.read(|view| view.position(FileId { device: 1, inode: 1 })).unwrap().is_some());
     let (_, again) = world.start(Conversation::Named(agent_session("a")));
     assert_ne!(again.session, old.session);
+}
+
+#[test]
+fn usage_by_every_key_is_the_same_after_a_prune() {
+    let mut world = World::new();
+    for (session, keys) in [("a", &["m1", "m2"][..]), ("b", &["m3"])] {
+        let (run, started) = world.start_as(&world.named(session));
+        world.bind(started.session, session).unwrap();
+        let inode = world.now.0.unsigned_abs();
+        let mut calls: Vec<Priced> = keys.iter().map(|key| usage(key, world.now, 20)).collect();
+        calls[0].cost = None;
+        world.feed(started.session, inode, &calls);
+        world.end_with(run, Exit::Code(0));
+    }
+    let all = |world: &mut World| {
+        By::ALL.iter().map(|by| world.store.read(|view| view.usage(*by, None)).unwrap()).collect::<Vec<_>>()
+    };
+    let (before, last) = (all(&mut world), world.now);
+    for _ in 0..2 {
+        let World { store, home, .. } = &mut world;
+        prune(store, home, Timestamp(i64::MAX), None, false).unwrap();
+        world.check();
+        assert_eq!(all(&mut world), before);
+    }
+    let since = |world: &mut World, at| world.store.read(|view| view.usage(By::Day, Some(at))).unwrap().len();
+    assert_eq!((since(&mut world, Timestamp(0)), since(&mut world, Timestamp(last.0 + 1))), (1, 0));
+
+    // Taken up again, the conversation counts what is new in its file, which may be read from the beginning.
+    let (_, again) = world.start(Conversation::Fresh);
+    world.bind(again.session, "a").unwrap();
+    world.feed(again.session, 99, &[usage("m1", world.now, 20), usage("m4", world.now, 20)]);
+    world.check();
+    let calls: Vec<_> = all(&mut world)[1].iter().map(|row| (row.key.clone(), row.api_calls)).collect();
+    assert_eq!(calls, [("a".to_owned(), 3), ("b".to_owned(), 1)]);
+    let mut owned = Vec::new();
+    world.store.read(|view| view.each_owned_call(|_, key| owned.push(key.to_owned()))).unwrap();
+    owned.sort();
+    assert_eq!(owned, ["m1", "m2", "m3", "m4"], "a scan knows them all");
 }
 
 #[test]

@@ -8,15 +8,17 @@ use serde_json::Value;
 use super::super::absorb::{Batch, absorb};
 use super::super::exchange::export;
 use super::super::id::SessionId;
-use super::super::import::{Report, first_start, import};
+use super::super::import::{Report, found, import};
 use super::super::lifecycle::{self, Conversation};
 use super::super::lookup::{Found, NoScan, find};
+use super::super::prune::prune;
 use super::super::publish::publish;
 use super::super::record::{SessionRecord, record};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, usage};
+use crate::clock::Timestamp;
 use crate::meter::record::{Fact, Tool, ToolKind};
-use crate::store::{FileId, Filter, Show};
+use crate::store::{By, FileId, Filter, Show};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/old-stores").join(name)
@@ -188,18 +190,75 @@ fn the_first_start_reads_old_stores_once_and_leaves_them() {
     fs::write(published.join("torn.json"), "{\"sessionId\": \"x").unwrap();
     world.home = crate::home::Home::at(user.join(".codemie"));
 
-    let report = first_start(&mut world.store, &user, &project, world.now).unwrap();
+    let report = found::take_in(&mut world.store, &user, &project, world.now, None).unwrap();
     assert_eq!((report.imported.len(), report.passed_over.len()), (5, 1));
     assert_eq!(world.shown("fix-auth").project.as_deref(), Some("widgets"));
     let before = fs::read(published.join(original)).unwrap();
     fs::write(&genie, "{\"version\":3,\"sessions\":{\"later\":{\"agent\":\"x\"}}}").unwrap();
-    let again = first_start(&mut world.store, &user, &project, world.now).unwrap();
+    let again = found::take_in(&mut world.store, &user, &project, world.now, None).unwrap();
     assert_eq!(again, Report::default(), "once, ever");
 
     // Opened again here, it is still not written over the file it came from.
     world.start(Conversation::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));
     publish(&mut world.store, &world.home, world.now).unwrap();
     assert_eq!(fs::read(published.join(original)).unwrap(), before);
+}
+
+/// genie's store of entries without an id, all of one time.
+fn of_one_time(entries: usize) -> String {
+    let entries: Vec<_> =
+        (0..entries).map(|n| format!(r#""k{n}":{{"agent":"qa","created":1759267994137}}"#)).collect();
+    format!(r#"{{"agents":{{{}}}}}"#, entries.join(","))
+}
+
+#[test]
+fn entries_of_one_time_are_numbered_without_counting_through_all_of_them() {
+    const ENTRIES: u32 = 1000;
+    let mut world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.json");
+    fs::write(&path, of_one_time(ENTRIES as usize)).unwrap();
+    world.store.faults.after(ENTRIES * 100); // statements: some dozens for each entry
+    let report = import(&mut world.store, &path, world.now).unwrap();
+    world.store.faults.none();
+    assert_eq!(report.imported.len(), ENTRIES as usize);
+    world.check();
+    assert_eq!(world.shown("legacy-qa-1759267994137-1000").agent, "qa");
+}
+
+#[test]
+fn a_found_store_is_taken_in_piece_by_piece_and_gone_on_with() {
+    let mut world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".genie/state/sessions.json");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, of_one_time(100)).unwrap();
+    let (user, now) = (folder.path().to_owned(), world.now);
+    let over = Some(std::time::Instant::now());
+    let mut piece = |world: &mut World| {
+        let report = found::take_in(&mut world.store, &user, &user, now, over).unwrap();
+        (report.imported.len(), report.known)
+    };
+    assert_eq!(piece(&mut world), (32, 0), "no time is left after the first piece");
+    assert_eq!(piece(&mut world), (32, 0), "and what is known is not even looked at");
+    // Another file in its place is read from its beginning.
+    fs::write(&path, of_one_time(101)).unwrap();
+    assert_eq!(piece(&mut world), (0, 32));
+    assert_eq!(piece(&mut world), (0, 32));
+    assert_eq!(piece(&mut world), (32, 0));
+    assert_eq!(piece(&mut world), (5, 0));
+    assert!(!found::is_something(&mut world.store, &user, &user).unwrap());
+    assert_eq!(world.records().len(), 101);
+}
+
+#[test]
+fn a_folder_that_we_made_ourselves_is_no_old_store() {
+    let mut world = World::new();
+    let user = world.home.path().to_owned();
+    world.home = crate::home::Home::at(user.join(".codemie"));
+    world.start(Conversation::Fresh);
+    assert_eq!(publish(&mut world.store, &world.home, world.now).unwrap(), 1);
+    assert!(!found::is_something(&mut world.store, &user, &user).unwrap());
 }
 
 #[test]
@@ -211,9 +270,15 @@ fn what_lies_in_a_folder_is_read_within_bounds() {
     std::os::unix::fs::symlink("/dev/zero", state.join("sessions.json")).unwrap();
     let large = fs::File::create(state.join("agents/sessions.json")).unwrap();
     large.set_len(1 << 40).unwrap();
-    let report = first_start(&mut world.store, folder.path(), folder.path(), world.now).unwrap();
+    let report = found::take_in(&mut world.store, folder.path(), folder.path(), world.now, None).unwrap();
     let reasons: Vec<_> = report.passed_over.iter().map(|(_, reason)| reason.as_str()).collect();
     assert!(reasons[0].contains("larger than") && reasons[1].contains("not a regular file"), "{reasons:?}");
+    assert!(
+        !found::is_something(&mut world.store, folder.path(), folder.path()).unwrap(),
+        "until one changes"
+    );
+    large.set_len(1 << 41).unwrap();
+    assert!(found::is_something(&mut world.store, folder.path(), folder.path()).unwrap());
     let device = import(&mut world.store, Path::new("/dev/zero"), world.now).unwrap();
     assert_eq!(device.passed_over.len(), 1);
 }
@@ -372,6 +437,25 @@ fn a_session_survives_the_way_to_another_home_and_back() {
     let before = essence(&mut here, session);
     assert_eq!(here.import(&back).known, 1, "what this home made is its own");
     assert_eq!(essence(&mut here, session), before);
+}
+
+#[test]
+fn a_session_that_was_pruned_and_comes_back_is_counted_once() {
+    let mut world = World::new();
+    let session = lived(&mut world);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    export_to(&mut world, session, &path);
+    let used = |world: &mut World| world.store.read(|view| view.usage(By::Session, None)).unwrap();
+    let before = used(&mut world);
+    for _ in 0..2 {
+        let World { store, home, .. } = &mut world;
+        assert_eq!(prune(store, home, Timestamp(i64::MAX), None, false).unwrap().len(), 1);
+        assert_eq!(used(&mut world), before);
+        assert_eq!(world.import(&path).imported, [session]);
+        assert_eq!(used(&mut world), before);
+        assert_eq!(world.shown("fix-auth").usage.api_calls, 1);
+    }
 }
 
 #[test]

@@ -188,9 +188,15 @@ fn killed_at_any_moment_nothing_is_half_done_and_recovery_ends_it() {
 
         let mut store = Store::open(&home, Timestamp(0)).unwrap();
         check(store.sql());
-        let ended =
-            recover(&mut store, &SystemProcesses, &Realm::here(), Timestamp(i64::MAX), |_, _, _| Ok(None))
-                .unwrap();
+        let ended = recover(
+            &mut store,
+            &SystemProcesses,
+            &Realm::here(),
+            Timestamp(i64::MAX),
+            |_| None,
+            |_, _, _| Ok(None),
+        )
+        .unwrap();
         assert_eq!(ended.len(), 1);
         check(store.sql());
         let open = "SELECT count(*) FROM session WHERE phase <> 'closed'";

@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{OldSession, ending, text, time};
 use crate::session::id::AgentSessionId;
 use crate::store::Place;
 
 /// `None` when the file is nothing of CodeMie's.
-pub(super) fn read(path: &Path, value: &Value) -> Option<OldSession> {
-    let fields = value.as_object()?;
+pub(super) fn read(path: &Path, fields: &Map<String, Value>) -> Option<OldSession> {
     let field = |name: &str| text(fields.get(name));
     let known = ["sessionId", "agentName", "startTime", "workingDirectory", "correlation"];
     if known.iter().filter(|&&name| fields.contains_key(name)).count() < 2 {

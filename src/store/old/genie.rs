@@ -10,38 +10,39 @@ use crate::session::id::AgentSessionId;
 use crate::session::state::Exit;
 use crate::store::Place;
 
-/// What the entries are found under.
+/// What the entries of `sessions` are found under; those of `agents` always by their agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    Id,
+    Name,
+}
+
+impl Keys {
+    pub(super) fn of(version: Option<u64>) -> Self {
+        if version.unwrap_or(2) >= 3 { Self::Name } else { Self::Id }
+    }
+}
+
 enum Key {
     Agent,
     Id,
     Name,
 }
 
-/// `None` when the file is nothing of genie's.
-pub(super) fn read(path: &Path, value: &Value) -> Option<Vec<OldSession>> {
-    let agents = value.get("agents").and_then(Value::as_object);
-    let sessions = value.get("sessions").and_then(Value::as_object);
-    if agents.is_none() && sessions.is_none() {
-        return None;
-    }
-    let place = place_of(path);
-    let by_key =
-        if value.get("version").and_then(Value::as_i64).unwrap_or(2) >= 3 { Key::Name } else { Key::Id };
-    // A file caught in the middle of a migration holds both.
-    let of = |entries: Option<&Map<String, Value>>, keyed: &Key, kind: &str| {
-        let entries = entries.into_iter().flatten();
-        entries
-            .filter_map(|(key, entry)| {
-                Some(session(&format!("{kind}/{key}"), key, keyed, entry.as_object()?, &place))
-            })
-            .collect::<Vec<_>>()
+/// One entry of `agents` or `sessions`. A file caught in the middle of a migration holds both.
+pub(super) fn session(
+    object: &str,
+    key: &str,
+    keys: Keys,
+    fields: &Map<String, Value>,
+    place: &Place,
+) -> OldSession {
+    let keyed = match (object, keys) {
+        ("agents", _) => Key::Agent,
+        (_, Keys::Id) => Key::Id,
+        (_, Keys::Name) => Key::Name,
     };
-    let mut found = of(agents, &Key::Agent, "agents");
-    found.extend(of(sessions, &by_key, "sessions"));
-    Some(found)
-}
-
-fn session(entry: &str, key: &str, keyed: &Key, fields: &Map<String, Value>, place: &Place) -> OldSession {
+    let entry = format!("{object}/{key}");
     let field = |name: &str| text(fields.get(name));
     let agent_session = field("sessionId");
     let id = match keyed {
@@ -65,7 +66,7 @@ fn session(entry: &str, key: &str, keyed: &Key, fields: &Map<String, Value>, pla
     let told = ["executor", "executorVariant", "mode", "preset", "model"];
     let note: Vec<_> = told.iter().filter_map(|name| Some(format!("{name} {}", field(name)?))).collect();
     OldSession {
-        entry: entry.to_owned(),
+        entry,
         id,
         agent,
         name,
@@ -82,7 +83,7 @@ fn session(entry: &str, key: &str, keyed: &Key, fields: &Map<String, Value>, pla
 }
 
 /// The project is the folder that holds `.genie`.
-fn place_of(path: &Path) -> Place {
+pub(super) fn place_of(path: &Path) -> Place {
     let root = path.ancestors().find(|folder| folder.ends_with(".genie")).and_then(Path::parent);
     let Some(root) = root else { return Place::default() };
     let project = root.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -2,11 +2,16 @@
 //! one file per session. What is read here are plain entries; `session::import` takes them in.
 
 mod codemie;
-mod genie;
+pub mod genie;
+mod stream;
 
+use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::Value;
+use stream::Lossy;
 
 use super::Place;
 use crate::clock::Timestamp;
@@ -59,32 +64,87 @@ impl OldSession {
     }
 }
 
-/// What a file turned out to be.
+/// What a file turned out to be, by its outline.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contents {
-    Old(Vec<OldSession>),
+    /// genie's file of all sessions.
+    Genie(genie::Keys),
+    /// CodeMie's file of one session.
+    One(Box<OldSession>),
     /// One of the files codemie publishes itself.
     Ours,
-    /// What `codemie export` writes.
-    Export(Box<Value>),
+    /// What `codemie export` writes, in this version of the format.
+    Export(u64),
     Unknown,
 }
 
-/// Says what a file's text is, and reads it if it is of an old store.
-pub fn read(path: &Path, text: &str) -> Contents {
-    let Ok(value) = serde_json::from_str::<Value>(text) else { return Contents::Unknown };
-    if value.get("format").and_then(Value::as_str) == Some(EXPORT) {
-        return Contents::Export(Box::new(value));
+/// Says what a file is, reading all of it once and holding next to nothing of it.
+pub fn examine(path: &Path, reader: impl Read) -> Contents {
+    let Ok(outline) = stream::outline(Lossy::new(reader)) else { return Contents::Unknown };
+    if outline.is_export {
+        return Contents::Export(outline.version.unwrap_or(0));
     }
-    if value.get("wrapperVersion").is_some() {
+    if outline.is_ours {
         return Contents::Ours;
     }
-    if let Some(entries) = genie::read(path, &value) {
-        return Contents::Old(entries);
+    if outline.has_agents || outline.has_sessions {
+        return Contents::Genie(genie::Keys::of(outline.version));
     }
-    match codemie::read(path, &value) {
-        Some(entry) => Contents::Old(vec![entry]),
-        None => Contents::Unknown,
+    codemie::read(path, &outline.of_one_session).map_or(Contents::Unknown, |one| Contents::One(Box::new(one)))
+}
+
+/// Hands out the entries of genie's file in its order, counted from 1, those after number `first`; an error ends it.
+pub fn each_of_genie<E: fmt::Display>(
+    path: &Path,
+    reader: impl Read,
+    keys: genie::Keys,
+    first: u64,
+    mut each: impl FnMut(u64, OldSession) -> Result<(), E>,
+) -> Result<(), Broken<E>> {
+    let place = genie::place_of(path);
+    let mut number = 0;
+    stopped_by(|stop| {
+        stream::each_entry(Lossy::new(reader), |object, key, fields| {
+            number += 1;
+            let Some(fields) = fields.filter(|_| number > first) else { return Ok(()) };
+            stop(each(number, genie::session(object, key, keys, &fields, &place)))
+        })
+    })
+}
+
+/// Hands out the sessions of an export one by one; an error ends it.
+pub fn each_of_export<T: DeserializeOwned, E: fmt::Display>(
+    reader: impl Read,
+    mut each: impl FnMut(T) -> Result<(), E>,
+) -> Result<(), Broken<E>> {
+    stopped_by(|stop| stream::each_session(Lossy::new(reader), |session| stop(each(session))))
+}
+
+/// Why reading did not come to its end.
+#[derive(Debug)]
+pub enum Broken<E> {
+    /// The file is not what it seemed.
+    Shape(serde_json::Error),
+    /// Whoever was handed the entries did not want more.
+    Stopped(E),
+}
+
+/// serde carries errors of its own kind alone: whatever stopped the reading is kept beside it.
+fn stopped_by<E: fmt::Display>(
+    read: impl FnOnce(&mut dyn FnMut(Result<(), E>) -> serde_json::Result<()>) -> serde_json::Result<()>,
+) -> Result<(), Broken<E>> {
+    let mut stopped = None;
+    let read = read(&mut |outcome| {
+        outcome.map_err(|error| {
+            let told = serde_json::Error::custom(&error);
+            stopped = Some(error);
+            told
+        })
+    });
+    match (read, stopped) {
+        (Ok(()), _) => Ok(()),
+        (Err(_), Some(error)) => Err(Broken::Stopped(error)),
+        (Err(error), None) => Err(Broken::Shape(error)),
     }
 }
 

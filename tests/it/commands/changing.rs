@@ -7,7 +7,8 @@ use codemie::session::lifecycle::Begin;
 use serde_json::{Value, json};
 
 use super::{DAY, World};
-use crate::sandbox::say;
+use crate::sandbox::{CODEMIE, TOOLS, say};
+use crate::support::pty::{Exit, Start};
 
 #[test]
 fn names_tags_and_groups_are_changed_and_published() {
@@ -90,6 +91,34 @@ fn prune_tells_first_and_removes_then() {
     assert!(world.out(&["prune", "--older-than", "2020-01-01"]).contains("Nothing to remove"));
     world.fails(&["prune"], 2, "--older-than");
     world.fails(&["prune", "--older-than", "90"], 2, "7d");
+}
+
+#[test]
+fn prune_on_a_terminal_shows_what_goes_and_asks() {
+    let mut world = World::new();
+    world.now.0 -= 100 * DAY;
+    let old = world.start("old");
+    world.end(old, 0);
+    let start = |args: &[&str]| {
+        let argv = [CODEMIE, "prune", "--older-than", "90d"].iter().chain(args);
+        let home = world.sandbox.home();
+        Start::new(argv).env_clear().cwd(home).env("PATH", TOOLS).env("HOME", home).spawn()
+    };
+    let asked = start(&[]);
+    asked.wait_text("Remove 1 session? [y/N]");
+    assert!(asked.text().contains("old") && asked.text().contains("cost stay in"), "{}", asked.text());
+    asked.type_line("");
+    asked.wait_text("Nothing was removed.");
+    assert_eq!(asked.wait_exit(), Exit::Code(1));
+    assert_eq!(start(&["--dry-run"]).wait_exit(), Exit::Code(0));
+    assert_eq!(world.listed(&[]), ["old"]);
+    let asked = start(&[]);
+    asked.wait_text("Remove 1 session? [y/N]");
+    asked.type_line("y");
+    asked.wait_text("1 session that ended before");
+    assert_eq!(asked.wait_exit(), Exit::Code(0));
+    assert_eq!(world.listed(&["--all"]), Vec::<String>::new());
+    assert_eq!(start(&["--yes"]).wait_exit(), Exit::Code(0), "nothing is asked");
 }
 
 #[test]

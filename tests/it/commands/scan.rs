@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::support::scripted::{Scripted, install};
 use crate::support::trees::{self, Counts, Plan};
 
 use super::*;
@@ -88,6 +89,47 @@ fn a_scan_counts_every_file_wrapped_or_not() {
     }
     let none = world.json(&["usage", "--scan", "--since", "1s", "--json"]);
     assert_eq!((&none["rows"], &none["files"]), (&serde_json::json!([]), &truth.files.into()));
+}
+
+#[test]
+fn pruned_conversations_stay_counted_and_known_to_a_scan() {
+    let sandbox = Sandbox::new();
+    let agent = install(&sandbox);
+    let folder = sandbox.path("project");
+    fs::create_dir(&folder).unwrap();
+    let mut run = Scripted::start(&sandbox, &agent, &folder, &[]);
+    run.be("one");
+    run.order("say m1");
+    run.order("say m2");
+    assert_eq!(run.exit(0), Some(0));
+    let json =
+        |args: &[&str]| -> Value { serde_json::from_str(&say(&mut sandbox.codemie(args)).out).unwrap() };
+    let by_session = ["usage", "--by", "session", "--json"];
+    let scan = ["usage", "--by", "session", "--json", "--scan"];
+    let (plain, scanned) = (json(&by_session), json(&scan));
+    assert_eq!((&plain["total"]["apiCalls"], &scanned["rows"]), (&2.into(), &plain["rows"]));
+
+    let conn = rusqlite::Connection::open(sandbox.path(".codemie/codemie.db")).unwrap();
+    conn.execute("UPDATE session SET ended_at = 1", []).unwrap();
+    let pruned = json(&["prune", "--older-than", "1d", "--json"]);
+    assert_eq!(pruned["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!((json(&by_session), json(&scan)), (plain, scanned));
+    let text = say(&mut sandbox.codemie(&["usage", "--scan"])).out;
+    assert!(text.contains("All of it was run through codemie."), "{text}");
+
+    let mut again = Scripted::start(&sandbox, &agent, &folder, &["--resume", "one"]);
+    again.be("one");
+    again.order("say m3");
+    assert_eq!(again.exit(0), Some(0));
+    for args in [&by_session[..], &scan] {
+        let report = json(args);
+        let rows: Vec<_> = report["rows"].as_array().unwrap().iter().collect();
+        assert_eq!(
+            (rows.len(), &rows[0]["key"], &rows[0]["apiCalls"]),
+            (1, &"one".into(), &3.into()),
+            "{report}"
+        );
+    }
 }
 
 #[test]

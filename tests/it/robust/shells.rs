@@ -186,7 +186,8 @@ fn death_by_signal_is_reported_as_such() {
 fn line_and_end_of_file_typed_ahead() {
     same(|play| {
         let gate = Mailbox::new();
-        let wait = format!("sh -c \"echo u''p; read go <{}\"; ./run cat; echo en''ded", gate.path().display());
+        let wait =
+            format!("sh -c \"echo u''p; read go <{}\"; ./run cat; echo en''ded", gate.path().display());
         let mark = play.terminal.type_line(wait);
         let mark = play.terminal.wait_after(mark, "up\r\n");
         play.terminal.send("ahead\r\x04");
@@ -201,7 +202,8 @@ fn line_and_end_of_file_typed_ahead() {
 /// A line typed for the shell while a program ran that did not read it.
 #[test]
 fn input_that_nobody_read_is_given_back() {
-    if std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").is_ok_and(|allowed| allowed.trim() == "0") {
+    if std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").is_ok_and(|allowed| allowed.trim() == "0")
+    {
         println!("left out: this kernel lets nobody type into a terminal");
         return;
     }

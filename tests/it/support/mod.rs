@@ -14,6 +14,7 @@ pub(crate) mod pty;
 pub(crate) mod receiver;
 pub(crate) mod run;
 pub(crate) mod screen;
+pub(crate) mod scripted;
 pub(crate) mod served;
 pub(crate) mod stage;
 #[path = "../../trees.rs"]

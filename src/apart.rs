@@ -1,0 +1,29 @@
+//! Processes apart from every run: codemie starts itself once more for work that nobody waits for.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::process::Command;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::file::open_private;
+use crate::home::{Home, create_private};
+use crate::terminal;
+
+/// Starts a codemie command in a session of its own, without a terminal and without any descriptor of ours.
+pub fn start<I: AsRef<OsStr>>(home: &Home, args: impl IntoIterator<Item = I>) -> io::Result<()> {
+    // Its folder is the root, so a relative home would be another.
+    let home = std::path::absolute(home.path())?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(args).env("CODEMIE_HOME", home);
+    terminal::spawn_apart(&mut command)
+}
+
+/// The right to be the one process that does this work, for as long as the file is held; `None` while another is.
+pub fn alone(home: &Home, work: &str) -> Option<File> {
+    create_private(&home.run()).ok()?;
+    let path = home.run().join(format!("{work}.lock"));
+    let file = open_private(&path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
+}

@@ -1,0 +1,166 @@
+//! What lists ask of many sessions at once: one query for all instead of one for each. Among ten thousand sessions that is the
+//! difference between at once and soon.
+
+use std::collections::HashMap;
+
+use rusqlite::Row;
+
+use super::outgoing::began_before;
+use super::{Error, Fate, OpeningRow, SessionRow, Totals, View, opening, total};
+use crate::process::Pid;
+use crate::session::id::RunId;
+use crate::session::record::Sync;
+
+/// Up to so many sessions are asked for one by one: what is read then does not grow with the store.
+const FEW: usize = 64;
+
+/// A run's processes, for the record of its session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunProcesses {
+    pub id: RunId,
+    pub wrapper: Pid,
+    pub agent: Option<Pid>,
+}
+
+fn read_processes(row: &Row<'_>) -> rusqlite::Result<(i64, RunProcesses)> {
+    Ok((row.get(0)?, RunProcesses { id: row.get(1)?, wrapper: row.get(2)?, agent: row.get(3)? }))
+}
+
+impl View<'_> {
+    pub fn totals_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Totals>, Error> {
+        self.beside(
+            rows,
+            |row| self.totals(row.n),
+            || {
+                let sql = format!("SELECT session, {} FROM total", total::COLUMNS);
+                Ok(self.all(&sql, [], |row| Ok((row.get(0)?, total::read(row, 1)?)))?.into_iter().collect())
+            },
+        )
+    }
+
+    pub fn unpriced_models_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<String>>, Error> {
+        self.beside(rows, |row| self.unpriced_models(row.n), || {
+            self.grouped(
+                "SELECT DISTINCT session, model FROM record WHERE kind = 'usage' AND cost IS NULL ORDER BY session, model",
+                |row| row.get(1),
+            )
+        })
+    }
+
+    pub fn tags_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<String>>, Error> {
+        self.beside(
+            rows,
+            |row| self.tags(row.n),
+            || self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |row| row.get(1)),
+        )
+    }
+
+    pub fn openings_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
+        self.beside(
+            rows,
+            |row| self.openings(row.n),
+            || {
+                let columns = opening::COLUMNS;
+                self.grouped(
+                    &format!("SELECT session, {columns} FROM opening ORDER BY session, number"),
+                    |row| opening::read(row, 1),
+                )
+            },
+        )
+    }
+
+    /// By the number of the run.
+    pub fn processes_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, RunProcesses>, Error> {
+        const SQL: &str = "SELECT n, id, wrapper_pid, agent_pid FROM run";
+        if rows.len() > FEW {
+            return Ok(self.all(SQL, [], read_processes)?.into_iter().collect());
+        }
+        let runs = rows.iter().filter_map(|row| row.run);
+        let found = runs.map(|run| self.maybe(&format!("{SQL} WHERE n = ?1"), [run], read_processes));
+        found.filter_map(Result::transpose).collect()
+    }
+
+    /// The ids that are shown of the sessions that others were started inside of, by their numbers.
+    pub fn parents_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, String>, Error> {
+        let mut parents: Vec<i64> = rows.iter().filter_map(|row| row.parent).collect();
+        parents.sort_unstable();
+        parents.dedup();
+        let found = parents.into_iter().map(|parent| self.session_number(parent));
+        found
+            .filter_map(|found| Some(found.transpose()?.map(|parent| (parent.n, parent.shown_id()))))
+            .collect()
+    }
+
+    /// How far the events of each have got, as [`View::sync`] says of one.
+    pub fn syncs_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Sync>, Error> {
+        if rows.len() <= FEW {
+            return rows.iter().map(|row| Ok((row.n, self.sync(row)?))).collect();
+        }
+        let slowest = self.one("SELECT min(since), min(cursor) FROM sink", [], |row| {
+            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
+        })?;
+        let (Some(since), Some(cursor)) = slowest else { return Ok(HashMap::new()) };
+        let counts = |sql: &str| -> Result<HashMap<i64, i64>, Error> {
+            Ok(self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
+        };
+        let changed = counts("SELECT session, count(change) FROM event GROUP BY session")?;
+        let waiting =
+            counts(&format!("SELECT session, count(*) FROM event WHERE change > {cursor} GROUP BY session"))?;
+        let before =
+            counts(&format!("SELECT session, count(*) FROM event WHERE change <= {since} GROUP BY session"))?;
+        let history =
+            counts(&format!("SELECT s.n, 1 FROM session s WHERE {}", began_before(&since.to_string())))?;
+        let letters = |fate: Fate| {
+            counts(&format!(
+                "SELECT e.session, count(DISTINCT l.event) FROM letter l JOIN event e ON e.n = l.event
+                 WHERE l.fate = '{}' AND l.fate <> 'done' AND e.change <= {cursor} GROUP BY 1",
+                fate.as_str()
+            ))
+        };
+        let (dead, deferred) = (letters(Fate::Dead)?, letters(Fate::Deferred)?);
+        let told = |row: &SessionRow| {
+            if row.agent == "demo" {
+                return Sync::default();
+            }
+            let last_delivered_at = row.last_delivered_at;
+            if history.contains_key(&row.n) {
+                return Sync { last_delivered_at, ..Sync::default() };
+            }
+            let of = |counts: &HashMap<i64, i64>| counts.get(&row.n).copied().unwrap_or(0);
+            let passed = of(&changed) - of(&waiting) - of(&before);
+            Sync {
+                pending: of(&waiting) + of(&deferred),
+                delivered: (passed - of(&dead) - of(&deferred)).max(0),
+                dead: of(&dead),
+                last_delivered_at,
+            }
+        };
+        Ok(rows.iter().map(|row| (row.n, told(row))).collect())
+    }
+
+    /// By session: asked of each, where they are few, else of all there are.
+    fn beside<T>(
+        &self,
+        rows: &[SessionRow],
+        one: impl Fn(&SessionRow) -> Result<T, Error>,
+        all: impl FnOnce() -> Result<HashMap<i64, T>, Error>,
+    ) -> Result<HashMap<i64, T>, Error> {
+        if rows.len() > FEW {
+            return all();
+        }
+        rows.iter().map(|row| Ok((row.n, one(row)?))).collect()
+    }
+
+    /// Rows that begin with the number of their session.
+    fn grouped<T>(
+        &self,
+        sql: &str,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<HashMap<i64, Vec<T>>, Error> {
+        let mut grouped: HashMap<i64, Vec<T>> = HashMap::new();
+        for (session, value) in self.all(sql, [], |row| Ok((row.get::<_, i64>(0)?, read(row)?)))? {
+            grouped.entry(session).or_default().push(value);
+        }
+        Ok(grouped)
+    }
+}
