@@ -11,6 +11,7 @@ pub mod gemini;
 pub mod invocation;
 mod looked;
 mod loose;
+mod others;
 mod package;
 #[cfg(test)]
 mod recordings;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::file::head;
+use crate::file::read_at_most;
 
 /// How far above the program its package may stand: `bin/codex.js`, `bundle/gemini.js`, `dist/src/index.js`.
 const LEVELS: usize = 4;
@@ -27,8 +27,7 @@ fn stated(file: &Path, name: &str) -> Option<String> {
         name: String,
         version: String,
     }
-    let text = head(file, MAX_BYTES).ok()?;
-    let package: Package = serde_json::from_slice(&text).ok()?;
+    let package: Package = serde_json::from_slice(&read_at_most(file, MAX_BYTES).ok()?).ok()?;
     (package.name == name).then_some(package.version)
 }
 
@@ -54,5 +53,17 @@ mod tests {
             assert_eq!(version(&link, "@google/gemini-cli"), None, "{broken}");
         }
         assert_eq!(version(&root.path().join("absent"), "@google/gemini-cli"), None);
+    }
+
+    /// It is looked for on the way to exec.
+    #[test]
+    fn a_pipe_in_place_of_the_package_file_is_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let program = root.path().join("claude");
+        fs::write(&program, "").unwrap();
+        let pipe = root.path().join("package.json");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+            .unwrap();
+        assert_eq!(version(&program, "@anthropic-ai/claude-code"), None);
     }
 }

@@ -154,8 +154,11 @@ impl Run {
         let agent = SystemProcesses.identify(pid);
         let correlator = plan.trail.as_ref().and(agent).map(|agent| {
             let correlator = Correlator::new(agent, begun_at);
-            let continues = plan.conversation == lifecycle::Conversation::Unnamed;
-            if continues { correlator.continuing() } else { correlator }
+            match plan.conversation {
+                lifecycle::Conversation::Unnamed => correlator.continuing(),
+                lifecycle::Conversation::Named(_) => correlator.resuming(),
+                _ => correlator,
+            }
         });
         Self {
             correlator,

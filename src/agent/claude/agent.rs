@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
-use super::{invocation, view};
+use super::{invocation, version, view};
 use crate::agent::{Agent, Conversation, Injection, Invocation, SessionFiles, Trail, Var, transcript};
 use crate::file::read_at_most;
 use crate::meter::line::Lines;
@@ -39,6 +39,10 @@ impl Agent for Claude {
         &["CLAUDE_CODE_CHILD_SESSION", "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT"]
     }
 
+    fn installed_version(&self, program: &Path) -> Option<String> {
+        version::installed(program)
+    }
+
     fn inject(
         &self,
         invocation: &Invocation,
@@ -49,7 +53,7 @@ impl Agent for Claude {
     ) -> Option<Injection> {
         let wanted =
             invocation.injectable && invocation.persistent && invocation.session == Conversation::Fresh;
-        if !wanted || !version.is_some_and(invocation::takes_session_id) {
+        if !wanted || !version.is_some_and(version::takes_session_id) {
             return None;
         }
         if invocation::agents_view_possible(args) {

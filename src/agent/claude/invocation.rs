@@ -12,23 +12,6 @@ use super::flags::{self, Arity, Flag, Meaning};
 use crate::agent::{Conversation, Invocation, Kind};
 use crate::session::id::AgentSessionId;
 
-/// The first version whose interactive mode was seen to keep the id it is given. An earlier one was reported to use it for
-/// telemetry alone and to choose its own for the file (anthropics/claude-code#44607), so older versions get none.
-const FIRST_WITH_SESSION_ID: (u64, u64, u64) = (2, 1, 197);
-
-/// Whether `claude --version` (`2.1.197 (Claude Code)`) names a version known to take `--session-id`. A new major version
-/// is a new program.
-pub fn takes_session_id(version: &str) -> bool {
-    let number = version.split_whitespace().next().unwrap_or_default();
-    let mut parts = number.splitn(3, '.').map(|part| part.parse::<u64>().ok());
-    match (parts.next().flatten(), parts.next().flatten(), parts.next().flatten()) {
-        (Some(major), Some(minor), Some(patch)) => {
-            major == FIRST_WITH_SESSION_ID.0 && (major, minor, patch) >= FIRST_WITH_SESSION_ID
-        }
-        _ => false,
-    }
-}
-
 /// Whether the agent's global configuration may open the agents view instead of a prompt. The word alone suffices: the
 /// file can be large, is read on the way to exec, and a wrong yes only means that no id is added.
 pub fn defaults_to_agents_view(global_config: &[u8]) -> bool {

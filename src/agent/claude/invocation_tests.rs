@@ -193,27 +193,6 @@ fn the_agents_view_can_be_the_default_only_without_other_arguments() {
     assert!(!defaults_to_agents_view(br#"{"numStartups":3}"#));
 }
 
-#[test]
-fn versions() {
-    for (version, takes) in [
-        ("2.1.197 (Claude Code)", true),
-        ("2.1.197", true),
-        ("2.1.278", true),
-        ("2.2.0", true),
-        ("2.10.1", true),
-        ("2.1.196", false),
-        ("2.0.999", false),
-        ("1.0.128", false),
-        ("3.0.0", false),
-        ("2.1", false),
-        ("2.1.197-beta", false),
-        ("", false),
-        ("codex-cli 0.166.0", false),
-    ] {
-        assert_eq!(takes_session_id(version), takes, "{version}");
-    }
-}
-
 /// The option table of the real program is the reference: every flag its help names is known here, with its arity.
 #[test]
 fn every_flag_of_the_help_is_known() {

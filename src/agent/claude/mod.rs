@@ -1,6 +1,6 @@
 //! Claude Code: what its arguments mean, where its files are, what its lines say, what evidence it gives.
 //!
-//! Facts were measured on 2.1.197. Everything here reads; nothing writes.
+//! Facts were measured on 2.1.197 and, where they differ, on the versions named beside them. Everything here reads; nothing writes.
 
 mod agent;
 pub mod evidence;
@@ -11,6 +11,7 @@ pub mod lines;
 mod shape;
 mod tools;
 pub(crate) mod trail;
+mod version;
 pub mod view;
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::evidence;
 use crate::clock::Timestamp;
 use crate::process::{Pid, ProcessId, StartTime};
-use crate::session::correlate::{Beginning, Correlator, Decision, Evidence, SETTLE, Signal, TransitionKind};
+use crate::session::correlate::{
+    Beginning, Correlator, Decision, Evidence, NewSessionFile, SETTLE, Signal, TransitionKind,
+};
 use crate::session::id::AgentSessionId;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -82,7 +84,16 @@ impl Recording {
         for (at, id, _) in &self.files {
             let beginning = self.beginning(id, *at);
             let cwd = Some("/home/dev/project".to_owned());
-            events.push((*at, Signal::NewFile { id: AgentSessionId(id.clone()), cwd, beginning }));
+            events.push((
+                *at,
+                Signal::NewFile(NewSessionFile {
+                    id: AgentSessionId(id.clone()),
+                    cwd,
+                    beginning,
+                    maker: None,
+                    follows: None,
+                }),
+            ));
             events.push((*at + i64::try_from(SETTLE.as_millis()).unwrap(), Signal::Tick));
         }
         events.retain(|(at, _)| *at >= start);

@@ -39,6 +39,8 @@ pub(super) struct Line<'a, M = &'a RawValue> {
     #[serde(borrow, default)]
     pub(super) request_id: Text<'a>,
     #[serde(borrow, default)]
+    pub(super) prompt_id: Text<'a>,
+    #[serde(borrow, default)]
     pub(super) prompt_source: Text<'a>,
     #[serde(borrow, default)]
     pub(super) error: Text<'a>,

@@ -9,12 +9,13 @@ use super::evidence::{self, HEAD_BYTES};
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use crate::agent::looked::Looked;
+use crate::agent::others::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::{self, open_regular, read_at_most};
+use crate::file::{self, TICK, modified, open_regular, read_at_most};
 use crate::meter::line::Lines;
 use crate::process::{Pid, ProcessId, Processes};
-use crate::session::correlate::{Beginning, RegistryEntry, Signal};
+use crate::session::correlate::{Beginning, Maker, NewSessionFile, RegistryEntry, Signal};
 use crate::session::id::AgentSessionId;
 
 /// A history that grew by more than this since the last look is read from its end: nobody types that much.
@@ -23,13 +24,23 @@ const MAX_HISTORY: u64 = 1024 * 1024;
 /// More than any entry of the registry.
 const MAX_ENTRY: u64 = 64 * 1024;
 
+/// How much of a file's end is looked at for what was said last.
+const TAIL_BYTES: u64 = 256 * 1024;
+
+/// Older versions are scripts that call their process `claude`.
+const PROGRAM: Program = Program {
+    names: &["claude", "claude.exe"],
+    folders: &["/claude-code/", "/claude-agent-sdk/", "/claude/versions/"],
+};
+
 #[derive(Debug)]
 pub struct ClaudeTrail {
     files: ClaudeFiles,
     /// Before the agent was started.
     prepared: Timestamp,
-    /// Where the run began, until stock was taken.
-    folder: Option<PathBuf>,
+    /// Where the run began; the real path, once stock was taken.
+    folder: PathBuf,
+    stock_taken: bool,
     /// The project folders this run has been in; `/cd` adds to them.
     projects: BTreeSet<PathBuf>,
     /// The one it is in.
@@ -42,6 +53,8 @@ pub struct ClaudeTrail {
     history_read: u64,
     /// How each session file in the project folders began when last seen; `None`: it was there before us, or is none.
     known: BTreeMap<PathBuf, Option<Beginning>>,
+    /// Session files that were there before us, and whether somebody has gone on with them since.
+    entered: BTreeMap<PathBuf, bool>,
     /// Sub-agents' files beside the sessions', begun since, and whose they are as soon as they say so.
     beside: BTreeMap<PathBuf, Option<AgentSessionId>>,
     folders: Looked,
@@ -54,7 +67,8 @@ impl ClaudeTrail {
         Self {
             files,
             prepared: SystemClock.now(),
-            folder: Some(folder.to_owned()),
+            folder: folder.to_owned(),
+            stock_taken: false,
             projects: BTreeSet::new(),
             project: PathBuf::new(),
             registry: Looked::default(),
@@ -62,6 +76,7 @@ impl ClaudeTrail {
             registered_as: None,
             history_read: 0,
             known: BTreeMap::new(),
+            entered: BTreeMap::new(),
             beside: BTreeMap::new(),
             folders: Looked::default(),
             found: None,
@@ -71,9 +86,14 @@ impl ClaudeTrail {
     /// Notes what is there already, so that only what comes after counts as new. Done with the first look, off the way
     /// to exec: the agent needs a hundred times as long before it writes anything.
     fn take_stock(&mut self) {
-        let Some(folder) = self.folder.take() else { return };
-        let project = self.files.project(&fs::canonicalize(&folder).unwrap_or(folder));
-        self.known = files::in_project(&project).into_iter().map(|path| (path, None)).collect();
+        if std::mem::replace(&mut self.stock_taken, true) {
+            return;
+        }
+        self.folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let project = self.files.project(&self.folder);
+        let there = files::in_project(&project);
+        self.entered = there.iter().cloned().map(|path| (path, false)).collect();
+        self.known = there.into_iter().map(|path| (path, None)).collect();
         self.history_read = fs::metadata(self.files.history()).map_or(0, |meta| meta.len());
         self.work_in(project);
     }
@@ -180,7 +200,7 @@ impl ClaudeTrail {
         seen.signals.extend(lines.filter_map(evidence::history_line).map(Signal::History));
     }
 
-    fn look_at_projects(&mut self, seen: &mut Seen) {
+    fn look_at_projects(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
         for project in self.projects.clone() {
             if let Some(stamp) = self.folders.due(&project) {
                 for path in files::in_project(&project) {
@@ -192,13 +212,43 @@ impl ClaudeTrail {
         for (path, whose) in self.beside.iter_mut().filter(|(_, whose)| whose.is_none()) {
             *whose = head(path).and_then(|head| head.session);
         }
+        // Where our process registers, that says more than who else is here.
+        let unregistered = self.proper.is_none();
+        let mut present: Option<Present> = None;
+        let mut maker = |at: Option<Timestamp>, cwd: Option<&str>| {
+            // Two folders may have one project folder; of a process in the other one nothing is known.
+            let here = cwd.is_some_and(|cwd| Path::new(cwd) == self.folder);
+            let at = at.filter(|_| here)?;
+            let look = || Present::look(agent.pid, &self.folder, &PROGRAM, processes);
+            Some(present.get_or_insert_with(look).maker(at))
+        };
+        if unregistered && self.found.is_none() {
+            for (path, entered) in &mut self.entered {
+                let Some(id) = files::session_id(path).filter(|_| !*entered) else { continue };
+                if let Some((at, cwd)) = gone_on_with(path, self.prepared) {
+                    *entered = true;
+                    let maker = maker(Some(at), cwd.as_deref()).unwrap_or(Maker::Anybody);
+                    seen.signals.push(Signal::GoneOnWith { id, maker });
+                }
+            }
+        }
         for (path, known) in &mut self.known {
             // Once a file has said how it begins, it will not say otherwise.
             let Some(Beginning::Absent | Beginning::Silent) = known else { continue };
             let (Some(id), Some(head)) = (files::session_id(path), head(path)) else { continue };
             if *known != Some(head.beginning) {
                 *known = Some(head.beginning);
-                seen.signals.push(Signal::NewFile { id, cwd: head.cwd, beginning: head.beginning });
+                let maker = unregistered
+                    .then(|| maker(begun_at(path, head.beginning), head.cwd.as_deref()))
+                    .map(|maker| maker.unwrap_or(Maker::Anybody));
+                let follows = head.prompt.filter(|_| matches!(head.beginning, Beginning::Cleared { .. }));
+                let follows = follows.and_then(|prompt| {
+                    let (current, paths) = self.found.as_ref()?;
+                    paths.iter().any(|path| holds_prompt(path, &prompt)).then(|| current.clone())
+                });
+                let (cwd, beginning) = (head.cwd, head.beginning);
+                let file = NewSessionFile { id, cwd, beginning, maker, follows };
+                seen.signals.push(Signal::NewFile(file));
             }
         }
     }
@@ -235,7 +285,7 @@ impl Trail for ClaudeTrail {
         let mut seen = Seen::default();
         self.look_at_registry(agent, processes, &mut seen);
         self.look_at_history(&mut seen);
-        self.look_at_projects(&mut seen);
+        self.look_at_projects(agent, processes, &mut seen);
         seen
     }
 
@@ -265,6 +315,41 @@ impl Trail for ClaudeTrail {
 
 fn head(path: &Path) -> Option<evidence::Head> {
     Some(evidence::head(&file::head(path, HEAD_BYTES as u64).ok()?))
+}
+
+/// When a file began, as its file system or else its first line knows.
+fn begun_at(path: &Path, beginning: Beginning) -> Option<Timestamp> {
+    let born = fs::metadata(path).and_then(|meta| meta.created()).map(Timestamp::from);
+    born.ok().or(match beginning {
+        Beginning::Cleared { at } => Some(at),
+        _ => None,
+    })
+}
+
+/// The end of a file that was written to since a time.
+fn tail_since(path: &Path, since: Timestamp) -> Option<Vec<u8>> {
+    let meta = fs::metadata(path).ok()?;
+    if modified(&meta).after(TICK) < since {
+        return None;
+    }
+    let mut file = open_regular(path).ok()?;
+    file.seek(SeekFrom::Start(meta.len().saturating_sub(TAIL_BYTES))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// When somebody spoke in an older conversation since, and in which folder.
+fn gone_on_with(path: &Path, since: Timestamp) -> Option<(Timestamp, Option<String>)> {
+    let at = evidence::spoken_since(&tail_since(path, since)?, since)?;
+    Some((at, head(path).and_then(|head| head.cwd)))
+}
+
+/// Whether a prompt of this id stands in what was written to the file last.
+fn holds_prompt(path: &Path, prompt: &str) -> bool {
+    let mark = format!("\"promptId\":\"{prompt}\"");
+    let tail = tail_since(path, Timestamp(0));
+    tail.is_some_and(|bytes| memchr::memmem::find(&bytes, mark.as_bytes()).is_some())
 }
 
 /// Longer than any command line that the kernel takes.

@@ -7,7 +7,6 @@ mod evidence;
 pub(crate) mod files;
 mod invocation;
 mod lines;
-mod others;
 mod shape;
 mod tools;
 pub(crate) mod trail;

@@ -1,7 +1,7 @@
 //! Following one run of Gemini CLI by what it writes: the log of what was typed in the folder, and the conversations' files.
 //!
 //! All its processes in a folder write to the same places and none signs, so everything seen goes to the correlator together
-//! with who can have made it ([`super::others`]).
+//! with who can have made it ([`crate::agent::others`]).
 
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -13,8 +13,8 @@ use std::time::Duration;
 use super::evidence::{self, LogReader, Told};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
-use super::others::Present;
 use crate::agent::looked::Looked;
+use crate::agent::others::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::file::{TICK, head, modified, open_regular};
@@ -33,6 +33,8 @@ const MAX_LOG: u64 = 64 * 1024 * 1024;
 /// be watched, and who made it is known for a second.
 const EARLY: Duration = Duration::from_millis(500);
 const EARLY_FOR: Duration = Duration::from_mins(1);
+
+const PROGRAM: Program = Program { names: &["gemini"], folders: &["/gemini-cli/"] };
 
 #[derive(Debug)]
 pub(crate) struct GeminiTrail {
@@ -237,7 +239,9 @@ impl Trail for GeminiTrail {
         self.look_at_log(&mut seen);
         let mut present: Option<Present> = None;
         let mut made_by = |at: Timestamp| {
-            present.get_or_insert_with(|| Present::look(agent.pid, &self.folder, processes)).maker(at)
+            present
+                .get_or_insert_with(|| Present::look(agent.pid, &self.folder, &PROGRAM, processes))
+                .maker(at)
         };
         for News { id, told, known, at } in news {
             match told {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::traces::Trace;
+use super::traces::{Maker, Trace};
 use crate::clock::Timestamp;
 use crate::process::{Pid, ProcessId, StartTime};
 use crate::session::id::AgentSessionId;
@@ -72,6 +72,18 @@ pub enum Thread {
     Helper,
 }
 
+/// A session file that was not there when the run began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSessionFile {
+    pub id: AgentSessionId,
+    pub cwd: Option<String>,
+    pub beginning: Beginning,
+    /// Who can have made it; `None` where our process registers, which says more.
+    pub maker: Option<Maker>,
+    /// The conversation that holds the prompt whose id this file's clear bears: the same process made both.
+    pub follows: Option<AgentSessionId>,
+}
+
 /// Something seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -85,10 +97,11 @@ pub enum Signal {
     },
     History(HistoryEntry),
     /// A session file appeared or its beginning became readable.
-    NewFile {
+    NewFile(NewSessionFile),
+    /// Somebody spoke in a conversation that was there before this run.
+    GoneOnWith {
         id: AgentSessionId,
-        cwd: Option<String>,
-        beginning: Beginning,
+        maker: Maker,
     },
     /// A background process was started to go on with conversation `from` as `to`.
     Background {

@@ -10,14 +10,18 @@
 //! made since the current conversation was bound is one too. Anything else existed before or is a copy (a switch). `/branch`
 //! and the resume picker have their file in place before the registry changes.
 //!
-//! **Continuing.** A run that was told to continue some conversation registers under a fresh id first, and under that of the
-//! conversation when it has found it, or when the user has picked it. So until such a run is bound, an id without a file is
-//! only a placeholder.
+//! **Continuing.** A run that continues a conversation, named or not, may register under a fresh id first, and under that of
+//! the conversation when it has found it, or when the user has picked it. So until the registry has named a conversation
+//! that exists, an id without a file is only a placeholder.
 //!
 //! **Older versions** leave the old id in the registry after a clear. So only a *change* of it is news, and the log alone can
-//! tell of a clear; it takes [`SETTLE`] longer. Two that clear in one folder at once leave two log lines and two files without
-//! a link between them: the transition stands, the new conversation stays `ambiguous` until all candidates but one are
-//! claimed by other processes.
+//! tell of a clear; it takes [`SETTLE`] longer. Two that clear in one folder at once leave two log lines and two files. Where
+//! the file's clear bears the id of the last prompt before it, the file that holds that prompt says whose it is. Where it does
+//! not, the transition stands, and the new conversation stays `ambiguous` until all candidates but one are claimed by other
+//! processes.
+//!
+//! **Versions before the registry** are followed by their files, as long as no other process of the agent runs in the folder:
+//! a file that begins then is ours ([`Maker`]). With others about, only what the log names can decide.
 //!
 //! **Held conversations.** Where the agent keeps what it writes to open, that is its registry: [`held`].
 //!
@@ -32,8 +36,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use evidence::{
-    Beginning, Decision, Evidence, Explained, HistoryEntry, RegistryEntry, Signal, Thread, TransitionKind,
-    Verdict,
+    Beginning, Decision, Evidence, Explained, HistoryEntry, NewSessionFile, RegistryEntry, Signal, Thread,
+    TransitionKind, Verdict,
 };
 use held::Locks;
 
@@ -62,6 +66,8 @@ pub struct Correlator {
     spawned_at: Timestamp,
     /// The run goes on with a conversation that nobody named yet.
     continues: bool,
+    /// It goes on with one, named or not, and the registry has not named it yet.
+    resuming: bool,
     /// What the registry names while that conversation is still being looked for or chosen.
     placeholder: Option<AgentSessionId>,
     current: Option<Current>,
@@ -99,6 +105,7 @@ struct NewFile {
     cwd: Option<String>,
     cleared_at: Timestamp,
     seen_at: Timestamp,
+    follows: Option<AgentSessionId>,
 }
 
 impl Command {
@@ -121,6 +128,7 @@ impl Correlator {
             ours: vec![agent],
             spawned_at,
             continues: false,
+            resuming: false,
             placeholder: None,
             current: None,
             left: BTreeSet::new(),
@@ -138,6 +146,13 @@ impl Correlator {
     #[must_use]
     pub fn continuing(mut self) -> Self {
         self.continues = true;
+        self.resuming()
+    }
+
+    /// The arguments continue a conversation.
+    #[must_use]
+    pub fn resuming(mut self) -> Self {
+        self.resuming = true;
         self
     }
 
@@ -165,7 +180,8 @@ impl Correlator {
             Signal::Assigned(id) => self.assigned(now, id, &mut verdict),
             Signal::Registry { entry, file } => self.registry(now, entry, file, &mut verdict),
             Signal::History(entry) => self.history(now, entry, &mut verdict),
-            Signal::NewFile { id, cwd, beginning } => self.new_file(now, id, cwd, beginning, &mut verdict),
+            Signal::NewFile(file) => self.new_file(now, file, &mut verdict),
+            Signal::GoneOnWith { id, maker } => self.gone_on_with(now, id, maker, &mut verdict),
             Signal::Background { from, to, process } => {
                 self.background(now, &from, to, process, &mut verdict);
             }
@@ -201,7 +217,7 @@ impl Correlator {
             return verdict.explain(now, "registry", &value, false, why);
         }
         let (pid, id) = (entry.pid, entry.session);
-        if self.continues && self.current.is_none() && self.left.is_empty() && file == Beginning::Absent {
+        if self.resuming && file == Beginning::Absent && self.current() != Some(&id) {
             if self.placeholder.as_ref() != Some(&id) {
                 let why = "has no file, and this run goes on with a conversation that has one";
                 verdict.explain(now, "registry", &value, false, why);
@@ -209,6 +225,7 @@ impl Correlator {
             }
             return;
         }
+        self.resuming = false;
         let said = self.registry_said.insert(pid, id.clone());
         if said.as_ref() == Some(&id) {
             return;
@@ -270,46 +287,111 @@ impl Correlator {
         self.registry_said.iter().any(|(pid, said)| said == id && others(pid))
     }
 
-    fn new_file(
-        &mut self,
-        now: Timestamp,
-        id: AgentSessionId,
-        cwd: Option<String>,
-        beginning: Beginning,
-        verdict: &mut Verdict,
-    ) {
-        if self.placeholder.as_ref() == Some(&id) && self.current.is_none() && self.left.is_empty() {
-            verdict.explain(now, "file", &id.0, true, "the conversation the registry names has a file now");
-            return self.bind(now, id, Evidence::Registry, verdict);
+    fn new_file(&mut self, now: Timestamp, file: NewSessionFile, verdict: &mut Verdict) {
+        let NewSessionFile { id, cwd, beginning, maker, follows } = file;
+        let unbound = self.current.is_none() && self.left.is_empty();
+        let began = !matches!(beginning, Beginning::Absent | Beginning::Silent);
+        if self.placeholder.as_ref() == Some(&id) && (unbound || began) {
+            return self.placeholder_has_a_file(now, id, beginning, verdict);
         }
         let known = self.current() == Some(&id) || self.left.contains(&id) || self.candidates.contains(&id);
-        if known || self.files.iter().any(|file| file.id == id) {
+        if known || !began || self.files.iter().any(|file| file.id == id) {
             return;
         }
-        match beginning {
-            Beginning::Absent | Beginning::Silent => {}
-            Beginning::Spoken { .. } => {
-                verdict.explain(
-                    now,
-                    "file",
-                    &id.0,
-                    false,
-                    "a new file, but nothing links it to this process",
-                );
+        let why = match (beginning, maker) {
+            (Beginning::Cleared { at }, _) if at < self.spawned_at => {
+                "cleared before this process was started"
             }
-            Beginning::Cleared { at } if at < self.spawned_at => {
-                verdict.explain(now, "file", &id.0, false, "cleared before this process was started");
+            (Beginning::Cleared { .. }, _) if self.claimed.contains(&id) => "another process is in it",
+            (_, Some(Maker::Ours)) if unbound || self.may_lead_to(beginning) => {
+                return self.file_of_ours(now, id, beginning, verdict);
             }
-            Beginning::Cleared { .. } if self.claimed.contains(&id) => {
-                verdict.explain(now, "file", &id.0, false, "another process is in it");
-            }
-            Beginning::Cleared { at: cleared_at } => {
+            (Beginning::Cleared { at: cleared_at }, _) => {
                 verdict.explain(now, "file", &id.0, true, "begins with a clear that may be ours");
                 if self.files.len() >= MAX_REMEMBERED {
                     self.files.remove(0);
                 }
-                self.files.push(NewFile { id, cwd, cleared_at, seen_at: now });
+                return self.files.push(NewFile { id, cwd, cleared_at, seen_at: now, follows });
             }
+            (_, Some(_)) if unbound => {
+                verdict.decisions.push(Decision::Ambiguous { candidates: vec![id.clone()] });
+                "began after our start, but another process of the agent may have begun it"
+            }
+            _ => "a new file, but nothing links it to this process",
+        };
+        verdict.explain(now, "file", &id.0, false, why);
+    }
+
+    /// The process stayed where it registered first, although it was to continue something else.
+    fn placeholder_has_a_file(
+        &mut self,
+        now: Timestamp,
+        id: AgentSessionId,
+        beginning: Beginning,
+        verdict: &mut Verdict,
+    ) {
+        verdict.explain(now, "file", &id.0, true, "the conversation the registry names has a file now");
+        self.resuming = false;
+        self.enter_by(now, id, transition_kind(beginning, self.spawned_at).0, Evidence::Registry, verdict);
+    }
+
+    /// Whether a file of ours that begins like this is one that the current conversation goes on in: after a clear, or where a
+    /// version continues a conversation in a copy.
+    fn may_lead_to(&self, beginning: Beginning) -> bool {
+        self.current.is_some() && (self.resuming || matches!(beginning, Beginning::Cleared { .. }))
+    }
+
+    /// A run that continues a conversation without naming it has found it, unless another process spoke there.
+    fn gone_on_with(&mut self, now: Timestamp, id: AgentSessionId, maker: Maker, verdict: &mut Verdict) {
+        if !self.continues || self.current.is_some() || !self.left.is_empty() {
+            return;
+        }
+        let ours = maker == Maker::Ours;
+        let why = if ours {
+            "gone on with when no other process of the agent was in this folder"
+        } else {
+            "gone on with, but another process of the agent may have done it"
+        };
+        verdict.explain(now, "file", &id.0, ours, why);
+        if ours {
+            self.bind(now, id, Evidence::Log, verdict);
+        } else {
+            verdict.decisions.push(Decision::Ambiguous { candidates: vec![id] });
+        }
+    }
+
+    /// It began while no other process of the agent was in this folder.
+    fn file_of_ours(
+        &mut self,
+        now: Timestamp,
+        id: AgentSessionId,
+        beginning: Beginning,
+        verdict: &mut Verdict,
+    ) {
+        let (kind, why) = match beginning {
+            Beginning::Cleared { .. } => {
+                (TransitionKind::Clear, "cleared when no other process of the agent was in this folder")
+            }
+            _ => (TransitionKind::Switch, "began when no other process of the agent was in this folder"),
+        };
+        verdict.explain(now, "file", &id.0, true, why);
+        self.resuming = false;
+        self.enter_by(now, id, kind, Evidence::Log, verdict);
+    }
+
+    /// Into this conversation, from the one the run is in, if it is in one.
+    fn enter_by(
+        &mut self,
+        now: Timestamp,
+        id: AgentSessionId,
+        kind: TransitionKind,
+        evidence: Evidence,
+        verdict: &mut Verdict,
+    ) {
+        if self.current.is_some() {
+            self.move_on(now, kind, Some(id), evidence, verdict);
+        } else {
+            self.bind(now, id, evidence, verdict);
         }
     }
 
@@ -352,14 +434,18 @@ impl Correlator {
     /// The log's own word: our conversation was cleared, and a file that begins with it is there.
     fn decide_by_log(&mut self, now: Timestamp, verdict: &mut Verdict) {
         while let Some(current) = self.current.clone() {
-            let Some(command) = self.commands.get(&current.id).filter(|_| !self.shared(&current.id)) else {
-                return;
-            };
-            let mine: Vec<&NewFile> = self
-                .files
-                .iter()
-                .filter(|file| command.may_have_made(file) && settled_at(file) <= now)
-                .collect();
+            let settled: Vec<&NewFile> = self.files.iter().filter(|file| settled_at(file) <= now).collect();
+            let shared = self.shared(&current.id);
+            let next = settled.iter().find(|file| !shared && file.follows.as_ref() == Some(&current.id));
+            if let Some(next) = next {
+                let to = next.id.clone();
+                verdict.explain(now, "file", &to.0, true, "its clear bears the id of a prompt of ours");
+                self.move_on(now, TransitionKind::Clear, Some(to), Evidence::Log, verdict);
+                continue;
+            }
+            let Some(command) = self.commands.get(&current.id).filter(|_| !shared) else { return };
+            let mine: Vec<&NewFile> =
+                settled.into_iter().filter(|file| command.may_have_made(file)).collect();
             let sole: Vec<&NewFile> =
                 mine.iter().copied().filter(|file| self.rivals(file, &current.id).is_empty()).collect();
             let rivals: BTreeSet<&AgentSessionId> =

@@ -34,6 +34,11 @@ fn entry(pid: i32, session: &str) -> RegistryEntry {
     }
 }
 
+fn new_file(name: &str, cwd: Option<&str>, beginning: Beginning) -> Signal {
+    let cwd = cwd.map(str::to_owned);
+    Signal::NewFile(NewSessionFile { id: id(name), cwd, beginning, maker: None, follows: None })
+}
+
 impl Run {
     pub(super) fn feed(&mut self, now: i64, signal: Signal) -> Vec<String> {
         self.0.feed(Timestamp(now), signal).decisions.iter().map(shown).collect()
@@ -57,7 +62,7 @@ impl Run {
 
     fn cleared_file(&mut self, now: i64, name: &str, at: i64) -> Vec<String> {
         let beginning = Beginning::Cleared { at: Timestamp(at) };
-        self.feed(now, Signal::NewFile { id: id(name), cwd: Some(FOLDER.to_owned()), beginning })
+        self.feed(now, new_file(name, Some(FOLDER), beginning))
     }
 
     fn tick(&mut self, now: i64) -> Vec<String> {
@@ -113,7 +118,7 @@ fn a_run_that_continues_is_bound_to_a_conversation_that_has_a_file() {
 
     let mut nothing_to_continue = continuing();
     assert_eq!(nothing_to_continue.registry(900, "fresh", Beginning::Absent), NOTHING);
-    let file = |id_: &str| Signal::NewFile { id: id(id_), cwd: None, beginning: Beginning::Silent };
+    let file = |id_: &str| new_file(id_, None, Beginning::Silent);
     assert_eq!(nothing_to_continue.feed(1000, file("another's")), NOTHING);
     assert_eq!(nothing_to_continue.feed(2000, file("fresh")), ["bind fresh registry"]);
     assert_eq!(nothing_to_continue.registry(2100, "fresh", Beginning::Absent), NOTHING);
@@ -183,7 +188,7 @@ fn other_processes_do_not_concern_us() {
     let mut run = assigned();
     assert_eq!(run.other_process(100, 200, "b"), NOTHING);
     assert_eq!(run.other_process(200, 200, "c"), NOTHING);
-    let file = Signal::NewFile { id: id("e"), cwd: Some(FOLDER.into()), beginning: SPOKEN };
+    let file = new_file("e", Some(FOLDER), SPOKEN);
     assert_eq!(run.feed(400, file), NOTHING, "the newest file of the folder is no evidence");
     assert_eq!(run.tick(9000), NOTHING);
 }
@@ -251,7 +256,7 @@ fn a_clear_that_cannot_be_ours_is_not() {
         let mut run = assigned();
         run.typed(1000, "a", true);
         let beginning = Beginning::Cleared { at: Timestamp(at) };
-        run.feed(1300, Signal::NewFile { id: id("b"), cwd: Some(cwd.into()), beginning });
+        run.feed(1300, new_file("b", Some(cwd), beginning));
         assert_eq!(run.tick(9000), NOTHING, "{what}");
     }
     let mut run = assigned();
@@ -265,7 +270,7 @@ fn a_clear_that_cannot_be_ours_is_not() {
 fn a_file_is_considered_once_its_beginning_is_readable() {
     let mut run = assigned();
     run.typed(1000, "a", true);
-    let silent = Signal::NewFile { id: id("b"), cwd: None, beginning: Beginning::Silent };
+    let silent = new_file("b", None, Beginning::Silent);
     assert_eq!(run.feed(1200, silent), NOTHING);
     assert_eq!(run.tick(3000), NOTHING);
     run.cleared_file(3100, "b", 1003);
@@ -403,7 +408,7 @@ fn every_signal_that_decides_or_is_turned_down_is_explained() {
     let mut feed = |now, signal| explained.extend(run.0.feed(Timestamp(now), signal).explained);
     feed(0, Signal::Assigned(id("a")));
     feed(900, Signal::Registry { entry: entry(100, "a"), file: Beginning::Absent });
-    feed(1000, Signal::NewFile { id: id("n"), cwd: None, beginning: SPOKEN });
+    feed(1000, new_file("n", None, SPOKEN));
     feed(2000, Signal::Registry { entry: entry(100, "b"), file: Beginning::Absent });
     let seen: Vec<(&str, &str, bool)> =
         explained.iter().map(|item| (item.kind, item.value.as_str(), item.accepted)).collect();
@@ -428,4 +433,117 @@ fn memory_is_bounded() {
     }
     assert!(run.0.commands.len() <= MAX_REMEMBERED);
     assert!(run.0.files.len() <= MAX_REMEMBERED);
+}
+
+fn resuming() -> Run {
+    let mut run = Run(Correlator::new(AGENT, Timestamp(0)).resuming());
+    assert_eq!(run.feed(0, Signal::Assigned(id("a"))), ["bind a assigned"]);
+    run
+}
+
+/// Claude Code 2.1.100 with `--resume a`: it registers under a fresh id and 0.7 s later under that of the conversation.
+#[test]
+fn resume_id_with_placeholder_registers_no_clear() {
+    let mut run = resuming();
+    assert_eq!(run.registry(1000, "fresh", Beginning::Absent), NOTHING);
+    assert_eq!(run.registry(1010, "fresh", Beginning::Absent), NOTHING);
+    assert_eq!(run.registry(1700, "a", SPOKEN), NOTHING);
+    assert_eq!(run.0.current(), Some(&id("a")));
+    assert_eq!(run.registry(9000, "b", Beginning::Absent), ["clear to b registry"], "then as any other");
+}
+
+#[test]
+fn a_resumed_conversation_that_registers_at_once_is_cleared_as_any_other() {
+    let mut run = resuming();
+    assert_eq!(run.registry(1000, "a", SPOKEN), NOTHING);
+    assert_eq!(run.registry(9000, "b", Beginning::Absent), ["clear to b registry"]);
+    let mut run = resuming();
+    assert_eq!(run.registry(1000, "other", SPOKEN), ["switch to other registry"], "one that exists is none");
+    assert_eq!(run.registry(9000, "b", Beginning::Absent), ["clear to b registry"]);
+}
+
+#[test]
+fn a_placeholder_in_which_something_is_said_is_where_the_run_is() {
+    for (beginning, expected) in [
+        (Beginning::Silent, None),
+        (Beginning::Cleared { at: Timestamp(3000) }, Some("clear to fresh registry")),
+        (SPOKEN, Some("switch to fresh registry")),
+    ] {
+        let mut run = resuming();
+        run.registry(1000, "fresh", Beginning::Absent);
+        let decided = run.feed(3100, new_file("fresh", Some(FOLDER), beginning));
+        assert_eq!(decided, expected.into_iter().collect::<Vec<_>>(), "{beginning:?}");
+    }
+}
+
+fn made_by(maker: Maker, name: &str, beginning: Beginning) -> Signal {
+    let Signal::NewFile(file) = new_file(name, Some(FOLDER), beginning) else { unreachable!() };
+    Signal::NewFile(NewSessionFile { maker: Some(maker), ..file })
+}
+
+/// Versions before the registry: who else is in the folder decides.
+#[test]
+fn without_a_registry_a_file_is_ours_if_nobody_else_can_have_made_it() {
+    let cleared = Beginning::Cleared { at: Timestamp(5000) };
+    let earlier = Beginning::Cleared { at: Timestamp(-1) };
+    let fresh = run as fn() -> Run;
+    let continuing = || Run(Correlator::new(AGENT, Timestamp(0)).continuing());
+    let table: &[(&str, fn() -> Run, Maker, Beginning, &[&str])] = &[
+        ("first file", fresh, Maker::Ours, SPOKEN, &["bind n log"]),
+        ("first file, others about", fresh, Maker::Settled, SPOKEN, &["ambiguous n"]),
+        ("first file, others start", fresh, Maker::Anybody, SPOKEN, &["ambiguous n"]),
+        ("first file, continued in a copy", continuing, Maker::Ours, COPIED, &["bind n log"]),
+        ("cleared", assigned, Maker::Ours, cleared, &["clear to n log"]),
+        ("cleared, others about", assigned, Maker::Settled, cleared, &[]),
+        ("cleared before our start", assigned, Maker::Ours, earlier, &[]),
+        ("a further file", assigned, Maker::Ours, SPOKEN, &[]),
+        ("resumed in a copy", resuming, Maker::Ours, SPOKEN, &["switch to n log"]),
+        ("resumed in a copy, others about", resuming, Maker::Settled, SPOKEN, &[]),
+        ("resumed and cleared", resuming, Maker::Ours, cleared, &["clear to n log"]),
+    ];
+    for (what, begin, maker, beginning, expected) in table {
+        let mut run = begin();
+        let verdict = run.0.feed(Timestamp(5100), made_by(*maker, "n", *beginning));
+        assert_eq!(verdict.decisions.iter().map(shown).collect::<Vec<_>>(), *expected, "{what}");
+        assert_eq!(verdict.explained.len(), 1, "{what}: every file is explained");
+    }
+}
+
+#[test]
+fn without_a_registry_clears_follow_each_other() {
+    let mut run = assigned();
+    for (at, name) in [(1000, "b"), (2000, "c"), (3000, "d")] {
+        let file = made_by(Maker::Ours, name, Beginning::Cleared { at: Timestamp(at) });
+        assert_eq!(run.feed(at + 5, file), [format!("clear to {name} log")]);
+    }
+}
+
+#[test]
+fn without_a_registry_a_continued_conversation_is_the_one_gone_on_with() {
+    let continuing = || Run(Correlator::new(AGENT, Timestamp(0)).continuing());
+    let gone_on_with = |maker| Signal::GoneOnWith { id: id("o"), maker };
+    assert_eq!(continuing().feed(900, gone_on_with(Maker::Ours)), ["bind o log"]);
+    assert_eq!(continuing().feed(900, gone_on_with(Maker::Settled)), ["ambiguous o"]);
+    assert_eq!(run().feed(900, gone_on_with(Maker::Ours)), NOTHING, "a new conversation was asked for");
+    assert_eq!(assigned().feed(900, gone_on_with(Maker::Ours)), NOTHING);
+}
+
+/// Two that clear at once in one folder, where the clear bears the id of the last prompt before it.
+#[test]
+fn a_clear_that_bears_the_id_of_a_prompt_of_ours_is_ours() {
+    let mut run = assigned();
+    run.registry(900, "a", Beginning::Absent);
+    run.typed(1000, "a", true);
+    run.typed(1000, "x", true);
+    let after = |name: &str, follows: Option<&str>| {
+        let Signal::NewFile(file) = new_file(name, Some(FOLDER), Beginning::Cleared { at: Timestamp(1003) })
+        else {
+            unreachable!()
+        };
+        Signal::NewFile(NewSessionFile { follows: follows.map(id), ..file })
+    };
+    assert_eq!(run.feed(1300, after("y", None)), NOTHING);
+    assert_eq!(run.feed(1300, after("b", Some("a"))), NOTHING, "the registry may still say");
+    assert_eq!(run.tick(2300), ["clear to b log"]);
+    assert_eq!(run.tick(9000), NOTHING);
 }

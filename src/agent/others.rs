@@ -1,4 +1,4 @@
-//! Which other processes of the agent run in a folder: its files bear no name of their maker, so that one of them is ours is
+//! Which other processes of an agent run in a folder: where its files bear no name of their maker, that one of them is ours is
 //! certain only if nobody else can have made it.
 
 use std::collections::BTreeSet;
@@ -26,9 +26,9 @@ pub(super) struct Present {
 }
 
 impl Present {
-    /// `agent` is the process that codemie started.
-    pub(super) fn look(agent: Pid, folder: &Path, processes: &dyn Processes) -> Self {
-        let running = processes.running(&is_gemini);
+    /// `agent` is the process that codemie started, `program` how to know others of its kind.
+    pub(super) fn look(agent: Pid, folder: &Path, program: &Program, processes: &dyn Processes) -> Self {
+        let running = processes.running(&|command| program.is_run_by(command));
         let maker = running.map_or(Maker::Anybody, |running| judge(agent, folder, &running));
         Self { maker, at: SystemClock.now() }
     }
@@ -61,23 +61,33 @@ fn family(agent: Pid, running: &[Running]) -> BTreeSet<Pid> {
     family
 }
 
-/// `node …/gemini`, `node … /gemini.js …`, or a program of that name.
-fn is_gemini(command: &[OsString]) -> bool {
-    let name = |word: &OsString| {
-        let word = word.as_bytes();
-        let name = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);
-        name.strip_suffix(b".js").unwrap_or(name).to_vec()
-    };
-    let Some(program) = command.first().map(name) else { return false };
-    let runtime = [&b"node"[..], b"bun", b"deno", b"nodejs"].contains(&program.as_slice());
-    // The script stands behind the options of the runtime.
-    let script = command[1..].iter().find(|word| !word.as_bytes().starts_with(b"-"));
-    program == b"gemini"
-        || runtime
-            && script.is_some_and(|script| {
-                name(script) == b"gemini"
-                    || memchr::memmem::find(script.as_bytes(), b"/gemini-cli/").is_some()
-            })
+/// How to know an agent's processes by their command lines.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// What the program is called, or the script that a JavaScript runtime runs.
+    pub(super) names: &'static [&'static str],
+    /// Folders on the way to such a script or program.
+    pub(super) folders: &'static [&'static str],
+}
+
+impl Program {
+    /// `node …/gemini`, `node … /gemini.js …`, or a program of that name.
+    fn is_run_by(&self, command: &[OsString]) -> bool {
+        fn name(word: &OsString) -> &[u8] {
+            let word = word.as_bytes();
+            let name = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);
+            name.strip_suffix(b".js").unwrap_or(name)
+        }
+        let is_it = |word: &OsString| {
+            let within = |folder: &&str| memchr::memmem::find(word.as_bytes(), folder.as_bytes()).is_some();
+            self.names.iter().any(|known| known.as_bytes() == name(word)) || self.folders.iter().any(within)
+        };
+        let Some(program) = command.first() else { return false };
+        let runtime = [&b"node"[..], b"bun", b"deno", b"nodejs"].contains(&name(program));
+        // The script stands behind the options of the runtime.
+        let script = command[1..].iter().find(|word| !word.as_bytes().starts_with(b"-"));
+        is_it(program) || runtime && script.is_some_and(is_it)
+    }
 }
 
 #[cfg(test)]
@@ -128,6 +138,7 @@ mod tests {
 
     #[test]
     fn which_commands_are_the_agent() {
+        let gemini = Program { names: &["gemini"], folders: &["/gemini-cli/"] };
         for (line, is) in [
             ("node /x/bin/gemini -p hi", true),
             ("node --max-old-space-size=4096 /x/@google/gemini-cli/bundle/gemini.js", true),
@@ -140,7 +151,7 @@ mod tests {
             ("", false),
         ] {
             let command: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-            assert_eq!(is_gemini(&command), is, "{line}");
+            assert_eq!(gemini.is_run_by(&command), is, "{line}");
         }
     }
 }
