@@ -457,7 +457,8 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
     facts.stamp = found.stamp;
     facts.position = outcome.position;
     facts.state.clone_from(&outcome.state);
-    facts.unreadable += outcome.unreadable;
+    let before = if outcome.rewritten { 0 } else { facts.unreadable };
+    facts.unreadable = before + outcome.unreadable;
     if let Some(last) = outcome.last.filter(|&last| last > 0) {
         facts.last = Some(facts.last.map_or(last, |known| known.max(last)));
     }

@@ -2,23 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::coverage::Coverage;
+use super::coverage::Reading;
 use super::id::{AgentSessionId, RunId};
-use super::state::{EndReason, EvidenceKind, Link, Phase, Status, spelled};
+use super::state::{EndReason, EvidenceKind, Link, Phase, Status};
 use crate::clock::Timestamp;
 use crate::process::Pid;
 use crate::store::{self, OpeningRow, SessionRow, Totals, View};
-
-spelled!(
-    /// How much of the agent's use of its API the numbers cover.
-    Coverage {
-        /// Nothing could be read.
-        None = "none",
-        /// What the agent's own file tells.
-        Transcript = "transcript",
-        /// Every call, seen by the proxy.
-        Complete = "complete",
-    }
-);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -115,8 +105,23 @@ impl UsageSummary {
     }
 
     pub(super) fn of(view: &View<'_>, row: &SessionRow) -> Result<Self, store::Error> {
-        let coverage = if row.link == Link::Matched { Coverage::Transcript } else { Coverage::None };
-        Ok(Self::new(&view.totals(row.n)?, view.unpriced_models(row.n)?, coverage))
+        let totals = view.totals(row.n)?;
+        let mut read = Reading::of(&totals);
+        // Asked only where nothing else speaks: most sessions have calls.
+        if read == Reading::default()
+            && let Some(file) = &row.agent_session_file
+        {
+            read.unreadable = view.has_unreadable_lines(file)?;
+        }
+        Ok(Self::new(&totals, view.unpriced_models(row.n)?, Coverage::of(row.link, read)))
+    }
+}
+
+impl Reading {
+    /// Without the lines that could not be understood: sums do not count them.
+    fn of(totals: &Totals) -> Self {
+        let &Totals { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
+        Self { calls, errors, prompts, tool_calls, unreadable: false }
     }
 }
 

@@ -37,8 +37,10 @@ mod told;
 mod total;
 mod usage;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashSet;
 use std::ops::Deref;
+use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 
@@ -91,6 +93,7 @@ impl Store {
         let tx = Tx {
             view: View {
                 conn: &transaction,
+                damaged_files: OnceCell::new(),
                 #[cfg(test)]
                 faults: &self.faults,
             },
@@ -111,6 +114,7 @@ impl Store {
             self.conn.transaction_with_behavior(TransactionBehavior::Deferred).map_err(Error::from)?;
         work(&View {
             conn: &transaction,
+                damaged_files: OnceCell::new(),
             #[cfg(test)]
             faults: &self.faults,
         })
@@ -162,6 +166,8 @@ impl Store {
 #[derive(Debug)]
 pub struct View<'c> {
     conn: &'c Connection,
+    /// Files with lines that could not be read, once somebody asked.
+    damaged_files: OnceCell<HashSet<PathBuf>>,
     #[cfg(test)]
     faults: &'c Faults,
 }
