@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
+use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
@@ -163,6 +164,11 @@ pub trait Agent: Debug + Sync {
     /// was deleted, one elsewhere is of another environment.
     fn session_roots(&self, _var: Var<'_>) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// How one of those files is written.
+    fn form(&self, _file: &Path) -> Form {
+        Form::Lines
     }
 
     /// A reader of answered calls alone, for scanning such files fast, with what an earlier one remembered. Same records

@@ -1,8 +1,9 @@
 //! What an agent leaves behind while it runs, as the tracker follows it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::process::{ProcessId, Processes};
 use crate::session::correlate::Signal;
@@ -40,6 +41,11 @@ pub trait Trail: Send {
 
     /// The files of a conversation: its own first, each with its sub-agents'. Those that exist.
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf>;
+
+    /// How such a file is written.
+    fn form(&self, _file: &Path) -> Form {
+        Form::Lines
+    }
 
     /// A reader for such a file, with what an earlier one remembered.
     fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send>;

@@ -3,6 +3,7 @@
 //! Promises: memory is bounded whatever the file holds; only whole lines are read, a torn last one comes with a later
 //! page; a cursor stays good for as long as the file is only appended to, which is all the agents do.
 
+mod document;
 mod journal;
 mod threads;
 
@@ -13,6 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::str::FromStr;
 
 use crate::clock::Timestamp;
+use crate::meter::form::Form;
 // Longer lines are passed over, as the meter does: nothing a person said is that long.
 use crate::meter::tail::MAX_LINE;
 use journal::Giving;
@@ -58,6 +60,18 @@ pub enum Reader {
     /// The same, but a line may stand before the one it follows.
     Threads(ThreadReader),
     Journal(JournalReader),
+    /// One document that is rewritten whole; its messages stand in this list, as a journal's do in its lines.
+    Document(&'static str, JournalReader),
+}
+
+impl Reader {
+    /// The reader of a file that is written in this form.
+    pub fn of_form(self, form: Form) -> Self {
+        match (self, form) {
+            (Self::Journal(read), Form::Document { list }) => Self::Document(list, read),
+            (reader, _) => reader,
+        }
+    }
 }
 
 /// What one line adds to the conversation. Broken lines and lines of no interest add nothing.
@@ -103,6 +117,7 @@ pub fn last(file: &File, bytes: usize, reader: Reader) -> io::Result<Page> {
         Reader::Lines(read) => read,
         Reader::Threads(read) => return threads::last(file, bytes, read),
         Reader::Journal(read) => return journal::last(file, bytes, read),
+        Reader::Document(list, read) => return document::last(file, bytes, list, read),
     };
     let meta = file.metadata()?;
     let mut lines = Backwards::new(file, meta.len())?;
@@ -147,7 +162,12 @@ pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) 
     if cursor.inode != meta.ino() || cursor.offset > meta.len() {
         return Err(Error::Stale);
     }
-    let reading = Reading::from(file, cursor.offset, reader)?;
+    let reading = match reader {
+        Reader::Lines(read) => Reading::Lines(read),
+        Reader::Threads(read) => Reading::Threads(read),
+        Reader::Journal(read) => Reading::Journal(Giving::from(file, cursor.offset, read)?),
+        Reader::Document(list, read) => return Ok(document::after(file, cursor, bytes, list, read)?),
+    };
     let mut page = Page { items: Vec::new(), cursor, truncated: false };
     let mut left = bytes;
     let mut groups = Groups::new(Forwards::new(file, cursor.offset)?, reading);
@@ -186,14 +206,6 @@ enum Reading {
 }
 
 impl Reading {
-    fn from(file: &File, offset: u64, reader: Reader) -> io::Result<Self> {
-        Ok(match reader {
-            Reader::Lines(read) => Self::Lines(read),
-            Reader::Threads(read) => Self::Threads(read),
-            Reader::Journal(read) => Self::Journal(Giving::from(file, offset, read)?),
-        })
-    }
-
     fn is_threaded(&self) -> bool {
         matches!(self, Self::Threads(_))
     }

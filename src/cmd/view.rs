@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::open::{open, recover};
 use super::{Failure, USAGE, find, words};
+use crate::agent;
 use crate::agent::transcript::{self, Cursor, Item, Page, Said};
-use crate::agent::{self, Agent};
 use crate::cli::View as Args;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::file::open_regular;
@@ -190,7 +190,8 @@ impl Subject {
     /// `None` where there is no conversation yet, or never was.
     fn page(&self, at: At, bytes: usize) -> anyhow::Result<Option<Page>> {
         let Some(path) = self.file.as_deref().filter(|_| !self.pending) else { return Ok(None) };
-        let reader = agent::by_name(&self.agent).and_then(Agent::transcript);
+        let agent = agent::by_name(&self.agent);
+        let reader = agent.and_then(|agent| Some(agent.transcript()?.of_form(agent.form(path.as_ref()))));
         let reader =
             reader.with_context(|| format!("codemie cannot read the conversations of {} yet", self.agent))?;
         let file = open_regular(path).with_context(|| self.missing(path))?;

@@ -1,5 +1,7 @@
 //! Metering: session files become records, records become numbers.
 
+pub mod document;
+pub mod form;
 pub mod line;
 pub mod price;
 pub mod record;

@@ -67,6 +67,8 @@ pub enum Anew {
     Replaced,
     /// It is shorter than what was read, or something else stands there.
     Truncated,
+    /// The agent rewrites it whole: it is the same conversation, read again.
+    Rewritten,
 }
 
 /// A file as the tail sees it.
@@ -122,6 +124,18 @@ impl LongLines {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let held = self.free.wait_while(held, |held| *held);
         *held.unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    /// Waits for the turn, and has it until the guard is dropped.
+    pub(super) fn hold(&self) -> impl Drop + '_ {
+        struct Held<'a>(&'a LongLines);
+        impl Drop for Held<'_> {
+            fn drop(&mut self) {
+                self.0.give();
+            }
+        }
+        self.take();
+        Held(self)
     }
 
     fn give(&self) {
@@ -248,17 +262,7 @@ impl<L: Lines> Tail<L> {
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', &self.buffer[..whole]) {
             batch.lines += 1;
-            let before = batch.harvest.records.len();
-            let read = self.lines.read(&self.buffer[start..end], &mut batch.harvest);
-            let new = &mut batch.harvest.records[before..];
-            let plausible = new.iter().all(Record::is_plausible);
-            new.iter_mut().for_each(Record::name_no_place);
-            if !plausible {
-                batch.harvest.records.truncate(before);
-            }
-            if read.is_err() || !plausible {
-                batch.unreadable += 1;
-            }
+            take_line(&mut self.lines, &self.buffer[start..end], batch);
             start = end + 1;
         }
         batch.to.offset += whole as u64;
@@ -280,6 +284,21 @@ impl<L: Lines> Tail<L> {
             turn.give();
             *ours = false;
         }
+    }
+}
+
+/// Adds what a line tells to the batch, unless no agent can have meant it.
+pub(super) fn take_line(lines: &mut impl Lines, line: &[u8], batch: &mut Batch) {
+    let before = batch.harvest.records.len();
+    let read = lines.read(line, &mut batch.harvest);
+    let new = &mut batch.harvest.records[before..];
+    let plausible = new.iter().all(Record::is_plausible);
+    new.iter_mut().for_each(Record::name_no_place);
+    if !plausible {
+        batch.harvest.records.truncate(before);
+    }
+    if read.is_err() || !plausible {
+        batch.unreadable += 1;
     }
 }
 
@@ -320,9 +339,12 @@ fn read_some(source: &impl Source, into: &mut [u8], offset: u64) -> io::Result<u
 
 /// FNV-1a: stable over versions of this program, unlike the standard library's hashers.
 fn hash(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    hash_on(0xcbf2_9ce4_8422_2325, bytes)
+}
+
+/// The hash of what was hashed before and of these bytes behind it.
+pub(super) fn hash_on(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

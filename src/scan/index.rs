@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::bytes::{Bytes, put, put_bytes, put_signed};
 use super::call::FileNo;
-use super::hash::hash;
+use super::hash::{CheapMap, CheapSet, hash};
 use super::rollup::{Cell, Sums};
 use super::words::{Word, Words};
 use crate::file::{FileId, read_at_most};
@@ -23,7 +23,8 @@ const FORMAT: u64 = 2;
 
 /// Raised whenever a reader of lines finds more than it did, or something else: every file that is there is read once more,
 /// and of those that are gone what was read is kept.
-const READERS: u64 = 1;
+/// 2: Codex up to 0.65, and the copied lines in its forks; Gemini's documents.
+const READERS: u64 = 2;
 
 const MAGIC: &[u8] = b"codemie scan\n";
 
@@ -80,9 +81,23 @@ pub(super) struct Index {
     pub(super) files: Vec<Option<FileFacts>>,
     pub(super) basis: Basis,
     pub(super) cells: Vec<Cell>,
+    /// Files as another reader found them, to be read once more. Not written down.
+    pub(super) outdated: Vec<FileNo>,
 }
 
 impl Index {
+    /// Of the outdated files those that were read again since: what the earlier reader found in them does not count.
+    pub(super) fn reread(&self) -> CheapSet<FileNo> {
+        if self.outdated.is_empty() {
+            return CheapSet::default();
+        }
+        let live = self.files.iter().flatten().filter(|file| !file.closed);
+        let live: CheapMap<FileId, &Path> = live.map(|file| (file.id, &*file.path)).collect();
+        let again = |old: &FileFacts| live.get(&old.id) == Some(&&*old.path);
+        let outdated = self.outdated.iter().copied();
+        outdated.filter(|&number| self.file(number).is_some_and(again)).collect()
+    }
+
     pub(super) fn file(&self, number: FileNo) -> Option<&FileFacts> {
         self.files.get(number as usize)?.as_ref()
     }
@@ -179,10 +194,16 @@ impl Index {
             })
             .collect::<Option<_>>()?;
         let cells = (0..rest.number()?).map(|_| Cell::read(&mut rest)).collect::<Option<_>>()?;
+        let mut outdated = Vec::new();
         if readers != READERS {
-            files.iter_mut().flatten().for_each(|file| file.closed = true);
+            for (number, file) in files.iter_mut().enumerate() {
+                if let Some(file) = file.as_mut().filter(|file| !file.closed) {
+                    file.closed = true;
+                    outdated.extend(FileNo::try_from(number));
+                }
+            }
         }
-        rest.0.is_empty().then_some(Self { calls, words, files, basis, cells })
+        rest.0.is_empty().then_some(Self { calls, words, files, basis, cells, outdated })
     }
 }
 
@@ -339,6 +360,7 @@ mod tests {
         let fresh = FileFacts { position: None, state: None, last: None, closed: false, ..file.clone() };
         let sums = Sums { calls: 1, cost: i64::MAX, first: -5, ..Sums::default() };
         Index {
+            outdated: Vec::new(),
             calls: Some(("calls-1".into(), 9, 10)),
             words,
             files: vec![Some(file), None, Some(fresh)],

@@ -264,13 +264,17 @@ impl Scanner<'_> {
         } else {
             None
         };
+        let reread = index.reread();
+        let is_void = |group: &Group<'_>, number: FileNo| {
+            reread.contains(&number) || is_replaced(group, number, &index.files)
+        };
         let from_disk = sources.len() - usize::from(base.is_some());
         let mut runs = readers(&sources[..from_disk], &owned);
         runs.extend(base);
         merge(runs, |group| {
             let kept: Vec<Told>;
-            let group = if group.told.iter().any(|told| is_replaced(group, told.file, &index.files)) {
-                let left = group.told.iter().filter(|told| !is_replaced(group, told.file, &index.files));
+            let group = if group.told.iter().any(|told| is_void(group, told.file)) {
+                let left = group.told.iter().filter(|told| !is_void(group, told.file));
                 kept = left.copied().collect();
                 &Group { told: &kept, ..*group }
             } else {
@@ -454,7 +458,8 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
     facts.stamp = found.stamp;
     facts.position = outcome.position;
     facts.state.clone_from(&outcome.state);
-    facts.unreadable += outcome.unreadable;
+    let before = if outcome.rewritten { 0 } else { facts.unreadable };
+    facts.unreadable = before + outcome.unreadable;
     if let Some(last) = outcome.last.filter(|&last| last > 0) {
         facts.last = Some(facts.last.map_or(last, |known| known.max(last)));
     }

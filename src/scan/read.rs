@@ -15,9 +15,10 @@ use super::words::{Known, Word, Words};
 use crate::agent::Agent;
 use crate::clock::Timestamp;
 use crate::file::open_regular;
+use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
-use crate::meter::tail::{LongLines, Position, Tail};
+use crate::meter::tail::{Anew, LongLines, Position};
 
 /// What is read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
 /// stay in the processor's cache between the looks for a newline and for a word.
@@ -53,6 +54,8 @@ pub(super) struct Outcome {
     pub(super) position: Option<Position>,
     pub(super) state: Option<String>,
     pub(super) unreadable: u64,
+    /// It was read from its start again, and is the same file.
+    pub(super) rewritten: bool,
     pub(super) facts: LineFacts,
     /// Time of the last call, in milliseconds.
     pub(super) last: Option<i64>,
@@ -182,19 +185,22 @@ impl Worker<'_> {
             position: job.position,
             state: job.state.map(str::to_owned),
             unreadable: 0,
+            rewritten: false,
             facts: LineFacts::default(),
             last: None,
         };
         let seed = agent_seed(agent.name());
-        let mut tail =
-            Tail::lent(job.position, lines, std::mem::take(&mut self.room), Arc::clone(&desk.turn));
+        let (form, turn) = (agent.form(job.path), Arc::clone(&desk.turn));
+        let mut followed = Followed::lent(form, job.position, lines, &mut self.room, turn);
         let read = loop {
-            let batch = match tail.next(&file) {
+            let batch = match followed.next(&file) {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            if batch.anew.is_some() {
+            if batch.anew == Some(Anew::Rewritten) {
+                (outcome.rewritten, outcome.unreadable) = (true, 0);
+            } else if batch.anew.is_some() {
                 outcome.number = desk.fresh.fetch_add(1, Ordering::Relaxed);
                 (outcome.unreadable, outcome.facts, outcome.last) = (0, LineFacts::default(), None);
             }
@@ -214,7 +220,9 @@ impl Worker<'_> {
             outcome.facts.merge(batch.harvest.facts);
             (outcome.position, outcome.state) = (Some(batch.to), batch.state);
         };
-        (lines, self.room) = tail.into_parts();
+        let room;
+        (lines, room) = followed.into_parts();
+        self.room = room.unwrap_or_else(|| std::mem::take(&mut self.room));
         self.readers.insert(job.agent, lines);
         read.map(|()| outcome)
     }

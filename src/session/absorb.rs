@@ -62,7 +62,9 @@ pub fn absorb(tx: &Tx<'_>, at: Timestamp, session: SessionId, batch: &Batch<'_>)
     }
     let (added, revised) = (taking.added, taking.revised);
     taking.settle()?;
-    let unreadable = stored.map_or(0, |position| position.unreadable).saturating_add(batch.unreadable);
+    // What is read again from its start is counted again.
+    let before = stored.filter(|_| !batch.restart).map_or(0, |position| position.unreadable);
+    let unreadable = before.saturating_add(batch.unreadable);
     tx.set_position(batch.file, batch.path, batch.to, batch.state, unreadable)?;
     Ok(Absorbed::Taken { added, revised })
 }

@@ -26,6 +26,7 @@
 
 pub mod absorb;
 pub mod correlate;
+pub mod coverage;
 pub mod event;
 pub mod exchange;
 pub mod id;

@@ -4,23 +4,13 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::coverage::Coverage;
+use super::coverage::Reading;
 use super::id::{AgentSessionId, RunId};
-use super::state::{EndReason, EvidenceKind, Link, Phase, Status, spelled};
+use super::state::{EndReason, EvidenceKind, Link, Phase, Status};
 use crate::clock::Timestamp;
 use crate::process::Pid;
 use crate::store::{self, OpeningRow, RunProcesses, SessionRow, Totals, View};
-
-spelled!(
-    /// How much of the agent's use of its API the numbers cover.
-    Coverage {
-        /// Nothing could be read.
-        None = "none",
-        /// What the agent's own file tells.
-        Transcript = "transcript",
-        /// Every call, seen by the proxy.
-        Complete = "complete",
-    }
-);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -117,12 +107,23 @@ impl UsageSummary {
     }
 
     pub(super) fn of(view: &View<'_>, row: &SessionRow) -> Result<Self, store::Error> {
-        Ok(Self::from(row, &view.totals(row.n)?, view.unpriced_models(row.n)?))
+        let totals = view.totals(row.n)?;
+        let read = Reading::of(view, row, &totals)?;
+        Ok(Self::new(&totals, view.unpriced_models(row.n)?, Coverage::of(row.link, read)))
     }
+}
 
-    fn from(row: &SessionRow, totals: &Totals, unpriced_models: Vec<String>) -> Self {
-        let coverage = if row.link == Link::Matched { Coverage::Transcript } else { Coverage::None };
-        Self::new(totals, unpriced_models, coverage)
+impl Reading {
+    fn of(view: &View<'_>, row: &SessionRow, totals: &Totals) -> Result<Self, store::Error> {
+        let &Totals { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
+        let mut read = Self { calls, errors, prompts, tool_calls, unreadable: false };
+        // Asked only where nothing else speaks: most sessions have calls.
+        if read == Self::default()
+            && let Some(file) = &row.agent_session_file
+        {
+            read.unreadable = view.has_unreadable_lines(file)?;
+        }
+        Ok(read)
     }
 }
 
@@ -136,7 +137,7 @@ pub fn open_time(openings: &[OpeningRow], now: Timestamp) -> u64 {
 /// One session's record as of `now`.
 pub fn record(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<SessionRecord, store::Error> {
     let mut beside = Beside::of(view, std::slice::from_ref(row))?;
-    Ok(beside.record(row, now))
+    beside.record(view, row, now)
 }
 
 /// The records of many, in the same order.
@@ -146,7 +147,7 @@ pub fn records(
     now: Timestamp,
 ) -> Result<Vec<SessionRecord>, store::Error> {
     let mut beside = Beside::of(view, rows)?;
-    Ok(rows.iter().map(|row| beside.record(row, now)).collect())
+    rows.iter().map(|row| beside.record(view, row, now)).collect()
 }
 
 /// What records hold that is not in the sessions' own rows, by session.
@@ -173,11 +174,17 @@ impl Beside {
         })
     }
 
-    fn record(&mut self, row: &SessionRow, now: Timestamp) -> SessionRecord {
+    fn record(
+        &mut self,
+        view: &View<'_>,
+        row: &SessionRow,
+        now: Timestamp,
+    ) -> Result<SessionRecord, store::Error> {
         let run = row.run.and_then(|run| self.runs.get(&run));
         let totals = self.totals.get(&row.n).copied().unwrap_or_default();
         let unpriced_models = self.unpriced_models.remove(&row.n).unwrap_or_default();
-        SessionRecord {
+        let coverage = Coverage::of(row.link, Reading::of(view, row, &totals)?);
+        Ok(SessionRecord {
             session_id: row.shown_id(),
             name: row.name.clone(),
             agent: row.agent.clone(),
@@ -210,10 +217,10 @@ impl Beside {
                 evidence: row.evidence,
                 bound_at: row.bound_at,
             },
-            usage: UsageSummary::from(row, &totals, unpriced_models),
+            usage: UsageSummary::new(&totals, unpriced_models, coverage),
             sync: self.syncs.get(&row.n).copied().unwrap_or_default(),
             tags: self.tags.remove(&row.n).unwrap_or_default(),
             group: row.group.clone(),
-        }
+        })
     }
 }

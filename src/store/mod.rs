@@ -40,8 +40,10 @@ mod told;
 mod total;
 mod usage;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashSet;
 use std::ops::Deref;
+use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 
@@ -96,6 +98,7 @@ impl Store {
         let tx = Tx {
             view: View {
                 conn: &transaction,
+                damaged_files: OnceCell::new(),
                 #[cfg(test)]
                 faults: &self.faults,
             },
@@ -116,6 +119,7 @@ impl Store {
             self.conn.transaction_with_behavior(TransactionBehavior::Deferred).map_err(Error::from)?;
         work(&View {
             conn: &transaction,
+            damaged_files: OnceCell::new(),
             #[cfg(test)]
             faults: &self.faults,
         })
@@ -167,6 +171,8 @@ impl Store {
 #[derive(Debug)]
 pub struct View<'c> {
     conn: &'c Connection,
+    /// Files with lines that could not be read, once somebody asked.
+    damaged_files: OnceCell<HashSet<PathBuf>>,
     #[cfg(test)]
     faults: &'c Faults,
 }

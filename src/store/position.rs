@@ -38,6 +38,15 @@ impl View<'_> {
         self.one(sql, [format!("{}/", outside.display())], |row| row.get(0).map(uncount))
     }
 
+    /// Whether lines of this file could not be read. Files are looked up once per view: a list asks for many.
+    pub fn has_unreadable_lines(&self, file: &Path) -> Result<bool, Error> {
+        if self.damaged_files.get().is_none() {
+            let files = self.unreadable()?.into_iter().map(|(path, _)| path).collect();
+            let _ = self.damaged_files.set(files);
+        }
+        Ok(self.damaged_files.get().is_some_and(|files| files.contains(file)))
+    }
+
     /// Files with lines that could not be read, and how many.
     pub fn unreadable(&self) -> Result<Vec<(PathBuf, u64)>, Error> {
         self.all("SELECT path, unreadable FROM position WHERE unreadable > 0 ORDER BY path", [], |row| {

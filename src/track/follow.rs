@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::agent::Trail;
 use crate::clock::Timestamp;
 use crate::file::{FileId, open_regular};
+use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::price;
 use crate::meter::record::{Fact, Record};
-use crate::meter::tail::{self, Source, Tail};
+use crate::meter::tail::{self, Source};
 use crate::session::Error;
 use crate::session::absorb::{Absorbed, Batch, absorb};
 use crate::session::id::SessionId;
@@ -25,7 +26,7 @@ const RACES: usize = 16;
 /// The tails of a session's files, by what the files are, so that a renamed one is still known.
 #[derive(Default)]
 pub struct Follower {
-    tails: BTreeMap<FileId, Tail<Box<dyn Lines + Send>>>,
+    tails: BTreeMap<FileId, Followed<Box<dyn Lines + Send>>>,
 }
 
 impl std::fmt::Debug for Follower {
@@ -103,7 +104,7 @@ impl Follower {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
                     let stored = store.read(|view| view.position(id))?;
-                    entry.insert(resume(id, stored.as_ref(), trail))
+                    entry.insert(resume(id, path, stored.as_ref(), trail))
                 }
             };
             let batch = match tail.next(file) {
@@ -142,25 +143,31 @@ impl Follower {
                     if races > RACES {
                         return Ok(()); // the other reader is doing our work
                     }
-                    self.tails.insert(id, resume(id, position.as_ref(), trail));
+                    self.tails.insert(id, resume(id, path, position.as_ref(), trail));
                 }
             }
         }
     }
 }
 
-fn resume(file: FileId, stored: Option<&store::Position>, trail: &dyn Trail) -> Tail<Box<dyn Lines + Send>> {
+fn resume(
+    file: FileId,
+    path: &Path,
+    stored: Option<&store::Position>,
+    trail: &dyn Trail,
+) -> Followed<Box<dyn Lines + Send>> {
     let saved = stored.and_then(|stored| {
         let saved: Saved = serde_json::from_slice(&stored.state).ok()?;
         Some((stored.offset, saved))
     });
+    let form = trail.form(path);
     match saved {
         Some((offset, saved)) => {
             let Saved { mark, inside_long_line, lines } = saved;
             let position = tail::Position { file, offset, mark, inside_long_line };
-            Tail::new(Some(position), trail.lines(lines.as_deref()))
+            Followed::new(form, Some(position), trail.lines(lines.as_deref()))
         }
-        None => Tail::new(None, trail.lines(None)),
+        None => Followed::new(form, None, trail.lines(None)),
     }
 }
 

@@ -1,12 +1,15 @@
-//! Calls of versions that write no `token_usage_record`, told from the `token_count` events all versions write.
+//! Calls of versions that write no `token_usage_record`, computed from the `token_count` events all versions write.
 //!
-//! Such an event tells sums: of the conversation so far (`total`), and of the last call. It is repeated unchanged on retries,
-//! interruptions and compactions, `total` begins at zero again after the context ran over, and a fork begins with its parent's
-//! `total`. So a call is counted only where the model said something since the last event and the sums changed: by how much
-//! `total` grew, or by `last` where it did not grow or where a fork's first event leaves its parent's `total` unknown.
+//! Such an event holds two sums: of the conversation so far (`total`), and of the last call (`last`). Up to 0.65 it stands before
+//! the answer's own lines, from 0.66 on behind them, so neighbouring lines do not decide. What decides is `total`: every call
+//! adds its usage to it, and nothing else does. The event is repeated unchanged on retries, interruptions, rollbacks and
+//! compactions (where `last` becomes an estimate). `total` begins at zero again after the context ran over, and, in older versions, when
+//! a process resumes the conversation; an event without sums announces that.
 //!
-//! What this cannot tell: the answer's id, so keys are the thread's id and a number; and old versions are said to copy the
-//! parent's lines into a fork, where they would be counted once more.
+//! A fork that does not hold its parent's lines begins with its parent's `total`. There the first event is a call only if the
+//! model said something before it.
+//!
+//! What this cannot know is the answer's id, so keys are the thread's id and a number.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,13 +23,13 @@ pub(super) struct Sums {
     /// The conversation is a copy: its first `total` is not all its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     forked: bool,
-    /// The model said something since the last event.
+    /// The model said something since the last event. Only looked at where [`Self::forked`] leaves the first event in doubt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     answered: bool,
     /// Calls are recorded one by one in this file: the sums are of no further interest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     recorded: bool,
-    /// Calls counted.
+    /// Calls counted under the thread's own id.
     #[serde(default)]
     pub(super) counted: u64,
 }
@@ -44,27 +47,35 @@ impl Sums {
         self.recorded = true;
     }
 
-    /// Whether what the model says makes no difference any more.
-    pub(super) fn are_idle(&self) -> bool {
-        self.recorded || self.answered
+    /// The sums begin at zero: a process has resumed the conversation, or the lines that follow are the parent's own.
+    pub(super) fn begin_at_zero(&mut self) {
+        (self.total, self.forked) = (None, false);
     }
 
-    /// What the call cost that this event tells of, if it tells of one.
-    pub(super) fn told(&mut self, info: &TokenInfo) -> Option<Counts> {
+    /// Nothing was counted yet, and no event was seen.
+    pub(super) fn are_untouched(&self) -> bool {
+        *self == Self::of_thread(self.forked)
+    }
+
+    /// Whether the lines of the model's answers make no difference to [`Self::call`].
+    pub(super) fn ignore_answers(&self) -> bool {
+        self.recorded || self.answered || !self.forked || self.total.is_some()
+    }
+
+    /// The usage of the call that this event reports, if it reports one.
+    pub(super) fn call(&mut self, info: &TokenInfo) -> Option<Counts> {
         let (before, total) = (self.total.replace(info.total_token_usage), info.total_token_usage);
         let answered = std::mem::take(&mut self.answered);
-        if self.recorded || !answered || before == Some(total) {
+        if self.recorded || before == Some(total) {
             return None;
         }
-        let grown = match before {
+        let usage = match before {
+            // More than `last` where an event was not written: the sums stay right.
             Some(before) => total.minus(before).unwrap_or(info.last_token_usage),
-            None if self.forked => info.last_token_usage,
-            None => total,
+            None if self.forked && !answered => return None,
+            None => info.last_token_usage,
         };
-        (grown != Counts::default()).then(|| {
-            self.counted += 1;
-            grown
-        })
+        (usage != Counts::default()).then_some(usage)
     }
 }
 
@@ -100,25 +111,40 @@ mod tests {
                 sums.answered();
             }
             let info = TokenInfo { total_token_usage: counts(total), last_token_usage: counts(last) };
-            assert_eq!(sums.told(&info), expected.map(counts), "{total} {last}");
+            assert_eq!(sums.call(&info), expected.map(counts), "{total} {last}");
+        }
+    }
+
+    /// Whether the answer's lines stand before the event (from 0.66 on) or behind it (up to 0.65).
+    #[test]
+    fn each_call_counts_once_in_both_orders() {
+        for before in [true, false] {
+            play(
+                Sums::of_thread(false),
+                &[
+                    (before, 10, 10, Some(10)),
+                    (false, 10, 10, None),  // repeated
+                    (before, 10, 10, None), // an answer without usage
+                    (before, 35, 25, Some(25)),
+                    (false, 50, 15, Some(15)), // the call that compacts; no line of its answer is written
+                    (false, 50, 0, None),      // compacted: `last` is an estimate
+                    (false, 0, 0, None),       // the context ran over
+                    (before, 7, 7, Some(7)),
+                    (before, 3, 3, Some(3)),  // reset and grown in one
+                    (before, 12, 4, Some(9)), // an event in between was not written
+                ],
+            );
         }
     }
 
     #[test]
-    fn each_call_once() {
-        play(
-            Sums::of_thread(false),
-            &[
-                (true, 10, 10, Some(10)),
-                (false, 10, 10, None), // repeated
-                (true, 10, 10, None),  // an answer without usage
-                (true, 35, 25, Some(25)),
-                (false, 35, 0, None), // compacted: `last` is an estimate
-                (false, 0, 0, None),  // the context ran over
-                (true, 7, 7, Some(7)),
-                (true, 3, 3, Some(3)), // reset and grown in one
-            ],
-        );
+    fn a_resumed_process_begins_at_zero() {
+        let mut sums = Sums::of_thread(false);
+        let info =
+            |total, last| TokenInfo { total_token_usage: counts(total), last_token_usage: counts(last) };
+        assert_eq!(sums.call(&info(100, 100)), Some(counts(100)));
+        sums.begin_at_zero();
+        assert_eq!(sums.call(&info(5000, 5000)), Some(counts(5000)), "not 4900");
     }
 
     #[test]

@@ -8,11 +8,12 @@
 //!   its own file as well; what a sub-agent is told comes from the model.
 //! - An API error is a turn that ended with one, keyed by the turn. Retries that helped leave no line.
 //!
-//! Nothing is copied into another conversation's file: a fork points at its parent's lines.
+//! A fork points at its parent's lines; in older versions it begins with a copy of them ([`super::copies`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::copies::Copies;
 use super::fallback::Sums;
 use super::shape::{
     Counts, Event, Failure, Git, Item, Line, Meta, ResponseItem, TokenInfo, TurnContext, UsageRecord, peek,
@@ -48,6 +49,9 @@ struct Memory {
     /// Prompts of versions that give them no id.
     prompts: u64,
     sums: Sums,
+    /// The lines that come are the parent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<Copies>,
     #[serde(skip_serializing_if = "Waiting::is_empty")]
     waiting: Waiting,
 }
@@ -85,23 +89,12 @@ impl Lines for CodexLines {
         if at != Timestamp::default() {
             into.facts.saw(at);
         }
-        match line.kind.0.as_deref() {
-            Some("session_meta") => self.meta(&line, &mut into.facts),
-            Some("turn_context") => {
-                let context: TurnContext = line.payload()?;
-                if let Some(model) = context.model.0 {
-                    self.memory.model = model.into_owned();
-                }
-                if let Some(cwd) = context.cwd.0 {
-                    into.facts.cwd = Some(cwd.into_owned());
-                }
-                Ok(())
-            }
-            Some("token_usage_record") => self.usage(&line, at, into),
-            Some("event_msg") => self.event(&line, at, into),
-            Some("response_item") => self.response(&line, at, into),
-            _ => Ok(()),
+        let before = into.records.len();
+        let read = self.read_line(&line, at, into);
+        if self.memory.copies.is_some() {
+            into.records[before..].iter_mut().for_each(|record| record.copied = true);
         }
+        read
     }
 
     fn state(&self) -> Option<String> {
@@ -114,6 +107,27 @@ impl Lines for CodexLines {
 }
 
 impl CodexLines {
+    fn read_line(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
+        match line.kind.0.as_deref() {
+            Some("session_meta") => self.meta(line, at, &mut into.facts),
+            Some("turn_context") => {
+                let context: TurnContext = line.payload()?;
+                self.turn_begins(context.turn_id.0.as_deref(), at);
+                if let Some(model) = context.model.0 {
+                    self.memory.model = model.into_owned();
+                }
+                if let Some(cwd) = context.cwd.0 {
+                    into.facts.cwd = Some(cwd.into_owned());
+                }
+                Ok(())
+            }
+            Some("token_usage_record") => self.usage(line, at, into),
+            Some("event_msg") => self.event(line, at, into),
+            Some("response_item") => self.response(line, at, into),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a line tells nothing of answered calls.
     fn passes_over(&self, kind: &[u8], line: &[u8]) -> bool {
         let early =
@@ -121,15 +135,15 @@ impl CodexLines {
         match kind {
             b"session_meta" | b"turn_context" | b"token_usage_record" => false,
             b"event_msg" => !early("\"token_count\"") && !early("\"thread_settings_applied\""),
-            b"response_item" => self.memory.sums.are_idle(),
+            b"response_item" => self.memory.sums.ignore_answers(),
             _ => true,
         }
     }
 
-    fn meta(&mut self, line: &Line, facts: &mut LineFacts) -> Result<(), Unreadable> {
+    fn meta(&mut self, line: &Line, at: Timestamp, facts: &mut LineFacts) -> Result<(), Unreadable> {
         let meta: Meta = line.payload()?;
-        // Older versions copied the lines of a fork's parent, its first included, behind the fork's own first.
         if self.memory.thread.is_some() {
+            self.ancestor(meta.id.0.as_deref(), at);
             return Ok(());
         }
         let forked = meta.forked_from_id.0.is_some();
@@ -144,6 +158,29 @@ impl CodexLines {
         let git = meta.git.and_then(|git| serde_json::from_str::<Git>(git.get()).ok());
         facts.branch = git.and_then(|git| git.branch.0).map(|branch| branch.into_owned());
         Ok(())
+    }
+
+    /// A further first line: older versions copied the lines of a fork's parent, its first included, behind the fork's own.
+    fn ancestor(&mut self, id: Option<&str>, at: Timestamp) {
+        let Some(id) = id.filter(|id| self.memory.thread.as_deref() != Some(id)) else { return };
+        match &mut self.memory.copies {
+            Some(copies) => copies.further_ancestor(at),
+            None if self.memory.sums.are_untouched() && self.memory.prompts == 0 => {
+                self.memory.sums.begin_at_zero();
+                self.memory.copies = Some(Copies::of(id, at));
+            }
+            None => {}
+        }
+    }
+
+    /// A line begins a turn, or is the prompt right before that.
+    fn turn_begins(&mut self, turn: Option<&str>, at: Timestamp) {
+        let thread = self.memory.thread.as_deref().unwrap_or_default();
+        if self.memory.copies.as_mut().is_some_and(|copies| copies.end_with(turn, thread, at)) {
+            self.memory.copies = None;
+        } else if let Some(copies) = &mut self.memory.copies {
+            copies.goes_on(at);
+        }
     }
 
     fn usage(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
@@ -213,10 +250,10 @@ impl CodexLines {
             }
             // Older versions.
             Some("user_message") if !self.memory.helper => {
-                self.memory.prompts += 1;
-                let thread = self.memory.thread.as_deref().unwrap_or_default();
-                let key = format!("{thread}:{}", self.memory.prompts);
-                into.records.push(self.record(&key, at, Fact::Prompt));
+                self.turn_begins(None, at);
+                if let Some(key) = self.prompt_key() {
+                    into.records.push(self.record(&key, at, Fact::Prompt));
+                }
                 Ok(())
             }
             _ => Ok(()),
@@ -229,14 +266,40 @@ impl CodexLines {
         at: Timestamp,
         into: &mut Harvest,
     ) -> Result<(), Unreadable> {
-        let Some(info) = info.filter(|info| info.get() != "null") else { return Ok(()) };
+        if let Some(copies) = &mut self.memory.copies {
+            copies.goes_on(at);
+        }
+        let Some(info) = info.filter(|info| info.get() != "null") else {
+            self.memory.sums.begin_at_zero();
+            return Ok(());
+        };
         let info: TokenInfo = serde_json::from_str(info.get())?;
-        if let Some(counts) = self.memory.sums.told(&info) {
-            let thread = self.memory.thread.as_deref().unwrap_or_default();
-            let key = format!("{thread}:{}", self.memory.sums.counted);
+        if let Some(counts) = self.memory.sums.call(&info)
+            && let Some(key) = self.call_key()
+        {
             into.records.push(self.record(&key, at, self.answered(counts)));
         }
         Ok(())
+    }
+
+    /// The key of the next call that only sums report; `None` where nobody knows whose call it is.
+    fn call_key(&mut self) -> Option<String> {
+        if let Some(copies) = &mut self.memory.copies {
+            return copies.call_key();
+        }
+        self.memory.sums.counted += 1;
+        let thread = self.memory.thread.as_deref().unwrap_or_default();
+        Some(format!("{thread}:{}", self.memory.sums.counted))
+    }
+
+    /// The same for a prompt without an id.
+    fn prompt_key(&mut self) -> Option<String> {
+        if let Some(copies) = &mut self.memory.copies {
+            return copies.prompt_key();
+        }
+        self.memory.prompts += 1;
+        let thread = self.memory.thread.as_deref().unwrap_or_default();
+        Some(format!("{thread}:{}", self.memory.prompts))
     }
 
     fn item(&mut self, item: &Item, thread: Option<&str>, at: Timestamp, into: &mut Harvest) {

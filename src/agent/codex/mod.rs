@@ -4,6 +4,7 @@
 
 mod agent;
 mod catalog;
+mod copies;
 mod fallback;
 pub mod files;
 mod head;

@@ -88,6 +88,9 @@ impl Meta<'_> {
 /// `turn_context`: how the model is asked from here on.
 #[derive(Debug, Deserialize)]
 pub(super) struct TurnContext<'a> {
+    /// Absent in older versions.
+    #[serde(borrow, default)]
+    pub(super) turn_id: Text<'a>,
     #[serde(borrow, default)]
     pub(super) model: Text<'a>,
     #[serde(borrow, default)]

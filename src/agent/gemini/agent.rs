@@ -10,6 +10,7 @@ use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
 use super::{invocation, version, view};
 use crate::agent::{Agent, Injection, Invocation, Remark, SessionFiles, Trail, Var, package, transcript};
+use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
@@ -88,7 +89,10 @@ impl Agent for Gemini {
         conversations
     }
 
-    /// Records that older versions kept as one JSON document (`.json`) are not among them: they are no lines.
+    fn form(&self, file: &Path) -> Form {
+        files::form(file)
+    }
+
     fn session_files(&self, var: Var<'_>) -> SessionFiles {
         GeminiFiles::from_env(var).map(|files| files.all()).unwrap_or_default()
     }
@@ -105,7 +109,7 @@ impl Agent for Gemini {
         Some(transcript::Reader::Journal(view::entry))
     }
 
-    fn remarks(&self, var: Var<'_>, version: Option<&str>, inject: bool, _marks: bool) -> Vec<Remark> {
+    fn remarks(&self, _var: Var<'_>, version: Option<&str>, inject: bool, _marks: bool) -> Vec<Remark> {
         const NONE: &str = "its sessions get no id of codemie's: which one is whose is certain only while no other runs in the folder";
         let mut remarks = vec![match version {
             _ if !inject => Remark::advice(NONE, "run: codemie config set agent.gemini.inject true"),
@@ -121,13 +125,11 @@ impl Agent for Gemini {
                 "let agent.gemini.path name the program itself instead of what looks for it",
             ),
         }];
-        let old = GeminiFiles::from_env(var).map_or(0, |files| files.old_records());
-        if old > 0 {
+        if version.is_some_and(version::keeps_its_first_id) {
             remarks.push(Remark::advice(
-                format!(
-                    "{old} conversations are records of older versions (.json), which codemie does not read"
-                ),
-                "nothing to do; gemini --resume makes a .jsonl of one, which is read",
+                "the first /clear of a run goes on under the same id, often in the same file: codemie sees no clear then, and counts \
+                 both under one session",
+                "update gemini, if there is a newer one",
             ));
         }
         remarks

@@ -97,9 +97,13 @@ pub(super) enum Told {
 pub(super) fn told(line: &[u8]) -> Option<Told> {
     const TELLING: [&[u8]; 2] = [b"{\"sessionId\"", b"{\"$set\":{\"sessionId\""];
     let telling = TELLING.iter().any(|mark| line.starts_with(mark));
-    if !telling
-        && (line.starts_with(b"{\"$set\"") || memchr::memmem::find(line, b"\"type\":\"user\"").is_none())
-    {
+    // Documents have a space there.
+    let by_the_user = || {
+        [&b"\"type\":\"user\""[..], b"\"type\": \"user\""]
+            .iter()
+            .any(|mark| memchr::memmem::find(line, mark).is_some())
+    };
+    if !telling && (line.starts_with(b"{\"$set\"") || !by_the_user()) {
         return None;
     }
     let line: Line = serde_json::from_slice(line).ok()?;

@@ -3,16 +3,23 @@
 //! `tmp/SLUG/` under its root belongs to one folder: `.project_root` names the folder, `logs.json` holds what was typed
 //! there, `chats/` the conversations: `session-MINUTE-FIRST8.jsonl`, and those of sub-agents in `chats/PARENT/ID.jsonl`. The
 //! whole id of a conversation stands in its first line.
+//!
+//! Older versions (measured: 0.10 to 0.35) keep a conversation as one document, `session-MINUTE-FIRST8.json`, rewritten with
+//! every message. Up to 0.27 the folder's name is the SHA-256 of the path it belongs to, and nothing in it names the path.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use crate::agent::{SessionFile, SessionFiles};
 use crate::clock::Timestamp;
 use crate::file::{entries, head, open_regular, text_at_most};
+use crate::hex::hex;
+use crate::meter::form::Form;
 use crate::session::id::AgentSessionId;
 
 /// Longest first line that is read. One is some 300 bytes; with the folders of a workspace in it, some more.
@@ -53,7 +60,12 @@ impl GeminiFiles {
         self.root.join("tmp")
     }
 
-    /// What belongs to a folder; `None` until the agent has been there. `folder` is the real path.
+    /// What belongs to a folder by its hash, which need not exist: older versions write there. `folder` is the real path.
+    pub(super) fn hashed(&self, folder: &Path) -> PathBuf {
+        self.projects().join(hex(&Sha256::digest(folder.as_os_str().as_bytes())))
+    }
+
+    /// What belongs to a folder by its name; `None` until a version that gives names has been there.
     pub(super) fn project(&self, folder: &Path) -> Option<PathBuf> {
         #[derive(Deserialize)]
         struct Map {
@@ -87,14 +99,6 @@ impl GeminiFiles {
             found.extend(main_files(&project.join("chats")).unwrap_or_default());
         }
         Ok(found)
-    }
-
-    /// How many conversations are kept as one document, as older versions did, and were never converted.
-    pub(super) fn old_records(&self) -> usize {
-        let is_old = |path: &PathBuf| has_name(path, "json") && !path.with_extension("jsonl").exists();
-        let projects = entries(&self.projects()).unwrap_or_default();
-        let files = projects.iter().flat_map(|project| entries(&project.join("chats")).unwrap_or_default());
-        files.filter(is_old).count()
     }
 
     /// Every file there is. Which conversation a file proper belongs to, only its lines say.
@@ -136,6 +140,7 @@ pub(super) fn of_conversation(files: Vec<PathBuf>, id: &AgentSessionId) -> Vec<P
         part.get(..8).zip(name).is_some_and(|(part, name)| name.ends_with(&format!("-{part}")))
     };
     let ours = |path: &PathBuf| match first_line(path) {
+        _ if is_document(path) => header(path).is_some_and(|header| header.session == *id),
         Some(line) => match parsed(&line) {
             Some(header) => header.session == *id,
             None => named(path),
@@ -169,8 +174,22 @@ fn is_lines(path: &Path) -> bool {
 }
 
 fn is_main(path: &Path) -> bool {
-    has_name(path, "jsonl")
+    // Resumed by a newer version, a document is converted, and its file of lines stands beside it.
+    has_name(path, "jsonl") || has_name(path, "json") && !path.with_extension("jsonl").exists()
 }
+
+/// A conversation that is kept as one document.
+pub(super) fn is_document(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
+}
+
+/// How a conversation's file is written.
+pub(super) fn form(path: &Path) -> Form {
+    if is_document(path) { Form::Document { list: MESSAGES } } else { Form::Lines }
+}
+
+/// The field of a document that holds its messages.
+pub(super) const MESSAGES: &str = "messages";
 
 fn has_name(path: &Path, extension: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
@@ -193,7 +212,17 @@ fn file_name_part(id: &str) -> String {
 }
 
 pub(super) fn header(path: &Path) -> Option<Header> {
-    parsed(&first_line(path)?)
+    if is_document(path) { document_header(path) } else { parsed(&first_line(path)?) }
+}
+
+/// The fields before the messages. They are written first, so a document that is being written has its header already.
+fn document_header(path: &Path) -> Option<Header> {
+    let begin = head(path, MAX_HEADER).ok()?;
+    let end = memchr::memmem::find(&begin, b"\"messages\"")?;
+    let mut fields = begin[..end].trim_ascii_end().to_vec();
+    fields.pop_if(|byte| *byte == b',');
+    fields.push(b'}');
+    parsed(&fields)
 }
 
 /// Once it is whole, or longer than any header.
@@ -305,6 +334,32 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_older_versions_goes_by_its_hash() {
+        let files = GeminiFiles::at("/home/dev/.gemini");
+        let hash = "7da23607ca8b709ab78d95962a0e253d4780e460c02e573f620280b897ca3700";
+        assert_eq!(files.hashed(Path::new("/home/dev/older")), files.projects().join(hash));
+    }
+
+    #[test]
+    fn a_document_says_at_its_beginning_whose_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("session-2026-11-17T09-24-5b280c07.json");
+        let whole = "{\n  \"sessionId\": \"5b280c07-x\",\n  \"projectHash\": \"h\",\n  \"startTime\": \"2026-11-17T09:24:41.126Z\",\n  \"messages\": [\n    {}\n  ]\n}";
+        let id = AgentSessionId("5b280c07-x".into());
+        let begins = whole.find("[").unwrap();
+        for (text, known) in [(whole, true), (&whole[..begins], true), (&whole[..40], false), ("", false)] {
+            fs::write(&path, text).unwrap();
+            let found = header(&path);
+            assert_eq!(found.as_ref().map(|header| &header.session), known.then_some(&id), "{text}");
+            assert_eq!(of_conversation(vec![path.clone()], &id).len(), usize::from(known), "{text}");
+        }
+        fs::remove_file(&path).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+            .unwrap();
+        assert_eq!(header(&path), None, "a pipe is not waited for");
+    }
+
+    #[test]
     fn a_resumed_conversation_has_its_file_first_and_stubs_after_it() {
         let (_home, files) = home("resume");
         let id = AgentSessionId("a8867c7a-a311-40f7-a844-2c3506526b7b".into());
@@ -338,13 +393,12 @@ mod tests {
         std::os::unix::fs::symlink("chats", home.path().join("tmp/other/chats")).unwrap();
         let all = files.all();
         assert_eq!((all.files.len(), all.refused.len()), (2, 1), "{:?}", all.refused);
-        assert_eq!(files.old_records(), 0);
         for old in
             ["session-2025-01-01T00-00-aaaaaaaa.json", "session-2025-01-01T00-00-bbbbbbbb.json", "other.json"]
         {
             fs::write(chats.join(old), "{}").unwrap();
         }
         fs::write(chats.join("session-2025-01-01T00-00-bbbbbbbb.jsonl"), "").unwrap();
-        assert_eq!(files.old_records(), 1, "one was converted");
+        assert_eq!(files.all().files.len(), 4, "one document, and one that was converted");
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +17,9 @@ use crate::agent::looked::Looked;
 use crate::agent::others::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::{TICK, head, modified, open_regular};
+use crate::file::{Stamp, TICK, head, modified, open_regular};
+use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
+use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::process::{ProcessId, Processes};
 use crate::session::correlate::{Signal, Trace};
@@ -42,13 +44,10 @@ pub(crate) struct GeminiTrail {
     /// Where the run works, as the agent sees it.
     folder: PathBuf,
     /// What belongs to that folder, once the agent has been there.
-    project: Option<PathBuf>,
+    places: Vec<Place>,
     /// Before the agent was started: what is older is no news.
     prepared: Timestamp,
-    log: LogReader,
     looked: Looked,
-    /// The log was too long, and that was said.
-    log_passed_over: bool,
     chats: BTreeMap<PathBuf, Chat>,
     /// Whose the files were that are gone.
     taken_away: BTreeMap<PathBuf, AgentSessionId>,
@@ -56,13 +55,41 @@ pub(crate) struct GeminiTrail {
     followed: Option<AgentSessionId>,
 }
 
+/// A folder of the agent's own, for one folder that is worked in.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    log: LogReader,
+    /// The log was too long, and that was said.
+    log_passed_over: bool,
+}
+
+impl Place {
+    fn chats(&self) -> PathBuf {
+        self.path.join("chats")
+    }
+}
+
 /// One conversation's file.
 #[derive(Debug, Default)]
 struct Chat {
     id: Option<AgentSessionId>,
+    /// Of one that is a document.
+    document: Pages,
     /// Everything before it has been looked at.
     offset: u64,
     inside_long_line: bool,
+}
+
+/// How far a document has been looked at.
+#[derive(Debug, Default)]
+struct Pages {
+    /// As it was then; `None`: it is to be read.
+    stamp: Option<Stamp>,
+    /// It was there before the run.
+    old: bool,
+    /// Messages up to this time are no news.
+    until: Timestamp,
 }
 
 /// Something that a file tells.
@@ -83,44 +110,67 @@ impl GeminiTrail {
         Self {
             files,
             folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
-            project: None,
+            places: Vec::new(),
             prepared,
-            log: LogReader::since(prepared),
             looked: Looked::default(),
-            log_passed_over: false,
             chats: BTreeMap::new(),
             taken_away: BTreeMap::new(),
             followed: None,
         }
     }
 
-    fn chats_folder(&self) -> Option<PathBuf> {
-        self.project.as_ref().map(|project| project.join("chats"))
+    /// Places appear when the agent has been in the folder. Which one a process writes to depends on its version.
+    fn find_places(&mut self) {
+        let hashed = self.files.hashed(&self.folder);
+        let (mut by_hash, mut by_name) = (false, false);
+        for place in &self.places {
+            by_hash |= place.path == hashed;
+            by_name |= place.path != hashed;
+        }
+        if !by_name && let Some(named) = self.files.project(&self.folder) {
+            self.add_place(named);
+        }
+        if !by_hash && hashed.is_dir() {
+            self.add_place(hashed);
+        }
     }
 
-    fn look_at_log(&mut self, seen: &mut Seen) {
-        let Some(path) = self.project.as_ref().map(|project| project.join("logs.json")) else { return };
-        let Some(stamp) = self.looked.due(&path) else { return };
-        if stamp.length > MAX_LOG {
-            if !std::mem::replace(&mut self.log_passed_over, true) {
-                seen.signals.push(Signal::Trace(Trace::LogTooLong));
+    fn add_place(&mut self, path: PathBuf) {
+        self.places.push(Place { path, log: LogReader::since(self.prepared), log_passed_over: false });
+    }
+
+    fn look_at_logs(&mut self, seen: &mut Seen) {
+        for place in &mut self.places {
+            let path = place.path.join("logs.json");
+            let Some(stamp) = self.looked.due(&path) else { continue };
+            if stamp.length > MAX_LOG {
+                if !std::mem::replace(&mut place.log_passed_over, true) {
+                    seen.signals.push(Signal::Trace(Trace::LogTooLong));
+                }
+                continue;
             }
-            return;
+            let entries = head(&path, MAX_LOG).ok().and_then(|bytes| place.log.read(&bytes).ok());
+            self.looked.note(&path, stamp, entries.is_some(), SystemClock.now(), seen);
+            let typed = entries.into_iter().flatten().map(|entry| {
+                Signal::Trace(Trace::Typed { under: entry.under, at: entry.at, what: entry.what })
+            });
+            seen.signals.extend(typed);
         }
-        let entries = head(&path, MAX_LOG).ok().and_then(|bytes| self.log.read(&bytes).ok());
-        self.looked.note(&path, stamp, entries.is_some(), SystemClock.now(), seen);
-        let typed = entries
-            .into_iter()
-            .flatten()
-            .map(|entry| Signal::Trace(Trace::Typed { under: entry.under, at: entry.at, what: entry.what }));
-        seen.signals.extend(typed);
+    }
+
+    /// The conversations' files; `None` where a folder cannot be listed now.
+    fn paths(&self) -> Option<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for place in &self.places {
+            paths.extend(files::main_files(&place.chats()).ok()?);
+        }
+        paths.sort();
+        Some(paths)
     }
 
     /// What the files tell that is new. A folder that cannot be listed now is as it was.
-    fn look_at_chats(&mut self) -> Vec<News> {
-        let Some(Ok(paths)) = self.chats_folder().map(|chats| files::main_files(&chats)) else {
-            return Vec::new();
-        };
+    fn look_at_chats(&mut self, seen: &mut Seen) -> Vec<News> {
+        let Some(paths) = self.paths() else { return Vec::new() };
         for (path, chat) in self.chats.extract_if(.., |path, _| paths.binary_search(path).is_err()) {
             self.taken_away.extend(chat.id.map(|id| (path, id)));
         }
@@ -138,7 +188,13 @@ impl GeminiTrail {
                     place.insert(chat)
                 }
             };
-            let Ok((lines, written)) = chat.read(&path) else { continue };
+            let (lines, written) = match chat.read(&path) {
+                Ok(read) => read,
+                Err(error) => {
+                    seen.torn |= error.kind() == io::ErrorKind::UnexpectedEof;
+                    continue;
+                }
+            };
             let said = lines.iter().filter_map(|told| match told {
                 Told::Said { at, .. } => Some(*at),
                 _ => None,
@@ -164,13 +220,13 @@ impl GeminiTrail {
 
     /// A run that went elsewhere by itself (`--worktree`) is followed to where its first conversation is.
     fn follow_to(&mut self, file: &Path) {
-        let project = file.parent().and_then(Path::parent).map(Path::to_owned);
-        if self.project.is_none() || self.chats.is_empty() {
+        let Some(path) = file.parent().and_then(Path::parent).map(Path::to_owned) else { return };
+        if self.places.is_empty() || self.chats.is_empty() {
             self.folder = self.files.folder_of(file).unwrap_or_else(|| self.folder.clone());
-            if self.project != project {
-                self.log = LogReader::since(self.prepared);
+            self.places.retain(|place| place.path == path);
+            if self.places.is_empty() {
+                self.add_place(path);
             }
-            self.project = project;
         }
     }
 }
@@ -180,17 +236,64 @@ impl Chat {
     fn first_met(path: &Path, prepared: Timestamp) -> Self {
         let Some(header) = files::header(path) else {
             let old = fs::metadata(path).is_ok_and(|meta| prepared.since(modified(&meta)) > TICK);
-            return if old { Self::at_its_end(path, None) } else { Self::default() };
+            return if old { Self::at_its_end(path, None, prepared) } else { Self::default() };
         };
-        if header.at < prepared { Self::at_its_end(path, Some(header.session)) } else { Self::default() }
+        if header.at < prepared {
+            Self::at_its_end(path, Some(header.session), prepared)
+        } else {
+            Self::default()
+        }
     }
 
-    fn at_its_end(path: &Path, id: Option<AgentSessionId>) -> Self {
-        Self { id, offset: fs::metadata(path).map_or(0, |meta| meta.len()), inside_long_line: false }
+    fn at_its_end(path: &Path, id: Option<AgentSessionId>, prepared: Timestamp) -> Self {
+        let offset = fs::metadata(path).map_or(0, |meta| meta.len());
+        let document = Pages { stamp: None, old: true, until: prepared };
+        Self { id, document, offset, inside_long_line: false }
+    }
+
+    /// The same of a document, which is read whole when it has changed. One that is being written is an unexpected end.
+    fn read_document(&mut self, path: &Path) -> io::Result<(Vec<Told>, Timestamp)> {
+        let file = open_regular(path)?;
+        let meta = file.metadata()?;
+        let written = modified(&meta);
+        let stamp = Stamp::of(path);
+        if meta.len() > MAX_DOCUMENT || stamp.is_some() && stamp == self.document.stamp {
+            return Ok((Vec::new(), written));
+        }
+        let mut told = Vec::new();
+        each_element(file, files::MESSAGES, &mut |element| told.extend(evidence::told(element))).map_err(
+            |unread| match unread {
+                Unread::Torn => io::ErrorKind::UnexpectedEof.into(),
+                Unread::Broken => io::ErrorKind::InvalidData.into(),
+                Unread::Io(error) => error,
+            },
+        )?;
+        self.document.stamp = stamp.filter(|stamp| stamp.is_settled(SystemClock.now()));
+        let (id, until) = (self.id.clone(), self.document.until);
+        told.retain(|told| match told {
+            Told::Header { .. } => id.is_none(),
+            Told::Said { at, .. } => *at > until,
+            Told::Entered(_) => false,
+        });
+        let said = told.iter().filter_map(|told| match told {
+            Told::Said { at, .. } => Some(*at),
+            _ => None,
+        });
+        if let Some(last) = said.max() {
+            self.document.until = last;
+            // Nothing in a document says that somebody goes on with it, but that something was said in it does.
+            if let Some(id) = id.filter(|_| std::mem::take(&mut self.document.old)) {
+                told.insert(0, Told::Entered(id));
+            }
+        }
+        Ok((told, written))
     }
 
     /// What the lines since the last look tell, and when the file was written last. A torn line waits.
-    fn read(&mut self, path: &Path) -> std::io::Result<(Vec<Told>, Timestamp)> {
+    fn read(&mut self, path: &Path) -> io::Result<(Vec<Told>, Timestamp)> {
+        if files::is_document(path) {
+            return self.read_document(path);
+        }
         let meta = fs::metadata(path)?;
         let (length, written) = (meta.len(), modified(&meta));
         if length < self.offset {
@@ -221,22 +324,24 @@ impl Chat {
 
 impl Trail for GeminiTrail {
     fn watched(&self) -> Vec<PathBuf> {
-        let Some(project) = &self.project else {
+        if self.places.is_empty() {
             return vec![self.files.root().to_owned(), self.files.projects()];
-        };
-        let chats = project.join("chats");
-        let subagents = self.followed.as_ref().map(|id| files::subagent_folder(&chats, id));
-        [project.clone(), chats].into_iter().chain(subagents).collect()
+        }
+        let mut watched = vec![self.files.projects()];
+        for place in &self.places {
+            let chats = place.chats();
+            watched.extend(self.followed.as_ref().map(|id| files::subagent_folder(&chats, id)));
+            watched.extend([place.path.clone(), chats]);
+        }
+        watched
     }
 
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
         let mut seen = Seen::default();
-        if self.project.is_none() {
-            self.project = self.files.project(&self.folder);
-        }
+        self.find_places();
         // The agent logs a command before it makes a file, so files first: then the line of every file seen is there.
-        let news = self.look_at_chats();
-        self.look_at_log(&mut seen);
+        let news = self.look_at_chats(&mut seen);
+        self.look_at_logs(&mut seen);
         let mut present: Option<Present> = None;
         let mut made_by = |at: Timestamp| {
             present
@@ -274,9 +379,16 @@ impl Trail for GeminiTrail {
                 self.follow_to(&file.clone());
             }
         }
-        let chats = mains.first().and_then(|main| main.parent()).map(Path::to_owned).or(self.chats_folder());
-        let subagents = chats.map(|chats| files::subagents(&chats, id)).unwrap_or_default();
+        let chats: Vec<PathBuf> = match mains.first().and_then(|main| main.parent()) {
+            Some(chats) => vec![chats.to_owned()],
+            None => self.places.iter().map(Place::chats).collect(),
+        };
+        let subagents = chats.iter().flat_map(|chats| files::subagents(chats, id));
         mains.into_iter().chain(subagents).collect()
+    }
+
+    fn form(&self, file: &Path) -> Form {
+        files::form(file)
     }
 
     fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {

@@ -41,7 +41,6 @@ impl Stage {
         let mut trail = GeminiTrail::new(GeminiFiles::at(home.path()), Path::new("/nowhere/p"));
         let now = SystemClock.now();
         trail.prepared = Timestamp(now.0 - 60_000);
-        trail.log = LogReader::since(trail.prepared);
         Self { home, trail, now }
     }
 
@@ -169,4 +168,47 @@ fn a_log_that_stays_broken_is_left_alone_and_read_when_it_is_whole() {
     File::options().write(true).open(log).unwrap().set_len(MAX_LOG + 1).unwrap();
     assert_eq!(stage.traces(), [Trace::LogTooLong]);
     assert_eq!(stage.traces(), [], "said once");
+}
+
+fn document(id: &str, at: Timestamp, messages: &[String]) -> String {
+    format!(
+        "{{\n  \"sessionId\": \"{id}\",\n  \"startTime\": \"{at}\",\n  \"messages\": [{}]\n}}",
+        messages.join(",").replace("\":", "\": ")
+    )
+}
+
+/// Versions up to 0.35 rewrite one document per conversation, up to 0.27 in a folder named by a hash.
+#[test]
+fn documents_tell_who_began_and_what_was_said_once() {
+    let mut stage = Stage::set();
+    let (just, before) = (stage.just(), stage.ago(120_000));
+    let hashed = stage.trail.files.hashed(Path::new("/nowhere/p"));
+    let chats = hashed.join("chats");
+    let write = |id: &str, text: &str| {
+        let path = chats.join(format!("session-2026-11-16T00-00-{id}.json"));
+        fs::create_dir_all(&chats).unwrap();
+        fs::write(&path, text).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+        path
+    };
+    write("oooooooo", &document("oooooooo", before, &[said("old", before)]));
+    assert_eq!(stage.traces(), [], "what was there before is no news");
+    write("aaaaaaaa", &document("aaaaaaaa", just, &[said("one", just)]));
+    let said_in = |name: &str, text: &str, at| Trace::Said { id: id(name), at, words: Words::of(text) };
+    let begun = Trace::Begun { id: id("aaaaaaaa"), at: just, known: false, maker: Maker::Ours };
+    assert_eq!(stage.traces(), [begun, said_in("aaaaaaaa", "one", just)]);
+    assert_eq!(stage.traces(), [], "said once");
+    let later = Timestamp(just.0 + 1000);
+    let whole = document("aaaaaaaa", just, &[said("one", just), said("two", later)]);
+    write("aaaaaaaa", &whole[..whole.len() - 9]);
+    let seen = stage.look();
+    assert!(seen.torn && seen.signals.is_empty(), "half of it waits");
+    let path = write("aaaaaaaa", &whole);
+    assert_eq!(stage.traces(), [said_in("aaaaaaaa", "two", later)]);
+    assert_eq!(stage.trail.files(&id("aaaaaaaa")), [path.clone()]);
+    assert_eq!(stage.trail.form(&path), Form::Document { list: "messages" });
+    // An old one is gone on with.
+    write("oooooooo", &document("oooooooo", before, &[said("old", before), said("three", just)]));
+    let gone_on = Trace::Entered { id: id("oooooooo"), maker: Maker::Ours };
+    assert_eq!(stage.traces(), [gone_on, said_in("oooooooo", "three", just)]);
 }

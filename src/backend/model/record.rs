@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use super::{Session, owned};
 use crate::clock::Timestamp;
+use crate::session::coverage::Reading;
 use crate::session::id::AgentSessionId;
 use crate::session::record::{Correlation, Coverage, UsageSummary};
-use crate::session::state::{EndReason, Link, Status};
+use crate::session::state::{EndReason, Status};
 
 /// What stays on the machine (folder, processes, the agent's file) is null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -99,7 +100,14 @@ impl Record {
 fn usage(session: &Session) -> UsageSummary {
     let numbers = &session.numbers;
     let totals = session.life.end.as_ref().and_then(|end| end.said.totals.as_ref());
-    let by_evidence = if session.link() == Link::Matched { Coverage::Transcript } else { Coverage::None };
+    let read = Reading {
+        calls: numbers.api_calls,
+        errors: numbers.api_errors,
+        prompts: numbers.prompts,
+        tool_calls: numbers.tool_calls,
+        // No event says so; an END does, by its coverage.
+        unreadable: false,
+    };
     UsageSummary {
         api_calls: numbers.api_calls,
         input_tokens: numbers.input,
@@ -116,6 +124,8 @@ fn usage(session: &Session) -> UsageSummary {
         lines_added: numbers.lines_added,
         lines_removed: numbers.lines_removed,
         api_errors: numbers.api_errors,
-        coverage: totals.and_then(|totals| totals.coverage).unwrap_or(by_evidence),
+        coverage: totals
+            .and_then(|totals| totals.coverage)
+            .unwrap_or_else(|| Coverage::of(session.link(), read)),
     }
 }

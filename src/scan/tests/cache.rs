@@ -340,6 +340,21 @@ fn readers_that_find_more_read_every_file_once_more_and_keep_what_is_gone() {
 }
 
 #[test]
+fn what_an_earlier_reader_alone_found_in_a_file_no_longer_counts() {
+    let stage = Stage::new();
+    let path = stage.put("here.jsonl", &[answer("m1", "here", 5), answer("m2", "here", 7)]);
+    stage.scan();
+    let index = stage.memory().join("index");
+    Index::load(&index).unwrap().save_as_before(&index).unwrap();
+    // As a reader sees it that knows the second line for a copy.
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{}\n", text.lines().next().unwrap())).unwrap();
+    for _ in 0..2 {
+        assert_eq!(stage.sessions(), BTreeMap::from([("here".to_owned(), 5)]));
+    }
+}
+
+#[test]
 fn a_file_written_over_in_its_length_with_its_old_time_is_read_again() {
     let stage = Stage::new();
     let path = stage.put("a.jsonl", &[answer("m1", "a", 5)]);

@@ -15,6 +15,7 @@ use super::super::state::{Ending, Exit};
 use super::super::{Error, labels};
 use super::{World, agent_session, usage};
 use crate::clock::Timestamp;
+use crate::meter::record::Fact;
 use crate::process::Pid;
 use crate::store::{By, FileId, Filter, Priced, Show};
 
@@ -99,6 +100,28 @@ fn an_active_record_counts_the_time_until_now() {
     assert_eq!((record.status.as_str(), record.duration_ms, record.end_time), ("active", 2500, None));
     assert_eq!(record.correlation.status.as_str(), "pending");
     assert_eq!(record.usage.coverage.as_str(), "none");
+}
+
+#[test]
+fn coverage_says_transcript_only_where_something_was_read() {
+    let mut world = World::new();
+    let (run, started) = world.start(Conversation::Fresh);
+    let session = started.session;
+    world.bind(session, "a").unwrap();
+    let coverage = |world: &mut World| {
+        let row = world.session(session);
+        world.store.read(|view| record(view, &row, world.now)).unwrap().usage.coverage.as_str()
+    };
+    assert_eq!(coverage(&mut world), "transcript", "nothing was asked");
+    let mut prompt = usage("p1", world.now, 0);
+    (prompt.record.fact, prompt.cost, prompt.prices) = (Fact::Prompt, None, None);
+    world.feed(session, 1, &[prompt]);
+    assert_eq!(coverage(&mut world), "none", "asked, and no call could be read");
+    world.end_with(run, Exit::Code(0));
+    assert_eq!(world.attributes(session, "session.end")["totals"]["coverage"], "none");
+    world.feed(session, 2, &[usage("m1", world.now, 20)]);
+    assert_eq!(coverage(&mut world), "transcript");
+    assert_eq!(world.attributes(session, "session.end")["totals"]["coverage"], "transcript");
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn a_found_store_is_taken_in_piece_by_piece_and_gone_on_with() {
     fs::write(&path, of_one_time(100)).unwrap();
     let (user, now) = (folder.path().to_owned(), world.now);
     let over = Some(std::time::Instant::now());
-    let mut piece = |world: &mut World| {
+    let piece = |world: &mut World| {
         let report = found::take_in(&mut world.store, &user, &user, now, over).unwrap();
         (report.imported.len(), report.known)
     };

@@ -1,0 +1,92 @@
+//! Conversations that are one document, rewritten whole. A cursor counts messages, not bytes, because the last message may
+//! still grow. Memory is bounded by the longest document that is read at all.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use super::{Cursor, Entry, Item, JournalReader, Page, Side, fitting};
+use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
+
+/// How often, and after which pause, a document is read again that is just being written. The agents write one within
+/// milliseconds; one that stays torn was left so.
+const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The end of the conversation: as many whole items as have at most `bytes` of text. One that is longer by itself is cut.
+pub(super) fn last(file: &File, bytes: usize, list: &'static str, read: JournalReader) -> io::Result<Page> {
+    let messages = messages(file, list, read)?;
+    let cursor = behind(Cursor::at(file.metadata()?.ino(), 0), &messages);
+    let (items, truncated) = fitting(messages.into_iter().flatten().rev(), bytes);
+    Ok(Page { items, cursor, truncated })
+}
+
+/// The next items from a cursor on, whole as long as they have at most `bytes` of text.
+pub(super) fn after(
+    file: &File,
+    cursor: Cursor,
+    bytes: usize,
+    list: &'static str,
+    read: JournalReader,
+) -> io::Result<Page> {
+    let mut page = Page { items: Vec::new(), cursor, truncated: false };
+    let mut left = bytes;
+    let begin = usize::try_from(cursor.offset).unwrap_or(usize::MAX);
+    for (place, items) in messages(file, list, read)?.into_iter().enumerate().skip(begin) {
+        let given = if place == begin { cursor.items } else { 0 };
+        page.cursor = at(cursor, place, given);
+        for (number, item) in items.into_iter().enumerate().skip(given) {
+            match left.checked_sub(item.len()) {
+                Some(less) => {
+                    left = less;
+                    page.items.push(item);
+                }
+                // One that fits no page is given in part: a reader that pages on must get past it.
+                None if page.items.is_empty() && bytes > 0 => {
+                    page.items.push(item.cut(bytes, Side::Beginning));
+                    (page.truncated, left) = (true, 0);
+                }
+                None => {
+                    page.truncated = true;
+                    return Ok(page);
+                }
+            }
+            page.cursor = at(cursor, place, number + 1);
+        }
+    }
+    Ok(page)
+}
+
+fn at(cursor: Cursor, place: usize, items: usize) -> Cursor {
+    Cursor { offset: place as u64, items, lines: usize::from(items > 0), ..cursor }
+}
+
+/// All items of the last message have been given; it may get more.
+fn behind(cursor: Cursor, messages: &[Vec<Item>]) -> Cursor {
+    let last = messages.len().saturating_sub(1);
+    at(cursor, last, messages.last().map_or(0, Vec::len))
+}
+
+/// The items of each message. A document that stays torn is read as far as it goes.
+fn messages(mut file: &File, list: &'static str, read: JournalReader) -> io::Result<Vec<Vec<Item>>> {
+    let mut messages = Vec::new();
+    for attempt in 1..=TRIES {
+        messages.clear();
+        if file.metadata()?.len() > MAX_DOCUMENT {
+            return Err(io::Error::other("the conversation is too long to be read"));
+        }
+        file.seek(SeekFrom::Start(0))?;
+        let whole = each_element(file, list, &mut |element| {
+            if let Some(Entry::Message(message)) = read(element) {
+                messages.push(message.items);
+            }
+        });
+        match whole {
+            Err(Unread::Torn) if attempt < TRIES => std::thread::sleep(PAUSE),
+            Err(Unread::Io(error)) => return Err(error),
+            _ => break,
+        }
+    }
+    Ok(messages)
+}
