@@ -27,15 +27,19 @@ fn read_processes(row: &Row<'_>) -> rusqlite::Result<(i64, RunProcesses)> {
 }
 
 impl View<'_> {
-    pub fn totals_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Totals>, Error> {
-        self.beside(rows, |row| self.totals(row.n), || {
-            let sql = format!("SELECT session, {} FROM total", total::COLUMNS);
-            Ok(self.all(&sql, [], |row| Ok((row.get(0)?, total::read(row, 1)?)))?.into_iter().collect())
-        })
+    pub fn totals_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Totals>, Error> {
+        self.beside(
+            sessions,
+            |n| self.totals(n),
+            || {
+                let sql = format!("SELECT session, {} FROM total", total::COLUMNS);
+                Ok(self.all(&sql, [], |row| Ok((row.get(0)?, total::read(row, 1)?)))?.into_iter().collect())
+            },
+        )
     }
 
-    pub fn unpriced_models_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        self.beside(rows, |row| self.unpriced_models(row.n), || {
+    pub fn unpriced_models_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
+        self.beside(sessions, |n| self.unpriced_models(n), || {
             self.grouped(
                 "SELECT DISTINCT session, model FROM record WHERE kind = 'usage' AND cost IS NULL ORDER BY session, model",
                 |row| row.get(1),
@@ -43,19 +47,26 @@ impl View<'_> {
         })
     }
 
-    pub fn tags_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        self.beside(rows, |row| self.tags(row.n), || {
-            self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |row| row.get(1))
-        })
+    pub fn tags_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
+        self.beside(
+            sessions,
+            |n| self.tags(n),
+            || self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |row| row.get(1)),
+        )
     }
 
-    pub fn openings_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
-        self.beside(rows, |row| self.openings(row.n), || {
-            let columns = opening::COLUMNS;
-            self.grouped(&format!("SELECT session, {columns} FROM opening ORDER BY session, number"), |row| {
-                opening::read(row, 1)
-            })
-        })
+    pub fn openings_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
+        self.beside(
+            sessions,
+            |n| self.openings(n),
+            || {
+                let columns = opening::COLUMNS;
+                self.grouped(
+                    &format!("SELECT session, {columns} FROM opening ORDER BY session, number"),
+                    |row| opening::read(row, 1),
+                )
+            },
+        )
     }
 
     /// By the number of the run.
@@ -75,7 +86,9 @@ impl View<'_> {
         parents.sort_unstable();
         parents.dedup();
         let found = parents.into_iter().map(|parent| self.session_number(parent));
-        found.filter_map(|found| Some(found.transpose()?.map(|parent| (parent.n, parent.shown_id())))).collect()
+        found
+            .filter_map(|found| Some(found.transpose()?.map(|parent| (parent.n, parent.shown_id()))))
+            .collect()
     }
 
     /// How far the events of each have got, as [`View::sync`] says of one.
@@ -91,9 +104,12 @@ impl View<'_> {
             Ok(self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
         };
         let changed = counts("SELECT session, count(change) FROM event GROUP BY session")?;
-        let waiting = counts(&format!("SELECT session, count(*) FROM event WHERE change > {cursor} GROUP BY session"))?;
-        let before = counts(&format!("SELECT session, count(*) FROM event WHERE change <= {since} GROUP BY session"))?;
-        let history = counts(&format!("SELECT s.n, 1 FROM session s WHERE {}", began_before(&since.to_string())))?;
+        let waiting =
+            counts(&format!("SELECT session, count(*) FROM event WHERE change > {cursor} GROUP BY session"))?;
+        let before =
+            counts(&format!("SELECT session, count(*) FROM event WHERE change <= {since} GROUP BY session"))?;
+        let history =
+            counts(&format!("SELECT s.n, 1 FROM session s WHERE {}", began_before(&since.to_string())))?;
         let letters = |fate: Fate| {
             counts(&format!(
                 "SELECT e.session, count(DISTINCT l.event) FROM letter l JOIN event e ON e.n = l.event
@@ -125,14 +141,14 @@ impl View<'_> {
     /// By session: asked of each, where they are few, else of all there are.
     fn beside<T>(
         &self,
-        rows: &[SessionRow],
-        one: impl Fn(&SessionRow) -> Result<T, Error>,
+        sessions: &[i64],
+        one: impl Fn(i64) -> Result<T, Error>,
         all: impl FnOnce() -> Result<HashMap<i64, T>, Error>,
     ) -> Result<HashMap<i64, T>, Error> {
-        if rows.len() > FEW {
+        if sessions.len() > FEW {
             return all();
         }
-        rows.iter().map(|row| Ok((row.n, one(row)?))).collect()
+        sessions.iter().map(|n| Ok((*n, one(*n)?))).collect()
     }
 
     /// Rows that begin with the number of their session.

@@ -26,9 +26,7 @@ impl View<'_> {
             "SELECT name, project, started_at FROM pruned_session WHERE agent = ?1 AND agent_session = ?2
              ORDER BY started_at DESC LIMIT 1",
             params![agent, agent_session],
-            |row| {
-                Ok(PrunedSession { name: row.get(0)?, project: row.get(1)?, started_at: row.get(2)? })
-            },
+            |row| Ok(PrunedSession { name: row.get(0)?, project: row.get(1)?, started_at: row.get(2)? }),
         )
     }
 

@@ -131,7 +131,8 @@ impl Serialize for UsageRow {
 impl View<'_> {
     /// The calls since a time, by key, those of pruned sessions included; the demo's are play money and left out.
     pub fn usage(&self, by: By, since: Option<Timestamp>) -> Result<Vec<UsageRow>, Error> {
-        let here = self.usage_in("record r JOIN session s ON s.n = r.session AND r.kind = 'usage'", by, since)?;
+        let here =
+            self.usage_in("record r JOIN session s ON s.n = r.session AND r.kind = 'usage'", by, since)?;
         let pruned = self.usage_in("pruned_call r JOIN pruned_session s ON s.n = r.session", by, since)?;
         Ok(if pruned.is_empty() { here } else { joined(by, here, pruned) })
     }

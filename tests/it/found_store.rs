@@ -15,7 +15,11 @@ use crate::support::scripted::{Scripted, await_some, install};
 fn genie(named: usize, of_one_time: usize, bytes: usize) -> String {
     let mut text = String::from(r#"{"version":2,"sessions":{"first":{"agent":"plan"}"#);
     for n in 1..named {
-        let _ = write!(text, r#","id-{n}":{{"agent":"plan","created":{},"sessionId":"id-{n}"}}"#, 1_759_000_000_000 + n);
+        let _ = write!(
+            text,
+            r#","id-{n}":{{"agent":"plan","created":{},"sessionId":"id-{n}"}}"#,
+            1_759_000_000_000 + n
+        );
     }
     text.push_str(r#"},"agents":{"junk":[1]"#);
     for n in 0..of_one_time {
@@ -59,14 +63,17 @@ fn a_large_old_store_is_not_taken_in_by_the_run_that_finds_it() {
         (id, field("status"), field("endReason"), record["usage"]["apiCalls"].as_i64().unwrap())
     };
     let told: Vec<_> = listed.iter().map(told).collect();
-    let ended = |id: &str, reason: &str, calls| (id.to_owned(), "completed".to_owned(), reason.to_owned(), calls);
+    let ended =
+        |id: &str, reason: &str, calls| (id.to_owned(), "completed".to_owned(), reason.to_owned(), calls);
     assert_eq!(told, [ended("two", "exit", 2), ended("one", "clear", 1)]);
 
     // The next run has it taken in beside it.
     drop(lock);
     let mut next = Scripted::start(&sandbox, &agent, &folder, &[]);
     next.be("three");
-    await_some("every entry of the old store", || (sessions(&sandbox, "agent <> 'claude'") == 3300).then_some(()));
+    await_some("every entry of the old store", || {
+        (sessions(&sandbox, "agent <> 'claude'") == 3300).then_some(())
+    });
     assert_eq!(next.exit(0), Some(0));
     assert_eq!(fs::read(&store).unwrap(), before);
 }

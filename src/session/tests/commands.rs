@@ -257,7 +257,11 @@ fn labels_revise_the_start() {
 
 /// Sessions of every kind that a list may hold, more than are asked for one by one.
 fn many(world: &mut World) {
-    world.store.sql().execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 20, 150)", []).unwrap();
+    world
+        .store
+        .sql()
+        .execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 20, 150)", [])
+        .unwrap();
     for n in 0..70 {
         let (run, started) = world.start_as(&Begin {
             tags: vec![format!("t{}", n % 3), "all".into()],

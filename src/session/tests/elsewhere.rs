@@ -16,8 +16,8 @@ use super::super::publish::publish;
 use super::super::record::{SessionRecord, record};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, usage};
-use crate::meter::record::{Fact, Tool, ToolKind};
 use crate::clock::Timestamp;
+use crate::meter::record::{Fact, Tool, ToolKind};
 use crate::store::{By, FileId, Filter, Show};
 
 fn fixture(name: &str) -> PathBuf {
@@ -235,7 +235,7 @@ fn a_found_store_is_taken_in_piece_by_piece_and_gone_on_with() {
     fs::write(&path, of_one_time(100)).unwrap();
     let (user, now) = (folder.path().to_owned(), world.now);
     let over = Some(std::time::Instant::now());
-    let mut piece = |world: &mut World| {
+    let piece = |world: &mut World| {
         let report = found::take_in(&mut world.store, &user, &user, now, over).unwrap();
         (report.imported.len(), report.known)
     };
@@ -273,7 +273,10 @@ fn what_lies_in_a_folder_is_read_within_bounds() {
     let report = found::take_in(&mut world.store, folder.path(), folder.path(), world.now, None).unwrap();
     let reasons: Vec<_> = report.passed_over.iter().map(|(_, reason)| reason.as_str()).collect();
     assert!(reasons[0].contains("larger than") && reasons[1].contains("no regular file"), "{reasons:?}");
-    assert!(!found::is_something(&mut world.store, folder.path(), folder.path()).unwrap(), "until one changes");
+    assert!(
+        !found::is_something(&mut world.store, folder.path(), folder.path()).unwrap(),
+        "until one changes"
+    );
     large.set_len(1 << 41).unwrap();
     assert!(found::is_something(&mut world.store, folder.path(), folder.path()).unwrap());
     let device = import(&mut world.store, Path::new("/dev/zero"), world.now).unwrap();

@@ -102,7 +102,8 @@ fn pruned_conversations_stay_counted_and_known_to_a_scan() {
     run.order("say m1");
     run.order("say m2");
     assert_eq!(run.exit(0), Some(0));
-    let json = |args: &[&str]| -> Value { serde_json::from_str(&say(&mut sandbox.codemie(args)).out).unwrap() };
+    let json =
+        |args: &[&str]| -> Value { serde_json::from_str(&say(&mut sandbox.codemie(args)).out).unwrap() };
     let by_session = ["usage", "--by", "session", "--json"];
     let scan = ["usage", "--by", "session", "--json", "--scan"];
     let (plain, scanned) = (json(&by_session), json(&scan));
@@ -123,7 +124,11 @@ fn pruned_conversations_stay_counted_and_known_to_a_scan() {
     for args in [&by_session[..], &scan] {
         let report = json(args);
         let rows: Vec<_> = report["rows"].as_array().unwrap().iter().collect();
-        assert_eq!((rows.len(), &rows[0]["key"], &rows[0]["apiCalls"]), (1, &"one".into(), &3.into()), "{report}");
+        assert_eq!(
+            (rows.len(), &rows[0]["key"], &rows[0]["apiCalls"]),
+            (1, &"one".into(), &3.into()),
+            "{report}"
+        );
     }
 }
 
