@@ -18,8 +18,8 @@ use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
 pub use sessions::{
-    Archive, Current, Explain, Export, Group, Import, ImportFound, List, OnConflict, Prune, Rename, Resume, Show, Tags,
-    Usage, UsageBy, View,
+    Archive, Current, Explain, Export, Group, Import, ImportFound, List, OnConflict, Prune, Rename, Resume,
+    Show, Tags, Usage, UsageBy, View,
 };
 
 /// The lines there are. Those of a run are split before clap sees them ([`split`]), so it cannot know.

@@ -164,9 +164,15 @@ mod tests {
 
     #[test]
     fn only_a_yes_is_a_yes() {
-        for (answer, yes) in
-            [("y\n", true), ("YES\n", true), (" y ", true), ("", false), ("\n", false), ("n\n", false), ("yep\n", false)]
-        {
+        for (answer, yes) in [
+            ("y\n", true),
+            ("YES\n", true),
+            (" y ", true),
+            ("", false),
+            ("\n", false),
+            ("n\n", false),
+            ("yep\n", false),
+        ] {
             assert_eq!(agreed(&mut answer.as_bytes()).unwrap(), yes, "{answer:?}");
         }
     }

@@ -118,7 +118,7 @@ impl View<'_> {
             ))
         };
         let (dead, deferred) = (letters(Fate::Dead)?, letters(Fate::Deferred)?);
-        let told = |row: &SessionRow| {
+        let sync = |row: &SessionRow| {
             if row.agent == "demo" {
                 return Sync::default();
             }
@@ -135,7 +135,7 @@ impl View<'_> {
                 last_delivered_at,
             }
         };
-        Ok(rows.iter().map(|row| (row.n, told(row))).collect())
+        Ok(rows.iter().map(|row| (row.n, sync(row))).collect())
     }
 
     /// By session: asked of each, where they are few, else of all there are.

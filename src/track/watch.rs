@@ -1,4 +1,4 @@
-//! Being told when files change: one inotify instance for the whole process, or none where there is none to be had.
+//! Reports of file changes: one inotify instance for the whole process, or none where there is none to be had.
 
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 mod inotify;
@@ -21,10 +21,10 @@ use portable::Portable as System;
 /// Whose change it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// This run's own, as far as can be told: worth a look at once.
+    /// This run's own, or nobody knows whose: worth a look at once.
     Own,
-    /// Another run's. A look at everybody's changes by everybody would cost the square of their number, so these are told once
-    /// and then not until there was a look ([`Watch::begin_look`]).
+    /// Another run's. A look at everybody's changes by everybody would cost the square of their number, so these are reported
+    /// once and then not until there was a look ([`Watch::begin_look`]).
     Others,
 }
 
@@ -49,12 +49,12 @@ pub struct Watch {
 struct Filter {
     /// What is ours, with everything below it; `None`: nobody can tell, so everything is.
     own: Mutex<Option<Vec<PathBuf>>>,
-    /// Others' changes have been told since the last look.
-    told: AtomicBool,
+    /// Others' changes have been reported since the last look.
+    reported: AtomicBool,
 }
 
 impl Filter {
-    /// `None`: there is nothing to tell.
+    /// `None`: there is nothing to report.
     fn sort(&self, path: Option<&Path>) -> Option<Change> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let is_own = match (&*own, path) {
@@ -64,7 +64,7 @@ impl Filter {
         if is_own {
             return Some(Change::Own);
         }
-        (!self.told.swap(true, Ordering::Relaxed)).then_some(Change::Others)
+        (!self.reported.swap(true, Ordering::Relaxed)).then_some(Change::Others)
     }
 }
 
@@ -103,9 +103,9 @@ impl Watch {
         self.notifier.is_some() && !self.short
     }
 
-    /// Everything is looked at now: what others change from here on is told again.
+    /// Everything is looked at now: what others change from here on is reported again.
     pub fn begin_look(&self) {
-        self.filter.told.store(false, Ordering::Relaxed);
+        self.filter.reported.store(false, Ordering::Relaxed);
     }
 
     /// Says what is this run's own from here on; `None`: everything.
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_others_are_told_once_until_there_is_a_look() {
+    fn changes_of_others_are_reported_once_until_there_is_a_look() {
         let filter = Filter::default();
         let sort = |path: &str| filter.sort(Some(Path::new(path)));
         assert_eq!([sort("/r/1.json"), sort("/r/1.json")], [Some(Change::Own); 2], "nobody can tell yet");
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!([sort("/r/8.json"), sort("/r/7.json.tmp"), sort("/p/b.jsonl")], [None; 3]);
         assert_eq!([sort("/r/7.json"), sort("/p/a/subagents/x.jsonl")], [Some(Change::Own); 2]);
         assert_eq!(filter.sort(None), Some(Change::Own), "the queue ran over");
-        filter.told.store(false, Ordering::Relaxed);
+        filter.reported.store(false, Ordering::Relaxed);
         assert_eq!([sort("/r/8.json"), sort("/r/8.json")], [Some(Change::Others), None]);
     }
 }

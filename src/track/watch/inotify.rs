@@ -1,6 +1,6 @@
 //! inotify with no more events than are needed.
 //!
-//! The notify crate asks to be told of every opening of a file, too, and cannot be told otherwise. Each look of a run opens
+//! The notify crate asks for an event at every opening of a file, too, and has no setting for that. Each look of a run opens
 //! files in folders that every other run watches, so with fifty runs in one folder each look would wake fifty processes.
 
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub(super) struct Inotify {
 }
 
 impl Inotify {
-    /// `changed` is called on a thread of its own with what has changed; `None`: more than could be told.
+    /// `changed` is called on a thread of its own with what has changed; `None`: more than the queue could hold.
     pub(super) fn start(changed: impl Fn(Option<&Path>) + Send + 'static) -> io::Result<Self> {
         let queue = Arc::new(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
         let (ended, alive) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -120,8 +120,8 @@ mod tests {
     fn opening_and_reading_a_file_is_no_event() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, receiver) = channel();
-        let told = move |path: Option<&Path>| drop(sender.send(path.map(Path::to_owned)));
-        let Ok(mut inotify) = Inotify::start(told) else { return }; // no instance left on this machine
+        let changed = move |path: Option<&Path>| drop(sender.send(path.map(Path::to_owned)));
+        let Ok(mut inotify) = Inotify::start(changed) else { return }; // no instance left on this machine
         let (read, written) = (folder.path().join("read"), folder.path().join("written"));
         fs::write(&read, "x").unwrap();
         inotify.watch(folder.path()).unwrap();
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(
             receiver.recv(),
             Err(std::sync::mpsc::RecvError),
-            "its thread has ended, and told no more"
+            "its thread has ended, and reported nothing more"
         );
     }
 }

@@ -12,15 +12,15 @@ use super::Notifier;
 pub(super) struct Portable(RecommendedWatcher);
 
 impl Portable {
-    /// `changed` is called on a thread of its own with what has changed; `None`: more than could be told.
+    /// `changed` is called on a thread of its own with what has changed; `None`: more than is known by name.
     pub(super) fn start(changed: impl Fn(Option<&Path>) + Send + 'static) -> io::Result<Self> {
-        let told = move |event: notify::Result<notify::Event>| match event {
+        let handler = move |event: notify::Result<notify::Event>| match event {
             Ok(event) if event.need_rescan() => changed(None),
             Ok(event) if is_news(event.kind) => event.paths.iter().for_each(|path| changed(Some(path))),
             Ok(_) => {}
             Err(_) => changed(None),
         };
-        notify::recommended_watcher(told).map(Self).map_err(io::Error::other)
+        notify::recommended_watcher(handler).map(Self).map_err(io::Error::other)
     }
 }
 
