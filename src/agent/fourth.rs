@@ -172,7 +172,7 @@ mod tests {
             let home = Home::at(temporary.path().join("home"));
             crate::home::create_private(&home.published_sessions()).unwrap();
             let (changed, changes) = channel();
-            let mut watch = crate::track::Watch::new(move || {
+            let mut watch = crate::track::Watch::new(move |_| {
                 let _ = changed.send(());
             });
             watch.set([home.published_sessions()]);

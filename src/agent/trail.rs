@@ -36,6 +36,12 @@ pub trait Trail: Send {
     /// Folders and files whose changes are worth a look.
     fn watched(&self) -> Vec<PathBuf>;
 
+    /// Of what is watched, what only this run changes, each with everything below it. Changes elsewhere are other runs' and can
+    /// wait for a moment. `None`: it cannot be told whose a change is.
+    fn own(&self) -> Option<Vec<PathBuf>> {
+        None
+    }
+
     /// What can be seen now that the last look did not see. `agent` is the process that codemie started.
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen;
 

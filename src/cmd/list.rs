@@ -9,15 +9,14 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::open::open_existing;
-use super::words::{self, Short, colour, costs, number};
+use super::words::{self, Short, colour, costs};
 use crate::cli::List;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, human, json};
 use crate::session::record::{open_time, records};
-use crate::session::state::Status;
-use crate::store::{self, Filter, SessionRow, Show, Store, Totals, View};
+use crate::store::{self, Filter, ListedSession, Show, Store, View};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), crate::zone::local());
@@ -25,14 +24,17 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut store = open_existing(home)?;
     if args.json {
         let all = |count| fitting(count, args.limit, None);
-        let (records, _) = first(store.as_mut(), &filter, all, |view, rows| records(view, rows, now))?;
+        let (records, _) = first(store.as_mut(), &filter, all, |view, most| {
+            records(view, &view.list_first(&filter, most)?, now)
+        })?;
         out.write_all(json::pretty(&records)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
     let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
-    let (lines, more) =
-        first(store.as_mut(), &filter, fitting, |view, rows| Line::of(view, rows, now, is_wide(style)))?;
+    let (lines, more) = first(store.as_mut(), &filter, fitting, |view, most| {
+        Line::of(view, view.listed(&filter, most)?, now, is_wide(style))
+    })?;
     if lines.is_empty() {
         write!(out, "{}", style.fold(nothing(args)))?;
     } else {
@@ -60,13 +62,14 @@ fn first<T>(
     store: Option<&mut Store>,
     filter: &Filter,
     fitting: impl Fn(usize) -> usize,
-    of: impl Fn(&View<'_>, &[SessionRow]) -> Result<Vec<T>, store::Error>,
+    of: impl Fn(&View<'_>, usize) -> Result<Vec<T>, store::Error>,
 ) -> Result<(Vec<T>, usize), store::Error> {
     let Some(store) = store else { return Ok((Vec::new(), 0)) };
     store.read(|view| {
         let count = view.count(filter)?;
-        let rows = view.list_first(filter, fitting(count))?;
-        Ok((of(view, &rows)?, count - rows.len()))
+        let made = of(view, fitting(count))?;
+        let more = count - made.len();
+        Ok((made, more))
     })
 }
 
@@ -86,51 +89,39 @@ fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
 
 /// What the table shows of a session: less than its record.
 struct Line {
-    id: String,
-    name: String,
-    agent: String,
-    status: Status,
-    archived: bool,
-    project: Option<String>,
-    branch: Option<String>,
+    row: ListedSession,
     /// Asked for only where there is room.
     tags: Vec<String>,
-    started: Timestamp,
     open: Duration,
-    totals: Totals,
     unpriced_models: Vec<String>,
 }
 
 impl Line {
     fn of(
         view: &View<'_>,
-        rows: &[SessionRow],
+        rows: Vec<ListedSession>,
         now: Timestamp,
         wide: bool,
     ) -> Result<Vec<Self>, store::Error> {
-        let reopened: Vec<SessionRow> = rows.iter().filter(|row| row.opening > 1).cloned().collect();
-        let openings = view.openings_of(&reopened)?;
-        let totals = view.totals_of(rows)?;
-        let mut unpriced_models = view.unpriced_models_of(rows)?;
-        let mut tags = if wide { view.tags_of(rows)? } else { HashMap::new() };
-        let line = |row: &SessionRow| Self {
-            id: row.shown_id(),
-            name: row.name.clone(),
-            agent: row.agent.clone(),
-            status: row.status.filter(|_| !row.is_active()).unwrap_or(Status::Active),
-            archived: row.archived,
-            project: row.place.project.clone(),
-            branch: row.place.branch.clone().filter(|_| wide),
-            tags: tags.remove(&row.n).unwrap_or_default(),
-            started: row.started_at,
-            open: match openings.get(&row.n) {
-                Some(openings) => Duration::from_millis(open_time(openings, now)),
-                None => row.ended_at.unwrap_or(now).since(row.started_at),
-            },
-            totals: totals.get(&row.n).copied().unwrap_or_default(),
-            unpriced_models: unpriced_models.remove(&row.n).unwrap_or_default(),
+        let which = |wanted: fn(&ListedSession) -> bool| {
+            rows.iter().filter(|row| wanted(row)).map(|row| row.n).collect::<Vec<_>>()
         };
-        Ok(rows.iter().map(line).collect())
+        let openings = view.openings_of(&which(|row| row.opening > 1))?;
+        let mut unpriced_models = view.unpriced_models_of(&which(|row| row.api_calls > 0))?;
+        let mut tags = if wide { view.tags_of(&which(|_| true))? } else { HashMap::new() };
+        let line = |mut row: ListedSession| {
+            row.branch = row.branch.filter(|_| wide);
+            Self {
+                tags: tags.remove(&row.n).unwrap_or_default(),
+                open: match openings.get(&row.n) {
+                    Some(openings) => Duration::from_millis(open_time(openings, now)),
+                    None => row.ended_at.unwrap_or(now).since(row.started_at),
+                },
+                unpriced_models: unpriced_models.remove(&row.n).unwrap_or_default(),
+                row,
+            }
+        };
+        Ok(rows.into_iter().map(line).collect())
     }
 }
 
@@ -184,17 +175,17 @@ fn drawn(lines: &[Line], now: Timestamp, zone: &TimeZone, style: Style) -> Strin
     const ARCHIVED: &str = "ARCHIVED";
     let table = |apart| table(lines, now, zone, apart);
     let marked = Column::text(ARCHIVED, usize::MAX).dispensable(1);
-    let any = lines.iter().any(|line| line.archived);
+    let any = lines.iter().any(|line| line.row.archived);
     let apart = table(any.then_some(marked));
     if any && !apart.shows(ARCHIVED, style) { table(None).render(style) } else { apart.render(style) }
 }
 
 /// `archived`: the column that marks them, where it is not their status.
 fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Column>) -> Table {
-    let called = |line: &Line| line.totals.api_calls > 0;
+    let called = |line: &Line| line.row.api_calls > 0;
     let metered = lines.iter().any(called);
     let (branches, tags) =
-        (lines.iter().any(|line| line.branch.is_some()), lines.iter().any(|line| !line.tags.is_empty()));
+        (lines.iter().any(|line| line.row.branch.is_some()), lines.iter().any(|line| !line.tags.is_empty()));
     let mut columns = vec![
         Column::text("NAME", words::NAME),
         Column::text("AGENT", 6).dispensable(5),
@@ -211,31 +202,29 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
     columns.extend(archived);
     columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(9)));
     let mut table = Table::new(columns);
-    let ids: Short = lines.iter().map(|line| line.id.as_str()).collect();
-    let amounts = lines.iter().map(|line| called(line).then_some((line.totals.cost, &*line.unpriced_models)));
+    let ids: Short = lines.iter().map(|line| line.row.id.as_str()).collect();
+    let amounts = lines.iter().map(|line| called(line).then_some((line.row.cost, &*line.unpriced_models)));
     for (line, cost) in lines.iter().zip(costs(amounts)) {
-        let Totals { input, output, cache_read, cache_write, .. } = line.totals;
-        let tokens =
-            [input, output, cache_read, cache_write].into_iter().map(number).fold(0, u64::saturating_add);
+        let row = &line.row;
         let status = match archived {
-            None if line.archived => Cell::painted("archived", Colour::Faint),
-            _ => Cell::painted(line.status.as_str(), colour(line.status)),
+            None if row.archived => Cell::painted("archived", Colour::Faint),
+            _ => Cell::painted(row.status.as_str(), colour(row.status)),
         };
         let mut cells: Vec<Cell> = vec![
-            line.name.as_str().into(),
-            line.agent.as_str().into(),
+            row.name.as_str().into(),
+            row.agent.as_str().into(),
             status,
-            line.project.as_deref().unwrap_or("").into(),
+            row.project.as_deref().unwrap_or("").into(),
         ];
-        cells.extend(branches.then(|| line.branch.as_deref().unwrap_or("").into()));
-        cells.push(human::moment(line.started, now, zone).into());
+        cells.extend(branches.then(|| line.row.branch.as_deref().unwrap_or("").into()));
+        cells.push(human::moment(row.started_at, now, zone).into());
         cells.push(human::duration(line.open).into());
         if metered {
-            let tokens = if called(line) { human::count(tokens) } else { String::new() };
+            let tokens = if called(line) { human::count(row.tokens) } else { String::new() };
             cells.extend([tokens.into(), cost.into()]);
         }
-        cells.push(Cell::painted(ids.of(&line.id), Colour::Faint));
-        cells.extend(archived.map(|_| if line.archived { "yes" } else { "" }.into()));
+        cells.push(Cell::painted(ids.of(&row.id), Colour::Faint));
+        cells.extend(archived.map(|_| if row.archived { "yes" } else { "" }.into()));
         cells.extend(tags.then(|| line.tags.join(", ").into()));
         table.row(cells);
     }
@@ -245,37 +234,38 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::state::Status;
     use crate::store::PicoDollars;
 
     fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> Line {
         Line {
-            id: id.into(),
-            name: name.into(),
-            agent: "claude".into(),
-            status,
-            archived: false,
-            project: Some("project".into()),
-            branch: None,
-            tags: Vec::new(),
-            started: Timestamp::parse(started).unwrap(),
-            open: Duration::from_millis(47_792),
-            totals: Totals {
+            row: ListedSession {
+                n: 1,
+                id: id.into(),
+                name: name.into(),
+                agent: "claude".into(),
+                status,
+                archived: false,
+                project: Some("project".into()),
+                branch: None,
+                opening: 1,
+                started_at: Timestamp::parse(started).unwrap(),
+                ended_at: None,
                 api_calls,
-                input: 92,
-                output: 152,
-                cache_read: 6032,
-                cache_write: 632,
+                tokens: 6908,
                 cost: PicoDollars(12_300_000_000),
-                ..Totals::default()
             },
+            tags: Vec::new(),
+            open: Duration::from_millis(47_792),
             unpriced_models: Vec::new(),
         }
     }
 
     fn lines() -> Vec<Line> {
         let first = line("01a1e2f3-0000", "fix-auth", Status::Completed, "2026-11-16T09:05:00Z", 6);
-        let second = line("9f3c77aa-0000", "fix-auth.2", Status::Interrupted, "2026-10-02T08:00:00Z", 0);
-        vec![first, Line { project: Some("a-rather-long-name-of-a-project".into()), ..second }]
+        let mut second = line("9f3c77aa-0000", "fix-auth.2", Status::Interrupted, "2026-10-02T08:00:00Z", 0);
+        second.row.project = Some("a-rather-long-name-of-a-project".into());
+        vec![first, second]
     }
 
     #[test]
@@ -333,7 +323,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     #[test]
     fn archived_ones_are_marked_where_there_are_any() {
         let mut lines = lines();
-        lines[1].archived = true;
+        lines[1].row.archived = true;
         let text = of(&lines, 80);
         let ends: Vec<_> = text.lines().map(|line| line.split_whitespace().next_back().unwrap()).collect();
         assert_eq!(ends, ["ARCHIVED", "01a1e2f3", "yes"], "{text}");
@@ -349,11 +339,11 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     fn columns_that_would_be_empty_are_not_there() {
         let mut lines = lines();
         lines.truncate(1);
-        lines[0].totals = Totals::default();
+        lines[0].row.api_calls = 0;
         let text = of(&lines, 80);
         assert!(!text.contains("TOKENS") && !text.contains("COST") && text.contains(" TIME  ID"), "{text}");
         assert!(!text.contains("BRANCH") && !text.contains("TAGS"), "{text}");
-        lines[0].branch = Some("main".into());
+        lines[0].row.branch = Some("main".into());
         lines[0].tags = vec!["bug".into(), "ui".into()];
         let text = of(&lines, 200);
         assert!(text.contains("  project  main    ") && text.contains("  01a1e2f3  bug, ui\n"), "{text}");
@@ -380,7 +370,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     #[test]
     fn forty_columns_keep_what_a_session_is_named_by() {
         let mut lines = lines();
-        lines[1].name = "claude-2611160731.2".into();
+        lines[1].row.name = "claude-2611160731.2".into();
         let text = of(&lines, 40);
         assert_eq!(
             text,

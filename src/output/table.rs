@@ -120,7 +120,7 @@ impl Table {
     fn widths(&self, available: usize) -> Vec<Option<usize>> {
         let natural = |at: usize| {
             let cells = self.rows.iter().chain(&self.total).filter_map(|row| row.get(at));
-            cells.map(|cell| cell.text.width()).chain([self.columns[at].title.width()]).max().unwrap_or(0)
+            cells.map(|cell| width_of(&cell.text)).chain([self.columns[at].title.width()]).max().unwrap_or(0)
         };
         let mut widths: Vec<_> = (0..self.columns.len()).map(|at| Some(natural(at))).collect();
         while !self.shrink(&mut widths, available, |column| column.least) {
@@ -167,7 +167,7 @@ impl Table {
         for ((cell, column), width) in row.iter().zip(&self.columns).zip(widths) {
             let Some(width) = *width else { continue };
             let shown = shorten(&cell.text, width);
-            let pad = width - shown.width().min(width);
+            let pad = width - width_of(&shown).min(width);
             if column.align == Align::Right {
                 owed += pad;
             }
@@ -201,6 +201,9 @@ pub fn padded(text: &str, width: usize) -> String {
 
 /// At most `width` cells, with an ellipsis where something is missing. What a terminal might obey never reaches it.
 pub fn shorten(text: &str, width: usize) -> String {
+    if is_plain(text) && text.len() <= width {
+        return text.to_owned();
+    }
     let clean = clean(text);
     if clean.width() <= width {
         return clean.into_owned();
@@ -218,6 +221,16 @@ pub fn shorten(text: &str, width: usize) -> String {
         short.push('…');
     }
     short
+}
+
+/// The cells that a text takes. Most are plain, and a table may have ten thousand rows.
+fn width_of(text: &str) -> usize {
+    if is_plain(text) { text.len() } else { text.width() }
+}
+
+/// Whether each byte is a letter that takes one cell.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 #[cfg(test)]

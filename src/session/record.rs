@@ -163,14 +163,15 @@ struct Beside {
 
 impl Beside {
     fn of(view: &View<'_>, rows: &[SessionRow]) -> Result<Self, store::Error> {
+        let sessions: Vec<i64> = rows.iter().map(|row| row.n).collect();
         Ok(Self {
             runs: view.processes_of(rows)?,
             parents: view.parents_of(rows)?,
-            openings: view.openings_of(rows)?,
-            totals: view.totals_of(rows)?,
-            unpriced_models: view.unpriced_models_of(rows)?,
+            openings: view.openings_of(&sessions)?,
+            totals: view.totals_of(&sessions)?,
+            unpriced_models: view.unpriced_models_of(&sessions)?,
             syncs: view.syncs_of(rows)?,
-            tags: view.tags_of(rows)?,
+            tags: view.tags_of(&sessions)?,
         })
     }
 

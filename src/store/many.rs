@@ -27,10 +27,10 @@ fn read_processes(row: &Row<'_>) -> rusqlite::Result<(i64, RunProcesses)> {
 }
 
 impl View<'_> {
-    pub fn totals_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Totals>, Error> {
+    pub fn totals_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Totals>, Error> {
         self.beside(
-            rows,
-            |row| self.totals(row.n),
+            sessions,
+            |n| self.totals(n),
             || {
                 let sql = format!("SELECT session, {} FROM total", total::COLUMNS);
                 Ok(self.all(&sql, [], |row| Ok((row.get(0)?, total::read(row, 1)?)))?.into_iter().collect())
@@ -38,8 +38,8 @@ impl View<'_> {
         )
     }
 
-    pub fn unpriced_models_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        self.beside(rows, |row| self.unpriced_models(row.n), || {
+    pub fn unpriced_models_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
+        self.beside(sessions, |n| self.unpriced_models(n), || {
             self.grouped(
                 "SELECT DISTINCT session, model FROM record WHERE kind = 'usage' AND cost IS NULL ORDER BY session, model",
                 |row| row.get(1),
@@ -47,18 +47,18 @@ impl View<'_> {
         })
     }
 
-    pub fn tags_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<String>>, Error> {
+    pub fn tags_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
         self.beside(
-            rows,
-            |row| self.tags(row.n),
+            sessions,
+            |n| self.tags(n),
             || self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |row| row.get(1)),
         )
     }
 
-    pub fn openings_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
+    pub fn openings_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
         self.beside(
-            rows,
-            |row| self.openings(row.n),
+            sessions,
+            |n| self.openings(n),
             || {
                 let columns = opening::COLUMNS;
                 self.grouped(
@@ -118,7 +118,7 @@ impl View<'_> {
             ))
         };
         let (dead, deferred) = (letters(Fate::Dead)?, letters(Fate::Deferred)?);
-        let told = |row: &SessionRow| {
+        let sync = |row: &SessionRow| {
             if row.agent == "demo" {
                 return Sync::default();
             }
@@ -135,20 +135,20 @@ impl View<'_> {
                 last_delivered_at,
             }
         };
-        Ok(rows.iter().map(|row| (row.n, told(row))).collect())
+        Ok(rows.iter().map(|row| (row.n, sync(row))).collect())
     }
 
     /// By session: asked of each, where they are few, else of all there are.
     fn beside<T>(
         &self,
-        rows: &[SessionRow],
-        one: impl Fn(&SessionRow) -> Result<T, Error>,
+        sessions: &[i64],
+        one: impl Fn(i64) -> Result<T, Error>,
         all: impl FnOnce() -> Result<HashMap<i64, T>, Error>,
     ) -> Result<HashMap<i64, T>, Error> {
-        if rows.len() > FEW {
+        if sessions.len() > FEW {
             return all();
         }
-        rows.iter().map(|row| Ok((row.n, one(row)?))).collect()
+        sessions.iter().map(|n| Ok((*n, one(*n)?))).collect()
     }
 
     /// Rows that begin with the number of their session.

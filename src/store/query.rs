@@ -30,7 +30,7 @@ pub enum Show {
 
 impl Filter {
     /// Of the session `s`; its parameters are agent, project, tag, group and since.
-    fn condition(&self) -> String {
+    pub(super) fn condition(&self) -> String {
         let show = match self.show {
             Show::NotArchived => "s.archived = 0",
             Show::Active => "s.phase <> 'closed'",

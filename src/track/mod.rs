@@ -86,6 +86,8 @@ enum Wake {
     Enter,
     /// Something changed: files, or the end has come.
     Look,
+    /// Another run changed something.
+    Others,
 }
 
 /// Whether the START is in the store, so that a recovery can make up for a missing END.

@@ -12,7 +12,7 @@ use super::follow::Follower;
 use super::left::{Left, Refused};
 use super::receivers::Receivers;
 use super::step::{Step, What};
-use super::watch::Watch;
+use super::watch::{Change, Watch};
 use super::{Begun, End, Plan, Summary, Together, Wake, exit_note, recover, version};
 use crate::apart;
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -40,6 +40,11 @@ const AFTER_ENTER: [Duration; 4] = [
 /// The safety net where changes are reported, and the pace where they are not.
 const SLOW: Duration = Duration::from_secs(5);
 const POLLING: Duration = Duration::from_millis(500);
+/// The least time between two looks that changes of files ask for: where much is written at once, by fifty agents that start
+/// together, one look sees many changes.
+const PACE: Duration = Duration::from_millis(20);
+/// How soon what other runs change is looked at. It can only narrow down what this run's own files leave open.
+const OF_OTHERS: Duration = Duration::from_millis(500);
 /// How soon something half written is looked at again.
 const TORN: Duration = Duration::from_millis(5);
 /// A database log longer than this is moved into the database by a run that has the time: whoever opens the store next
@@ -75,8 +80,11 @@ pub(super) fn track(
     run.begin(opened);
     begun.store(run.store.is_some(), Ordering::Relaxed);
     if run.plan.trail.is_some() && end.get().is_none() {
-        run.watch = Some(Watch::new(move || {
-            let _ = wake.try_send(Wake::Look);
+        run.watch = Some(Watch::new(move |change| {
+            let _ = wake.try_send(match change {
+                Change::Own => Wake::Look,
+                Change::Others => Wake::Others,
+            });
         }));
     }
     loop {
@@ -90,16 +98,17 @@ pub(super) fn track(
         }
         run.publish(); // a START whose END is known already is published with it
         run.tidy();
-        match woken.recv_timeout(run.patience()) {
-            Ok(first) => {
-                for wake in std::iter::once(first).chain(woken.try_iter()) {
-                    if matches!(wake, Wake::Enter) {
-                        run.expect_changes();
+        loop {
+            match woken.recv_timeout(run.patience()) {
+                Ok(first) => {
+                    let wakes = std::iter::once(first).chain(woken.try_iter());
+                    if wakes.filter(|wake| run.heeds(wake)).count() > 0 || end.get().is_some() {
+                        break;
                     }
                 }
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return Summary::default(),
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Summary::default(),
         }
     }
 }
@@ -144,6 +153,7 @@ pub(super) struct Run {
     /// What is to be told to the store, in order: a step that the store refused keeps the later ones waiting.
     pub(super) undone: VecDeque<Step>,
     looks: Vec<Instant>,
+    looked_at: Option<Instant>,
     tidied: bool,
     pub(super) receivers: Receivers,
 }
@@ -181,6 +191,7 @@ impl Run {
             left: Vec::new(),
             undone: VecDeque::new(),
             looks: Vec::new(),
+            looked_at: None,
             tidied: false,
             receivers: Receivers::default(),
         }
@@ -239,6 +250,10 @@ impl Run {
         }
         self.retry_at = None;
         self.refused = false;
+        if let Some(watch) = &self.watch {
+            watch.begin_look();
+        }
+        self.looked_at = Some(Instant::now());
         self.work_off();
         self.looks.retain(|at| *at > Instant::now());
         if let (Some(trail), Some(agent)) = (&mut self.plan.trail, self.agent) {
@@ -273,6 +288,7 @@ impl Run {
         }
         if let (Some(watch), Some(trail)) = (&mut self.watch, &self.plan.trail) {
             watch.set(trail.watched());
+            watch.set_own(trail.own());
         }
         if !self.refused {
             self.trouble = None;
@@ -346,9 +362,21 @@ impl Run {
         self.commit(|store| publish(store, &home, now));
     }
 
-    fn expect_changes(&mut self) {
+    /// Whether it is a reason to look now.
+    fn heeds(&mut self, wake: &Wake) -> bool {
         let now = Instant::now();
-        self.looks = AFTER_ENTER.iter().map(|delay| now + *delay).collect();
+        let at = match wake {
+            Wake::Enter => {
+                self.looks = AFTER_ENTER.iter().map(|delay| now + *delay).collect();
+                return true;
+            }
+            Wake::Look => self.looked_at.map_or(now, |at| at + PACE),
+            Wake::Others => now + OF_OTHERS,
+        };
+        if at > now && !self.looks.contains(&at) {
+            self.looks.push(at);
+        }
+        at <= now
     }
 
     /// How long to sleep if nothing happens.

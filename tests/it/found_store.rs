@@ -57,15 +57,15 @@ fn a_large_old_store_is_not_taken_in_by_the_run_that_finds_it() {
     assert_eq!(run.exit(0), Some(0));
     let said = say(&mut sandbox.codemie(&["list", "--json"]));
     let listed: Vec<Value> = serde_json::from_str(&said.out).unwrap();
-    let told = |record: &Value| {
+    let summary = |record: &Value| {
         let field = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
         let id = record["correlation"]["agentSessionId"].as_str().unwrap_or_default().to_owned();
         (id, field("status"), field("endReason"), record["usage"]["apiCalls"].as_i64().unwrap())
     };
-    let told: Vec<_> = listed.iter().map(told).collect();
+    let listed: Vec<_> = listed.iter().map(summary).collect();
     let ended =
         |id: &str, reason: &str, calls| (id.to_owned(), "completed".to_owned(), reason.to_owned(), calls);
-    assert_eq!(told, [ended("two", "exit", 2), ended("one", "clear", 1)]);
+    assert_eq!(listed, [ended("two", "exit", 2), ended("one", "clear", 1)]);
 
     // The next run has it taken in beside it.
     drop(lock);

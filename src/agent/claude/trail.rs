@@ -280,6 +280,22 @@ impl Trail for ClaudeTrail {
         watched
     }
 
+    /// A process that registers says by its own entry which conversation it is in, so no other file tells of it first.
+    fn own(&self) -> Option<Vec<PathBuf>> {
+        let (process, id) = (self.proper?, self.registered_as.as_ref()?);
+        let mut own = vec![self.files.registry_entry(process.pid)];
+        for project in &self.projects {
+            own.extend([project.join(format!("{id}.jsonl")), project.join(&id.0)]);
+        }
+        for file in self.found.iter().flat_map(|(_, files)| files) {
+            own.extend([file.clone(), file.with_extension("")]);
+        }
+        own.extend(
+            self.beside.iter().filter(|(_, whose)| whose.as_ref() == Some(id)).map(|(file, _)| file.clone()),
+        );
+        Some(own)
+    }
+
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
         self.take_stock();
         let mut seen = Seen::default();

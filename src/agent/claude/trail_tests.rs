@@ -137,3 +137,34 @@ fn sub_agents_beside_the_sessions_belong_to_whom_their_lines_name() {
     stage.look();
     assert_eq!(stage.files("x"), ["-b/x.jsonl", "-b/agent-1.jsonl", "-b/agent-3.jsonl"]);
 }
+
+#[test]
+fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
+    let mut stage = Stage::set();
+    stage.put("projects/-b/other.jsonl", "");
+    stage.look();
+    assert_eq!(stage.trail.own(), None, "whose the next change is cannot be told yet");
+    stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b""#));
+    stage.look();
+    let is_own = |stage: &Stage, name: &str| {
+        let path = stage.root.path().join(name);
+        stage.trail.own().unwrap().iter().any(|own| path.starts_with(own))
+    };
+    for (name, own) in [
+        ("sessions/11.json", true),
+        ("sessions/12.json", false),
+        ("history.jsonl", false),
+        ("projects/-b/x.jsonl", true),
+        ("projects/-b/x/subagents/agent-1.jsonl", true),
+        ("projects/-b/other.jsonl", false),
+        ("projects/-c/x.jsonl", false),
+    ] {
+        assert_eq!(is_own(&stage, name), own, "{name}");
+    }
+    stage.put("projects/-c/x.jsonl", "");
+    stage.files("x");
+    assert!(is_own(&stage, "projects/-c/x.jsonl") && is_own(&stage, "projects/-c/x/subagents/agent-2.jsonl"));
+    stage.put("sessions/11.json", &entry(CHILD, "y", r#","cwd":"/b""#));
+    stage.look();
+    assert!(is_own(&stage, "projects/-b/y.jsonl") && !is_own(&stage, "projects/-b/x.jsonl"), "/clear");
+}

@@ -136,9 +136,9 @@ fn stopped_by<E: fmt::Display>(
     let mut stopped = None;
     let read = read(&mut |outcome| {
         outcome.map_err(|error| {
-            let told = serde_json::Error::custom(&error);
+            let carried = serde_json::Error::custom(&error);
             stopped = Some(error);
-            told
+            carried
         })
     });
     match (read, stopped) {

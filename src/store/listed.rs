@@ -1,0 +1,70 @@
+//! What the table of `list` shows of each session, in one query: a third of a session's columns, beside its sums.
+
+use rusqlite::{Row, params};
+
+use super::{Error, Filter, View};
+use crate::clock::Timestamp;
+use crate::money::PicoDollars;
+use crate::session::state::{Phase, Status};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedSession {
+    pub n: i64,
+    /// The id people and scripts see.
+    pub id: String,
+    pub name: String,
+    pub agent: String,
+    pub status: Status,
+    pub archived: bool,
+    pub project: Option<String>,
+    pub branch: Option<String>,
+    /// How often it was opened.
+    pub opening: u32,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub api_calls: i64,
+    /// Everything billed.
+    pub tokens: u64,
+    pub cost: PicoDollars,
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
+    let active = row.get::<_, Phase>(4)? != Phase::Closed;
+    let status = row.get::<_, Option<Status>>(5)?.filter(|_| !active);
+    let count = |at: usize| row.get::<_, Option<i64>>(at).map(Option::unwrap_or_default);
+    let billed = |at: usize| Ok::<_, rusqlite::Error>(u64::try_from(count(at)?).unwrap_or(0));
+    Ok(ListedSession {
+        n: row.get(0)?,
+        id: row.get(1)?,
+        name: row.get(2)?,
+        agent: row.get(3)?,
+        status: status.unwrap_or(Status::Active),
+        archived: row.get(6)?,
+        project: row.get(7)?,
+        branch: row.get(8)?,
+        opening: row.get(9)?,
+        started_at: row.get(10)?,
+        ended_at: row.get(11)?,
+        api_calls: count(12)?,
+        tokens: [billed(13)?, billed(14)?, billed(15)?, billed(16)?].into_iter().fold(0, u64::saturating_add),
+        cost: PicoDollars(count(17)?),
+    })
+}
+
+impl View<'_> {
+    /// The newest, so many of them.
+    pub fn listed(&self, filter: &Filter, most: usize) -> Result<Vec<ListedSession>, Error> {
+        let Filter { agent, project, tag, group, since, .. } = filter;
+        self.all(
+            &format!(
+                "SELECT s.n, ifnull(s.former_id, s.id), s.name, s.agent, s.phase, s.status, s.archived, s.project, s.branch,
+                   s.opening, s.started_at, s.ended_at, t.api_calls, t.input, t.output, t.cache_read, t.cache_write, t.cost
+                 FROM session s LEFT JOIN total t ON t.session = s.n
+                 WHERE {} ORDER BY s.started_at DESC, s.n DESC LIMIT ?6",
+                filter.condition()
+            ),
+            params![agent, project, tag, group, since, i64::try_from(most).unwrap_or(i64::MAX)],
+            read,
+        )
+    }
+}
