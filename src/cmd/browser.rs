@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(folder(false, own(), run.clone()), run);
         assert_eq!(folder(true, own(), run.clone()), home.path());
         assert_eq!(folder(true, None, run.clone()), run);
-        assert_eq!(folder(true, Some("/nowhere".into()), run.clone()), run);
+        assert_eq!(folder(true, own().map(|own| own.join("none")), run.clone()), run);
         assert_eq!(port("http://127.0.0.1:4000/enter?token=codemie_read_0a"), "4000");
     }
 }
