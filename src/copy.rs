@@ -302,6 +302,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn events_that_a_newer_codemie_has_added_count_as_received() {
+        let mut world = World::new();
+        let (run, started) = world.start(Conversation::Fresh);
+        world.bind(started.session, "a").unwrap();
+        end(&mut world, run);
+        let newer = Connection::open(world.home.database()).unwrap();
+        let sql = "UPDATE event SET type = 'quota', attributes = '{\"window\":\"5h\"}' WHERE type = 'session.bound'";
+        assert_eq!(newer.execute(sql, []).unwrap(), 1);
+        let copy = LocalCopy::open(&world.home).await.unwrap();
+        assert!(shown(&copy).await[0].complete(), "no seq is missing");
+    }
+
+    #[tokio::test]
     async fn the_demo_is_shown_though_it_is_never_sent() {
         let mut world = World::new();
         let begin = Begin { agent: "demo".into(), ..world.begin(Conversation::Fresh) };

@@ -1,9 +1,8 @@
 //! `codemie dashboard`: the backend's pages on this user's own store, for as long as the command runs.
 
-use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use super::browser;
 use super::open::{open, recover};
 use crate::backend;
 use crate::backend::dashboard::{Dashboard, Gate, Outbox, router};
@@ -52,9 +52,9 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     out.flush()?;
     if !args.no_open {
         // Without a browser the address is on the terminal.
-        let _opened = show(&url, |name| std::env::var_os(name));
+        let _opened = browser::show(&url, home, |name| std::env::var_os(name));
     }
-    let home = home.clone();
+    let (home, kept) = (home.clone(), home);
     let runtime = Handle::current();
     let follower = std::thread::Builder::new().name("dashboard copy".to_owned());
     follower.spawn(move || follow(&runtime, copy, store, &home, &closed))?;
@@ -65,6 +65,7 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
         }
     };
     backend::serve(listener, router(dashboard), closing, asked_to_end).await;
+    browser::forget(&url, kept, |name| std::env::var_os(name));
     Ok(())
 }
 
@@ -120,51 +121,9 @@ fn outbox(store: &Mutex<Store>) -> Vec<Outbox> {
     })
 }
 
-/// Opens the browser, where there is one to be opened. If that fails, the address is on the terminal. The address is seen
-/// in the list of processes for a moment; it is good once, and the browser is the first to have it. Whether there was one.
-pub(super) fn show(url: &str, var: impl Fn(&str) -> Option<OsString>) -> bool {
-    let Some(program) = opener(var) else { return false };
-    let mut command = Command::new(program);
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.spawn() {
-        // Waited for, or it would stay a zombie for as long as we run.
-        Ok(mut child) => {
-            std::thread::spawn(move || child.wait());
-            true
-        }
-        Err(error) => {
-            tracing::info!(%error, program, "no browser was opened");
-            false
-        }
-    }
-}
-
-fn opener(var: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
-    if cfg!(target_os = "macos") {
-        return Some("open");
-    }
-    let display = ["DISPLAY", "WAYLAND_DISPLAY"];
-    display.iter().any(|name| var(name).is_some_and(|value| value != OsStr::new(""))).then_some("xdg-open")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn a_browser_is_opened_where_there_is_a_display() {
-        for (set, expected) in [
-            (&[][..], None),
-            (&[("DISPLAY", "")], None),
-            (&[("DISPLAY", ":0")], Some("xdg-open")),
-            (&[("WAYLAND_DISPLAY", "wayland-0")], Some("xdg-open")),
-        ] {
-            let var =
-                |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-            assert_eq!(opener(var), expected);
-        }
-    }
 
     #[test]
     fn the_address_is_loopback_and_whole() {

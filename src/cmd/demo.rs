@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::Context;
 
-use super::dashboard;
+use super::browser;
 use super::open::open;
 use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::agent::{self, Agent};
@@ -68,7 +68,7 @@ pub fn run(
                 if !args.quiet {
                     write!(out, "{}", received(events, &entrance))?;
                 }
-                if args.open && !dashboard::show(&entrance, |name| std::env::var_os(name)) {
+                if args.open && !browser::show(&entrance, home, |name| std::env::var_os(name)) {
                     let address = if args.quiet { &entrance } else { "use the address" };
                     writeln!(err, "codemie: no browser to open: {address}")?;
                 }

@@ -1,6 +1,7 @@
 //! The commands: parse result in, library calls, output.
 
 mod backend;
+mod browser;
 mod completions;
 mod config;
 mod current;

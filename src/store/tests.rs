@@ -205,6 +205,47 @@ fn a_checkpoint_shortens_the_log_and_loses_nothing() {
     assert_eq!(sessions, 50, "the database file alone holds what was there at the checkpoint");
 }
 
+/// Sums that were filled up are those of the records again when these are revised.
+#[test]
+fn sums_near_the_limit_are_exact_after_revisions() {
+    use crate::session::absorb::{Batch, absorb};
+    use crate::session::tests::usage;
+    let mut world = World::new();
+    let (_, started) = world.start(Conversation::Fresh);
+    world.bind(started.session, "a").unwrap();
+    let (at, n) = (world.now, world.session(started.session).n);
+    // Six times four million dollars, then a cent each, then six times as much again.
+    for (round, (output, cost)) in (1..).zip([
+        (1, 4_000_000_000_000_000_000),
+        (2, 10_000_000_000),
+        (3, 4_000_000_000_000_000_000),
+        (4, 7),
+    ]) {
+        for (inode, key) in (1..).zip(["a", "b", "c", "d", "e", "f"]) {
+            let mut record = usage(key, at, output);
+            record.cost = Some(super::PicoDollars(cost));
+            let batch = Batch {
+                file: super::FileId { device: round, inode },
+                path: "/a".as_ref(),
+                from: 0,
+                restart: false,
+                to: 1,
+                state: &[],
+                unreadable: 0,
+                records: std::slice::from_ref(&record),
+            };
+            world.store.write(|tx| absorb(tx, at, started.session, &batch)).unwrap();
+        }
+        let totals = world.store.read(|view| view.totals(n)).unwrap();
+        let exact = i64::try_from(6 * i128::from(cost)).unwrap_or(i64::MAX);
+        assert_eq!(
+            (totals.cost.0, totals.output),
+            (exact, 6 * i64::try_from(output).unwrap()),
+            "round {round}"
+        );
+    }
+}
+
 /// Whatever stands in the rows, it can be added up.
 #[test]
 fn absurd_numbers_do_not_keep_the_rest_from_being_told() {

@@ -25,6 +25,18 @@ pub struct Totals {
     pub api_errors: i64,
 }
 
+impl Totals {
+    /// Whether one of the sums is so large that adding another such sum would go beyond the largest integer.
+    fn may_be_cut_off(&self) -> bool {
+        let Self {
+            input, output, cache_read, cache_write, reasoning, cost, lines_added, lines_removed, ..
+        } = *self;
+        [input, output, cache_read, cache_write, reasoning, cost.0, lines_added, lines_removed]
+            .into_iter()
+            .any(|sum| !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&sum))
+    }
+}
+
 pub(super) const COLUMNS: &str = "api_calls, input, output, cache_read, cache_write, reasoning, cost, prompts, tool_calls, \
      tool_errors, files_changed, lines_added, lines_removed, api_errors";
 
@@ -76,6 +88,10 @@ impl Tx<'_> {
     pub(crate) fn add_totals(&self, session: i64, more: &Totals) -> Result<(), Error> {
         if *more == Totals::default() {
             return Ok(());
+        }
+        // What was cut off at the largest integer cannot be taken back when a record is revised.
+        if more.may_be_cut_off() || self.totals(session)?.may_be_cut_off() {
+            return self.recount(session);
         }
         // A sum too large for an integer would become another kind of number, which the column refuses.
         let add = COLUMNS

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::super::browser;
 use crate::backend::dashboard::{Dashboard, Gate, router};
 use crate::backend::sqlite::Sqlite;
 use crate::backend::storage::Storage;
@@ -122,10 +123,11 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         say(
             &folder,
             &note(home, nonce),
-            &Embedded { address: format!("http://{address}"), token, entrance },
+            &Embedded { address: format!("http://{address}"), token, entrance: entrance.clone() },
         )?;
         std::fs::write(newest(&folder), nonce)?;
         backend::serve(listener, routes, close, ended(folder, nonce)).await;
+        browser::forget(&entrance, home, |name| std::env::var_os(name));
         Ok(())
     })
 }

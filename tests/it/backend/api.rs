@@ -217,7 +217,7 @@ fn a_bad_event_costs_the_others_nothing() {
         usage(&id, 3, 1),
         &json!({"id": uuid::Uuid::from_u128(3), "type": "quota", "attributes": {"x": [{}]}}),
     );
-    assert_eq!(sender.post_events(&[unknown.clone()]).json()["accepted"], 1);
+    assert_eq!(sender.post_events(std::slice::from_ref(&unknown)).json()["accepted"], 1);
     assert_eq!(sender.post_events(&[unknown]).json()["duplicates"], 1);
     let timeline = node.client(Role::Read).get(&format!("/v1/sessions/{id}/events?after=2")).json();
     assert_eq!(

@@ -155,7 +155,7 @@ fn healthz_says_that_the_disk_is_full_until_there_is_room() {
         Path::new("/proc").join(node.id().to_string()).join("root").join(disk.strip_prefix("/").unwrap());
     let filler = filler.join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
-    while file.write_all(&[7; 65_536]).is_ok() {}
+    while file.write_all(&[7; 16_384]).is_ok() {}
     drop(file);
     await_health(&nobody, 503, "the disk of the database is full");
     std::fs::remove_file(&filler).unwrap();

@@ -89,7 +89,7 @@ pub(super) async fn jumps_of_seq_and_rev_are_rejected(kind: Kind<'_>) {
         but(usage(&id, 2, 9), &json!({"rev": 2_147_483_647})),
         but(prompt(&id, 4), &json!({"rev": 2_147_483_647})),
     ] {
-        assert_eq!(post(&*world.one, &[far.clone()]).await, (0, 0, 1), "{far}");
+        assert_eq!(post(&*world.one, std::slice::from_ref(&far)).await, (0, 0, 1), "{far}");
         assert_eq!(record(&*world.one, &id).await, before, "{far}");
     }
     let unknown = session(2);
@@ -104,12 +104,12 @@ pub(super) async fn jumps_of_seq_and_rev_are_rejected(kind: Kind<'_>) {
         but(end(&id, 3, 300_003), &json!({"rev": 1})),
         prompt(&id, 400_003),
     ] {
-        assert_eq!(post(&*world.other, &[near.clone()]).await, (1, 0, 0), "{near}");
+        assert_eq!(post(&*world.other, std::slice::from_ref(&near)).await, (1, 0, 0), "{near}");
     }
     assert_eq!(record(&*world.one, &id).await["usage"]["outputTokens"], 7);
     // A call of a conversation that never ran through codemie has a revision made of its tokens.
     let found = but(usage(&session(3), 4, 5), &json!({"rev": 2_100_000}));
-    assert_eq!(post(&*world.one, &[found.clone()]).await, (1, 0, 0));
+    assert_eq!(post(&*world.one, std::slice::from_ref(&found)).await, (1, 0, 0));
     assert_eq!(post(&*world.one, &[but(found, &json!({"rev": 2_100_900}))]).await, (1, 0, 0));
 }
 
@@ -160,7 +160,7 @@ pub(super) async fn unknown_types_count_as_received(kind: Kind<'_>) {
     let quota = event(&id, 2, "quota", &json!({"window": "5h", "utilization": 0.5, "model": {"deep": [1]}}));
     assert_eq!(post(&*world.one, &[start(&id, 1, "widgets"), end(&id, 3, 3)]).await, (2, 0, 0));
     assert_eq!(record(&*world.one, &id).await["missingSeq"], json!([[2, 2]]));
-    assert_eq!(post(&*world.one, &[quota.clone()]).await, (1, 0, 0));
+    assert_eq!(post(&*world.one, std::slice::from_ref(&quota)).await, (1, 0, 0));
     let told = record(&*world.one, &id).await;
     assert_eq!((&told["complete"], &told["missingSeq"]), (&json!(true), &json!([])));
     assert_eq!(post(&*world.other, &[quota.clone(), quota.clone()]).await, (0, 2, 0));

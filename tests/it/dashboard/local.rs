@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Stdio};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,10 @@ struct Running {
 }
 
 fn dashboard(sandbox: &Sandbox) -> Running {
-    let mut command = sandbox.codemie(&["dashboard", "--no-open"]);
+    started(&mut sandbox.codemie(&["dashboard", "--no-open"]))
+}
+
+fn started(command: &mut Command) -> Running {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -68,6 +72,43 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Notes how it was called, and what it was given to open.
+const OPENER: &str = "#!/bin/sh
+cp \"$1\" \"$0.page\"; stat -c %a \"$1\" > \"$0.mode\"; tr '\\0' '\\n' < /proc/$$/cmdline > \"$0.new\"; mv \"$0.new\" \"$0.called\"
+";
+
+#[test]
+fn the_browsers_command_line_holds_no_secret() {
+    let world = World::new();
+    let programs = tempfile::tempdir().unwrap();
+    let opener = programs.path().join("xdg-open");
+    std::fs::write(&opener, OPENER).unwrap();
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = world.sandbox.codemie(&["dashboard"]);
+    let path = format!("{}:/usr/bin:/bin", programs.path().display());
+    let mut running = started(command.env("PATH", path).env("DISPLAY", ":0"));
+    let called = programs.path().join("xdg-open.called");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !called.exists() {
+        assert!(Instant::now() < deadline, "no browser was opened");
+        std::thread::sleep(Duration::from_millis(20)); // it runs by itself
+    }
+    let noted =
+        |what: &str| std::fs::read_to_string(programs.path().join(format!("xdg-open.{what}"))).unwrap();
+    let (called, page) = (noted("called"), noted("page"));
+    assert!(!called.contains("token") && !called.contains("http"), "{called}");
+    let url = format!("http://{}{}", running.address, running.entrance);
+    assert!(page.contains(&format!("content=\"0;url={url}\"")), "{page}");
+    assert_eq!(noted("mode").trim(), "600");
+    running.enter();
+    let file = called.lines().last().unwrap();
+    assert!(std::path::Path::new(file).exists(), "{called}");
+    let pid = rustix::process::Pid::from_child(&running.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+    assert!(!std::path::Path::new(file).exists(), "it is of no use any more");
 }
 
 #[test]
