@@ -137,3 +137,16 @@ fn sub_agents_beside_the_sessions_belong_to_whom_their_lines_name() {
     stage.look();
     assert_eq!(stage.files("x"), ["-b/x.jsonl", "-b/agent-1.jsonl", "-b/agent-3.jsonl"]);
 }
+
+#[test]
+fn pipes_in_place_of_files_hide_no_entry_of_the_registry() {
+    let mut stage = Stage::set();
+    for name in ["history.jsonl", "projects/-b/7a276c6b-d81e-4b1f-9c9e-000000000001.jsonl", "sessions/9.json"]
+    {
+        let path = stage.root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        crate::file::make_pipe(&path);
+    }
+    stage.put("sessions/10.json", &entry(LAUNCHER, "one", ""));
+    assert_eq!(stage.registered(), [(10, "one".to_owned())]);
+}
