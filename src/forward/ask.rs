@@ -40,8 +40,9 @@ fn objection(status: u16, verdict: Verdict) -> Result<(), String> {
         | Verdict::Unserved(_) => Ok(()),
         // It listens, knows us, and finds fault with a request that holds nothing; unless nobody is there under this path.
         Verdict::Refuse(_) if !matches!(status, 404 | 405 | 410) => Ok(()),
-        Verdict::Identity(why) | Verdict::Pause(why) | Verdict::Refuse(why) => Err(why),
-        Verdict::Later { why, .. } => Err(why),
+        Verdict::Identity(why) | Verdict::Pause(why) | Verdict::Refuse(why) | Verdict::Later { why, .. } => {
+            Err(why)
+        }
     }
 }
 
