@@ -133,6 +133,12 @@ pub fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+/// For tests: a pipe that nobody writes to.
+#[cfg(test)]
+pub(crate) fn make_pipe(path: &Path) {
+    rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).unwrap();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +160,7 @@ mod tests {
         );
 
         std::os::unix::fs::symlink("/dev/zero", at("zero")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        make_pipe(&at("pipe"));
         let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         for other in [at("zero"), at("pipe"), at("socket"), folder.path().to_owned()] {
             let refused = [

@@ -205,7 +205,7 @@ pub struct Usage {
     /// For programs
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// For spreadsheets
+    /// For spreadsheets; a text that one would take for a formula begins with an apostrophe
     #[arg(long)]
     pub csv: bool,
 }

@@ -29,24 +29,30 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
         Vec::new()
     };
     if let Some(sinks) = Sinks::of(home, &config.delivery) {
-        for (name, answer) in ask_all(&sinks, patient.timeout.min(PATIENCE)) {
-            findings.extend(answered(&place(name, home, &config.delivery), answer, &findings));
+        let place = |name: &str| place(name, home, &config.delivery);
+        // One that pauses or fails is not asked once more: the finding says what to do.
+        let warned = |name: &str| {
+            let place = place(name);
+            findings.iter().any(|finding| finding.level >= Level::Warn && finding.what.contains(&place))
+        };
+        let answers = ask_all(&sinks, |name| !warned(name), patient.timeout.min(PATIENCE));
+        for (name, answer) in answers {
+            findings.extend(answered(&place(name), answer, findings.is_empty()));
         }
     }
     findings
 }
 
-/// What asking a receiver brought, unless something worse is known of it.
-fn answered(place: &str, answer: Result<(), String>, known: &[Finding]) -> Option<Finding> {
-    let told = known.iter().any(|finding| finding.level >= Level::Warn && finding.what.contains(place));
+/// What asking a receiver brought; `first`: nothing has been said of delivery yet.
+fn answered(place: &str, answer: Result<(), String>, first: bool) -> Option<Finding> {
     match answer {
-        Err(why) if !told => Some(Finding::warn(
+        Err(why) => Some(Finding::warn(
             AREA,
             format!("{place} was asked and takes nothing: {why}"),
             "put address and credentials right (codemie config set backend.url ADDRESS, backend.token TOKEN), then run: codemie sync",
         )),
-        Ok(()) if known.is_empty() => Some(Finding::ok(AREA, format!("{place}: it answers"))),
-        _ => None,
+        Ok(()) if first => Some(Finding::ok(AREA, format!("{place}: it answers"))),
+        Ok(()) => None,
     }
 }
 
@@ -235,20 +241,15 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_takes_nothing_is_warned_of_once() {
+    fn a_receiver_that_takes_nothing_is_warned_of() {
         let place = "backend at b.example, no token";
-        let refused = || Err("refused the credentials (401)".to_owned());
-        let fine = [Finding::ok(AREA, format!("{place}: nothing waits"))];
-        let warned = [Finding::warn(AREA, format!("delivery to {place} pauses"), "")];
-        for (answer, known, level) in [
-            (refused(), &fine[..], Some(Level::Warn)),
-            (refused(), &[], Some(Level::Warn)),
-            (refused(), &warned, None),
-            (Ok(()), &fine, None),
-            (Ok(()), &warned, None),
-            (Ok(()), &[], Some(Level::Ok)),
+        for (answer, first, level) in [
+            (Err("refused the credentials (401)".to_owned()), false, Some(Level::Warn)),
+            (Err("nobody listens".to_owned()), true, Some(Level::Warn)),
+            (Ok(()), false, None),
+            (Ok(()), true, Some(Level::Ok)),
         ] {
-            let finding = answered(place, answer, known);
+            let finding = answered(place, answer, first);
             assert_eq!(finding.as_ref().map(|finding| finding.level), level, "{finding:?}");
         }
     }

@@ -27,27 +27,34 @@ pub async fn ask(sink: &dyn Sink, ca_file: Option<&PathBuf>, patience: Duration)
         Ok(answer) => answer.map_err(|error| error.to_string())?,
         Err(_) => return Err("no answer in time".to_owned()),
     };
-    objection(sink.judge(&[], &question, &answer))
+    objection(answer.status, sink.judge(&[], &question, &answer))
 }
 
 /// Whether what it said of nothing would keep it from taking something.
-fn objection(verdict: Verdict) -> Result<(), String> {
+fn objection(status: u16, verdict: Verdict) -> Result<(), String> {
     match verdict {
-        // It listens, knows us, and finds fault with a request that holds nothing.
         Verdict::Accepted { .. }
         | Verdict::Partly(_)
         | Verdict::Halve(_)
         | Verdict::Isolate(_)
         | Verdict::Unserved(_) => Ok(()),
-        Verdict::Identity(why) | Verdict::Pause(why) | Verdict::Refuse(why) => Err(why),
-        Verdict::Later { why, .. } => Err(why),
+        // It listens, knows us, and finds fault with a request that holds nothing; unless nobody is there under this path.
+        Verdict::Refuse(_) if !matches!(status, 404 | 405 | 410) => Ok(()),
+        Verdict::Identity(why) | Verdict::Pause(why) | Verdict::Refuse(why) | Verdict::Later { why, .. } => {
+            Err(why)
+        }
     }
 }
 
-/// Every configured receiver at once, by name. Needs no store: of nothing that is asked it matters who asks.
-pub fn ask_all(sinks: &Sinks, patience: Duration) -> Vec<(&'static str, Result<(), String>)> {
+/// All those that are wanted at once, by name. Needs no store: who asks does not matter.
+pub fn ask_all(
+    sinks: &Sinks,
+    wanted: impl Fn(&str) -> bool,
+    patience: Duration,
+) -> Vec<(&'static str, Result<(), String>)> {
     let nobody = Identity { machine: String::new(), user: None };
-    let receivers = sinks.receivers(&nobody);
+    let mut receivers = sinks.receivers(&nobody);
+    receivers.retain(|sink| wanted(sink.name()));
     let ca_file = sinks.delivery.ca_file.as_ref();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let all =
@@ -65,17 +72,18 @@ mod tests {
     #[test]
     fn what_keeps_a_receiver_from_taking_events() {
         let why = || "why".to_owned();
-        for (verdict, fine) in [
-            (Verdict::Accepted { rejected: Vec::new() }, true),
-            (Verdict::Isolate(why()), true),
-            (Verdict::Halve(why()), true),
-            (Verdict::Unserved(why()), true),
-            (Verdict::Pause(why()), false),
-            (Verdict::Refuse(why()), false),
-            (Verdict::Identity(why()), false),
-            (Verdict::Later { why: why(), asked: None }, false),
+        for (status, verdict, fine) in [
+            (200, Verdict::Accepted { rejected: Vec::new() }, true),
+            (400, Verdict::Isolate(why()), true),
+            (413, Verdict::Halve(why()), true),
+            (404, Verdict::Unserved(why()), true),
+            (409, Verdict::Refuse(why()), true),
+            (404, Verdict::Refuse(why()), false),
+            (401, Verdict::Pause(why()), false),
+            (415, Verdict::Identity(why()), false),
+            (500, Verdict::Later { why: why(), asked: None }, false),
         ] {
-            assert_eq!(objection(verdict.clone()).is_ok(), fine, "{verdict:?}");
+            assert_eq!(objection(status, verdict.clone()).is_ok(), fine, "{verdict:?}");
         }
     }
 }

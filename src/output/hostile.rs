@@ -1,4 +1,4 @@
-//! For tests of whatever is drawn: text as nobody should write it, at every width.
+//! For tests of whatever is drawn: text as nobody should write it, at many widths.
 
 use super::text::is_harmful;
 use super::{Colour, Style};
@@ -23,7 +23,8 @@ fn texts(length: usize) -> Vec<String> {
 /// Draws each text at each width: it must come to an end, stay within bounds, and hold nothing that steers a terminal but our own
 /// colours. `draw` puts the text into every field there is.
 pub(crate) fn draw_everywhere(draw: impl Fn(&str, Style) -> String) {
-    let widths = (1..=200).map(|columns| (columns, 120)).chain([40, usize::MAX].map(|w| (w, ENDLESS)));
+    let widths = (1..=40).chain((45..=200).step_by(5)).map(|columns| (columns, columns + 20));
+    let widths = widths.chain([40, usize::MAX].map(|columns| (columns, ENDLESS)));
     for (columns, length) in widths {
         for text in texts(length) {
             let drawn = draw(&text, Style { colour: columns % 2 == 0, columns });

@@ -19,18 +19,18 @@ const LONGEST_NAME: usize = 128;
 const LONGEST_MODEL: usize = 256;
 const LONGEST_KEY: usize = 200;
 
-fn is_part(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_alphanumeric() || "_@".contains(first))
-        && text.chars().all(|letter| letter.is_alphanumeric() || "_-.:@+".contains(letter))
+fn is_part(text: &str, also: &str) -> bool {
+    let plain = |letter: char| letter.is_alphanumeric() || "_-.:@+".contains(letter) || also.contains(letter);
+    text.starts_with(|first: char| first.is_alphanumeric() || "_@".contains(first)) && text.chars().all(plain)
 }
 
 /// A tool, a version, an agent. `Bash(cat /etc/passwd)`, as rules are written, is `Bash`.
 pub fn name(text: &str) -> Cow<'_, str> {
-    let begin = text.split_once('(').map_or(text, |(begin, _)| begin);
+    let begin = text.split_once('(').map_or(text, |(begin, _)| begin.trim_end_matches(' '));
     if begin.is_empty() {
         return Cow::Borrowed(if text.is_empty() { "" } else { OTHER });
     }
-    let plain = begin.len() <= LONGEST_NAME && is_part(begin);
+    let plain = begin.len() <= LONGEST_NAME && is_part(begin, "");
     Cow::Borrowed(if plain { begin } else { OTHER })
 }
 
@@ -38,7 +38,8 @@ pub fn name(text: &str) -> Cow<'_, str> {
 pub fn model(text: &str) -> Cow<'_, str> {
     // `<synthetic>` is what Claude Code calls its own messages.
     let bare = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or(text);
-    let plain = |text: &str| text.len() <= LONGEST_MODEL && text.split('/').all(is_part);
+    // `[1m]` is Claude Code's mark of a long context.
+    let plain = |text: &str| text.len() <= LONGEST_MODEL && text.split('/').all(|part| is_part(part, "[]#"));
     if text.is_empty() || plain(bare) {
         return Cow::Borrowed(text);
     }
@@ -52,9 +53,9 @@ pub fn key(text: &str) -> Cow<'_, str> {
     // digits of an id in front.
     let is_id = |id: &str| id.len() >= 8 && id.contains(|letter: char| letter.is_ascii_digit());
     let plain = match text.split_once('/') {
-        None => text.is_empty() || is_part(text),
+        None => text.is_empty() || is_part(text, ""),
         Some((first, second)) => {
-            is_id(first) && is_part(first) && is_part(second) && !text.contains(['.', '@'])
+            is_id(first) && is_part(first, "") && is_part(second, "") && !text.contains(['.', '@'])
         }
     };
     if plain && text.len() <= LONGEST_KEY {
@@ -152,6 +153,8 @@ mod tests {
             ("mcp__claude_ai_Gmail__search-threads", "mcp__claude_ai_Gmail__search-threads"),
             ("server.tool:v2", "server.tool:v2"),
             ("检索", "检索"),
+            ("2.1.197 (Claude Code)", "2.1.197"),
+            ("0.166.0-alpha.1+build", "0.166.0-alpha.1+build"),
             ("", ""),
             ("Bash(cat /home/dev/canary)", "Bash"),
             ("mcp__/home/dev/canary", "other"),
@@ -180,6 +183,7 @@ mod tests {
             ),
             ("@cf/meta/llama-3", "@cf/meta/llama-3"),
             ("qwen2.5-coder:7b", "qwen2.5-coder:7b"),
+            ("claude-sonnet-4-5-20250929[1m]", "claude-sonnet-4-5-20250929[1m]"),
             ("", ""),
             ("/home/dev/m.gguf", "m.gguf"),
             ("./canary/m.gguf", "m.gguf"),
@@ -188,6 +192,16 @@ mod tests {
             ("/canary words", "other"),
         ] {
             assert_eq!(model(given), sent, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn every_model_with_a_price_is_sent_by_its_name() {
+        let table = include_str!("../meter/prices.tsv");
+        let models: Vec<&str> = table.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert!(models.len() > 50);
+        for given in models {
+            assert_eq!(model(given), given);
         }
     }
 

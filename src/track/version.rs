@@ -87,6 +87,20 @@ mod tests {
     }
 
     #[test]
+    fn a_note_that_is_a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path().join("home"));
+        let binary = folder.path().join("claude");
+        fs::write(&binary, b"\x7fELF one").unwrap();
+        let identity = Identity::of("claude", &binary).unwrap();
+        create_private(&home.run()).unwrap();
+        crate::file::make_pipe(&note(&home, "claude"));
+        assert_eq!(recall(&home, "claude", &identity), None);
+        remember(&home, "claude", &identity, "2.1.197");
+        assert_eq!(recall(&home, "claude", &identity).as_deref(), Some("2.1.197"), "and is replaced");
+    }
+
+    #[test]
     fn what_only_finds_the_agent_has_no_version() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str, content: &str| {

@@ -168,3 +168,16 @@ fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
     stage.look();
     assert!(is_own(&stage, "projects/-b/y.jsonl") && !is_own(&stage, "projects/-b/x.jsonl"), "/clear");
 }
+
+#[test]
+fn pipes_in_place_of_files_hide_no_entry_of_the_registry() {
+    let mut stage = Stage::set();
+    for name in ["history.jsonl", "projects/-b/7a276c6b-d81e-4b1f-9c9e-000000000001.jsonl", "sessions/9.json"]
+    {
+        let path = stage.root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        crate::file::make_pipe(&path);
+    }
+    stage.put("sessions/10.json", &entry(LAUNCHER, "one", ""));
+    assert_eq!(stage.registered(), [(10, "one".to_owned())]);
+}

@@ -58,6 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_pipe_in_place_of_a_rollout_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rollout.jsonl");
+        crate::file::make_pipe(&path);
+        assert_eq!(Head::read(&path), None);
+    }
+
+    #[test]
     fn a_first_line_is_read_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rollout");

@@ -378,6 +378,16 @@ mod tests {
     }
 
     #[test]
+    fn pipes_in_place_of_files_are_not_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["projects.json", "chat.jsonl"] {
+            crate::file::make_pipe(&home.path().join(name));
+        }
+        assert_eq!(GeminiFiles::at(home.path()).project(Path::new("/home/dev")), None);
+        assert!(header(&home.path().join("chat.jsonl")).is_none());
+    }
+
+    #[test]
     fn sub_agents_belong_to_the_conversation_their_folder_is_named_for() {
         let (home, files) = home("subagent");
         let root = AgentSessionId("c0b5c74f-3441-4acf-aa98-9355abd0ec11".into());

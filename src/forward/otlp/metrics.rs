@@ -122,3 +122,39 @@ impl Sums {
         self.0.into_iter().map(metric).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_sent_as_one_are_one_point() {
+        let tool = |tool: &str, ok, calls| ToolSum { tool: tool.into(), ok, calls, last: Timestamp(calls) };
+        let sums = by_tool(vec![
+            tool("Bash", true, 1),
+            tool("Bash(ls /home)", true, 2),
+            tool("a b", true, 3),
+            tool("/c d", true, 4),
+            tool("e f", false, 5),
+        ]);
+        assert_eq!(
+            sums,
+            [tool("Bash", true, 3), tool("other", true, 7), tool("other", false, 5)].map(|sum| {
+                let last = match (sum.tool.as_str(), sum.ok) {
+                    ("Bash", _) => 2,
+                    (_, true) => 4,
+                    (_, false) => 5,
+                };
+                ToolSum { last: Timestamp(last), ..sum }
+            })
+        );
+        let model = |model: &str, calls| ModelSum {
+            model: model.into(),
+            calls,
+            input: 10 * calls,
+            ..ModelSum::default()
+        };
+        let sums = by_model(vec![model("claude-opus-4-8", 1), model("a b", 2), model("c d", 3)]);
+        assert_eq!(sums, [model("claude-opus-4-8", 1), model("other", 5)]);
+    }
+}

@@ -5,13 +5,13 @@ mod pipes;
 mod setup;
 mod strings;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::sandbox::{CODEMIE, Sandbox};
 
 /// A named pipe that nobody ever writes to: whoever opens it for reading in the usual way waits for ever.
-fn pipe(sandbox: &Sandbox, name: &str) -> std::path::PathBuf {
+fn pipe(sandbox: &Sandbox, name: &str) -> PathBuf {
     let path = sandbox.path(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     make_pipe(&path);
@@ -27,4 +27,22 @@ fn bounded(sandbox: &Sandbox, args: &[&str]) -> Command {
     let mut command = sandbox.command("/usr/bin/timeout");
     command.args(["--signal=KILL", "30", CODEMIE]).args(args);
     command
+}
+
+/// The source files of codemie.
+fn sources() -> Vec<PathBuf> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    assert!(files.len() > 100);
+    files
 }

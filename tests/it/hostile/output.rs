@@ -3,7 +3,7 @@
 use codemie::session::lifecycle::Begin;
 use serde_json::Value;
 
-use super::bounded;
+use super::{bounded, sources};
 use crate::commands::World;
 use crate::sandbox::{CODEMIE, Sandbox, say};
 use crate::support::pty::{Exit, Start};
@@ -103,4 +103,29 @@ fn completions_offer_agents_where_an_agent_is_asked_for() {
     }
     let said = say(&mut sandbox.codemie(&["list", "--agent", "make"]));
     assert_eq!(said.code, Some(0), "any other program has sessions, too: {said:?}");
+}
+
+#[test]
+fn commands_print_only_through_the_writers_they_are_given() {
+    // `main` puts the guard around those two; whoever takes the stream itself would pass it by.
+    let allowed = [
+        "src/main.rs",            // puts the guard there; its own words are folded, and so cleaned
+        "src/output/progress.rs", // a bar and a line that erase themselves, cleaned there
+        "src/demo/stage.rs",      // draws the demonstration's own screen
+    ];
+    let streams =
+        ["(stdout()", "(stderr()", "(io::stdout()", "(io::stderr()", "stdout().lock()", "stderr().lock()"];
+    let writes = ["write!(", "writeln!(", "write_all(", ".lock()"];
+    let mut found = Vec::new();
+    for file in sources() {
+        let name = file.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string();
+        for (number, line) in std::fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let hit = streams.iter().any(|stream| line.contains(stream))
+                && writes.iter().any(|call| line.contains(call));
+            if hit && !allowed.contains(&name.as_str()) {
+                found.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert_eq!(found, [""; 0]);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::bounded;
+use super::{bounded, sources};
 use crate::commands::World;
 use crate::sandbox::{CODEMIE, Said, Sandbox, say};
 use crate::support::pty::{Exit, Start};
@@ -135,21 +135,4 @@ fn no_width_of_a_format_is_made_at_run_time() {
         }
     }
     assert_eq!(found, [""; 0], "use output::table::padded");
-}
-
-fn sources() -> Vec<std::path::PathBuf> {
-    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    assert!(files.len() > 100);
-    files
 }
