@@ -650,3 +650,16 @@ pub fn select<'a>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_survive_the_pipe() {
+        for sender in Sender::ALL {
+            assert_eq!(Sender::decode(sender.encode()), sender);
+        }
+        assert_eq!(Sender::decode(u8::MAX), Sender::Process);
+    }
+}
