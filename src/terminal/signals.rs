@@ -85,7 +85,9 @@ impl Signals {
         let mut note = [0; 2];
         loop {
             match self.reader.read(&mut note) {
-                Ok(2) => return Some(Caught { signal: c_int::from(note[0]), sender: Sender::decode(note[1]) }),
+                Ok(2) => {
+                    return Some(Caught { signal: c_int::from(note[0]), sender: Sender::decode(note[1]) });
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => return None,
             }

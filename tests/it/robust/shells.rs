@@ -39,6 +39,10 @@ impl Play {
         play("run", &format!("exec {front} \"$@\""));
         play("up", "echo u''p; exec sleep 60");
         play("heedful", "trap 'echo he''eded; exit 3' INT; echo u''p; while :; do sleep 1; done");
+        play(
+            "literal",
+            "stty raw -echo; printf 'up\\r\\n'; dd bs=1 count=1 2>/dev/null | od -An -tx1; stty sane",
+        );
         let start = bench.shell().argv(shell.iter().map(Into::into).collect());
         let terminal = Self::equip(start).cwd(bench.home()).spawn();
         terminal.type_line("echo sta''rted");
@@ -126,6 +130,26 @@ fn interrupt_ends_a_script() {
     });
 }
 
+/// Where the kernel drops nothing it reports nothing, either.
+#[test]
+fn interrupt_without_a_flush_ends_a_script() {
+    same(|play| {
+        let script = play.script("stty noflsh\n./run ./up\necho AFTER");
+        let mark = play.press(&format!("{} {}", play.shell, script.display()), b"\x03");
+        Some(play.count(mark, &["AFTER"]))
+    });
+}
+
+/// As agents do: the key is a byte like any other, and nobody gets a signal.
+#[test]
+fn interrupt_that_is_read_as_a_byte_stops_nothing() {
+    same(|play| {
+        let script = play.script("./run ./literal\necho AFTER");
+        let mark = play.press(&format!("{} {}", play.shell, script.display()), b"\x03");
+        Some(play.count(mark, &["AFTER", " 03"]))
+    });
+}
+
 #[test]
 fn quit_ends_a_script() {
     same(|play| {
@@ -185,7 +209,8 @@ fn death_by_signal_is_reported_as_such() {
 fn line_and_end_of_file_typed_ahead() {
     same(|play| {
         let gate = Mailbox::new();
-        let wait = format!("sh -c \"echo u''p; read go <{}\"; ./run cat; echo en''ded", gate.path().display());
+        let wait =
+            format!("sh -c \"echo u''p; read go <{}\"; ./run cat; echo en''ded", gate.path().display());
         let mark = play.terminal.type_line(wait);
         let mark = play.terminal.wait_after(mark, "up\r\n");
         play.terminal.send("ahead\r\x04");
@@ -200,7 +225,8 @@ fn line_and_end_of_file_typed_ahead() {
 /// A line typed for the shell while a program ran that did not read it.
 #[test]
 fn input_that_nobody_read_is_given_back() {
-    if std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").is_ok_and(|allowed| allowed.trim() == "0") {
+    if std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").is_ok_and(|allowed| allowed.trim() == "0")
+    {
         println!("left out: this kernel lets nobody type into a terminal");
         return;
     }
