@@ -1,7 +1,8 @@
 //! What the wrapper costs, side by side with its peers in one run on one machine: `cargo bench --bench terminal`.
 //!
 //! direct, codemie, script(1) and tmux take turns, so that whatever else the machine does hits all of them. Bare times mean
-//! nothing elsewhere; the ratios do. tmux renders a screen of its own, so its throughput is not comparable and left out.
+//! nothing elsewhere; the ratios do. tmux renders a screen of its own, so what depends on throughput is not comparable and left
+//! out. `CODEMIE_BENCH_BINARY` names another build of codemie to measure.
 
 #![allow(unsafe_code)] // pre_exec, to give each child a terminal of its own
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
@@ -18,6 +19,13 @@ use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsi
 const STARTS: usize = 200;
 const KEYS: usize = 3000;
 const THROUGHPUT_MIB: usize = 64;
+/// Keys typed into a flood, in this many rounds.
+const FLOOD_KEYS: usize = 150;
+const FLOOD_ROUNDS: usize = 6;
+/// A terminal of 50 kB/s.
+const SLOW_CHUNK: usize = 500;
+const SLOW_PAUSE: Duration = Duration::from_millis(10);
+const INTERRUPTS: usize = 7;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
@@ -45,7 +53,8 @@ impl Peer {
                 command.args(["-c", line]);
             }
             Self::Codemie => {
-                command = Command::new(env!("CARGO_BIN_EXE_codemie"));
+                let binary = std::env::var_os("CODEMIE_BENCH_BINARY");
+                command = Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_codemie").into()));
                 command.args(["run", "--quiet", "--", "sh", "-c", line]);
             }
             Self::Script => {
@@ -146,6 +155,12 @@ fn main() {
     if wanted("echo") {
         echoes(&peers);
     }
+    if wanted("flood") {
+        keys_in_a_flood(&peers);
+    }
+    if wanted("interrupt") {
+        interrupts(&peers);
+    }
     if wanted("throughput") {
         throughput(&peers);
     }
@@ -225,6 +240,85 @@ fn echoes(peers: &[Peer]) {
         println!("  {:10} {min:9.1} {p50:9.1} {p99:9.1}", peer.name());
     }
     terminals.into_iter().for_each(Terminal::end);
+}
+
+/// The terminal itself shows the key, so that the program's own pace does not count.
+fn keys_in_a_flood(peers: &[Peer]) {
+    const KEY: u8 = b'K';
+    let peers: Vec<_> = peers.iter().filter(|peer| **peer != Peer::Tmux).collect();
+    let mut times = vec![Vec::new(); peers.len()];
+    let mut bytes = vec![(0, Duration::ZERO); peers.len()];
+    for _ in 0..FLOOD_ROUNDS {
+        for ((peer, times), bytes) in peers.iter().zip(&mut times).zip(&mut bytes) {
+            let mut terminal = Terminal::open(peer.command("stty raw echo; echo ready; exec yes flood"));
+            terminal.wait_for(b"ready");
+            let begun = Instant::now();
+            let (mut typed, mut next, mut keys) = (None, begun + Duration::from_millis(200), 0);
+            let mut chunk = vec![0; 64 * 1024];
+            while keys < FLOOD_KEYS {
+                if typed.is_none() && Instant::now() >= next {
+                    typed = Some(Instant::now());
+                    terminal.master.write_all(&[KEY]).unwrap();
+                }
+                let count = terminal.master.read(&mut chunk).expect("the program speaks");
+                bytes.0 += count;
+                if let Some(at) = typed
+                    && chunk[..count].contains(&KEY)
+                {
+                    times.push(at.elapsed());
+                    (typed, next, keys) = (None, Instant::now() + Duration::from_millis(2), keys + 1);
+                }
+            }
+            bytes.1 += begun.elapsed();
+            terminal.end();
+        }
+    }
+    println!("\nkey to echo while `yes` floods the terminal ({} keys, in turns)", FLOOD_KEYS * FLOOD_ROUNDS);
+    println!("  {:10} {:>9} {:>9} {:>9} {:>9}", "", "min µs", "p50 µs", "p99 µs", "MB/s");
+    for ((peer, times), (bytes, time)) in peers.iter().zip(&mut times).zip(&bytes) {
+        times.sort();
+        let [min, p50, p99] = [0.0, 0.5, 0.99].map(|q| quantile(times, q) * 1e6);
+        #[allow(clippy::cast_precision_loss)]
+        let rate = *bytes as f64 / time.as_secs_f64() / 1e6;
+        println!("  {:10} {min:9.1} {p50:9.1} {p99:9.1} {rate:9.1}", peer.name());
+    }
+}
+
+/// A flood on a slow terminal, ^C, and how long it goes on.
+fn interrupts(peers: &[Peer]) {
+    let peers: Vec<_> = peers.iter().filter(|peer| **peer != Peer::Tmux).collect();
+    let mut times = vec![Vec::new(); peers.len()];
+    for _ in 0..INTERRUPTS {
+        for (peer, times) in peers.iter().zip(&mut times) {
+            let mut terminal = Terminal::open(peer.command("stty sane; echo ready; exec yes flood"));
+            terminal.wait_for(b"ready");
+            let mut chunk = [0; SLOW_CHUNK];
+            // Long enough for every queue on the way to be full.
+            for _ in 0..60 {
+                terminal.master.read(&mut chunk).expect("the program speaks");
+                std::thread::sleep(SLOW_PAUSE);
+            }
+            let typed = Instant::now();
+            let mut last = typed;
+            terminal.master.write_all(b"\x03").unwrap();
+            while terminal.master.read(&mut chunk).is_ok_and(|count| count > 0) {
+                last = Instant::now();
+                std::thread::sleep(SLOW_PAUSE);
+            }
+            times.push(last - typed);
+            terminal.end();
+        }
+    }
+    for times in &mut times {
+        times.sort();
+    }
+    let base = quantile(&times[0], 0.5);
+    println!("\n^C to silence on a terminal of 50 kB/s ({INTERRUPTS} floods, in turns)");
+    println!("  {:10} {:>9} {:>9} {:>9} {:>14}", "", "min ms", "p50 ms", "max ms", "p50 of direct");
+    for (peer, times) in peers.iter().zip(&times) {
+        let [min, p50, max] = [0.0, 0.5, 1.0].map(|q| quantile(times, q) * 1e3);
+        println!("  {:10} {min:9.1} {p50:9.1} {max:9.1} {:13.2}×", peer.name(), p50 / (base * 1e3));
+    }
 }
 
 /// Takes what is there, without waiting.

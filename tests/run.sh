@@ -54,6 +54,9 @@ util-linux|setpriv setsid unshare|what tests run, a network of loopback alone
 bsdutils|script|a peer in the benchmark
 iproute2|ip|bring loopback up in that network
 dash|dash|a shell under test
+mksh|mksh|a shell under test
+tcsh|tcsh|a shell under test
+make|make|what tests run
 zsh|zsh|a shell under test
 fish|fish|a shell under test
 busybox|busybox|a shell under test
@@ -270,7 +273,7 @@ check() {
 
 shell_scripts() {
     # Those that are sourced have no first line that names their shell.
-    shellcheck --shell=sh install.sh shims/*.sh .ci/run && shellcheck --shell=bash shims/*.bash tests/*.sh
+    shellcheck --shell=sh install.sh shims/*.sh .ci/run && shellcheck --shell=bash shims/*.bash tests/*.sh tests/suites/*.sh
 }
 
 # Builds the tests; the paths of their programs go to stdout. (The target of a plain program says "test":true as well: that
@@ -290,6 +293,12 @@ run_tests() {
     for program in "$@"; do
         "${isolated[@]}" tests/each.sh "$program" || fail "running $program"
     done
+}
+
+# Other people's tests of terminals, through codemie.
+terminal_suites() {
+    local folder=${CODEMIE_TEST_SUITES:-$PWD/target/suites}
+    tests/suites/run.sh --install "$folder" && "${isolated[@]}" tests/suites/run.sh "$target/ci/codemie" "$folder"
 }
 
 count() { awk -v status="$1" '$1 == status' "$results/tests" | wc -l; }
@@ -338,6 +347,7 @@ if build_tests >"$results/programs"; then
     run_tests "${programs[@]}"
     check "documentation tests" "${isolated[@]}" cargo test --profile ci --offline --quiet --doc
     if [ -n "$full" ]; then
+        check "pexpect's and ptyprocess's own tests" terminal_suites
         say "running the tests of the terminal again, in its portable form"
         build_tests --features portable --test it >"$results/programs" || fail "building the portable form"
         CODEMIE_TEST_ONLY='^(transparency|robust)::' run_tests "$(cat "$results/programs")"

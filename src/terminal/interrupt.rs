@@ -27,7 +27,8 @@ pub struct Keys {
 /// What was typed makes the line discipline send these signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupt {
-    interrupt: bool,
+    /// SIGINT, SIGQUIT.
+    int: bool,
     quit: bool,
     /// How the first of the keys is shown.
     pub echo: Option<[u8; 2]>,
@@ -65,7 +66,7 @@ impl Keys {
                 let echo = (self.echo && key.is_ascii_control()).then_some([b'^', key ^ 0x40]);
                 let interrupt: &mut Interrupt =
                     found.get_or_insert(Interrupt { echo, flush: self.flush, ..Interrupt::default() });
-                interrupt.interrupt |= key == self.interrupt;
+                interrupt.int |= key == self.interrupt;
                 interrupt.quit |= key == self.quit;
             }
         }
@@ -76,7 +77,7 @@ impl Keys {
 impl Interrupt {
     pub fn signals(self) -> impl Iterator<Item = c_int> {
         let quit = self.quit.then_some(libc::SIGQUIT);
-        self.interrupt.then_some(libc::SIGINT).into_iter().chain(quit)
+        self.int.then_some(libc::SIGINT).into_iter().chain(quit)
     }
 }
 

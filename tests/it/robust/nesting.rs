@@ -2,6 +2,7 @@
 use crate::support::pty::{Exit, Start};
 use crate::support::wrapper::{Bench, Wrapper, example};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// Says what it is, takes a line, and leaves its exit code where no multiplexer can lose it.
 const COMMAND: &str = "echo up; read line; echo \"got $line.\"; exit 3";
@@ -46,6 +47,33 @@ pub(super) fn inside_tmux(bench: &Bench) {
         &["tmux", "-S", socket, "-f", "/dev/null", "new-session"],
         &["tmux", "-S", socket, "kill-server"],
     );
+}
+
+/// A window is named after the job in its foreground.
+pub(super) fn tmux_names_the_program(bench: &Bench) {
+    if !installed("tmux") {
+        println!("tmux is not installed: nothing was tested");
+        return;
+    }
+    let socket = bench.home().join("tmux");
+    let tmux = ["tmux", "-S", socket.to_str().unwrap(), "-f", "/dev/null"];
+    let mut argv: Vec<_> = tmux.iter().chain(&["new-session"]).map(Into::into).collect();
+    argv.extend(bench.wrap(&["sh", "-c", COMMAND]));
+    let terminal = bench.start::<&str>(&[]).argv(argv).answers().spawn();
+    let end = tmux.iter().chain(&["kill-server"]).map(|word| (*word).to_owned()).collect();
+    let _server = Server { end, folder: bench.home().join("screens") };
+    terminal.wait_text("up");
+    // The wrapper hears of the program's start about when its first output comes, and tmux tells only who asks.
+    let deadline = Instant::now() + bench.timeout();
+    loop {
+        let mut ask = Command::new(tmux[0]);
+        let said = ask.args(&tmux[1..]).args(["display-message", "-p", "#{pane_current_command}"]).output();
+        let name = String::from_utf8(said.unwrap().stdout).unwrap();
+        if name.trim() == "sh" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "tmux calls it {name}");
+    }
 }
 
 pub(super) fn inside_screen(bench: &Bench) {

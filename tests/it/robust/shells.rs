@@ -39,6 +39,10 @@ impl Play {
         play("run", &format!("exec {front} \"$@\""));
         play("up", "echo u''p; exec sleep 60");
         play("heedful", "trap 'echo he''eded; exit 3' INT; echo u''p; while :; do sleep 1; done");
+        play(
+            "literal",
+            "stty raw -echo; printf 'up\\r\\n'; dd bs=1 count=1 2>/dev/null | od -An -tx1; stty sane",
+        );
         let start = bench.shell().argv(shell.iter().map(Into::into).collect());
         let terminal = Self::equip(start).cwd(bench.home()).spawn();
         terminal.type_line("echo sta''rted");
@@ -126,6 +130,26 @@ fn interrupt_ends_a_script() {
     });
 }
 
+/// Where the kernel drops nothing it reports nothing, either.
+#[test]
+fn interrupt_without_a_flush_ends_a_script() {
+    same(|play| {
+        let script = play.script("stty noflsh\n./run ./up\necho AFTER");
+        let mark = play.press(&format!("{} {}", play.shell, script.display()), b"\x03");
+        Some(play.count(mark, &["AFTER"]))
+    });
+}
+
+/// As agents do: the key is a byte like any other, and nobody gets a signal.
+#[test]
+fn interrupt_that_is_read_as_a_byte_stops_nothing() {
+    same(|play| {
+        let script = play.script("./run ./literal\necho AFTER");
+        let mark = play.press(&format!("{} {}", play.shell, script.display()), b"\x03");
+        Some(play.count(mark, &["AFTER", " 03"]))
+    });
+}
+
 #[test]
 fn quit_ends_a_script() {
     same(|play| {
@@ -148,12 +172,11 @@ fn interrupt_runs_the_trap_of_a_script() {
     });
 }
 
-/// The program ends by itself: what a script makes of that is its shell's own affair.
+/// The program ends by itself, with a status of its own.
 #[test]
 fn interrupt_that_the_program_handles() {
     same(|play| {
-        let script = play.script("./run ./heedful\necho AFTER");
-        let mark = play.press(&format!("{} {}", play.shell, script.display()), b"\x03");
+        let mark = play.press("./run ./heedful; echo AF''TER", b"\x03");
         Some(play.count(mark, &["AFTER", "heeded"]))
     });
 }

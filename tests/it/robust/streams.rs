@@ -2,7 +2,7 @@
 use crate::support::mailbox::Mailbox;
 use crate::support::processes;
 use crate::support::pty::{Exit, Start};
-use crate::support::wrapper::{Bench, Wrapper};
+use crate::support::wrapper::{Bench, Wrapper, example};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -11,6 +11,39 @@ pub(super) fn type_ahead_is_not_lost(bench: &Bench) {
         bench.start_in("read go; exec {}", &["sh", "-c", "read a; read b; echo \"got $a, $b.\""]).spawn();
     terminal.send("go\rfirst\rsecond\r");
     terminal.wait_text("got first, second.");
+}
+
+pub(super) fn begun_line_is_shown_once(bench: &Bench) {
+    let command = ["sh", "-c", "echo up; read line; echo \"got $line.\""];
+    let terminal = bench.start_in("read go; exec {}", &command).spawn();
+    terminal.send("go\rbegun");
+    terminal.wait_after(0, "up\r\n");
+    terminal.type_line(" here");
+    terminal.wait_after(0, "got begun here.");
+    let shown = terminal.bytes();
+    assert_eq!(memchr::memmem::find_iter(&shown, "begun").count(), 2, "{}", terminal.text());
+}
+
+/// What waits for a slow terminal is dropped by ^C, wherever it waits. The kernel keeps the 4 KiB that the terminal's side
+/// of a PTY has already.
+pub(super) fn interrupt_drops_waiting_output(bench: &Bench) {
+    let (probe, mut mailbox) = (example("probe"), Mailbox::new());
+    let path = mailbox.path();
+    let command = [probe.as_os_str(), "flood".as_ref(), path.as_os_str(), "1000000000".as_ref()];
+    let terminal = bench.start(&command).spawn();
+    let mark = terminal.wait_after(0, "waiting\r\n");
+    let family = processes::family(terminal.pid());
+    let program = *family.last().unwrap();
+    terminal.stall();
+    terminal.type_line("");
+    let told = mailbox.line(bench.timeout());
+    assert!(told.starts_with("blocked"), "{told}");
+    terminal.send(b"\x03");
+    assert!(processes::wait_dead(program, bench.timeout()), "^C waits for a terminal that does not read");
+    terminal.unstall();
+    assert_eq!(terminal.wait_exit(), Exit::Signal(2));
+    let after = terminal.mark() - mark;
+    assert!(after <= 3 * 4096, "{after} bytes came after ^C");
 }
 
 /// A command that does not read must still be heard, however much was pasted.

@@ -1,0 +1,67 @@
+//! Keys that become signals on the inner terminal: our own process group hears of them, and output that waits is dropped.
+
+use std::time::{Duration, Instant};
+
+use super::super::interrupt::{Interrupt, Keys, Stale};
+use super::super::sys;
+use super::Wrapped;
+
+/// The kernel reports a key that became a signal within microseconds. A report later than this is of something else.
+const REPORTED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long the user's terminal keeps its own settings after our process group got a signal. A shell that takes it because
+/// of that does so within milliseconds.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// What a master in packet mode says of the inner terminal's queues.
+const INPUT_FLUSHED: u8 = 1;
+const OUTPUT_FLUSHED: u8 = 2;
+
+impl Wrapped {
+    /// Does what was just typed hold a key that the inner terminal turns into a signal for the agent's group?
+    pub(super) fn interrupt_typed(&self) -> Option<Interrupt> {
+        let inner = self.inner.as_ref()?;
+        let found = Keys::of(&inner.settings().ok()?)?.find(self.to_agent.filled())?;
+        self.agent.is_some_and(|agent| inner.is_foreground(agent)).then_some(found)
+    }
+
+    pub(super) fn on_interrupt(&mut self, interrupt: Interrupt) {
+        if interrupt.flush && self.inner.as_ref().is_some_and(|inner| inner.packets) {
+            self.interrupt = Some((interrupt, Instant::now()));
+        } else {
+            self.share(interrupt);
+        }
+    }
+
+    /// Our own process group gets the signal, as it would have from the kernel. We ourselves wait for what the agent makes
+    /// of it.
+    pub(super) fn share(&mut self, interrupt: Interrupt) {
+        if !self.tty.is_controlled() {
+            return;
+        }
+        if !sys::leads_own_group() {
+            // The script that started us may die of it, and then the shell behind it takes the terminal as it is.
+            self.raw = None;
+            self.regain_at = Some(Instant::now() + SETTLED);
+        }
+        interrupt.signals().for_each(sys::signal_own_group);
+    }
+
+    /// The inner terminal has dropped what waited in its queues. What of it has come further is dropped, too.
+    pub(super) fn on_flushed(&mut self, flags: u8) {
+        if flags & OUTPUT_FLUSHED == 0 {
+            return;
+        }
+        self.to_tty.clear();
+        if self.tty_open && self.raw.is_some() {
+            self.tty.drop_output();
+        }
+        let interrupt = self.interrupt.take_if(|_| flags & INPUT_FLUSHED != 0);
+        if let Some((interrupt, at)) = interrupt
+            && at.elapsed() < REPORTED_WITHIN
+        {
+            self.stale = interrupt.echo.map(Stale::before);
+            self.share(interrupt);
+        }
+    }
+}
