@@ -357,10 +357,10 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut lines = lines();
             for line in &mut lines {
-                for field in [&mut line.id, &mut line.name, &mut line.agent] {
+                for field in [&mut line.row.id, &mut line.row.name, &mut line.row.agent] {
                     *field = text.into();
                 }
-                (line.project, line.branch) = (Some(text.into()), Some(text.into()));
+                (line.row.project, line.row.branch) = (Some(text.into()), Some(text.into()));
                 (line.tags, line.unpriced_models) = (vec![text.into()], vec![text.into()]);
             }
             super::drawn(&lines, Timestamp(0), &TimeZone::UTC, style)
