@@ -69,6 +69,7 @@ pub fn show_as(_program: &OsStr, _words: &[&OsStr]) {}
 
 /// Where our arguments stand in memory, and how many bytes they take.
 #[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "the kernel's own file: nobody else can put anything there")]
 fn own_arguments() -> Option<(*mut u8, usize)> {
     let stat = std::fs::read("/proc/self/stat").ok()?;
     // The name stands in parentheses and may hold anything. Fields 48 and 49 are the two ends.
