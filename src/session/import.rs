@@ -46,6 +46,10 @@ const MAX_NAMED: u64 = 1 << 30;
 /// for longer.
 const AT_ONCE: usize = 32;
 
+/// Records and events of exported sessions that one transaction takes in, if they are of several: a page of the database that
+/// many of them change is written once.
+const ROWS_AT_ONCE: usize = 300;
+
 /// Takes in a file, or every `.json` file of a folder. Only a path that cannot be read at all is an error.
 pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<Report, Error> {
     let mut report = Report::default();
@@ -80,11 +84,9 @@ impl Report {
         self.passed_over.push((path.to_owned(), reason));
     }
 
-    fn count(&mut self, taken: Option<SessionId>) {
-        match taken {
-            Some(session) => self.imported.push(session),
-            None => self.known += 1,
-        }
+    fn count(&mut self, taken: &[Option<SessionId>]) {
+        self.imported.extend(taken.iter().flatten());
+        self.known += taken.iter().filter(|taken| taken.is_none()).count();
     }
 }
 
@@ -137,7 +139,7 @@ fn import_file(
             Err(Broken::Shape(error)) => error.to_string(),
         },
         Ok(Contents::One(session)) => {
-            report.count(store.write(|tx| take_in(tx, path, &session, at, source.written))?);
+            report.count(&[store.write(|tx| take_in(tx, path, &session, at, source.written))?]);
             return Ok(true);
         }
         Ok(Contents::Export(version)) => match take_in_export(store, source, version, at, report) {
@@ -171,7 +173,7 @@ fn take_in_genie(
             Ok::<_, Error>(taken)
         })?;
         waiting.clear();
-        taken.into_iter().for_each(|taken| report.count(taken));
+        report.count(&taken);
         if course.goes_on() { Ok(()) } else { Err(Stop::Later) }
     };
     let reader = source.read().map_err(|error| Broken::Shape(serde_json::Error::io(error)))?;
@@ -214,12 +216,23 @@ fn take_in_export(
         Broken::Stopped(error) => NotTaken::Parse(error),
         Broken::Shape(error) => NotTaken::Parse(error.into()),
     })?;
+    let mut waiting: Vec<Exported> = Vec::new();
+    let mut flush = |waiting: &mut Vec<Exported>| {
+        let taken = store.write(|tx| {
+            let taken = waiting.iter().map(|session| exchange::take_in(tx, session, &source.path, at));
+            taken.collect::<Result<Vec<_>, Error>>()
+        })?;
+        waiting.clear();
+        report.count(&taken);
+        Ok::<_, Error>(())
+    };
     old::each_of_export(reader()?, |mut session: Exported| {
         session.bound();
-        report.count(store.write(|tx| exchange::take_in(tx, &session, &source.path, at))?);
-        Ok(())
+        waiting.push(session);
+        let rows: usize = waiting.iter().map(|session| session.records.len() + session.events.len()).sum();
+        if rows < ROWS_AT_ONCE { Ok(()) } else { flush(&mut waiting) }
     })?;
-    Ok(())
+    flush(&mut waiting).map_err(NotTaken::Store)
 }
 
 /// `None` when it is here already.

@@ -28,7 +28,7 @@ fn read_processes(row: &Row<'_>) -> rusqlite::Result<(i64, RunProcesses)> {
 
 impl View<'_> {
     pub fn totals_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Totals>, Error> {
-        self.beside(
+        beside(
             sessions,
             |n| self.totals(n),
             || {
@@ -39,16 +39,20 @@ impl View<'_> {
     }
 
     pub fn unpriced_models_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        self.beside(sessions, |n| self.unpriced_models(n), || {
-            self.grouped(
+        beside(
+            sessions,
+            |n| self.unpriced_models(n),
+            || {
+                self.grouped(
                 "SELECT DISTINCT session, model FROM record WHERE kind = 'usage' AND cost IS NULL ORDER BY session, model",
                 |row| row.get(1),
             )
-        })
+            },
+        )
     }
 
     pub fn tags_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        self.beside(
+        beside(
             sessions,
             |n| self.tags(n),
             || self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |row| row.get(1)),
@@ -56,7 +60,7 @@ impl View<'_> {
     }
 
     pub fn openings_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
-        self.beside(
+        beside(
             sessions,
             |n| self.openings(n),
             || {
@@ -138,19 +142,6 @@ impl View<'_> {
         Ok(rows.iter().map(|row| (row.n, sync(row))).collect())
     }
 
-    /// By session: asked of each, where they are few, else of all there are.
-    fn beside<T>(
-        &self,
-        sessions: &[i64],
-        one: impl Fn(i64) -> Result<T, Error>,
-        all: impl FnOnce() -> Result<HashMap<i64, T>, Error>,
-    ) -> Result<HashMap<i64, T>, Error> {
-        if sessions.len() > FEW {
-            return all();
-        }
-        sessions.iter().map(|n| Ok((*n, one(*n)?))).collect()
-    }
-
     /// Rows that begin with the number of their session.
     fn grouped<T>(
         &self,
@@ -163,4 +154,16 @@ impl View<'_> {
         }
         Ok(grouped)
     }
+}
+
+/// By session: asked of each, where they are few, else of all there are.
+fn beside<T>(
+    sessions: &[i64],
+    one: impl Fn(i64) -> Result<T, Error>,
+    all: impl FnOnce() -> Result<HashMap<i64, T>, Error>,
+) -> Result<HashMap<i64, T>, Error> {
+    if sessions.len() > FEW {
+        return all();
+    }
+    sessions.iter().map(|n| Ok((*n, one(*n)?))).collect()
 }

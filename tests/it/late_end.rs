@@ -13,7 +13,7 @@ use crate::sandbox::{Sandbox, say};
 use crate::support::scripted::await_some;
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A home in which programs end while somebody else has the store.
 struct Scene {

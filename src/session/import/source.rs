@@ -1,7 +1,7 @@
 //! The file that an import reads, twice: what it is, then what is in it.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +57,6 @@ impl Source {
     pub(super) fn read(&self) -> io::Result<impl Read> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
-        Ok(BufReader::with_capacity(64 * 1024, file.take(self.most)))
+        Ok(file.take(self.most))
     }
 }

@@ -80,7 +80,7 @@ pub enum Contents {
 
 /// Says what a file is, reading all of it once and holding next to nothing of it.
 pub fn examine(path: &Path, reader: impl Read) -> Contents {
-    let Ok(outline) = stream::outline(Lossy::new(reader)) else { return Contents::Unknown };
+    let Ok(outline) = stream::outline(Lossy::buffered(reader)) else { return Contents::Unknown };
     if outline.is_export {
         return Contents::Export(outline.version.unwrap_or(0));
     }
@@ -104,7 +104,7 @@ pub fn each_of_genie<E: fmt::Display>(
     let place = genie::place_of(path);
     let mut number = 0;
     stopped_by(|stop| {
-        stream::each_entry(Lossy::new(reader), |object, key, fields| {
+        stream::each_entry(Lossy::buffered(reader), |object, key, fields| {
             number += 1;
             let Some(fields) = fields.filter(|_| number > first) else { return Ok(()) };
             stop(each(number, genie::session(object, key, keys, &fields, &place)))
@@ -117,7 +117,7 @@ pub fn each_of_export<T: DeserializeOwned, E: fmt::Display>(
     reader: impl Read,
     mut each: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), Broken<E>> {
-    stopped_by(|stop| stream::each_session(Lossy::new(reader), |session| stop(each(session))))
+    stopped_by(|stop| stream::each_session(Lossy::buffered(reader), |session| stop(each(session))))
 }
 
 /// Why reading did not come to its end.

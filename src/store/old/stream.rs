@@ -4,7 +4,7 @@
 //! only if they are plain values.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::marker::PhantomData;
 
 use serde::de::{
@@ -291,8 +291,9 @@ pub(super) struct Lossy<R> {
 }
 
 impl<R: Read> Lossy<R> {
-    pub(super) fn new(inner: R) -> Self {
-        Self::by(inner, 64 * 1024)
+    /// Buffered, because JSON is read byte by byte.
+    pub(super) fn buffered(inner: R) -> BufReader<Self> {
+        BufReader::with_capacity(64 * 1024, Self::by(inner, 64 * 1024))
     }
 
     fn by(inner: R, chunk: u64) -> Self {

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use crate::sandbox::Sandbox;
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Looks again and again until something is found.
 pub(crate) fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
