@@ -295,7 +295,7 @@ fn interrupts(peers: &[Peer]) {
             let mut chunk = [0; SLOW_CHUNK];
             // Long enough for every queue on the way to be full.
             for _ in 0..60 {
-                terminal.master.read(&mut chunk).expect("the program speaks");
+                assert!(terminal.master.read(&mut chunk).expect("the program speaks") > 0);
                 std::thread::sleep(SLOW_PAUSE);
             }
             let typed = Instant::now();
