@@ -6,6 +6,7 @@ pub mod progress;
 pub mod shell;
 pub mod table;
 pub mod tilde;
+pub mod unpriced;
 pub mod wrap;
 
 use std::io::{stderr, stdout};

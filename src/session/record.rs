@@ -1,5 +1,7 @@
 //! The record of a session as people and scripts see it (`show --json`, the published files, `list --json`).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use super::coverage::Coverage;
@@ -63,6 +65,9 @@ pub struct UsageSummary {
     pub reasoning_tokens: i64,
     pub cost_usd: f64,
     pub unpriced_models: Vec<String>,
+    /// How many calls of each of those have none: a model may have a price, and none for one of its modes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unpriced_calls: BTreeMap<String, i64>,
     pub prompts: i64,
     pub tool_calls: i64,
     pub tool_errors: i64,
@@ -83,7 +88,7 @@ pub struct Sync {
 }
 
 impl UsageSummary {
-    pub fn new(totals: &Totals, unpriced_models: Vec<String>, coverage: Coverage) -> Self {
+    pub fn new(totals: &Totals, unpriced_calls: BTreeMap<String, i64>, coverage: Coverage) -> Self {
         Self {
             api_calls: totals.api_calls,
             input_tokens: totals.input,
@@ -92,7 +97,8 @@ impl UsageSummary {
             cache_write_tokens: totals.cache_write,
             reasoning_tokens: totals.reasoning,
             cost_usd: totals.cost.dollars(),
-            unpriced_models,
+            unpriced_models: unpriced_calls.keys().cloned().collect(),
+            unpriced_calls,
             prompts: totals.prompts,
             tool_calls: totals.tool_calls,
             tool_errors: totals.tool_errors,
@@ -113,7 +119,7 @@ impl UsageSummary {
         {
             read.unreadable = view.has_unreadable_lines(file)?;
         }
-        Ok(Self::new(&totals, view.unpriced_models(row.n)?, Coverage::of(row.link, read)))
+        Ok(Self::new(&totals, view.unpriced_calls(row.n)?, Coverage::of(row.link, read)))
     }
 }
 

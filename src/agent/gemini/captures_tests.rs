@@ -128,9 +128,12 @@ fn recordings_of_older_versions_count_each_call_once() {
                 let mut followed = Followed::new(files::form(file.path()), None, lines);
                 let messages = whole["messages"].as_array().unwrap();
                 for known in 1..=messages.len() {
-                    let mut grown = whole.clone();
-                    grown["messages"] = messages[..known].into();
-                    fs::write(file.path(), serde_json::to_string_pretty(&grown).unwrap()).unwrap();
+                    let messages = serde_json::to_string_pretty(&messages[..known]).unwrap();
+                    let grown = format!(
+                        "{{\n  \"sessionId\": {},\n  \"messages\": {messages},\n  \"summary\": \"x\"\n}}",
+                        whole["sessionId"]
+                    );
+                    fs::write(file.path(), grown).unwrap();
                     let batch = followed.next(file.as_file()).unwrap().unwrap();
                     assert_eq!(batch.unreadable, 0, "{path}");
                     assert_eq!(batch.harvest.facts.session.map(|id| id.0).as_deref(), whole["sessionId"].as_str());

@@ -118,6 +118,7 @@ fn usage(session: &Session) -> UsageSummary {
         reasoning_tokens: numbers.reasoning,
         cost_usd: PicoDollars(numbers.cost).dollars(),
         unpriced_models: session.unpriced.keys().cloned().collect(),
+        unpriced_calls: session.unpriced.clone(),
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
         tool_errors: numbers.tool_errors,
