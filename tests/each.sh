@@ -66,7 +66,7 @@ if [ -z "${CODEMIE_TEST_FULL:-}" ]; then
     long=$(names "$("$program" --list --format terse --ignored)")
     wanted=$(awk 'NR == FNR { long[$0]; next } !($0 in long)' <(echo "$long") <(echo "$wanted"))
 fi
-those() { awk "$1 && /${CODEMIE_TEST_ONLY:-.}/" <<<"$wanted"; }
+those() { awk "$1 && /${CODEMIE_TEST_ONLY:-.}/ && !/${CODEMIE_TEST_NOT:-^$}/" <<<"$wanted"; }
 each() { xargs -r -d '\n' -n 1 -P "$1" "$0" "$program"; }
 those '!/^real_/' | each "$(nproc)"
 those '/^real_/' | each 1

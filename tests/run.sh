@@ -2,7 +2,9 @@
 # Everything that must hold before a change goes in: formatting, lints, shell scripts, every test, the real agents included.
 #
 #   tests/run.sh               what CI runs
-#   tests/run.sh --full        the long forms of the tests too
+#   tests/run.sh --full        the long forms of the tests too, and older versions of the agents
+#   tests/run.sh --newest      only the tests with real agents, on whatever version of each is newest now; it reports what
+#                              differs, and that is no failure
 #   tests/run.sh --list-needs  every program the tests use and the package that brings it
 #
 # On a Debian machine with nothing but cargo it installs what is missing, when it is root; otherwise it says what is missing
@@ -14,6 +16,18 @@ cd "$(dirname "$0")/.."
 claude=@anthropic-ai/claude-code@2.1.197
 codex=@openai/codex@0.166.0
 gemini=@google/gemini-cli@0.61.0
+# Further versions that the tests run, each installed into target/versions/AGENT-VERSION: agent, package, version, and when:
+# `default` in every run, `full` with --full alone.
+versions() {
+    cat <<END
+claude|@anthropic-ai/claude-code|2.1.325|default
+claude|@anthropic-ai/claude-code|2.1.259|full
+claude|@anthropic-ai/claude-code|2.1.100|full
+claude|@anthropic-ai/claude-code|2.0.74|full
+claude|@anthropic-ai/claude-code|2.0.22|full
+claude|@anthropic-ai/claude-code|1.0.123|full
+END
+}
 # Drives the browser that looks at the dashboard.
 playwright="playwright-core@1.65.0"
 rotel=0.0.1a15
@@ -55,6 +69,7 @@ rustup:clippy|cargo-clippy|lints
 npm:$claude|claude|the real agent
 npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
+$(versions | awk -F'|' '{ print "npm:" $2 "@" $3 "|" $1 "|another version of the real agent" ($4 == "full" ? ", with --full" : "") "; into target/versions" }')
 npm:$playwright|playwright-core|drive the browser; into target/browser
 python3-venv|python3|install what comes from PyPI
 postgresql|/usr/lib/postgresql|the backend's second database, a server per test
@@ -64,15 +79,17 @@ END
 }
 
 full=
+newest=
 for argument in "$@"; do
     case $argument in
     --full) full=1 ;;
+    --newest) newest=1 ;;
     --list-needs)
         needs | awk -F'|' '{ printf "%-40s %s (%s)\n", $1, $2, $3 }'
         exit 0
         ;;
     *)
-        echo "usage: tests/run.sh [--full | --list-needs]" >&2
+        echo "usage: tests/run.sh [--full | --newest | --list-needs]" >&2
         exit 2
         ;;
     esac
@@ -80,6 +97,7 @@ done
 
 target=${CARGO_TARGET_DIR:-target}
 agents=${CODEMIE_TEST_AGENTS:-$PWD/target/agents}
+versions=${CODEMIE_TEST_VERSIONS:-$PWD/target/versions}
 browser=${CODEMIE_TEST_BROWSER:-$PWD/target/browser}
 results=$target/test-results
 # Homes of agents in tests that were killed before they could tidy up.
@@ -154,19 +172,44 @@ install_agents() {
     for package in $claude $codex $gemini; do
         installed "$package" || wanted+=("$package")
     done
-    if [ ${#wanted[@]} -gt 0 ]; then
-        say "installing ${wanted[*]}"
-        mkdir -p "$agents"
-        [ -e "$agents/package.json" ] || echo '{"private":true}' >"$agents/package.json"
-        if ! npm install --prefix "$agents" --no-audit --no-fund --save-exact "${wanted[@]}" >"$results/npm.log" 2>&1; then
-            tail -5 "$results/npm.log"
-            missing+=("npm packages (npm failed, see $results/npm.log): ${wanted[*]}")
-            return 0
-        fi
-    fi
+    [ ${#wanted[@]} -eq 0 ] || install_into "$agents" npm.log "${wanted[@]}"
     if [ "$(node_major)" -lt "$node_least" ]; then
         PATH=$agents/node_modules/$node_package/bin:$PATH
     fi
+}
+
+# Packages of npm's, into a folder of their own.
+#   install_into FOLDER LOG PACKAGE…
+install_into() {
+    local folder=$1 log=$results/$2
+    shift 2
+    say "installing $*"
+    mkdir -p "$folder"
+    [ -e "$folder/package.json" ] || echo '{"private":true}' >"$folder/package.json"
+    if ! npm install --prefix "$folder" --no-audit --no-fund --save-exact "$@" >"$log" 2>&1; then
+        tail -5 "$log"
+        missing+=("npm packages (npm failed, see $log): $*")
+    fi
+}
+
+install_versions() {
+    local agent package version when
+    has npm || return 0
+    while IFS='|' read -r agent package version when; do
+        [ "$when" = default ] || [ -n "$full" ] || continue
+        installed_in "$versions/$agent-$version" "$package@$version" ||
+            install_into "$versions/$agent-$version" "npm-$agent-$version.log" "$package@$version"
+    done < <(versions)
+}
+
+# Whatever is newest of each agent takes the place of the usual versions.
+install_newest() {
+    agents=$versions/newest
+    install_into "$agents" npm-newest.log "${claude%@*}@latest" "${codex%@*}@latest" "${gemini%@*}@latest"
+    local package
+    for package in "${claude%@*}" "${codex%@*}" "${gemini%@*}"; do
+        say "newest: $package $(sed -n 's/.*"version": "\(.*\)".*/\1/p' "$agents/node_modules/$package/package.json")"
+    done
 }
 
 install_browser_driver() {
@@ -175,13 +218,7 @@ install_browser_driver() {
         missing+=("npm, and so $playwright")
         return 0
     fi
-    say "installing $playwright"
-    mkdir -p "$browser"
-    [ -e "$browser/package.json" ] || echo '{"private":true}' >"$browser/package.json"
-    if ! npm install --prefix "$browser" --no-audit --no-fund --save-exact "$playwright" >"$results/npm-browser.log" 2>&1; then
-        tail -5 "$results/npm-browser.log"
-        missing+=("npm packages (npm failed, see $results/npm-browser.log): $playwright")
-    fi
+    install_into "$browser" npm-browser.log "$playwright"
 }
 
 # From PyPI, into a folder beside what cargo builds; the tests know it by the same name, or by the variable.
@@ -246,7 +283,8 @@ build_tests() {
 # Runs the tests of each program; fills in the counts.
 run_tests() {
     local program
-    export CARGO_MANIFEST_DIR=$PWD CODEMIE_TEST_AGENTS=$agents CODEMIE_TEST_BROWSER=$browser
+    export CARGO_MANIFEST_DIR=$PWD CODEMIE_TEST_AGENTS=$agents CODEMIE_TEST_VERSIONS=$versions
+    export CODEMIE_TEST_BROWSER=$browser
     export CODEMIE_TEST_RESULTS=$results/tests
     [ -z "$full" ] || export CODEMIE_TEST_FULL=1
     for program in "$@"; do
@@ -259,6 +297,19 @@ count() { awk -v status="$1" '$1 == status' "$results/tests" | wc -l; }
 install_packages
 install_components
 install_agents
+if [ -n "$newest" ]; then
+    install_newest
+    find_isolation
+    : >"$results/tests"
+    build_tests --test it >"$results/programs"
+    # Those of a pinned version have its number in their names.
+    CODEMIE_TEST_ONLY='^real_' CODEMIE_TEST_NOT='::[a-z]+_[0-9_]+$' run_tests "$(cat "$results/programs")"
+    say "on the newest versions"
+    awk '$1 == "FAILED" { print "differs: " $3 }' "$results/tests"
+    echo "$(count ok) as before, $(count FAILED) differ"
+    exit 0
+fi
+install_versions
 install_browser_driver
 install_from_pypi rotel "$rotel" "${CODEMIE_TEST_ROTEL:-$PWD/target/rotel}"
 install_from_pypi schemathesis "$schemathesis" "${CODEMIE_TEST_SCHEMATHESIS:-$PWD/target/schemathesis}"
