@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::open::{open, recover};
 use super::{Failure, USAGE, find, words};
-use crate::agent::transcript::{self, Cursor, Item, Page, Said};
 use crate::agent;
+use crate::agent::transcript::{self, Cursor, Item, Page, Said};
 use crate::cli::View as Args;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;

@@ -31,7 +31,8 @@ mod tests {
 
     #[test]
     fn a_model_with_a_price_is_named_with_the_mode_that_has_none() {
-        let calls = BTreeMap::from([("claude-opus-4-5-20251101".to_owned(), 1420), ("gpt-5.5".to_owned(), 1)]);
+        let calls =
+            BTreeMap::from([("claude-opus-4-5-20251101".to_owned(), 1420), ("gpt-5.5".to_owned(), 1)]);
         for (model, expected) in [
             ("new-model", "new-model"),
             ("claude-opus-4-5-20251101", "claude-opus-4-5-20251101 in fast mode (1,420 calls)"),

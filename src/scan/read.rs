@@ -15,9 +15,9 @@ use super::run::{Buffer, Run, Spill};
 use super::words::{Known, Word, Words};
 use crate::agent::Agent;
 use crate::clock::Timestamp;
+use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
-use crate::meter::form::Followed;
 use crate::meter::tail::{Anew, LongLines, Position};
 
 /// What is read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to

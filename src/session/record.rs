@@ -112,9 +112,9 @@ impl UsageSummary {
 
     pub(super) fn of(view: &View<'_>, row: &SessionRow) -> Result<Self, store::Error> {
         let totals = view.totals(row.n)?;
-        let mut read = Reading::of(&totals);
+        let mut read = Reading::of(&totals, row.exit_code);
         // Asked only where nothing else speaks: most sessions have calls.
-        if read == Reading::default()
+        if read == (Reading { failed: read.failed, ..Reading::default() })
             && let Some(file) = &row.agent_session_file
         {
             read.unreadable = view.has_unreadable_lines(file)?;
@@ -125,9 +125,10 @@ impl UsageSummary {
 
 impl Reading {
     /// Without the lines that could not be understood: sums do not count them.
-    fn of(totals: &Totals) -> Self {
+    fn of(totals: &Totals, exit_code: Option<i32>) -> Self {
         let &Totals { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
-        Self { calls, errors, prompts, tool_calls, unreadable: false }
+        let failed = exit_code.is_some_and(|code| code != 0);
+        Self { calls, errors, prompts, tool_calls, failed, unreadable: false }
     }
 }
 

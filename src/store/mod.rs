@@ -114,7 +114,7 @@ impl Store {
             self.conn.transaction_with_behavior(TransactionBehavior::Deferred).map_err(Error::from)?;
         work(&View {
             conn: &transaction,
-                damaged_files: OnceCell::new(),
+            damaged_files: OnceCell::new(),
             #[cfg(test)]
             faults: &self.faults,
         })

@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn a_resumed_process_begins_at_zero() {
         let mut sums = Sums::of_thread(false);
-        let info = |total, last| TokenInfo { total_token_usage: counts(total), last_token_usage: counts(last) };
+        let info =
+            |total, last| TokenInfo { total_token_usage: counts(total), last_token_usage: counts(last) };
         assert_eq!(sums.call(&info(100, 100)), Some(counts(100)));
         sums.begin_at_zero();
         assert_eq!(sums.call(&info(5000, 5000)), Some(counts(5000)), "not 4900");

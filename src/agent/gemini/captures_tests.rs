@@ -136,7 +136,10 @@ fn recordings_of_older_versions_count_each_call_once() {
                     fs::write(file.path(), grown).unwrap();
                     let batch = followed.next(file.as_file()).unwrap().unwrap();
                     assert_eq!(batch.unreadable, 0, "{path}");
-                    assert_eq!(batch.harvest.facts.session.map(|id| id.0).as_deref(), whole["sessionId"].as_str());
+                    assert_eq!(
+                        batch.harvest.facts.session.map(|id| id.0).as_deref(),
+                        whole["sessionId"].as_str()
+                    );
                     count_all(&mut counted, batch.harvest.records);
                 }
             }

@@ -364,7 +364,8 @@ mod tests {
             assert_eq!(of_conversation(vec![path.clone()], &id).len(), usize::from(known), "{text}");
         }
         fs::remove_file(&path).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+            .unwrap();
         assert_eq!(header(&path), None, "a pipe is not waited for");
     }
 

@@ -9,7 +9,8 @@ const LAST_TO_KEEP_ITS_ID: (u64, u64) = (0, 33);
 
 /// Whether a version (`0.61.0`, `0.62.0-preview.1`) is known to take the flag.
 pub(super) fn takes_session_id(version: &str) -> bool {
-    numbers(version).is_some_and(|numbers| numbers.0 == FIRST_WITH_SESSION_ID.0 && numbers >= FIRST_WITH_SESSION_ID)
+    numbers(version)
+        .is_some_and(|numbers| numbers.0 == FIRST_WITH_SESSION_ID.0 && numbers >= FIRST_WITH_SESSION_ID)
 }
 
 /// Whether the first `/clear` of a run goes on under the id that the conversation before it has: the recorder is set up anew
@@ -48,9 +49,14 @@ mod tests {
 
     #[test]
     fn versions_whose_first_clear_shows_no_new_conversation() {
-        for (version, keeps) in
-            [("0.20.2", true), ("0.30.1", true), ("0.40.1", false), ("0.61.0", false), ("1.0.0", false), ("", false)]
-        {
+        for (version, keeps) in [
+            ("0.20.2", true),
+            ("0.30.1", true),
+            ("0.40.1", false),
+            ("0.61.0", false),
+            ("1.0.0", false),
+            ("", false),
+        ] {
             assert_eq!(keeps_its_first_id(version), keeps, "{version}");
         }
     }

@@ -347,7 +347,10 @@ mod tests {
     fn the_banner_says_how_many_calls_of_which_mode_have_no_price() {
         let row = |model: &str, unpriced_calls| UsageRow {
             key: model.into(),
-            sums: Sums { counts: Numbers { api_calls: 26_364, unpriced_calls, ..Numbers::default() }, cost_usd: 1.0 },
+            sums: Sums {
+                counts: Numbers { api_calls: 26_364, unpriced_calls, ..Numbers::default() },
+                cost_usd: 1.0,
+            },
             unpriced_models: if unpriced_calls > 0 { vec![model.into()] } else { Vec::new() },
             ..UsageRow::default()
         };

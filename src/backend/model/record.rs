@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::{Session, owned};
 use crate::clock::Timestamp;
 use crate::money::PicoDollars;
-use crate::session::id::AgentSessionId;
 use crate::session::coverage::Reading;
+use crate::session::id::AgentSessionId;
 use crate::session::record::{Correlation, Coverage, UsageSummary};
 use crate::session::state::{EndReason, Status};
 
@@ -106,6 +106,7 @@ fn usage(session: &Session) -> UsageSummary {
         errors: numbers.api_errors,
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
+        failed: session.life.end.as_ref().is_some_and(|end| end.said.exit_code.is_some_and(|code| code != 0)),
         // No event says so; an END does, by its coverage.
         unreadable: false,
     };

@@ -120,7 +120,10 @@ fn told(session: &SessionRecord, together: Option<Together>, added: Option<Added
         parts.push(format!("{sign}{} tokens", human::count(tokens)));
         parts.extend(price(cost).map(|cost| format!("{sign}{cost}{of}")));
         if !usage.unpriced_models.is_empty() {
-            parts.push(format!("no price for {}", unpriced::named(&usage.unpriced_models, &usage.unpriced_calls)));
+            parts.push(format!(
+                "no price for {}",
+                unpriced::named(&usage.unpriced_models, &usage.unpriced_calls)
+            ));
         }
     }
     if let Some((sessions, cost)) =

@@ -42,7 +42,8 @@ impl Agent {
     /// The real program in another version than the usual one; `tests/run.sh` installs each into a folder of its own.
     pub(crate) fn program_in(self, version: &str) -> PathBuf {
         let versions = std::env::var_os("CODEMIE_TEST_VERSIONS").map(PathBuf::from);
-        let versions = versions.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/versions"));
+        let versions =
+            versions.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/versions"));
         versions.join(format!("{}-{version}", self.name())).join("node_modules/.bin").join(self.name())
     }
 }
