@@ -26,6 +26,14 @@ claude|@anthropic-ai/claude-code|2.1.100|full
 claude|@anthropic-ai/claude-code|2.0.74|full
 claude|@anthropic-ai/claude-code|2.0.22|full
 claude|@anthropic-ai/claude-code|1.0.123|full
+codex|@openai/codex|0.150.1|full
+codex|@openai/codex|0.120.0|full
+codex|@openai/codex|0.92.0|full
+codex|@openai/codex|0.60.1|full
+gemini|@google/gemini-cli|0.51.0|full
+gemini|@google/gemini-cli|0.40.1|full
+gemini|@google/gemini-cli|0.30.1|full
+gemini|@google/gemini-cli|0.20.2|full
 END
 }
 # Drives the browser that looks at the dashboard.

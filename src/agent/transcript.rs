@@ -103,6 +103,25 @@ pub struct Page {
     pub truncated: bool,
 }
 
+impl Page {
+    /// Adds an item, if there is room for it; `left` is the room in bytes. One that fits no page is given in part: a reader that
+    /// pages on must get past it.
+    fn takes(&mut self, item: Item, left: &mut usize) -> bool {
+        if let Some(less) = left.checked_sub(item.len()) {
+            *left = less;
+            self.items.push(item);
+            return true;
+        }
+        self.truncated = true;
+        let whole_page = self.items.is_empty() && *left > 0;
+        if whole_page {
+            self.items.push(item.cut(*left, Side::Beginning));
+            *left = 0;
+        }
+        whole_page
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -174,21 +193,8 @@ pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) 
     let mut begun = (cursor.items > 0).then_some(cursor.lines);
     while let Some(group) = groups.next(begun.take())? {
         for item in group.items.into_iter().skip(page.cursor.items) {
-            match left.checked_sub(item.len()) {
-                Some(less) => {
-                    left = less;
-                    page.items.push(item);
-                }
-                // One that fits no page is given in part: a reader that pages on must get past it.
-                None if page.items.is_empty() && bytes > 0 => {
-                    page.items.push(item.cut(bytes, Side::Beginning));
-                    page.truncated = true;
-                    left = 0;
-                }
-                None => {
-                    page.truncated = true;
-                    return Ok(page);
-                }
+            if !page.takes(item, &mut left) {
+                return Ok(page);
             }
             page.cursor = Cursor { items: page.cursor.items + 1, lines: group.lines, ..page.cursor };
         }

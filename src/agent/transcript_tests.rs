@@ -194,6 +194,43 @@ fn a_message_that_grew_since_the_last_page_gives_its_rest() {
     assert_eq!(texts(&after(&talk, Some(cursor), 1000, READ).unwrap()), ["run", "three"]);
 }
 
+#[test]
+fn a_document_is_paged_by_its_messages_and_the_last_one_may_grow() {
+    fn message(element: &[u8]) -> Option<Entry> {
+        let text: String = serde_json::from_slice(element).ok()?;
+        journal(text.as_bytes())
+    }
+    const READ: Reader = Reader::Document("list", message);
+    let written = |list: &str| file(format!("{{\"id\": 7, \"list\": [{list}], \"more\": []}}").as_bytes());
+    let talk = written(r#""1 one", "2 two run", "3 three""#);
+    let whole = last(&talk, 1000, READ).unwrap();
+    assert_eq!((texts(&whole), whole.truncated), (vec!["one", "two", "run", "three"], false));
+    assert_eq!(texts(&last(&talk, 8, READ).unwrap()), ["run", "three"]);
+    for bytes in [5, 9, 1000] {
+        let (mut cursor, mut paged) = (None, Vec::new());
+        loop {
+            let page = after(&talk, cursor, bytes, READ).unwrap();
+            paged.extend(texts(&page).into_iter().map(str::to_owned));
+            cursor = Some(page.cursor.to_string().parse().unwrap());
+            if !page.truncated {
+                break;
+            }
+        }
+        assert_eq!(paged, ["one", "two", "run", "three"], "{bytes} bytes at once");
+        assert_eq!(cursor, Some(whole.cursor));
+    }
+    let grown = br#"{"list": ["1 one", "2 two run", "3 three run", "4 four"]}"#;
+    std::os::unix::fs::FileExt::write_all_at(&talk, grown, 0).unwrap();
+    talk.set_len(grown.len() as u64).unwrap();
+    assert_eq!(texts(&after(&talk, Some(whole.cursor), 1000, READ).unwrap()), ["run", "four"]);
+    talk.set_len(20).unwrap();
+    assert_eq!(
+        texts(&last(&talk, 1000, READ).unwrap()),
+        ["one"],
+        "one that stays torn is read as far as it goes"
+    );
+}
+
 /// `ID>PARENT word…` waits for its parent, `ID word…` does not; an item per word.
 fn threaded(line: &[u8]) -> Threaded {
     let text = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();

@@ -16,7 +16,7 @@ use crate::cli::Show;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Column, Table};
-use crate::output::{Colour, Style, human, json, shell};
+use crate::output::{Colour, Style, human, json, shell, unpriced};
 use crate::session::id::SessionId;
 use crate::session::lookup::{Foreign, Found};
 use crate::session::record::{Coverage, SessionRecord, record};
@@ -136,7 +136,7 @@ impl Portrait {
             return sheet;
         }
         if !usage.unpriced_models.is_empty() {
-            sheet.line("no price for", usage.unpriced_models.join(", "));
+            sheet.line("no price for", unpriced::named(&usage.unpriced_models, &usage.unpriced_calls));
         }
         sheet.line("prompts", human::grouped(number(usage.prompts)));
         let failed = Some(usage.tool_errors).filter(|failed| *failed > 0);
@@ -313,7 +313,8 @@ mod tests {
     fn portrait() -> Portrait {
         let mut record = sample();
         record.tags = vec!["bug".into()];
-        record.usage.unpriced_models = vec!["brand-new".into()];
+        record.usage.unpriced_models = vec!["brand-new".into(), "claude-opus-4-5".into()];
+        record.usage.unpriced_calls = [("brand-new".to_owned(), 1), ("claude-opus-4-5".to_owned(), 2)].into();
         Portrait {
             record,
             openings: 2,
@@ -352,7 +353,7 @@ fix-auth  completed (clear)
 CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
     6     92     152       6,032          632          0   6,908  $0.0123+
 
-  no price for   brand-new
+  no price for   brand-new, claude-opus-4-5 in fast mode (2 calls)
   prompts        3
   tool calls     4, 1 failed
   files changed  2 (+12 -3 lines)
@@ -396,7 +397,8 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
     fn a_program_that_is_no_agent_has_nothing_to_count() {
         let mut portrait = portrait();
         portrait.record.agent = "make".into();
-        portrait.record.usage = UsageSummary::new(&Totals::default(), Vec::new(), Coverage::None);
+        portrait.record.usage =
+            UsageSummary::new(&Totals::default(), std::collections::BTreeMap::new(), Coverage::None);
         let text = portrait.draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
         assert!(
             text.ends_with("\n\n  delivery  9 delivered, 0 waiting, last 2026-11-16 09:05:47\n"),

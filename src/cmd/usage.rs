@@ -22,7 +22,7 @@ use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table, shorten};
 use crate::output::text::clean;
 use crate::output::tilde::at_home;
-use crate::output::{Colour, Style, human, json};
+use crate::output::{Colour, Style, human, json, unpriced};
 use crate::scan::{Days, Scanner, Watch};
 use crate::session::id::AgentSessionId;
 use crate::store::{By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
@@ -276,6 +276,8 @@ struct Total<'a> {
     api_calls: i64,
     cost_usd: f64,
     unpriced_models: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unpriced_calls: &'a BTreeMap<String, i64>,
 }
 
 impl Report {
@@ -325,6 +327,7 @@ impl Report {
                 api_calls: total.api_calls,
                 cost_usd: total.cost.dollars(),
                 unpriced_models: &total.unpriced_models,
+                unpriced_calls: &total.unpriced_calls,
             },
             unreadable_lines: self.unreadable_lines(),
             files: self.files,
@@ -362,9 +365,9 @@ impl Report {
         } else {
             self.table(known, moments).render(style)
         };
-        let unpriced = self.total().unpriced_models;
-        if !unpriced.is_empty() {
-            let models = unpriced.join(", ");
+        let total = self.total();
+        if !total.unpriced_models.is_empty() {
+            let models = unpriced::named(&total.unpriced_models, &total.unpriced_calls);
             note(
                 &mut text,
                 &format!("+ No price is known for {models}: the tokens are counted, the cost is not."),

@@ -5,6 +5,7 @@
 //! found later are appended. A call that was read while it was half written is told again with more tokens: `rev` is made of
 //! them, the END's of all.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -128,7 +129,7 @@ fn revision(call: &Priced) -> i64 {
 
 fn totals(calls: &[Priced]) -> UsageSummary {
     let mut sums = Totals::default();
-    let mut unpriced: Vec<String> = Vec::new();
+    let mut unpriced: BTreeMap<String, i64> = BTreeMap::new();
     let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     for call in calls {
         let Fact::Usage(usage) = &call.record.fact else { continue };
@@ -140,11 +141,9 @@ fn totals(calls: &[Priced]) -> UsageSummary {
         sums.reasoning += number(usage.tokens.reasoning);
         match call.cost {
             Some(cost) => sums.cost.0 += cost.0,
-            None if !unpriced.contains(&usage.model) => unpriced.push(usage.model.clone()),
-            None => {}
+            None => *unpriced.entry(usage.model.clone()).or_default() += 1,
         }
     }
-    unpriced.sort();
     UsageSummary::new(&sums, unpriced, Coverage::Transcript)
 }
 

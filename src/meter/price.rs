@@ -46,6 +46,26 @@ impl Prices {
         })
     }
 
+    /// The modes in which an agent can have used the model without a price for that.
+    pub fn modes_without(&self) -> Vec<&'static str> {
+        let long = self.threshold.is_some();
+        let mut modes = Vec::new();
+        if self.fast.is_none() {
+            modes.push("in fast mode");
+        } else if long && self.fast_above.is_none() {
+            modes.push("for long prompts in fast mode");
+        }
+        if long && self.above.is_none() {
+            modes.push("for long prompts");
+        }
+        // Others have no such cache: there writing to it costs what input does.
+        let writes_cost_more = |rates: Rates| rates.cache_write_5m > rates.input;
+        if self.standard.is_some_and(|rates| writes_cost_more(rates) && rates.cache_write_1h.is_none()) {
+            modes.push("for 1-hour cache writes");
+        }
+        modes
+    }
+
     /// What a call cost; `None` when what was used of the model has no price.
     pub fn cost(&self, tokens: &Tokens, fast: bool) -> Option<PicoDollars> {
         self.rates(tokens, fast)?.cost(tokens)

@@ -10,6 +10,7 @@ pub mod shell;
 pub mod table;
 pub mod text;
 pub mod tilde;
+pub mod unpriced;
 pub mod wrap;
 
 use std::io::{stderr, stdout};

@@ -219,8 +219,11 @@ pub(super) fn rows(index: &Index, cells: &[Cell], by: By) -> Vec<UsageRow> {
             row.agent = None;
         }
         let model = words.text(cell.model);
-        if sums.unpriced > 0 && !row.unpriced_models.iter().any(|known| known == model) {
-            row.unpriced_models.push(model.to_owned());
+        if sums.unpriced > 0 {
+            if !row.unpriced_models.iter().any(|known| known == model) {
+                row.unpriced_models.push(model.to_owned());
+            }
+            *row.unpriced_calls.entry(model.to_owned()).or_default() += sums.unpriced;
         }
     }
     rows.into_values().collect()

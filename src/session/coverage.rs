@@ -21,19 +21,21 @@ pub struct Reading {
     pub errors: i64,
     pub prompts: i64,
     pub tool_calls: i64,
+    /// The agent has ended with an error: then a prompt without a call is one that got no answer.
+    pub failed: bool,
     /// Lines of its file could not be understood.
     pub unreadable: bool,
 }
 
 impl Coverage {
     /// - A call or an API error was read: `transcript`.
-    /// - Neither, but the conversation shows that the model was asked (a prompt, a tool call), or lines that could not be
-    ///   understood: `none`. Zero calls would be a guess. An answer that is still being written, or was broken off, is such a
-    ///   case, too: nothing of it can be read.
+    /// - Neither, but the conversation shows that the model was asked (a prompt, unless the agent then failed; a tool call), or
+    ///   lines that could not be understood: `none`. Zero calls would be a guess. An answer that is still being written, or was
+    ///   broken off, is such a case, too: nothing of it can be read.
     /// - Nothing at all, in a conversation that is known: nobody has asked anything, and zero calls is what its transcript
     ///   says: `transcript`.
     pub fn of(link: Link, read: Reading) -> Self {
-        let asked = read.prompts > 0 || read.tool_calls > 0 || read.unreadable;
+        let asked = read.prompts > 0 && !read.failed || read.tool_calls > 0 || read.unreadable;
         match link {
             Link::Matched if read.calls > 0 || read.errors > 0 || !asked => Self::Transcript,
             _ => Self::None,
@@ -54,6 +56,8 @@ mod tests {
             (Reading { calls: 1, prompts: 1, unreadable: true, ..nothing }, Coverage::Transcript),
             (Reading { errors: 1, prompts: 1, ..nothing }, Coverage::Transcript),
             (Reading { prompts: 1, ..nothing }, Coverage::None),
+            (Reading { prompts: 1, failed: true, ..nothing }, Coverage::Transcript),
+            (Reading { tool_calls: 1, failed: true, ..nothing }, Coverage::None),
             (Reading { tool_calls: 1, ..nothing }, Coverage::None),
             (Reading { unreadable: true, ..nothing }, Coverage::None),
         ] {

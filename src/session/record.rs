@@ -1,6 +1,6 @@
 //! The record of a session as people and scripts see it (`show --json`, the published files, `list --json`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +65,9 @@ pub struct UsageSummary {
     pub reasoning_tokens: i64,
     pub cost_usd: f64,
     pub unpriced_models: Vec<String>,
+    /// How many calls of each of those have none: a model may have a price, and none for one of its modes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unpriced_calls: BTreeMap<String, i64>,
     pub prompts: i64,
     pub tool_calls: i64,
     pub tool_errors: i64,
@@ -85,7 +88,7 @@ pub struct Sync {
 }
 
 impl UsageSummary {
-    pub fn new(totals: &Totals, unpriced_models: Vec<String>, coverage: Coverage) -> Self {
+    pub fn new(totals: &Totals, unpriced_calls: BTreeMap<String, i64>, coverage: Coverage) -> Self {
         Self {
             api_calls: totals.api_calls,
             input_tokens: totals.input,
@@ -94,7 +97,8 @@ impl UsageSummary {
             cache_write_tokens: totals.cache_write,
             reasoning_tokens: totals.reasoning,
             cost_usd: totals.cost.dollars(),
-            unpriced_models,
+            unpriced_models: unpriced_calls.keys().cloned().collect(),
+            unpriced_calls,
             prompts: totals.prompts,
             tool_calls: totals.tool_calls,
             tool_errors: totals.tool_errors,
@@ -109,21 +113,21 @@ impl UsageSummary {
     pub(super) fn of(view: &View<'_>, row: &SessionRow) -> Result<Self, store::Error> {
         let totals = view.totals(row.n)?;
         let read = Reading::of(view, row, &totals)?;
-        Ok(Self::new(&totals, view.unpriced_models(row.n)?, Coverage::of(row.link, read)))
+        Ok(Self::new(&totals, view.unpriced_calls(row.n)?, Coverage::of(row.link, read)))
     }
 }
 
 impl Reading {
     fn of(view: &View<'_>, row: &SessionRow, totals: &Totals) -> Result<Self, store::Error> {
         let &Totals { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
-        let mut read = Self { calls, errors, prompts, tool_calls, unreadable: false };
+        let failed = row.exit_code.is_some_and(|code| code != 0);
         // Asked only where nothing else speaks: most sessions have calls.
-        if read == Self::default()
-            && let Some(file) = &row.agent_session_file
-        {
-            read.unreadable = view.has_unreadable_lines(file)?;
-        }
-        Ok(read)
+        let silent = calls == 0 && errors == 0 && prompts == 0 && tool_calls == 0;
+        let unreadable = match row.agent_session_file.as_ref().filter(|_| silent) {
+            Some(file) => view.has_unreadable_lines(file)?,
+            None => false,
+        };
+        Ok(Self { calls, errors, prompts, tool_calls, failed, unreadable })
     }
 }
 
@@ -156,7 +160,7 @@ struct Beside {
     parents: HashMap<i64, String>,
     openings: HashMap<i64, Vec<OpeningRow>>,
     totals: HashMap<i64, Totals>,
-    unpriced_models: HashMap<i64, Vec<String>>,
+    unpriced_calls: HashMap<i64, BTreeMap<String, i64>>,
     syncs: HashMap<i64, Sync>,
     tags: HashMap<i64, Vec<String>>,
 }
@@ -169,7 +173,7 @@ impl Beside {
             parents: view.parents_of(rows)?,
             openings: view.openings_of(&sessions)?,
             totals: view.totals_of(&sessions)?,
-            unpriced_models: view.unpriced_models_of(&sessions)?,
+            unpriced_calls: view.unpriced_calls_of(&sessions)?,
             syncs: view.syncs_of(rows)?,
             tags: view.tags_of(&sessions)?,
         })
@@ -183,7 +187,7 @@ impl Beside {
     ) -> Result<SessionRecord, store::Error> {
         let run = row.run.and_then(|run| self.runs.get(&run));
         let totals = self.totals.get(&row.n).copied().unwrap_or_default();
-        let unpriced_models = self.unpriced_models.remove(&row.n).unwrap_or_default();
+        let unpriced_calls = self.unpriced_calls.remove(&row.n).unwrap_or_default();
         let coverage = Coverage::of(row.link, Reading::of(view, row, &totals)?);
         Ok(SessionRecord {
             session_id: row.shown_id(),
@@ -218,7 +222,7 @@ impl Beside {
                 evidence: row.evidence,
                 bound_at: row.bound_at,
             },
-            usage: UsageSummary::new(&totals, unpriced_models, coverage),
+            usage: UsageSummary::new(&totals, unpriced_calls, coverage),
             sync: self.syncs.get(&row.n).copied().unwrap_or_default(),
             tags: self.tags.remove(&row.n).unwrap_or_default(),
             group: row.group.clone(),

@@ -1,7 +1,7 @@
 //! What lists ask of many sessions at once: one query for all instead of one for each. Among ten thousand sessions that is the
 //! difference between at once and soon.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::Row;
 
@@ -47,6 +47,21 @@ impl View<'_> {
                 "SELECT DISTINCT session, model FROM record WHERE kind = 'usage' AND cost IS NULL ORDER BY session, model",
                 |row| row.get(1),
             )
+            },
+        )
+    }
+
+    pub fn unpriced_calls_of(&self, sessions: &[i64]) -> Result<HashMap<i64, BTreeMap<String, i64>>, Error> {
+        beside(
+            sessions,
+            |n| self.unpriced_calls(n),
+            || {
+                let calls = self.grouped(
+                    "SELECT session, model, count(*) FROM record WHERE kind = 'usage' AND cost IS NULL
+                     GROUP BY session, model",
+                    |row| Ok((row.get(1)?, row.get(2)?)),
+                )?;
+                Ok(calls.into_iter().map(|(session, calls)| (session, calls.into_iter().collect())).collect())
             },
         )
     }

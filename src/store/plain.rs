@@ -126,6 +126,10 @@ pub fn publish(kind: Option<EventType>, attributes: &mut Value) {
                     *name = Value::from(model(text));
                 }
             }
+            if let Some(Value::Object(calls)) = attributes.pointer_mut("/totals/unpricedCalls") {
+                let named = std::mem::take(calls).into_iter();
+                calls.extend(named.map(|(name, count)| (model(&name).into_owned(), count)));
+            }
         }
     }
 }
@@ -276,8 +280,8 @@ mod tests {
             ),
             (
                 EventType::End,
-                json!({"totals": {"unpricedModels": ["a canary"]}}),
-                json!({"totals": {"unpricedModels": ["other"]}}),
+                json!({"totals": {"unpricedModels": ["a canary"], "unpricedCalls": {"a canary": 2}}}),
+                json!({"totals": {"unpricedModels": ["other"], "unpricedCalls": {"other": 2}}}),
             ),
         ] {
             let mut attributes = attributes;

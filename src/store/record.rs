@@ -1,5 +1,7 @@
 //! The records: facts of the agents' files, each owned by one session for good.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
@@ -222,6 +224,16 @@ impl View<'_> {
             [session],
             |row| row.get(0),
         )
+    }
+
+    /// How many calls of which model have no price.
+    pub fn unpriced_calls(&self, session: i64) -> Result<BTreeMap<String, i64>, Error> {
+        let counted = self.all(
+            "SELECT model, count(*) FROM record WHERE session = ?1 AND kind = 'usage' AND cost IS NULL GROUP BY model",
+            [session],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok(counted.into_iter().collect())
     }
 
     pub fn changed_files(&self, session: i64) -> Result<Vec<String>, Error> {

@@ -40,6 +40,8 @@ pub struct UsageRow {
     pub cost: PicoDollars,
     /// Models without a price: their calls are in the tokens, not in the cost.
     pub unpriced_models: Vec<String>,
+    /// How many calls of each of them have none.
+    pub unpriced_calls: BTreeMap<String, i64>,
     /// The first call counted.
     pub first_at: Timestamp,
     /// None of it was run through codemie: a scan found it.
@@ -63,6 +65,9 @@ impl UsageRow {
             if !self.unpriced_models.contains(model) {
                 self.unpriced_models.push(model.clone());
             }
+        }
+        for (model, calls) in &other.unpriced_calls {
+            add(self.unpriced_calls.entry(model.clone()).or_default(), *calls);
         }
     }
 }
@@ -108,6 +113,8 @@ impl Serialize for UsageRow {
             api_calls: i64,
             cost_usd: f64,
             unpriced_models: &'a [String],
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            unpriced_calls: &'a BTreeMap<String, i64>,
             #[serde(skip_serializing_if = "std::ops::Not::not")]
             foreign: bool,
         }
@@ -122,6 +129,7 @@ impl Serialize for UsageRow {
             api_calls: self.api_calls,
             cost_usd: self.cost.dollars(),
             unpriced_models: &self.unpriced_models,
+            unpriced_calls: &self.unpriced_calls,
             foreign: self.foreign,
         }
         .serialize(serializer)
@@ -153,7 +161,7 @@ impl View<'_> {
             &format!(
                 "SELECT {key} AS key, CASE WHEN min(s.agent) = max(s.agent) THEN min(s.agent) END, count(*),
                    {input}, {output}, {cache_read}, {cache_write}, {reasoning}, {cost} AS cost,
-                   json_group_array(DISTINCT r.model) FILTER (WHERE r.cost IS NULL), min(r.at)
+                   json_group_array(r.model) FILTER (WHERE r.cost IS NULL), min(r.at)
                  FROM {calls}
                  WHERE s.agent <> 'demo' AND (?1 IS NULL OR r.at >= ?1)
                  GROUP BY 1 ORDER BY {order}"
@@ -161,6 +169,12 @@ impl View<'_> {
             params![since],
             |row| {
                 let unpriced: Option<String> = row.get(9)?;
+                let unpriced: Vec<String> =
+                    unpriced.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+                let mut unpriced_calls: BTreeMap<String, i64> = BTreeMap::new();
+                for model in unpriced {
+                    *unpriced_calls.entry(model).or_default() += 1;
+                }
                 Ok(UsageRow {
                     key: row.get(0)?,
                     agent: row.get(1)?,
@@ -171,9 +185,8 @@ impl View<'_> {
                     cache_write: row.get(6)?,
                     reasoning: row.get(7)?,
                     cost: row.get(8)?,
-                    unpriced_models: unpriced
-                        .and_then(|json| serde_json::from_str(&json).ok())
-                        .unwrap_or_default(),
+                    unpriced_models: unpriced_calls.keys().cloned().collect(),
+                    unpriced_calls,
                     first_at: row.get(10)?,
                     foreign: false,
                     project: None,

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::files;
 use super::lines::GeminiLines;
 use crate::agent::recordings::{
     Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
 };
+use crate::meter::form::Followed;
 use crate::meter::line::Lines;
 use crate::meter::record::Tokens;
 
@@ -25,7 +27,13 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gemini");
+    let cases = cases_in("tests/fixtures/gemini");
+    assert_eq!(cases.len(), 7);
+    cases
+}
+
+fn cases_in(folder: &str) -> Vec<Case> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let truths: Value = serde_json::from_slice(&fs::read(root.join("truth.json")).unwrap()).unwrap();
     let case = |(name, truth): (&String, &Value)| {
         let field = |name: &str| truth["main"]["usage"][name].as_u64().unwrap();
@@ -45,9 +53,7 @@ fn cases() -> Vec<Case> {
             files: files.collect(),
         }
     };
-    let cases: Vec<Case> = truths.as_object().unwrap().iter().map(case).collect();
-    assert_eq!(cases.len(), 7);
-    cases
+    truths.as_object().unwrap().iter().map(case).collect()
 }
 
 #[test]
@@ -103,6 +109,43 @@ fn what_a_sub_agent_did_is_marked() {
             read_whole(data, lines(None), &mut counted);
             let subagent = path.split_once('/').and_then(|(_, name)| name.strip_suffix(".jsonl"));
             assert!(counted.values().all(|record| record.subagent.as_deref() == subagent), "{path}");
+        }
+    }
+}
+
+/// 0.20.2 and 0.30.1, whose conversations are documents; read as they grow, message by message.
+#[test]
+fn recordings_of_older_versions_count_each_call_once() {
+    let cases = cases_in("tests/fixtures/gemini-older");
+    assert_eq!(cases.len(), 2);
+    for case in cases {
+        for usage_only in [false, true] {
+            let mut counted = Counted::new();
+            for (path, data) in &case.files {
+                let whole: Value = serde_json::from_slice(data).unwrap();
+                let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+                let lines = if usage_only { GeminiLines::usage_only(None) } else { GeminiLines::new(None) };
+                let mut followed = Followed::new(files::form(file.path()), None, lines);
+                let messages = whole["messages"].as_array().unwrap();
+                for known in 1..=messages.len() {
+                    let messages = serde_json::to_string_pretty(&messages[..known]).unwrap();
+                    let grown = format!(
+                        "{{\n  \"sessionId\": {},\n  \"messages\": {messages},\n  \"summary\": \"x\"\n}}",
+                        whole["sessionId"]
+                    );
+                    fs::write(file.path(), grown).unwrap();
+                    let batch = followed.next(file.as_file()).unwrap().unwrap();
+                    assert_eq!(batch.unreadable, 0, "{path}");
+                    assert_eq!(
+                        batch.harvest.facts.session.map(|id| id.0).as_deref(),
+                        whole["sessionId"].as_str()
+                    );
+                    count_all(&mut counted, batch.harvest.records);
+                }
+            }
+            assert_eq!(usage(&counted), case.truth, "{}", case.name);
+            let besides = if usage_only { [0; 6] } else { [4, 1, 0, 0, 0, 0] };
+            assert_eq!(besides_usage(&counted), besides, "{}", case.name);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! there, `chats/` the conversations: `session-MINUTE-FIRST8.jsonl`, and those of sub-agents in `chats/PARENT/ID.jsonl`. The
 //! whole id of a conversation stands in its first line.
 //!
-//! Older versions (measured: 0.10 to 0.35) keep a conversation as one document, `session-MINUTE-FIRST8.json`, rewritten with
+//! Older versions (measured: 0.10 to 0.36; no longer 0.39) keep a conversation as one document, `session-MINUTE-FIRST8.json`, rewritten with
 //! every message. Up to 0.27 the folder's name is the SHA-256 of the path it belongs to, and nothing in it names the path.
 
 use std::ffi::OsString;

@@ -4,8 +4,8 @@
 /// major version is a new program.
 const FIRST_WITH_SESSION_ID: (u64, u64) = (0, 51);
 
-/// Measured to give a conversation its new id only with the second `/clear`: 0.20.2, 0.30.1; no longer 0.40.1.
-const LAST_TO_KEEP_ITS_ID: (u64, u64) = (0, 35);
+/// Measured to give a conversation its new id only with the second `/clear`: 0.20.2, 0.27.4, 0.30.1, 0.33.2; no longer 0.35.3.
+const LAST_TO_KEEP_ITS_ID: (u64, u64) = (0, 33);
 
 /// Whether a version (`0.61.0`, `0.62.0-preview.1`) is known to take the flag.
 pub(super) fn takes_session_id(version: &str) -> bool {

@@ -6,7 +6,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use super::{Cursor, Entry, Item, JournalReader, Page, Side, fitting};
+use super::{Cursor, Entry, Item, JournalReader, Page, fitting};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 
 /// How often, and after which pause, a document is read again that is just being written. The agents write one within
@@ -37,20 +37,8 @@ pub(super) fn after(
         let given = if place == begin { cursor.items } else { 0 };
         page.cursor = at(cursor, place, given);
         for (number, item) in items.into_iter().enumerate().skip(given) {
-            match left.checked_sub(item.len()) {
-                Some(less) => {
-                    left = less;
-                    page.items.push(item);
-                }
-                // One that fits no page is given in part: a reader that pages on must get past it.
-                None if page.items.is_empty() && bytes > 0 => {
-                    page.items.push(item.cut(bytes, Side::Beginning));
-                    (page.truncated, left) = (true, 0);
-                }
-                None => {
-                    page.truncated = true;
-                    return Ok(page);
-                }
+            if !page.takes(item, &mut left) {
+                return Ok(page);
             }
             page.cursor = at(cursor, place, number + 1);
         }

@@ -173,7 +173,7 @@ fn record() -> Value {
     let maybe = || or_null(text());
     let time = any_int;
     let list = || json!({"type": "array", "items": text()});
-    let usage = whole(&[
+    let mut usage = whole(&[
         ("apiCalls", number()),
         ("inputTokens", number()),
         ("outputTokens", number()),
@@ -191,6 +191,8 @@ fn record() -> Value {
         ("apiErrors", number()),
         ("coverage", words!(Coverage)),
     ]);
+    // Where there are any.
+    usage["properties"]["unpricedCalls"] = json!({"type": "object", "additionalProperties": any_int()});
     let correlation = whole(&[
         ("status", words!(Link)),
         ("agentSessionId", maybe()),

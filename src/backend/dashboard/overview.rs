@@ -1,5 +1,7 @@
 //! The overview: what was spent, by whom and on what, over time.
 
+use std::collections::BTreeMap;
+
 use jiff::civil::Date;
 use maud::{Markup, html};
 
@@ -12,7 +14,7 @@ use super::sessions::COUNTED;
 use super::span::{self, Columns};
 use super::text::{cents, cost, count, float, grouped, priced, share, short_count};
 use crate::backend::model::{Counted, SeriesRow, Sums, UsageRow};
-use crate::output::human;
+use crate::output::{human, unpriced};
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
 pub const BARS: usize = 8;
@@ -33,7 +35,7 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
             div.panel { (nothing(frame, filter, view)) }
         } @else {
             (totals(filter, view, &sums))
-            (unpriced(&view.models))
+            (without_price(&view.models))
             (charts(frame, filter, view, &sums))
             div.grid.three[view.users.len() < 2] {
                 (parts("By agent", "agent", &view.agents(), whole, |name| (name != controls::OTHERS).then(|| filter.with(|f| f.agent = Some(name.to_owned()))), true))
@@ -120,14 +122,17 @@ fn days_before(filter: &Filter) -> String {
     }
 }
 
-fn unpriced(models: &[UsageRow]) -> Markup {
-    let mut names: Vec<&str> =
-        models.iter().flat_map(|row| row.unpriced_models.iter().map(String::as_str)).collect();
-    names.sort_unstable();
-    names.dedup();
+fn without_price(models: &[UsageRow]) -> Markup {
+    let mut calls: BTreeMap<String, i64> = BTreeMap::new();
+    for row in models {
+        for model in &row.unpriced_models {
+            // One row is one model.
+            *calls.entry(model.clone()).or_default() += row.sums.counts.unpriced_calls;
+        }
+    }
     html! {
-        @if !names.is_empty() {
-            p.note { "+ No price is known for " (names.join(", ")) ": the tokens are counted, the cost is not." }
+        @if !calls.is_empty() {
+            p.note { "+ No price is known for " (unpriced::named(calls.keys(), &calls)) ": the tokens are counted, the cost is not." }
         }
     }
 }
@@ -336,6 +341,24 @@ mod tests {
             data.iter().map(costs).collect::<Vec<_>>(),
             [(1.0, vec![1.0, 0.0]), (0.0, vec![0.0, 0.0]), (5.0, vec![3.0, 2.0])]
         );
+    }
+
+    #[test]
+    fn the_banner_says_how_many_calls_of_which_mode_have_no_price() {
+        let row = |model: &str, unpriced_calls| UsageRow {
+            key: model.into(),
+            sums: Sums {
+                counts: Numbers { api_calls: 26_364, unpriced_calls, ..Numbers::default() },
+                cost_usd: 1.0,
+            },
+            unpriced_models: if unpriced_calls > 0 { vec![model.into()] } else { Vec::new() },
+            ..UsageRow::default()
+        };
+        let models = [row("claude-opus-4-5-20251101", 1420), row("claude-opus-4-8", 0), row("new-model", 3)];
+        let banner = without_price(&models).into_string();
+        let said = "No price is known for claude-opus-4-5-20251101 in fast mode (1,420 calls), new-model: the tokens";
+        assert!(banner.contains(said), "{banner}");
+        assert_eq!(without_price(&models[1..2]).into_string(), "");
     }
 
     fn all(model: &str) -> Filter {

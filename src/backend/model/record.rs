@@ -105,6 +105,7 @@ fn usage(session: &Session) -> UsageSummary {
         errors: numbers.api_errors,
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
+        failed: session.life.end.as_ref().is_some_and(|end| end.said.exit_code.is_some_and(|code| code != 0)),
         // No event says so; an END does, by its coverage.
         unreadable: false,
     };
@@ -117,6 +118,7 @@ fn usage(session: &Session) -> UsageSummary {
         reasoning_tokens: numbers.reasoning,
         cost_usd: numbers.dollars(),
         unpriced_models: session.unpriced.keys().cloned().collect(),
+        unpriced_calls: session.unpriced.clone(),
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
         tool_errors: numbers.tool_errors,

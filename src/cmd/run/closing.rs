@@ -10,7 +10,7 @@ use crate::forward::Sinks;
 use crate::home::Home;
 use crate::money::PicoDollars;
 use crate::output::table::shorten;
-use crate::output::{human, shell};
+use crate::output::{human, shell, unpriced};
 use crate::session::record::{SessionRecord, open_time};
 use crate::store::{self, Store, Totals, View};
 use crate::track::Together;
@@ -131,7 +131,10 @@ fn told(session: &SessionRecord, together: Option<Together>, added: Option<Added
         parts.push(format!("{sign}{} tokens", human::count(tokens)));
         parts.extend(price(cost).map(|cost| format!("{sign}{cost}{of}")));
         if !usage.unpriced_models.is_empty() {
-            parts.push(format!("no price for {}", usage.unpriced_models.join(", ")));
+            parts.push(format!(
+                "no price for {}",
+                unpriced::named(&usage.unpriced_models, &usage.unpriced_calls)
+            ));
         }
     }
     if let Some((sessions, cost)) =
@@ -199,6 +202,12 @@ mod tests {
                 format!("codemie: {said} · codemie resume fix-auth")
             );
         }
+        session.usage.unpriced_models = vec!["claude-opus-4-5".into()];
+        session.usage.unpriced_calls = [("claude-opus-4-5".to_owned(), 3)].into();
+        session.usage.cost_usd = 0.5;
+        let said = "$0.5000+ · no price for claude-opus-4-5 in fast mode (3 calls) · codemie resume";
+        assert!(line(&session, None, None, WIDE).contains(said));
+        session.usage.cost_usd = 0.0;
         let together = Some(Together { sessions: 2, cost: PicoDollars(0) });
         session.usage.unpriced_models = vec!["new".into()];
         let line = line(&session, together, None, WIDE);

@@ -50,6 +50,18 @@ total           4  4.94k     224        480k        8.00k    493k  $0.1234+
 }
 
 #[test]
+fn a_model_with_a_price_is_not_called_unknown_for_the_mode_that_has_none() {
+    let mut report = report(By::Model);
+    report.rows[0].unpriced_models = vec!["claude-opus-4-5-20251101".into()];
+    report.rows[0].unpriced_calls = BTreeMap::from([("claude-opus-4-5-20251101".into(), 1420)]);
+    let text = report.draw(&Known::default(), &moments(), false, Style { colour: false, columns: 200 });
+    let said = "+ No price is known for claude-opus-4-5-20251101 in fast mode (1,420 calls), new-model: the tokens are counted";
+    assert!(text.contains(said), "{text}");
+    let value: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+    assert_eq!(value["total"]["unpricedCalls"], serde_json::json!({"claude-opus-4-5-20251101": 1420}));
+}
+
+#[test]
 fn a_scan_marks_what_it_alone_found() {
     let mut report = report(By::Session);
     report.rows[1].foreign = true;

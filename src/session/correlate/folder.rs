@@ -275,8 +275,12 @@ impl Correlator {
 
     fn decide_by_prompts(&mut self, now: Timestamp, verdict: &mut Verdict) {
         while let Some((prompt, place)) = self.folder.placed_prompt() {
-            self.forget_clears_before(prompt.at);
+            let cleared = self.forget_clears_before(prompt.at);
             if self.current() == Some(&place) {
+                if cleared {
+                    let why = "cleared, but what was typed next stands in the conversation before it: the agent goes on under the same id";
+                    verdict.explain(now, "prompt", &place.0, false, why);
+                }
                 continue;
             }
             verdict.explain(now, "prompt", &place.0, true, "what was typed here stands in this file alone");
@@ -289,11 +293,12 @@ impl Correlator {
         }
     }
 
-    /// A prompt came after them, in the conversation we are known to be in.
-    fn forget_clears_before(&mut self, at: Timestamp) {
-        if let Some(clears) = self.folder.our_clears() {
-            clears.retain(|cleared| *cleared > at);
-        }
+    /// A prompt came after them, in the conversation we are known to be in. Says whether there were any.
+    fn forget_clears_before(&mut self, at: Timestamp) -> bool {
+        let Some(clears) = self.folder.our_clears() else { return false };
+        let before = clears.len();
+        clears.retain(|cleared| *cleared > at);
+        clears.len() < before
     }
 
     /// Our oldest command and the files that began after it, up to the next command. Says whether it decided something.

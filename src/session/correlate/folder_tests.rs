@@ -41,6 +41,29 @@ fn play(mut run: Run, steps: &[Step]) {
 
 const NONE: &[&str] = &[];
 
+/// Gemini up to 0.33: the first `/clear` goes on under the same id, and a file begins with the first prompt, however late.
+#[test]
+fn a_clear_that_goes_on_under_the_same_id_is_none() {
+    play(
+        assigned(),
+        &[
+            (910, "begun a 900 ours", NONE),
+            (911, "prompt a 890 one", NONE),
+            (950, "said a 900 one", NONE),
+            (1001, "clear a 1000", NONE),
+            (5001, "prompt a 5000 two", NONE),
+            (5050, "said a 5040 two", NONE),
+            // Or in another file of that id, when a minute has passed.
+            (70_000, "stub a 69990 ours", NONE),
+            (80_000, "clear a 79990", NONE),
+            (200_010, "begun b 200000 ours", NONE),
+            (200_011, "prompt a 199990 three", NONE),
+            (200_012, "said b 200000 three", &["clear to b log"]),
+            (300_000, "tick", NONE),
+        ],
+    );
+}
+
 #[test]
 fn alone_in_the_folder_a_clear_is_known_with_its_file() {
     play(

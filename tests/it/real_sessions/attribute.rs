@@ -39,9 +39,7 @@ fn answers(folder: &Path) -> Vec<Answer> {
         let path = entry.path();
         if path.is_dir() {
             answers.extend(self::answers(&path));
-        } else if path.extension().is_some_and(|end| end == "jsonl") {
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        } else if let Some(lines) = lines(&path) {
             let Some(header) = lines.first() else { continue };
             let root = path.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
             let session =
@@ -62,4 +60,18 @@ fn answers(folder: &Path) -> Vec<Answer> {
         }
     }
     answers
+}
+
+/// The header and the messages: lines, or in older versions one document.
+fn lines(path: &Path) -> Option<Vec<Value>> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    match path.extension()?.to_str()? {
+        "jsonl" => Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()),
+        "json" => {
+            let mut document: Value = serde_json::from_str(&text).ok()?;
+            let messages = document.get_mut("messages")?.as_array_mut()?.split_off(0);
+            Some(std::iter::once(document).chain(messages).collect())
+        }
+        _ => None,
+    }
 }

@@ -13,6 +13,7 @@ mod evidence;
 mod gemini;
 mod latency;
 mod resume;
+mod rollout_versions;
 mod scene;
 mod stay;
 mod story;

@@ -35,7 +35,6 @@ impl Scene {
     }
 
     /// The same with the agent in another version than the usual one.
-    #[expect(dead_code, reason = "the matrix of versions uses it")]
     pub(super) fn set_version(agent: Agent, version: &str) -> Option<Self> {
         Self::on(Stage::set_version(agent, version)?, agent)
     }
@@ -236,7 +235,7 @@ fn holds(folder: &Path, mark: &[u8]) -> bool {
         if path.is_dir() {
             return holds(&path, mark);
         }
-        let session = path.extension().is_some_and(|end| end == "jsonl");
+        let session = path.extension().is_some_and(|end| end == "jsonl" || end == "json");
         session && fs::read(path).is_ok_and(|text| memchr::memmem::find(&text, mark).is_some())
     })
 }

@@ -259,6 +259,18 @@ impl Terminal {
         }
     }
 
+    /// Whether `condition` comes to hold within the time.
+    pub(crate) fn holds_within(
+        &self,
+        timeout: Duration,
+        mut condition: impl FnMut(&mut View<'_>) -> bool,
+    ) -> bool {
+        let state = self.shared.lock();
+        let waited =
+            self.shared.changed.wait_timeout_while(state, timeout, |state| !condition(&mut state.view()));
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
     /// Waits for `needle` in the bytes after `mark`; returns the mark right behind it.
     pub(crate) fn wait_after(&self, mark: usize, needle: impl AsRef<[u8]>) -> usize {
         let needle = needle.as_ref();

@@ -10,8 +10,9 @@ use crate::support::http::Request;
 pub(super) fn question(request: &Request) -> Question {
     let body = &request.body;
     let (prompt, turn) = last_prompt(body);
-    let session = request.header("session-id").map(str::to_owned);
-    let thread = request.header("thread-id").map(str::to_owned);
+    // Older versions spell it with an underscore and name no thread beside it.
+    let session = request.header("session-id").or_else(|| request.header("session_id")).map(str::to_owned);
+    let thread = request.header("thread-id").map(str::to_owned).or_else(|| session.clone());
     let kind = if prompt.contains("CONTEXT CHECKPOINT COMPACTION") {
         Kind::Compact
     } else if thread != session && body["input"].to_string().contains("side conversation") {
