@@ -104,13 +104,20 @@ impl View<'_> {
     }
 
     /// Sessions with a conversation that ended by a crash or a signal after a time.
-    pub(crate) fn broken_off_since(&self, at: Timestamp) -> Result<Vec<SessionRow>, Error> {
+    pub(crate) fn broken_off_since(
+        &self,
+        at: Timestamp,
+        in_background: Timestamp,
+    ) -> Result<Vec<SessionRow>, Error> {
         self.all(
             &format!(
-                "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at > ?1 AND s.agent_session IS NOT NULL
-                   AND (s.end_reason = 'crash' OR s.signal IS NOT NULL) AND s.imported_from IS NULL ORDER BY s.ended_at"
+                "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.agent_session IS NOT NULL AND s.imported_from IS NULL
+                   AND (s.ended_at > ?1 AND (s.end_reason = 'crash' OR s.signal IS NOT NULL)
+                     OR s.ended_at > ?2 AND s.end_reason = 'exit' AND EXISTS (SELECT 1 FROM evidence e
+                          WHERE e.session = s.n AND e.source = 'background' AND e.verdict = 'accepted'))
+                 ORDER BY s.ended_at"
             ),
-            [at],
+            [at, in_background],
             read,
         )
     }

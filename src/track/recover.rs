@@ -18,6 +18,10 @@ use crate::store::{Realm, RunRow, SessionRow, Store};
 /// killed, the agent itself may live on and answer what it was asked.
 const AFTERWARDS: Duration = Duration::from_hours(1);
 
+/// The same for one that was given to the agent's background service, which goes on with it whenever somebody asks. Why 30 days:
+/// Claude Code deletes its files then.
+const IN_BACKGROUND: Duration = Duration::from_hours(30 * 24);
+
 /// Ends every session whose run is gone. Costs two queries and one listing when there is none.
 pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
     let now = SystemClock.now();
@@ -32,9 +36,10 @@ pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
 
 /// Reads what was written after such a session had ended, and amends its END; whether there was something.
 fn read_afterwards(store: &mut Store, now: Timestamp) -> Result<bool, session::Error> {
-    let since = Timestamp(now.0.saturating_sub(i64::try_from(AFTERWARDS.as_millis()).unwrap_or(i64::MAX)));
+    let ago =
+        |time: Duration| Timestamp(now.0.saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)));
     let mut grown = false;
-    for session in store.read(|view| view.broken_off_since(since))? {
+    for session in store.read(|view| view.broken_off_since(ago(AFTERWARDS), ago(IN_BACKGROUND)))? {
         let Some(run) = session.run.map(|run| store.read(|view| view.run_number(run))).transpose()?.flatten()
         else {
             continue;

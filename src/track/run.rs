@@ -145,6 +145,8 @@ pub(super) struct Run {
     pub(super) conversation: Option<AgentSessionId>,
     /// The conversation's file as the store was told; the agent may move it.
     pub(super) file: Option<PathBuf>,
+    /// The conversation that goes on in the background, and in which process if there is one.
+    pub(super) background: Option<(AgentSessionId, Option<ProcessId>)>,
     /// Where the agent works.
     folder: PathBuf,
     pub(super) version: Option<String>,
@@ -186,6 +188,7 @@ impl Run {
             refused: false,
             watch: None,
             conversation: None,
+            background: None,
             file: None,
             follower: Follower::default(),
             left: Vec::new(),
@@ -308,6 +311,13 @@ impl Run {
     /// Feeds a signal to the correlator; whether that leads to another conversation.
     pub(super) fn consider(&mut self, signal: Signal) -> bool {
         let Some(correlator) = &mut self.correlator else { return false };
+        match &signal {
+            Signal::Background { to, process, forked: false, .. } => {
+                self.background = Some((to.clone(), Some(*process)));
+            }
+            Signal::HandedOver { to, .. } => self.background = Some((to.clone(), None)),
+            _ => {}
+        }
         let now = SystemClock.now();
         let verdict = correlator.feed(now, signal);
         let steps = Step::of(now, verdict, &self.folder);
@@ -441,6 +451,11 @@ impl Run {
         };
         let (run, ending) = (self.plan.run, ending(ended));
         // Nobody reads the files of what has ended: without all of its calls it is left to the recovery, which does.
+        if read.is_ok()
+            && let Err(error) = self.leave_in_background(at)
+        {
+            self.broke(&error);
+        }
         if read.is_ok()
             && self.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending))).is_some()
         {

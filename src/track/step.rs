@@ -4,16 +4,18 @@
 use std::path::{Path, PathBuf};
 
 use super::begin::place;
+use super::follow::Follower;
 use super::left::Left;
 use super::run::Run;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::forward::Word;
+use crate::process::{ProcessId, Processes, SystemProcesses};
 use crate::session::correlate::{self, Decision, Explained, TransitionKind};
-use crate::session::id::{AgentSessionId, RandomIds, SessionId};
-use crate::session::lifecycle::{self, Binding, Bound, Passage, To};
+use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
+use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
 use crate::session::state::EvidenceKind;
 use crate::session::{self};
-use crate::store::{Evidence, Store, Tx, Verdict};
+use crate::store::{Evidence, NewRun, Realm, Store, Surroundings, Tx, Verdict};
 
 /// One step, and when it was due: that is its time, however late the store takes it.
 #[derive(Clone, Debug)]
@@ -51,6 +53,22 @@ impl Step {
     pub(super) fn leads_elsewhere(&self) -> bool {
         matches!(&self.what, What::Decided { decision: Decision::Transition { .. }, .. })
     }
+}
+
+/// The source of evidence that a conversation goes on without a terminal.
+const BACKGROUND: &str = "background";
+
+fn begin_in_background(
+    tx: &Tx<'_>,
+    at: Timestamp,
+    begin: &Begin,
+    surroundings: &Surroundings,
+) -> Result<SessionId, session::Error> {
+    let started = lifecycle::start(tx, at, &RandomIds, begin)?;
+    let process = begin.run.wrapper;
+    tx.set_agent_process(begin.run.id, process.pid, Some(process.start))?;
+    tx.set_surroundings(begin.run.id, surroundings)?;
+    Ok(started.session)
 }
 
 fn evidence(explained: &Explained) -> Evidence {
@@ -110,6 +128,7 @@ impl Run {
                     Decision::Transition { kind, to, evidence } => {
                         self.pass(step.at, *kind, to.as_ref(), *evidence, folder)?;
                     }
+                    Decision::Forked { to, process } => self.fork(step.at, to, *process, folder)?,
                     Decision::Ambiguous { .. } => self.write(|tx| lifecycle::doubt(tx, session))?,
                 }
                 if let Some(conversation) = &self.conversation {
@@ -172,6 +191,76 @@ impl Run {
         self.conversation = to.cloned();
         self.file = passage.binding.and_then(|binding| binding.file);
         Ok(())
+    }
+
+    /// A copy of the conversation goes on in the background: a session of its own, and that process is its run, so that it ends
+    /// with it whatever becomes of us.
+    fn fork(
+        &mut self,
+        at: Timestamp,
+        id: &AgentSessionId,
+        process: ProcessId,
+        folder: &Path,
+    ) -> Result<(), session::Error> {
+        let binding = self.binding(id, EvidenceKind::Registry);
+        let begin = self.background_run(process, lifecycle::Conversation::Unsure, folder);
+        let surroundings = self.plan.surroundings.clone();
+        let session = self.write(|tx| {
+            let session = begin_in_background(tx, at, &begin, &surroundings)?;
+            lifecycle::bind(tx, at, &RandomIds, session, &binding)?;
+            Ok(session)
+        })?;
+        self.left.push(Left::now(session, id.clone(), Follower::default()));
+        Ok(())
+    }
+
+    /// A run of the agent's own background process.
+    fn background_run(
+        &self,
+        process: ProcessId,
+        conversation: lifecycle::Conversation,
+        folder: &Path,
+    ) -> Begin {
+        Begin {
+            run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process },
+            agent: self.plan.agent.clone(),
+            agent_version: self.version.clone(),
+            place: place(folder),
+            conversation,
+            name: None,
+            tags: self.plan.tags.clone(),
+            group: self.plan.group.clone(),
+            parent: Some(self.plan.run),
+        }
+    }
+
+    /// The terminal has ended, and the conversation goes on in the background: with a process that is there, as that one's run;
+    /// otherwise its file is looked at by later commands.
+    pub(super) fn leave_in_background(&mut self, at: Timestamp) -> Result<(), session::Error> {
+        let Some((conversation, process)) = self.background.clone() else { return Ok(()) };
+        if self.conversation.as_ref() != Some(&conversation) {
+            return Ok(());
+        }
+        let (session, run) = (self.session, self.plan.run);
+        let note = Evidence {
+            at,
+            source: BACKGROUND.to_owned(),
+            verdict: Verdict::Accepted,
+            agent_session_id: None,
+            detail: format!("{conversation}: goes on in the background after its terminal has ended"),
+        };
+        let living = process.filter(|process| SystemProcesses.alive(*process));
+        let folder = self.plan.folder.clone();
+        let named = lifecycle::Conversation::Named(conversation);
+        let begin = living.map(|process| self.background_run(process, named, &folder));
+        let surroundings = self.plan.surroundings.clone();
+        self.write(|tx| {
+            tx.note_evidence(session, run, &note)?;
+            if let Some(begin) = &begin {
+                begin_in_background(tx, at, begin, &surroundings)?;
+            }
+            Ok(())
+        })
     }
 
     fn arrive(&mut self, session: SessionId) {

@@ -53,6 +53,39 @@ pub fn registry_entry(bytes: &[u8]) -> Result<RegistryEntry, Torn> {
     })
 }
 
+/// A job of the background service: `jobs/<id>/state.json`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub session: AgentSessionId,
+    pub cwd: String,
+    pub created: Timestamp,
+}
+
+/// Parses a job's state; `None` for one that is half written.
+pub fn job(bytes: &[u8]) -> Option<Job> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct State {
+        session_id: String,
+        cwd: String,
+        created_at: String,
+    }
+    let state: State = serde_json::from_slice(bytes).ok()?;
+    let created = Timestamp::parse(&state.created_at)?;
+    Some(Job { session: AgentSessionId(state.session_id), cwd: state.cwd, created })
+}
+
+/// Whether a line of `history.jsonl` gives its conversation to the background service.
+pub fn gives_to_background(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Entry<'a> {
+        #[serde(borrow)]
+        display: Cow<'a, str>,
+    }
+    let entry: Option<Entry> = serde_json::from_slice(line).ok();
+    entry.is_some_and(|entry| matches!(entry.display.split_whitespace().next(), Some("/background" | "/bg")))
+}
+
 /// Parses one line of `history.jsonl`; `None` for one without a session (older versions) or a broken one.
 pub fn history_line(line: &[u8]) -> Option<HistoryEntry> {
     #[derive(Deserialize)]
@@ -81,6 +114,7 @@ fn may_clear(typed: &str) -> bool {
     const OTHERS: &[&str] = &[
         "/add-dir",
         "/agents",
+        "/background",
         "/bashes",
         "/branch",
         "/bug",
@@ -251,6 +285,23 @@ mod tests {
             lines.iter().filter(|line| line.may_clear).map(|line| &line.session).collect();
         assert_eq!(cleared, [&entries[0].session, &entries[2].session, &entries[3].session]);
         assert_eq!(lines[0].project.as_deref(), Some("/home/dev/project"));
+    }
+
+    #[test]
+    fn a_job_says_which_conversation_it_is_of() {
+        let state = br#"{"state":"working","sessionId":"88ac1b88","cwd":"/p","createdAt":"2026-11-17T09:55:24.405Z"}"#;
+        let job_ = job(state).unwrap();
+        assert_eq!((job_.session.0.as_str(), job_.cwd.as_str()), ("88ac1b88", "/p"));
+        assert_eq!(job_.created, Timestamp::parse("2026-11-17T09:55:24.405Z").unwrap());
+        for end in 0..state.len() {
+            assert_eq!(job(&state[..end]), None, "{end} bytes");
+        }
+        for (typed, gives) in
+            [("/background", true), ("/bg now", true), ("background", false), ("/bgx", false)]
+        {
+            let line = format!(r#"{{"display":"{typed}","timestamp":1,"sessionId":"a"}}"#);
+            assert_eq!(gives_to_background(line.as_bytes()), gives, "{typed}");
+        }
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl ClaudeFiles {
         self.root.join("history.jsonl")
     }
 
+    /// What the background service was given: a folder per job.
+    pub fn jobs(&self) -> PathBuf {
+        self.root.join("jobs")
+    }
+
     /// The registry: one file per running process.
     pub fn registry(&self) -> PathBuf {
         self.root.join("sessions")

@@ -1,5 +1,5 @@
-//! Every flag and subcommand of Claude Code 2.1.197, the hidden ones too: from `claude --help`, and from the option table of
-//! the program itself. A flag missing here only means that no id is added.
+//! Every flag and subcommand of Claude Code 2.1.197 and 2.1.325, the hidden ones too: from `claude --help`, and from the option
+//! table of the program itself. A flag missing here only means that no id is added.
 
 /// How many of the following arguments a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,7 @@ static FLAGS: &[Flag] = &[
     flag(&["--allowedTools", "--allowed-tools"], Variadic, Plain),
     flag(&["--append-system-prompt"], Required, Plain),
     flag(&["--append-system-prompt-file"], Required, Plain),
+    flag(&["--autocompact"], Required, Plain),
     flag(&["--ax-screen-reader"], None, Plain),
     flag(&["--bare"], None, Plain),
     flag(&["--betas"], Variadic, Plain),
@@ -82,15 +83,19 @@ static FLAGS: &[Flag] = &[
     flag(&["--deep-link-last-fetch"], Required, Doubtful),
     flag(&["--deep-link-origin"], None, Doubtful),
     flag(&["--deep-link-repo"], Required, Doubtful),
+    // The conversation opens in another program.
+    flag(&["--desktop"], None, Elsewhere),
     flag(&["--disable-slash-commands"], None, Plain),
     flag(&["--disallowedTools", "--disallowed-tools"], Variadic, Plain),
     flag(&["--effort"], Required, Plain),
     flag(&["--enable-auth-status"], None, Plain),
     flag(&["--enable-auto-mode"], None, Plain),
+    flag(&["--environment"], Required, Elsewhere),
     flag(&["--exclude-dynamic-system-prompt-sections"], None, Plain),
     flag(&["--fallback-model"], Required, Plain),
     flag(&["--file"], Variadic, Plain),
     flag(&["--fork-session"], None, Fork),
+    flag(&["--forward-subagent-text"], None, Plain),
     flag(&["--from-pr"], Optional, LooksUp),
     flag(&["-h", "--help"], None, Exits),
     flag(&["--ide"], None, Plain),
@@ -114,6 +119,7 @@ static FLAGS: &[Flag] = &[
     flag(&["--parent-session-id"], Required, Doubtful),
     flag(&["--permission-mode"], Required, Plain),
     flag(&["--permission-prompt-tool"], Required, Plain),
+    flag(&["--permission-prompts"], Required, Plain),
     flag(&["--plan-mode-instructions"], Required, Plain),
     flag(&["--plan-mode-required"], None, Doubtful),
     flag(&["--plugin-dir"], Required, Plain),
@@ -127,6 +133,7 @@ static FLAGS: &[Flag] = &[
     flag(&["--remote-control-session-name-prefix"], Required, Doubtful),
     flag(&["--replay-user-messages"], None, Plain),
     flag(&["--reply-on-resume"], None, Doubtful),
+    flag(&["--restricted"], None, Plain),
     flag(&["-r", "--resume"], Optional, Resume),
     flag(&["--resume-session-at"], Required, Doubtful),
     flag(&["--rewind-files"], Required, Exits),
@@ -139,6 +146,7 @@ static FLAGS: &[Flag] = &[
     flag(&["--strict-mcp-config"], None, Plain),
     flag(&["--system-prompt"], Required, Plain),
     flag(&["--system-prompt-file"], Required, Plain),
+    flag(&["--system-prompt-snapshot"], Required, Plain),
     flag(&["--task-budget"], Required, Plain),
     flag(&["--team-name"], Required, Doubtful),
     flag(&["--teammate-mode"], Required, Doubtful),
@@ -163,18 +171,24 @@ pub(super) const SUBCOMMANDS: &[&[u8]] = &[
     b"auto-mode",
     b"doctor",
     b"gateway",
+    b"import",
     b"import-conversations",
     b"install",
     b"mcp",
+    b"migrate-installer",
     b"plugin",
     b"plugins",
     b"project",
+    b"purge",
     b"rc",
     b"remote-control",
+    b"sandbox",
     b"setup-token",
     b"ultrareview",
     b"update",
     b"upgrade",
+    b"workspace-trust",
+    b"worktree-hook",
 ];
 
 /// Words that, as the very first argument, never reach the option parser.

@@ -276,7 +276,7 @@ fn tokens(usage: &shape::Usage) -> Tokens {
         cache_read: usage.cache_read_input_tokens.unwrap_or(0),
         cache_write_5m: written.saturating_sub(one_hour),
         cache_write_1h: one_hour.min(written),
-        reasoning: 0,
+        reasoning: usage.output_tokens_details.as_ref().and_then(|parts| parts.thinking_tokens).unwrap_or(0),
     }
 }
 

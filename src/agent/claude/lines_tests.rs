@@ -41,6 +41,21 @@ fn an_answer_is_its_message_id_and_final_usage() {
     assert!(!usage.fast);
 }
 
+/// Claude Code 2.1.325.
+#[test]
+fn thinking_tokens_are_reasoning_within_the_output() {
+    for (details, reasoning) in [
+        (r#","output_tokens_details":{"thinking_tokens":7}"#, 7),
+        (r#","output_tokens_details":{}"#, 0),
+        (r#","output_tokens_details":null"#, 0),
+        ("", 0),
+    ] {
+        let message = format!(r#"{{"id":"m","model":"x","usage":{{"output_tokens":22{details}}}}}"#);
+        let Fact::Usage(usage) = one(&assistant(&message, "")).fact else { panic!("no usage") };
+        assert_eq!((usage.tokens.output, usage.tokens.reasoning), (22, reasoning), "{details}");
+    }
+}
+
 #[test]
 fn usage_in_all_its_forms() {
     for (usage, (five, hour), fast) in [

@@ -17,6 +17,8 @@ pub mod view;
 #[cfg(test)]
 mod captures_tests;
 #[cfg(test)]
+mod cost_state_tests;
+#[cfg(test)]
 mod replay_tests;
 
 pub use agent::Claude;

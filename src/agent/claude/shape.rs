@@ -120,8 +120,17 @@ pub(super) struct Usage<'a> {
     pub(super) cache_creation_input_tokens: Option<u64>,
     #[serde(default)]
     pub(super) cache_creation: Option<CacheCreation>,
+    #[serde(default)]
+    pub(super) output_tokens_details: Option<OutputDetails>,
     #[serde(borrow, default)]
     pub(super) speed: Text<'a>,
+}
+
+/// Parts of the output, which includes them.
+#[derive(Debug, Deserialize)]
+pub(super) struct OutputDetails {
+    #[serde(default)]
+    pub(super) thinking_tokens: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -12,7 +12,7 @@ use crate::agent::looked::Looked;
 use crate::agent::others::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::{self, TICK, modified, open_regular, read_at_most};
+use crate::file::{self, TICK, entries, modified, open_regular, read_at_most};
 use crate::meter::line::Lines;
 use crate::process::{Pid, ProcessId, Processes};
 use crate::session::correlate::{Beginning, Maker, NewSessionFile, RegistryEntry, Signal};
@@ -51,6 +51,8 @@ pub struct ClaudeTrail {
     /// What its entry said last.
     registered_as: Option<AgentSessionId>,
     history_read: u64,
+    /// A conversation that was given to the background service, and when, until its job is found.
+    given: Option<(AgentSessionId, Timestamp)>,
     /// How each session file in the project folders began when last seen; `None`: it was there before us, or is none.
     known: BTreeMap<PathBuf, Option<Beginning>>,
     /// Session files that were there before us, and whether somebody has gone on with them since.
@@ -75,6 +77,7 @@ impl ClaudeTrail {
             proper: None,
             registered_as: None,
             history_read: 0,
+            given: None,
             known: BTreeMap::new(),
             entered: BTreeMap::new(),
             beside: BTreeMap::new(),
@@ -151,9 +154,10 @@ impl ClaudeTrail {
                 seen.folder = Some(PathBuf::from(cwd));
             }
         } else if entry.background
-            && let (Some(from), Some(process)) = (resumed_by(entry.pid), processes.identify(entry.pid))
+            && let (Some((from, forked)), Some(process)) =
+                (resumed_by(entry.pid), processes.identify(entry.pid))
         {
-            seen.signals.push(Signal::Background { from, to: entry.session.clone(), process });
+            seen.signals.push(Signal::Background { from, to: entry.session.clone(), process, forked });
         }
         // How the file begins matters only for a change of our own; status changes come by several times a turn.
         let file = if ours && self.registered_as.as_ref() != Some(&entry.session) {
@@ -196,8 +200,29 @@ impl ClaudeTrail {
         // A torn last line waits.
         let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
         self.history_read = from + whole as u64;
-        let lines = bytes[..whole].split(|byte| *byte == b'\n');
-        seen.signals.extend(lines.filter_map(evidence::history_line).map(Signal::History));
+        for line in bytes[..whole].split(|byte| *byte == b'\n') {
+            let Some(entry) = evidence::history_line(line) else { continue };
+            if evidence::gives_to_background(line) {
+                self.given = Some((entry.session.clone(), entry.at));
+            }
+            seen.signals.push(Signal::History(entry));
+        }
+    }
+
+    /// The job that a conversation of this folder became, if only one can be it. The service starts a process for it when it has
+    /// something to do, so that none may ever register.
+    fn look_at_jobs(&mut self, seen: &mut Seen) {
+        let Some((from, since)) = &self.given else { return };
+        let jobs = entries(&self.files.jobs()).unwrap_or_default().into_iter();
+        let states = jobs.filter_map(|job| read_at_most(&job.join("state.json"), MAX_ENTRY).ok());
+        let begun = states.filter_map(|state| evidence::job(&state)).filter(|job| {
+            job.created >= *since && *from != job.session && Path::new(&job.cwd) == self.folder
+        });
+        if let [job] = &begun.collect::<Vec<_>>()[..] {
+            let (from, to) = (from.clone(), job.session.clone());
+            self.given = None;
+            seen.signals.push(Signal::HandedOver { from, to });
+        }
     }
 
     fn look_at_projects(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
@@ -222,7 +247,10 @@ impl ClaudeTrail {
             let look = || Present::look(agent.pid, &self.folder, &PROGRAM, processes);
             Some(present.get_or_insert_with(look).maker(at))
         };
-        if unregistered && self.found.is_none() {
+        // Up to 2.1.75 what registers under a fresh id stays there, although it continues another conversation.
+        let placeholder =
+            |id: &AgentSessionId| self.files.find_session(id).is_ok_and(|found| found.is_empty());
+        if self.found.is_none() && self.registered_as.as_ref().is_none_or(placeholder) {
             for (path, entered) in &mut self.entered {
                 let Some(id) = files::session_id(path).filter(|_| !*entered) else { continue };
                 if let Some((at, cwd)) = gone_on_with(path, self.prepared) {
@@ -238,6 +266,15 @@ impl ClaudeTrail {
             let (Some(id), Some(head)) = (files::session_id(path), head(path)) else { continue };
             if *known != Some(head.beginning) {
                 *known = Some(head.beginning);
+                let session = head.session.filter(|session| *session != id);
+                if let Some(session) = session.filter(|_| head.beginning != Beginning::Silent) {
+                    // 1.0.123 goes on with a conversation in a file of another name.
+                    self.beside.insert(path.clone(), Some(session.clone()));
+                    let maker = maker(begun_at(path, head.beginning), head.cwd.as_deref());
+                    let maker = maker.filter(|_| unregistered).unwrap_or(Maker::Anybody);
+                    seen.signals.push(Signal::GoneOnWith { id: session, maker });
+                    continue;
+                }
                 let maker = unregistered
                     .then(|| maker(begun_at(path, head.beginning), head.cwd.as_deref()))
                     .map(|maker| maker.unwrap_or(Maker::Anybody));
@@ -301,6 +338,7 @@ impl Trail for ClaudeTrail {
         let mut seen = Seen::default();
         self.look_at_registry(agent, processes, &mut seen);
         self.look_at_history(&mut seen);
+        self.look_at_jobs(&mut seen);
         self.look_at_projects(agent, processes, &mut seen);
         seen
     }
@@ -371,13 +409,18 @@ fn holds_prompt(path: &Path, prompt: &str) -> bool {
 /// Longer than any command line that the kernel takes.
 const MAX_ARGUMENTS: u64 = 8 << 20;
 
-/// The conversation that a background process was told to go on with: `--resume OLD` or `--resume …/OLD.jsonl`.
-fn resumed_by(pid: Pid) -> Option<AgentSessionId> {
+/// The conversation that a background process was told to go on with: `--resume OLD` or `--resume …/OLD.jsonl`; and whether with a
+/// copy that was made for it, which `/fork` calls `jobs/ID/parent-transcript.jsonl`.
+fn resumed_by(pid: Pid) -> Option<(AgentSessionId, bool)> {
     let line = read_at_most(Path::new(&format!("/proc/{pid}/cmdline")), MAX_ARGUMENTS).ok()?;
     let mut args = line.split(|byte| *byte == 0);
     args.find(|arg| *arg == b"--resume")?;
     let value = PathBuf::from(std::str::from_utf8(args.next()?).ok()?);
-    files::session_id(&value).or_else(|| Some(AgentSessionId(value.to_str()?.to_owned())))
+    if value.ends_with("parent-transcript.jsonl") {
+        return Some((head(&value)?.session?, true));
+    }
+    let id = files::session_id(&value).or_else(|| Some(AgentSessionId(value.to_str()?.to_owned())))?;
+    Some((id, false))
 }
 
 #[cfg(test)]

@@ -103,11 +103,18 @@ pub enum Signal {
         id: AgentSessionId,
         maker: Maker,
     },
-    /// A background process was started to go on with conversation `from` as `to`.
+    /// A background process was started to go on with conversation `from` as `to`. `forked`: with a copy of it, and who was
+    /// in it stays there.
     Background {
         from: AgentSessionId,
         to: AgentSessionId,
         process: ProcessId,
+        forked: bool,
+    },
+    /// Conversation `from` was given to the agent's background service, which goes on with it as `to` when it is asked to.
+    HandedOver {
+        from: AgentSessionId,
+        to: AgentSessionId,
     },
     /// A process of ours has taken the right to write to this conversation, or has begun to write to it.
     Held {
@@ -145,6 +152,11 @@ pub enum Decision {
     },
     Ambiguous {
         candidates: Vec<AgentSessionId>,
+    },
+    /// A copy of the current conversation goes on in a process of its own; the run stays where it is.
+    Forked {
+        to: AgentSessionId,
+        process: ProcessId,
     },
 }
 

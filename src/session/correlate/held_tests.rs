@@ -34,6 +34,7 @@ fn play(mut correlator: Correlator, signals: Vec<(i64, Signal)>) -> Vec<String> 
                     format!("{at} {kind} {} {evidence}", to.unwrap())
                 }
                 Decision::Ambiguous { .. } => format!("{at} ambiguous"),
+                Decision::Forked { to, .. } => format!("{at} forked {to}"),
             });
         }
     }

@@ -182,9 +182,13 @@ impl Correlator {
             Signal::History(entry) => self.history(now, entry, &mut verdict),
             Signal::NewFile(file) => self.new_file(now, file, &mut verdict),
             Signal::GoneOnWith { id, maker } => self.gone_on_with(now, id, maker, &mut verdict),
-            Signal::Background { from, to, process } => {
+            Signal::Background { from, to, process, forked: false } => {
                 self.background(now, &from, to, process, &mut verdict);
             }
+            Signal::Background { from, to, process, forked: true } => {
+                self.forked(now, &from, to, process, &mut verdict);
+            }
+            Signal::HandedOver { from, to } => self.handed_over(now, &from, to, &mut verdict),
             Signal::Held { id, thread } => self.held(now, id, thread, Evidence::Registry, &mut verdict),
             Signal::Released(id) => self.released(now, &id, &mut verdict),
             Signal::Marked { id, thread } => self.held(now, id, thread, Evidence::Log, &mut verdict),
@@ -428,6 +432,35 @@ impl Correlator {
             self.adopt(process);
             self.registry_said.insert(process.pid, to.clone());
             self.move_on(now, TransitionKind::Switch, Some(to), Evidence::Registry, verdict);
+        }
+    }
+
+    /// A process is in its copy as soon as it registers, and is said of it once.
+    fn forked(
+        &mut self,
+        now: Timestamp,
+        from: &AgentSessionId,
+        to: AgentSessionId,
+        process: ProcessId,
+        verdict: &mut Verdict,
+    ) {
+        if self.current() == Some(from) && !self.claimed.contains(&to) {
+            verdict.explain(now, "background", &to.0, true, "a copy of our conversation in the background");
+            verdict.decisions.push(Decision::Forked { to, process });
+        }
+    }
+
+    fn handed_over(
+        &mut self,
+        now: Timestamp,
+        from: &AgentSessionId,
+        to: AgentSessionId,
+        verdict: &mut Verdict,
+    ) {
+        if self.current() == Some(from) && !self.shared(from) {
+            let why = "the only background job begun here since the command in our conversation";
+            verdict.explain(now, "background", &to.0, true, why);
+            self.move_on(now, TransitionKind::Switch, Some(to), Evidence::Log, verdict);
         }
     }
 

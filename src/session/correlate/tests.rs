@@ -78,6 +78,7 @@ fn shown(decision: &Decision) -> String {
             let to = to.as_ref().map_or("?", |id| &id.0);
             format!("{} to {to} {}", format!("{kind:?}").to_lowercase(), name(evidence))
         }
+        Decision::Forked { to, process } => format!("forked to {to} in {}", process.pid),
         Decision::Ambiguous { candidates } => {
             let names: Vec<&str> = candidates.iter().map(|id| id.0.as_str()).collect();
             format!("ambiguous {}", names.join(" "))
@@ -385,9 +386,9 @@ fn the_agents_view_takes_a_conversation_into_the_background() {
     let mut run = assigned();
     run.registry(900, "a", Beginning::Absent);
     let process = ProcessId { pid: Pid(300), start: StartTime(7) };
-    let foreign = Signal::Background { from: id("x"), to: id("y"), process };
+    let foreign = Signal::Background { from: id("x"), to: id("y"), process, forked: false };
     assert_eq!(run.feed(1000, foreign), NOTHING);
-    let ours = Signal::Background { from: id("a"), to: id("b"), process };
+    let ours = Signal::Background { from: id("a"), to: id("b"), process, forked: false };
     assert_eq!(run.feed(1000, ours), ["switch to b registry"]);
     assert_eq!(run.other_process(1100, 300, "b"), NOTHING);
     assert_eq!(run.registry(1200, "a", SPOKEN), NOTHING, "the old process has nothing new to say");
@@ -546,4 +547,27 @@ fn a_clear_that_bears_the_id_of_a_prompt_of_ours_is_ours() {
     assert_eq!(run.feed(1300, after("b", Some("a"))), NOTHING, "the registry may still say");
     assert_eq!(run.tick(2300), ["clear to b log"]);
     assert_eq!(run.tick(9000), NOTHING);
+}
+
+#[test]
+fn a_fork_goes_on_beside_the_conversation_and_is_told_once() {
+    let mut run = assigned();
+    run.registry(900, "a", Beginning::Absent);
+    let process = ProcessId { pid: Pid(300), start: StartTime(7) };
+    let fork = |from: &str| Signal::Background { from: id(from), to: id("f"), process, forked: true };
+    assert_eq!(run.feed(1000, fork("x")), NOTHING, "of another conversation");
+    assert_eq!(run.feed(1000, fork("a")), ["forked to f in 300"]);
+    assert_eq!(run.other_process(1000, 300, "f"), NOTHING);
+    assert_eq!(run.feed(2000, fork("a")), NOTHING, "told once");
+    assert_eq!(run.0.current(), Some(&id("a")), "the terminal stays");
+    assert_eq!(run.registry(3000, "b", Beginning::Absent), ["clear to b registry"]);
+}
+
+#[test]
+fn a_conversation_given_to_the_background_is_a_switch() {
+    let mut run = assigned();
+    run.registry(900, "a", Beginning::Absent);
+    assert_eq!(run.feed(1000, Signal::HandedOver { from: id("x"), to: id("y") }), NOTHING);
+    assert_eq!(run.feed(1000, Signal::HandedOver { from: id("a"), to: id("b") }), ["switch to b log"]);
+    assert_eq!(run.feed(1100, Signal::HandedOver { from: id("a"), to: id("b") }), NOTHING);
 }

@@ -1,12 +1,19 @@
 //! A new, empty conversation, by whatever keys; and keys that only look like it.
 
 use super::scene::Scene;
-use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 
-#[test]
-fn every_way_to_clear() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+/// Between 2.1.197 and 2.1.325 the agent changed its mind on what clears: `/clearx` does no more, ` /clear` does.
+const LATER: (u64, u64, u64) = (2, 1, 198);
+
+on_both_versions!(
+    every_way_to_clear,
+    keys_that_clear_nothing,
+    cleared_without_a_word,
+    a_queued_clear_waits_for_the_answer
+);
+
+fn every_way_to_clear(scene: &Scene) {
     let claude = scene.start(&[]);
     claude.prompt("first");
     claude.moves(|run| run.command("/clear"));
@@ -19,7 +26,10 @@ fn every_way_to_clear() {
         run.enter();
     });
     claude.prompt("after Tab");
-    claude.moves(|run| run.command_as("/clearx", "clear"));
+    claude.moves(|run| match scene.version() {
+        version if version < LATER => run.command_as("/clearx", "clear"),
+        _ => run.command("/clear"),
+    });
     claude.prompt("after a slip");
     claude.moves(|run| run.command_as("/reset", "clear"));
     claude.prompt("after /reset");
@@ -41,7 +51,7 @@ fn every_way_to_clear() {
     claude.prompt("after a name");
     assert_eq!(claude.exit(), Exit::Code(0));
     scene.expect(&[
-        "A startup by registry [first] clear -> B",
+        "A startup by assigned [first] clear -> B",
         "B clear from A by registry [after typing] clear -> C",
         "C clear from B by registry [after Tab] clear -> D",
         "D clear from C by registry [after a slip] clear -> E",
@@ -53,19 +63,30 @@ fn every_way_to_clear() {
     ]);
 }
 
-#[test]
-fn keys_that_clear_nothing() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+fn keys_that_clear_nothing(scene: &Scene) {
     let claude = scene.start(&[]);
-    claude.prompt(" /clear");
     claude.prompt("please do /clear now");
+    if scene.version() < LATER {
+        claude.prompt(" /clear");
+    } else {
+        // Now that clears.
+        claude.moves(|run| {
+            run.type_text(" /clear");
+            run.enter();
+        });
+    }
     assert_eq!(claude.exit(), Exit::Code(0));
-    scene.expect(&["A startup by registry [ /clear | please do /clear now] exit 0"]);
+    if scene.version() < LATER {
+        scene.expect(&["A startup by assigned [please do /clear now |  /clear] exit 0"]);
+    } else {
+        scene.expect(&[
+            "A startup by assigned [please do /clear now] clear -> B",
+            "B clear from A by registry [] exit 0",
+        ]);
+    }
 }
 
-#[test]
-fn cleared_without_a_word() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+fn cleared_without_a_word(scene: &Scene) {
     let claude = scene.start(&[]);
     claude.clear();
     claude.prompt("one");
@@ -78,7 +99,7 @@ fn cleared_without_a_word() {
     claude.wait_ready();
     assert_eq!(claude.exit(), Exit::Code(0));
     scene.expect(&[
-        "A startup by registry [] clear -> B",
+        "A startup by assigned [] clear -> B",
         "B clear from A by registry [one] clear -> C",
         "C clear from B by registry [] clear -> D",
         "D clear from C by registry [] clear -> E",
@@ -87,9 +108,7 @@ fn cleared_without_a_word() {
     ]);
 }
 
-#[test]
-fn a_queued_clear_waits_for_the_answer() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+fn a_queued_clear_waits_for_the_answer(scene: &Scene) {
     let claude = scene.start(&[]);
     let before = claude.session();
     let since = claude.ask("take your time [slow 5000]");
@@ -108,7 +127,7 @@ fn a_queued_clear_waits_for_the_answer() {
     claude.prompt("after the queue");
     assert_eq!(claude.exit(), Exit::Code(0));
     scene.expect(&[
-        "A startup by registry [take your time [slow 5000]] clear -> B",
+        "A startup by assigned [take your time [slow 5000]] clear -> B",
         "B clear from A by registry [after the queue] exit 0",
     ]);
 }

@@ -7,13 +7,12 @@ use codemie::session::state::Status;
 use rustix::process::Signal;
 
 use super::scene::Scene;
-use crate::support::agents::Agent;
 use crate::support::processes;
 use crate::support::pty::Exit;
 
-#[test]
-fn ended_by_signals() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+on_both_versions!(ended_by_signals, killed_in_the_middle_of_an_answer);
+
+fn ended_by_signals(scene: &Scene) {
     for (prompt, signal, code) in [("one", Signal::TERM, 143), ("two", Signal::HUP, 129)] {
         let claude = scene.start(&[]);
         claude.prompt(prompt);
@@ -26,7 +25,7 @@ fn ended_by_signals() {
     claude.signal(Signal::TERM);
     assert_eq!(claude.terminal.wait_exit(), Exit::Code(143));
 
-    let (a, b) = ("A startup by registry [one] signal 143", "B startup by assigned [two] signal 129");
+    let (a, b) = ("A startup by assigned [one] signal 143", "B startup by assigned [two] signal 129");
     // Whether it still cleared is the agent's affair.
     if scene.recorded().len() == 3 {
         scene.expect(&[a, b, "C startup by assigned [three] signal 143"]);
@@ -36,9 +35,7 @@ fn ended_by_signals() {
     }
 }
 
-#[test]
-fn killed_in_the_middle_of_an_answer() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+fn killed_in_the_middle_of_an_answer(scene: &Scene) {
     let claude = scene.start(&[]);
     claude.prompt("one");
     claude.clear();
@@ -54,7 +51,7 @@ fn killed_in_the_middle_of_an_answer() {
     let listed: Vec<SessionRecord> = serde_json::from_slice(&listed.stdout).unwrap();
     let listed: Vec<Status> = listed.iter().map(|session| session.status).collect();
     assert_eq!(listed, [Status::Interrupted, Status::Completed]);
-    scene.expect(&["A startup by registry [one] clear -> B", "B clear from A by registry [two] crash"]);
+    scene.expect(&["A startup by assigned [one] clear -> B", "B clear from A by registry [two] crash"]);
 }
 
 /// Waits until nobody of the scene's home is left.

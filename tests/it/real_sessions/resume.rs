@@ -1,13 +1,12 @@
 //! Going on with a conversation of an earlier run.
 
 use super::scene::Scene;
-use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 use crate::support::run::AgentRun;
 
-#[test]
-fn resumed_continued_forked() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+on_both_versions!(resumed_continued_forked);
+
+fn resumed_continued_forked(scene: &Scene) {
     let claude = scene.start(&[]);
     let first = claude.prompt("one").session.unwrap();
     assert_eq!(claude.exit(), Exit::Code(0));
@@ -17,7 +16,7 @@ fn resumed_continued_forked() {
     claude.prompt("two");
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
-    scene.expect(&["A startup+resume by registry [one | two] exit 0"]);
+    scene.expect(&["A startup+resume by assigned [one | two] exit 0"]);
 
     let claude = scene.start(&["--continue"]);
     claude.prompt("three");
@@ -30,7 +29,7 @@ fn resumed_continued_forked() {
     assert_eq!(claude.exit(), Exit::Code(0));
     drop(claude);
     scene.expect(&[
-        "A startup+resume+resume by registry [one | two | three] clear -> B",
+        "A startup+resume+resume by assigned [one | two | three] clear -> B",
         "B clear from A by registry [four | five] exit 0",
     ]);
 
@@ -49,8 +48,8 @@ fn resumed_continued_forked() {
     claude.prompt("eight");
     assert_eq!(claude.exit(), Exit::Code(0));
     scene.expect(&[
-        "A startup+resume+resume by registry [one | two | three] clear -> B",
+        "A startup+resume+resume by assigned [one | two | three] clear -> B",
         "B clear+resume by registry [four | five | six] exit 0",
-        "C startup+resume by registry [seven | eight] exit 0",
+        "C startup+resume by assigned [seven | eight] exit 0",
     ]);
 }

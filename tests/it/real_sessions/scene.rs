@@ -19,7 +19,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use super::attribute;
 use super::story::{Recorded, spent, story};
 use crate::support::agents::Agent;
-use crate::support::fake_api::{Call, CallLog};
+use crate::support::fake_api::{Call, CallLog, Kind, WARM_UP};
 use crate::support::run::AgentRun;
 use crate::support::stage::{Form, PATIENCE, Stage};
 
@@ -44,6 +44,10 @@ impl Scene {
         // So that it can be watched from the beginning.
         create_private(&scene.home().published_sessions()).unwrap();
         Some(scene)
+    }
+
+    pub(super) fn version(&self) -> (u64, u64, u64) {
+        self.stage.home.version(self.agent)
     }
 
     fn home(&self) -> Home {
@@ -76,6 +80,12 @@ impl Scene {
     /// The API's log, each call with the conversation it was made in.
     pub(super) fn log(&self) -> CallLog {
         let mut log = self.stage.api.log();
+        // What an agent asks before anybody has spoken it may not get to write down.
+        for call in log.calls.iter_mut().filter(|call| call.prompt == WARM_UP) {
+            if !self.is_written(call) {
+                call.kind = Kind::Side;
+            }
+        }
         if self.agent == Agent::Gemini {
             attribute::by_files(&mut log, &self.stage.home.path().join(".gemini/tmp"));
         }
@@ -315,7 +325,7 @@ impl Played<'_> {
         call
     }
 
-    fn wait_written(&self, call: &Call) {
+    pub(super) fn wait_written(&self, call: &Call) {
         let folder = self.scene.written_to(call).0;
         let written = await_change(&folder, || self.scene.is_written(call).then_some(()));
         assert!(written.is_some(), "{} was never written down", call.id);

@@ -3,13 +3,12 @@
 use std::fs;
 
 use super::scene::Scene;
-use crate::support::agents::Agent;
 use crate::support::fake_api::Kind;
 use crate::support::pty::Exit;
 
-#[test]
-fn sub_agents_compaction_and_another_folder() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+on_both_versions!(sub_agents_compaction_and_another_folder);
+
+fn sub_agents_compaction_and_another_folder(scene: &Scene) {
     let elsewhere = scene.stage.home.project().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let claude = scene.start(&[]);
@@ -32,7 +31,7 @@ fn sub_agents_compaction_and_another_folder() {
     claude.prompt("five");
     assert_eq!(claude.exit(), Exit::Code(0));
     scene.expect(&[
-        "A startup by registry [one [subagent look around] | two | three | four] clear -> B",
+        "A startup by assigned [one [subagent look around] | two | three | four] clear -> B",
         "B clear from A by registry [five] exit 0",
     ]);
     for session in scene.recorded() {

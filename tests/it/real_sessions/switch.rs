@@ -1,12 +1,11 @@
 //! From one conversation into an existing or copied one, inside a run.
 
 use super::scene::Scene;
-use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 
-#[test]
-fn branch_and_the_picker() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+on_both_versions!(branch_and_the_picker);
+
+fn branch_and_the_picker(scene: &Scene) {
     let claude = scene.start(&[]);
     claude.prompt("one");
     claude.moves(|run| run.command("/branch"));
@@ -22,7 +21,7 @@ fn branch_and_the_picker() {
     claude.prompt("four");
     assert_eq!(claude.exit(), Exit::Code(0));
     scene.expect(&[
-        "A startup by registry [one] switch -> B",
+        "A startup by assigned [one] switch -> B",
         "B switch+switch from C by registry [two | four] exit 0",
         "C clear from B by registry [three] switch -> B",
     ]);

@@ -8,14 +8,18 @@ use crate::support::agents::Agent;
 use crate::support::pty::Exit;
 use crate::support::stage::Form;
 
-#[test]
-fn two_that_clear_at_once() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
-    two_clear_at_once(&scene, "registry");
+on_both_versions!(two_that_clear_at_once, piped_as_if_bare);
+
+fn two_that_clear_at_once(scene: &Scene) {
+    two_clear(scene, "assigned", "registry");
 }
 
 /// Two runs of the scene's agent, each bound by `evidence` before and after.
 pub(super) fn two_clear_at_once(scene: &Scene, evidence: &str) {
+    two_clear(scene, evidence, evidence);
+}
+
+pub(super) fn two_clear(scene: &Scene, evidence: &str, after: &str) {
     // One after the other: two Codexes that set up their databases at once find them damaged.
     let pair = [scene.start(&[]), scene.start(&[])];
     for (run, name) in pair.iter().zip(["left", "right"]) {
@@ -47,21 +51,19 @@ pub(super) fn two_clear_at_once(scene: &Scene, evidence: &str) {
     scene.expect(&[
         &format!("A startup by {evidence} [{}] clear -> {c}", side(first)),
         &format!("B startup by {evidence} [{}] clear -> {d}", side(!first)),
-        &format!("C clear from {a} by {evidence} [{} again] exit 0", side(third)),
-        &format!("D clear from {b} by {evidence} [{} again] exit 0", side(!third)),
+        &format!("C clear from {a} by {after} [{} again] exit 0", side(third)),
+        &format!("D clear from {b} by {after} [{} again] exit 0", side(!third)),
     ]);
 }
 
-#[test]
-fn piped_as_if_bare() {
-    let Some(scene) = Scene::set(Agent::Claude) else { return };
+fn piped_as_if_bare(scene: &Scene) {
     let bare = scene.stage.another();
     let expected = bare.pipe(Agent::Claude, Form::Bare, &["-p"], "say something");
     let got = scene.print(&["-p"], "say something");
     assert_eq!(String::from_utf8_lossy(&got.stdout), String::from_utf8_lossy(&expected.stdout));
     assert_eq!(String::from_utf8_lossy(&got.stderr), String::from_utf8_lossy(&expected.stderr));
     assert_eq!(got.status, expected.status);
-    scene.expect(&["A startup by registry [say something] exit 0"]);
+    scene.expect(&["A startup by assigned [say something] exit 0"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::agents::{Agent, scratch};
 use super::fake_api::FakeApi;
@@ -46,6 +46,17 @@ impl AgentHome {
     pub(crate) fn program(&self, agent: Agent) -> PathBuf {
         let pinned = self.pinned.as_ref().filter(|(pinned, _)| *pinned == agent);
         pinned.map_or_else(|| agent.program(), |(_, program)| program.clone())
+    }
+
+    /// The version of an agent here, by its package.
+    pub(crate) fn version(&self, agent: Agent) -> (u64, u64, u64) {
+        let program = self.program(agent).canonicalize().unwrap();
+        let package =
+            program.ancestors().map(|folder| folder.join("package.json")).find(|file| file.exists());
+        let package: Value = serde_json::from_slice(&fs::read(package.unwrap()).unwrap()).unwrap();
+        let numbers: Vec<u64> =
+            package["version"].as_str().unwrap().split('.').map(|part| part.parse().unwrap()).collect();
+        (numbers[0], numbers[1], numbers[2])
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -118,7 +129,8 @@ impl AgentHome {
 
     fn claude_state(&self) -> String {
         let project = self.project().display().to_string();
-        let trusted = json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true});
+        // Without the last, versions before 2.0 break off.
+        let trusted = json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true, "allowedTools": []});
         json!({
             "hasCompletedOnboarding": true,
             "theme": "dark",

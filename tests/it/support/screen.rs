@@ -30,7 +30,7 @@ pub(crate) fn menu_choice(agent: Agent, screen: &str) -> Option<String> {
     let rows: Vec<&str> = screen.lines().collect();
     let composer = composer_row(agent, &rows)?;
     let entry = match agent {
-        Agent::Claude => rows.get(composer + 2)?.strip_prefix('/')?,
+        Agent::Claude => rows.get(composer + 2)?.trim_start().strip_prefix('/')?,
         Agent::Codex => rows[..composer].iter().rev().find_map(|row| row.strip_prefix("› /"))?,
         Agent::Gemini => rows.get(composer + 2)?.trim_start(),
     };
@@ -52,8 +52,8 @@ fn composer_row(agent: Agent, rows: &[&str]) -> Option<usize> {
     let last = |matches: &dyn Fn(usize) -> bool| (0..rows.len()).rev().find(|&at| matches(at));
     let below_rule = |at: usize, distance: usize| at >= distance && rows[at - distance].starts_with(RULE);
     match agent {
-        // Earlier prompts begin with the same sign; only the line one types in stands under a rule.
-        Agent::Claude => last(&|at| rows[at].starts_with('❯') && below_rule(at, 1)),
+        // Earlier prompts begin with the same sign; only the line one types in stands under a rule. `>` up to 2.0.
+        Agent::Claude => last(&|at| rows[at].starts_with(['❯', '>']) && below_rule(at, 1)),
         Agent::Codex => {
             last(&|at| rows[at].starts_with('›')).filter(|&at| !rows[at].starts_with("› /") || at > 0)
         }

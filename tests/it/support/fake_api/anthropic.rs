@@ -15,13 +15,15 @@ pub(super) fn question(request: &Request) -> Question {
         _ if prompt.starts_with("<session>") => Kind::Title,
         _ if prompt.contains("Your task is to create a detailed summary") => Kind::Compact,
         Some(_) => Kind::Subagent,
+        // What 2.0 asks in the name of each of its sub-agents when it starts.
+        None if prompt == WARM_UP => Kind::Subagent,
         None if body["tools"].as_array().is_none_or(Vec::is_empty) => Kind::Side,
         None => Kind::Main,
     };
     Question {
         vendor: Vendor::Anthropic,
         kind,
-        session: request.header("x-claude-code-session-id").map(str::to_owned),
+        session: request.header("x-claude-code-session-id").map(str::to_owned).or_else(|| session_of(body)),
         subagent,
         model: body["model"].as_str().unwrap_or_default().to_owned(),
         prompt,
@@ -29,6 +31,14 @@ pub(super) fn question(request: &Request) -> Question {
         stream: body["stream"] == true,
         schema: body["output_config"]["format"].get("schema").cloned(),
     }
+}
+
+pub(crate) const WARM_UP: &str = "Warmup";
+
+/// Older versions send their session's id in the body alone, at the end of the user's.
+fn session_of(body: &Value) -> Option<String> {
+    let user = body["metadata"]["user_id"].as_str()?;
+    user.rsplit_once("session_").map(|(_, session)| session.to_owned())
 }
 
 /// The user's last words, and how many answers came after them. What the agent itself adds to a user message

@@ -19,6 +19,7 @@ use std::{io, mem};
 
 use serde_json::{Value, json};
 
+pub(crate) use self::anthropic::WARM_UP;
 use self::dialect::{Answer, Dialect, Question, dialect, fill, refusal};
 pub(crate) use self::log::{Call, CallLog, Kind, Spent, Status, Vendor};
 use self::script::{Script, Tool};
