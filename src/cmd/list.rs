@@ -57,6 +57,9 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
+/// More sessions than there are, and few enough to add to.
+const ENDLESS: usize = usize::MAX / 2;
+
 /// What is made of the first of them, as many as `fitting` says of how many there are; and how many more that leaves.
 fn first<T>(
     store: Option<&mut Store>,
@@ -65,10 +68,12 @@ fn first<T>(
     of: impl Fn(&View<'_>, usize) -> Result<Vec<T>, store::Error>,
 ) -> Result<(Vec<T>, usize), store::Error> {
     let Some(store) = store else { return Ok((Vec::new(), 0)) };
+    let shows_all = fitting(ENDLESS) == ENDLESS;
     store.read(|view| {
-        let count = view.count(filter)?;
+        // To count them is to read all of them once more.
+        let count = if shows_all { ENDLESS } else { view.count(filter)? };
         let made = of(view, fitting(count))?;
-        let more = count - made.len();
+        let more = if shows_all { 0 } else { count - made.len() };
         Ok((made, more))
     })
 }
