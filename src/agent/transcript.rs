@@ -66,6 +66,7 @@ pub enum Reader {
 
 impl Reader {
     /// The reader of a file that is written in this form.
+    #[must_use]
     pub fn of_form(self, form: Form) -> Self {
         match (self, form) {
             (Self::Journal(read), Form::Document { list }) => Self::Document(list, read),

@@ -7,7 +7,6 @@
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserializer, de};
@@ -15,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::line::{Harvest, Lines};
 use super::tail::{Anew, Batch, LongLines, Position, Source, hash_on, take_line};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::file::TICK;
 
 /// A longer document is counted as unreadable. Why 64 MiB: the agents that write such files parse and rewrite all of it with
@@ -134,9 +134,11 @@ impl<L: Lines> Document<L> {
     }
 }
 
+/// Whether a further change would have another time. One from the future is no reason to wait for it.
 fn is_settled((seconds, nanos): (i64, i64)) -> bool {
-    let written = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
-    SystemTime::now().duration_since(UNIX_EPOCH + written).is_ok_and(|since| since >= TICK)
+    let written = Timestamp(seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000));
+    let now = SystemClock.now();
+    now < written || now.since(written) >= TICK
 }
 
 /// The bytes of a source in order, with a hash over all of them.

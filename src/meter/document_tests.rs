@@ -4,7 +4,6 @@ use super::super::line::Unreadable;
 use super::super::record::{Fact, Record, Tokens, Usage};
 use super::super::tail::FileId;
 use super::*;
-use crate::clock::Timestamp;
 
 /// `{"k":KEY,"n":OUTPUT}` is a call; an element that is no object is unreadable.
 #[derive(Debug, Default)]

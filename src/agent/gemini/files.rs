@@ -356,7 +356,7 @@ mod tests {
         let path = folder.path().join("session-2026-11-17T09-24-5b280c07.json");
         let whole = "{\n  \"sessionId\": \"5b280c07-x\",\n  \"projectHash\": \"h\",\n  \"startTime\": \"2026-11-17T09:24:41.126Z\",\n  \"messages\": [\n    {}\n  ]\n}";
         let id = AgentSessionId("5b280c07-x".into());
-        let begins = whole.find("[").unwrap();
+        let begins = whole.find('[').unwrap();
         for (text, known) in [(whole, true), (&whole[..begins], true), (&whole[..40], false), ("", false)] {
             fs::write(&path, text).unwrap();
             let found = header(&path);

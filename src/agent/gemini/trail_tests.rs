@@ -187,7 +187,12 @@ fn documents_tell_who_began_and_what_was_said_once() {
         let path = chats.join(format!("session-2026-11-16T00-00-{id}.json"));
         fs::create_dir_all(&chats).unwrap();
         fs::write(&path, text).unwrap();
-        File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH + SystemClock.now().since(Timestamp(0)))
+            .unwrap();
         path
     };
     write("oooooooo", &document("oooooooo", before, &[said("old", before)]));
@@ -204,7 +209,7 @@ fn documents_tell_who_began_and_what_was_said_once() {
     assert!(seen.torn && seen.signals.is_empty(), "half of it waits");
     let path = write("aaaaaaaa", &whole);
     assert_eq!(stage.traces(), [said_in("aaaaaaaa", "two", later)]);
-    assert_eq!(stage.trail.files(&id("aaaaaaaa")), [path.clone()]);
+    assert_eq!(stage.trail.files(&id("aaaaaaaa")), std::slice::from_ref(&path));
     assert_eq!(stage.trail.form(&path), Form::Document { list: "messages" });
     // An old one is gone on with.
     write("oooooooo", &document("oooooooo", before, &[said("old", before), said("three", just)]));

@@ -143,8 +143,8 @@ impl Row {
         let printed = scene.print(arguments, "");
         assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
         self.is_recorded(&scene);
-        self.is_scanned(&scene);
-        self.is_viewed(&scene);
+        is_scanned(&scene);
+        is_viewed(&scene);
         self.is_said(&scene);
         println!("| {} {} | right |", self.agent.name(), self.version);
     }
@@ -182,42 +182,6 @@ impl Row {
         }
     }
 
-    /// The same calls again, by someone who never saw the runs.
-    fn is_scanned(&self, scene: &Scene) {
-        let log = scene.log();
-        let all: Spent = log.calls.iter().filter(|call| call.recorded()).map(|call| call.spent).sum();
-        let stranger = tempfile::tempdir().unwrap();
-        for home in [stranger.path().to_owned(), scene.stage.home.codemie_home()] {
-            let mut usage = Command::new(env!("CARGO_BIN_EXE_codemie"));
-            usage.args(["usage", "--scan", "--json"]).current_dir(scene.stage.home.project());
-            usage.env_clear().envs(scene.stage.home.environment(&scene.stage.api)).env("CODEMIE_HOME", home);
-            let output = usage.output().unwrap();
-            let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-            let field = |name: &str| told["total"][name].as_u64().unwrap();
-            let found = Spent {
-                calls: field("apiCalls"),
-                input: field("inputTokens"),
-                cache_read: field("cacheReadTokens"),
-                cache_write: field("cacheWriteTokens"),
-                output: field("outputTokens"),
-                reasoning: field("reasoningTokens"),
-            };
-            assert_eq!(counted(found), counted(all), "{told}\n{log}");
-            assert_eq!(told["unreadableLines"], 0);
-        }
-    }
-
-    fn is_viewed(&self, scene: &Scene) {
-        let recorded = scene.recorded();
-        let first: &SessionRecord = &recorded[0].record;
-        let view = String::from_utf8(scene.codemie(&["view", &first.session_id]).stdout).unwrap();
-        for said in ["one", "two", "pong-"] {
-            assert!(view.contains(said), "{view}");
-        }
-        let show = scene.codemie(&["show", &first.session_id]);
-        assert!(show.status.success(), "{}", String::from_utf8_lossy(&show.stderr));
-    }
-
     fn is_said(&self, scene: &Scene) {
         let doctor = String::from_utf8(scene.codemie(&["doctor"]).stdout).unwrap();
         let doctor: String = doctor.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -229,6 +193,42 @@ impl Row {
             assert!(said, "{}", scene.picture());
         }
     }
+}
+
+/// The same calls again, by someone who never saw the runs.
+fn is_scanned(scene: &Scene) {
+    let log = scene.log();
+    let all: Spent = log.calls.iter().filter(|call| call.recorded()).map(|call| call.spent).sum();
+    let stranger = tempfile::tempdir().unwrap();
+    for home in [stranger.path().to_owned(), scene.stage.home.codemie_home()] {
+        let mut usage = Command::new(env!("CARGO_BIN_EXE_codemie"));
+        usage.args(["usage", "--scan", "--json"]).current_dir(scene.stage.home.project());
+        usage.env_clear().envs(scene.stage.home.environment(&scene.stage.api)).env("CODEMIE_HOME", home);
+        let output = usage.output().unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let field = |name: &str| told["total"][name].as_u64().unwrap();
+        let found = Spent {
+            calls: field("apiCalls"),
+            input: field("inputTokens"),
+            cache_read: field("cacheReadTokens"),
+            cache_write: field("cacheWriteTokens"),
+            output: field("outputTokens"),
+            reasoning: field("reasoningTokens"),
+        };
+        assert_eq!(counted(found), counted(all), "{told}\n{log}");
+        assert_eq!(told["unreadableLines"], 0);
+    }
+}
+
+fn is_viewed(scene: &Scene) {
+    let recorded = scene.recorded();
+    let first: &SessionRecord = &recorded[0].record;
+    let view = String::from_utf8(scene.codemie(&["view", &first.session_id]).stdout).unwrap();
+    for said in ["one", "two", "pong-"] {
+        assert!(view.contains(said), "{view}");
+    }
+    let show = scene.codemie(&["show", &first.session_id]);
+    assert!(show.status.success(), "{}", String::from_utf8_lossy(&show.stderr));
 }
 
 /// Older versions of Codex do not say what was written to the cache; it is input there.

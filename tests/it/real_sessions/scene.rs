@@ -31,19 +31,19 @@ pub(super) struct Scene {
 impl Scene {
     /// `None` where real agents cannot run; the reason has been printed.
     pub(super) fn set(agent: Agent) -> Option<Self> {
-        Self::on(Stage::set()?, agent)
+        Some(Self::on(Stage::set()?, agent))
     }
 
     /// The same with the agent in another version than the usual one.
     pub(super) fn set_version(agent: Agent, version: &str) -> Option<Self> {
-        Self::on(Stage::set_version(agent, version)?, agent)
+        Some(Self::on(Stage::set_version(agent, version)?, agent))
     }
 
-    fn on(stage: Stage, agent: Agent) -> Option<Self> {
+    fn on(stage: Stage, agent: Agent) -> Self {
         let scene = Self { stage, agent };
         // So that it can be watched from the beginning.
         create_private(&scene.home().published_sessions()).unwrap();
-        Some(scene)
+        scene
     }
 
     fn home(&self) -> Home {
