@@ -10,6 +10,8 @@
 //!
 //! Nothing is parsed before it is asked for: a look-up is a binary search in the embedded text.
 
+use std::collections::BTreeMap;
+
 use super::record::{Tokens, Usage};
 use crate::money::PicoDollars;
 
@@ -21,6 +23,12 @@ static TABLE: &str = include_str!("prices.tsv");
 /// What the call cost; `None` when the model, or what was used of it, has no price here. Never a guess, never a silent zero.
 pub fn cost(usage: &Usage) -> Option<PicoDollars> {
     Prices::of(&usage.model)?.cost(&usage.tokens, usage.fast)
+}
+
+/// Of models and their calls without a price those that have one otherwise: they lack it in one of their modes.
+pub fn of_priced_models(mut calls: BTreeMap<String, i64>) -> BTreeMap<String, i64> {
+    calls.retain(|model, _| Prices::of(model).is_some());
+    calls
 }
 
 /// What one model costs, looked up once for many calls.

@@ -223,7 +223,9 @@ pub(super) fn rows(index: &Index, cells: &[Cell], by: By) -> Vec<UsageRow> {
             if !row.unpriced_models.iter().any(|known| known == model) {
                 row.unpriced_models.push(model.to_owned());
             }
-            *row.unpriced_calls.entry(model.to_owned()).or_default() += sums.unpriced;
+            if Prices::of(model).is_some() {
+                *row.unpriced_calls.entry(model.to_owned()).or_default() += sums.unpriced;
+            }
         }
     }
     rows.into_values().collect()

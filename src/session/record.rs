@@ -9,6 +9,7 @@ use super::coverage::Reading;
 use super::id::{AgentSessionId, RunId};
 use super::state::{EndReason, EvidenceKind, Link, Phase, Status};
 use crate::clock::Timestamp;
+use crate::meter::price;
 use crate::process::Pid;
 use crate::store::{self, OpeningRow, RunProcesses, SessionRow, Totals, View};
 
@@ -65,7 +66,7 @@ pub struct UsageSummary {
     pub reasoning_tokens: i64,
     pub cost_usd: f64,
     pub unpriced_models: Vec<String>,
-    /// How many calls of each of those have none: a model may have a price, and none for one of its modes.
+    /// Of those that have a price, and none for one of their modes: how many calls have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unpriced_calls: BTreeMap<String, i64>,
     pub prompts: i64,
@@ -88,7 +89,7 @@ pub struct Sync {
 }
 
 impl UsageSummary {
-    pub fn new(totals: &Totals, unpriced_calls: BTreeMap<String, i64>, coverage: Coverage) -> Self {
+    pub fn new(totals: &Totals, unpriced: BTreeMap<String, i64>, coverage: Coverage) -> Self {
         Self {
             api_calls: totals.api_calls,
             input_tokens: totals.input,
@@ -97,8 +98,8 @@ impl UsageSummary {
             cache_write_tokens: totals.cache_write,
             reasoning_tokens: totals.reasoning,
             cost_usd: totals.cost.dollars(),
-            unpriced_models: unpriced_calls.keys().cloned().collect(),
-            unpriced_calls,
+            unpriced_models: unpriced.keys().cloned().collect(),
+            unpriced_calls: price::of_priced_models(unpriced),
             prompts: totals.prompts,
             tool_calls: totals.tool_calls,
             tool_errors: totals.tool_errors,

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::total::sum;
 use super::{Error, View};
 use crate::clock::Timestamp;
+use crate::meter::price;
 use crate::meter::record::LONGEST_KEY;
 use crate::money::PicoDollars;
 use crate::session::state::spelled;
@@ -40,7 +41,7 @@ pub struct UsageRow {
     pub cost: PicoDollars,
     /// Models without a price: their calls are in the tokens, not in the cost.
     pub unpriced_models: Vec<String>,
-    /// How many calls of each of them have none.
+    /// Of those that have a price, and none for one of their modes: how many calls have none.
     pub unpriced_calls: BTreeMap<String, i64>,
     /// The first call counted.
     pub first_at: Timestamp,
@@ -186,7 +187,7 @@ impl View<'_> {
                     reasoning: row.get(7)?,
                     cost: row.get(8)?,
                     unpriced_models: unpriced_calls.keys().cloned().collect(),
-                    unpriced_calls,
+                    unpriced_calls: price::of_priced_models(unpriced_calls),
                     first_at: row.get(10)?,
                     foreign: false,
                     project: None,

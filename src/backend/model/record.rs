@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Session, owned};
 use crate::clock::Timestamp;
+use crate::meter::price;
 use crate::session::coverage::Reading;
 use crate::session::id::AgentSessionId;
 use crate::session::record::{Correlation, Coverage, UsageSummary};
@@ -118,7 +119,7 @@ fn usage(session: &Session) -> UsageSummary {
         reasoning_tokens: numbers.reasoning,
         cost_usd: numbers.dollars(),
         unpriced_models: session.unpriced.keys().cloned().collect(),
-        unpriced_calls: session.unpriced.clone(),
+        unpriced_calls: price::of_priced_models(session.unpriced.clone()),
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
         tool_errors: numbers.tool_errors,
