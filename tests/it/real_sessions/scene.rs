@@ -19,7 +19,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use super::attribute;
 use super::story::{Recorded, spent, story};
 use crate::support::agents::Agent;
-use crate::support::fake_api::{Call, CallLog, Kind, WARM_UP};
+use crate::support::fake_api::{Call, CallLog};
 use crate::support::run::AgentRun;
 use crate::support::stage::{Form, PATIENCE, Stage};
 
@@ -31,19 +31,19 @@ pub(super) struct Scene {
 impl Scene {
     /// `None` where real agents cannot run; the reason has been printed.
     pub(super) fn set(agent: Agent) -> Option<Self> {
-        Self::on(Stage::set()?, agent)
+        Some(Self::on(Stage::set()?, agent))
     }
 
     /// The same with the agent in another version than the usual one.
     pub(super) fn set_version(agent: Agent, version: &str) -> Option<Self> {
-        Self::on(Stage::set_version(agent, version)?, agent)
+        Some(Self::on(Stage::set_version(agent, version)?, agent))
     }
 
-    fn on(stage: Stage, agent: Agent) -> Option<Self> {
+    fn on(stage: Stage, agent: Agent) -> Self {
         let scene = Self { stage, agent };
         // So that it can be watched from the beginning.
         create_private(&scene.home().published_sessions()).unwrap();
-        Some(scene)
+        scene
     }
 
     pub(super) fn version(&self) -> (u64, u64, u64) {
@@ -80,11 +80,8 @@ impl Scene {
     /// The API's log, each call with the conversation it was made in.
     pub(super) fn log(&self) -> CallLog {
         let mut log = self.stage.api.log();
-        // What an agent asks before anybody has spoken it may not get to write down.
-        for call in log.calls.iter_mut().filter(|call| call.prompt == WARM_UP) {
-            if !self.is_written(call) {
-                call.kind = Kind::Side;
-            }
+        if self.agent == Agent::Claude {
+            attribute::warm_ups(&mut log, &self.stage.home.path().join(".claude/projects"));
         }
         if self.agent == Agent::Gemini {
             attribute::by_files(&mut log, &self.stage.home.path().join(".gemini/tmp"));
