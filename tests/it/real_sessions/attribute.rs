@@ -36,9 +36,10 @@ fn holder(folder: &Path, answer: &str) -> Option<String> {
             return holder(&path, answer);
         }
         let text = fs::read_to_string(&path).ok()?;
-        let line = text.lines().find(|line| line.contains(&format!("\"{answer}\"")))?;
+        text.contains(&format!("\"{answer}\"")).then_some(())?;
         let name = path.file_stem()?.to_str()?;
-        let line: Value = serde_json::from_str(line).ok()?;
+        // What was begun before the agent had found the conversation it resumes stays with the id it began with.
+        let line: Value = serde_json::from_str(text.lines().next()?).ok()?;
         let session = if name.starts_with("agent-") { line["sessionId"].as_str()? } else { name };
         Some(session.to_owned())
     })
