@@ -158,9 +158,7 @@ impl Portrait {
         );
         let missing = match usage.coverage {
             Coverage::None | Coverage::Complete => "",
-            Coverage::Transcript => {
-                " (titles, compaction, the auto mode's checks and aborted answers are not in it)"
-            }
+            Coverage::Transcript => " (titles, compaction, classifiers and aborted answers are not in it)",
         };
         sheet.line("coverage", format!("{}{missing}", usage.coverage));
         sheet.line("delivery", self.delivery(zone));
@@ -359,7 +357,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
   prompts        3
   tool calls     4, 1 failed
   files changed  2 (+12 -3 lines)
-  coverage       transcript (titles, compaction, the auto mode's checks and aborted answers are not in it)
+  coverage       transcript (titles, compaction, classifiers and aborted answers are not in it)
   delivery       9 delivered, 0 waiting, last 2026-11-16 09:05:47
 "
         );

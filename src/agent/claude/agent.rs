@@ -9,7 +9,9 @@ use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
 use super::{invocation, version, view};
-use crate::agent::{Agent, Conversation, Injection, Invocation, SessionFiles, Trail, Var, transcript};
+use crate::agent::{
+    Agent, Conversation, Injection, Invocation, Remark, SessionFiles, Trail, Var, transcript,
+};
 use crate::file::read_at_most;
 use crate::meter::line::Lines;
 use crate::session::id::AgentSessionId;
@@ -115,6 +117,15 @@ impl Agent for Claude {
 
     fn transcript(&self) -> Option<transcript::Reader> {
         Some(transcript::Reader::Threads(view::thread))
+    }
+
+    fn remarks(&self, _var: Var<'_>, version: Option<&str>, _inject: bool, _marks: bool) -> Vec<Remark> {
+        let older = version.filter(|version| version::lacks_registry(version));
+        let remark = older.map(|version| {
+            let what = format!("version {version} does not say which conversation a process is in: while another one runs in the same folder, a /clear may not be seen");
+            Remark::advice(what, "update claude, if there is a newer one; `codemie explain SESSION` says what was not certain")
+        });
+        remark.into_iter().collect()
     }
 
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

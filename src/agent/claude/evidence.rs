@@ -173,6 +173,8 @@ pub struct Head {
     pub session: Option<AgentSessionId>,
     pub cwd: Option<String>,
     pub version: Option<String>,
+    /// When the line was written that decides.
+    pub at: Option<Timestamp>,
     /// The id of the prompt that a first `/clear` was typed with. Up to 2.1.113 it is that of the last prompt before, so the file
     /// that holds that one is of the same process.
     pub prompt: Option<String>,
@@ -180,8 +182,14 @@ pub struct Head {
 
 /// Reads the start of a session file. The last line may be torn; the file may go on.
 pub fn head(bytes: &[u8]) -> Head {
-    let mut head =
-        Head { beginning: Beginning::Silent, session: None, cwd: None, version: None, prompt: None };
+    let mut head = Head {
+        beginning: Beginning::Silent,
+        session: None,
+        cwd: None,
+        version: None,
+        at: None,
+        prompt: None,
+    };
     for line in bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n")) {
         let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
         let note = |known: &mut Option<String>, told: &Text| {
@@ -195,6 +203,7 @@ pub fn head(bytes: &[u8]) -> Head {
             head.session.or_else(|| line.session_id.0.as_deref().map(|id| AgentSessionId(id.to_owned())));
         if let Some(beginning) = spoken(&line) {
             head.beginning = beginning;
+            head.at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
             head.prompt = line.prompt_id.0.as_deref().map(str::to_owned);
             return head;
         }
@@ -205,9 +214,9 @@ pub fn head(bytes: &[u8]) -> Head {
     head
 }
 
-/// When something was first asked in these lines since. Summaries and answers do not count: whoever asked is there for longer.
+/// When something was last asked in these lines since. Summaries and answers do not count: whoever asked is there for longer.
 pub fn spoken_since(bytes: &[u8], since: Timestamp) -> Option<Timestamp> {
-    bytes.split(|&byte| byte == b'\n').find_map(|line| {
+    bytes.rsplit(|&byte| byte == b'\n').find_map(|line| {
         let line = serde_json::from_slice::<Line>(line).ok()?;
         let spoke = line.kind.0.as_deref() == Some("user");
         let at = line.timestamp.0.as_deref().and_then(Timestamp::parse)?;

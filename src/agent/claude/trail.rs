@@ -27,6 +27,10 @@ const MAX_ENTRY: u64 = 64 * 1024;
 /// How much of a file's end is looked at for what was said last.
 const TAIL_BYTES: u64 = 256 * 1024;
 
+/// How many older conversations are looked at for one that is continued without being named. Why so few: each is looked at with
+/// every look until the run is bound, and the one that is continued is mostly the latest.
+const LATEST: usize = 64;
+
 /// Older versions are scripts that call their process `claude`.
 const PROGRAM: Program = Program {
     names: &["claude", "claude.exe"],
@@ -55,7 +59,7 @@ pub struct ClaudeTrail {
     given: Option<(AgentSessionId, Timestamp)>,
     /// How each session file in the project folders began when last seen; `None`: it was there before us, or is none.
     known: BTreeMap<PathBuf, Option<Beginning>>,
-    /// Session files that were there before us, and whether somebody has gone on with them since.
+    /// The latest session files that were there before us, and whether somebody has gone on with them since.
     entered: BTreeMap<PathBuf, bool>,
     /// Sub-agents' files beside the sessions', begun since, and whose they are as soon as they say so.
     beside: BTreeMap<PathBuf, Option<AgentSessionId>>,
@@ -95,7 +99,7 @@ impl ClaudeTrail {
         self.folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let project = self.files.project(&self.folder);
         let there = files::in_project(&project);
-        self.entered = there.iter().cloned().map(|path| (path, false)).collect();
+        self.entered = latest(&there).into_iter().map(|path| (path, false)).collect();
         self.known = there.into_iter().map(|path| (path, None)).collect();
         self.history_read = fs::metadata(self.files.history()).map_or(0, |meta| meta.len());
         self.work_in(project);
@@ -153,11 +157,12 @@ impl ClaudeTrail {
                 self.work_in(self.files.project(Path::new(cwd)));
                 seen.folder = Some(PathBuf::from(cwd));
             }
-        } else if entry.background
-            && let (Some((from, forked)), Some(process)) =
-                (resumed_by(entry.pid), processes.identify(entry.pid))
-        {
-            seen.signals.push(Signal::Background { from, to: entry.session.clone(), process, forked });
+        } else if entry.background {
+            let copied = self.copied_from(&entry.session).map(|from| (from, true));
+            let origin = copied.or_else(|| resumed_by(entry.pid).map(|from| (from, false)));
+            if let (Some((from, forked)), Some(process)) = (origin, processes.identify(entry.pid)) {
+                seen.signals.push(Signal::Background { from, to: entry.session.clone(), process, forked });
+            }
         }
         // How the file begins matters only for a change of our own; status changes come by several times a turn.
         let file = if ours && self.registered_as.as_ref() != Some(&entry.session) {
@@ -167,6 +172,12 @@ impl ClaudeTrail {
             Beginning::Absent
         };
         seen.signals.push(Signal::Registry { entry, file });
+    }
+
+    /// The conversation that `/fork` made this one a copy of: it keeps the original beside the job.
+    fn copied_from(&self, id: &AgentSessionId) -> Option<AgentSessionId> {
+        let job = id.0.get(..8).filter(|_| id.is_plain())?;
+        head(&self.files.jobs().join(job).join("parent-transcript.jsonl"))?.session
     }
 
     fn beginning(&self, id: &AgentSessionId) -> Beginning {
@@ -270,13 +281,13 @@ impl ClaudeTrail {
                 if let Some(session) = session.filter(|_| head.beginning != Beginning::Silent) {
                     // 1.0.123 goes on with a conversation in a file of another name.
                     self.beside.insert(path.clone(), Some(session.clone()));
-                    let maker = maker(begun_at(path, head.beginning), head.cwd.as_deref());
+                    let maker = maker(begun_at(path, head.at), head.cwd.as_deref());
                     let maker = maker.filter(|_| unregistered).unwrap_or(Maker::Anybody);
                     seen.signals.push(Signal::GoneOnWith { id: session, maker });
                     continue;
                 }
                 let maker = unregistered
-                    .then(|| maker(begun_at(path, head.beginning), head.cwd.as_deref()))
+                    .then(|| maker(begun_at(path, head.at), head.cwd.as_deref()))
                     .map(|maker| maker.unwrap_or(Maker::Anybody));
                 let follows = head.prompt.filter(|_| matches!(head.beginning, Beginning::Cleared { .. }));
                 let follows = follows.and_then(|prompt| {
@@ -371,13 +382,19 @@ fn head(path: &Path) -> Option<evidence::Head> {
     Some(evidence::head(&file::head(path, HEAD_BYTES as u64).ok()?))
 }
 
-/// When a file began, as its file system or else its first line knows.
-fn begun_at(path: &Path, beginning: Beginning) -> Option<Timestamp> {
+/// Those of these files that were written to last.
+fn latest(files: &[PathBuf]) -> Vec<PathBuf> {
+    let written = |path: &PathBuf| fs::metadata(path).map_or(Timestamp(0), |meta| modified(&meta));
+    let mut files: Vec<_> = files.iter().map(|path| (written(path), path.clone())).collect();
+    files.sort();
+    files.into_iter().rev().take(LATEST).map(|(_, path)| path).collect()
+}
+
+/// When a conversation began in a file: with the line that says so, or with the file if its lines are copies of older ones. The file
+/// itself may be there long before.
+fn begun_at(path: &Path, said: Option<Timestamp>) -> Option<Timestamp> {
     let born = fs::metadata(path).and_then(|meta| meta.created()).map(Timestamp::from);
-    born.ok().or(match beginning {
-        Beginning::Cleared { at } => Some(at),
-        _ => None,
-    })
+    born.ok().max(said)
 }
 
 /// The end of a file that was written to since a time.
@@ -409,18 +426,13 @@ fn holds_prompt(path: &Path, prompt: &str) -> bool {
 /// Longer than any command line that the kernel takes.
 const MAX_ARGUMENTS: u64 = 8 << 20;
 
-/// The conversation that a background process was told to go on with: `--resume OLD` or `--resume …/OLD.jsonl`; and whether with a
-/// copy that was made for it, which `/fork` calls `jobs/ID/parent-transcript.jsonl`.
-fn resumed_by(pid: Pid) -> Option<(AgentSessionId, bool)> {
+/// The conversation that a background process was told to go on with: `--resume OLD` or `--resume …/OLD.jsonl`.
+fn resumed_by(pid: Pid) -> Option<AgentSessionId> {
     let line = read_at_most(Path::new(&format!("/proc/{pid}/cmdline")), MAX_ARGUMENTS).ok()?;
     let mut args = line.split(|byte| *byte == 0);
     args.find(|arg| *arg == b"--resume")?;
     let value = PathBuf::from(std::str::from_utf8(args.next()?).ok()?);
-    if value.ends_with("parent-transcript.jsonl") {
-        return Some((head(&value)?.session?, true));
-    }
-    let id = files::session_id(&value).or_else(|| Some(AgentSessionId(value.to_str()?.to_owned())))?;
-    Some((id, false))
+    files::session_id(&value).or_else(|| Some(AgentSessionId(value.to_str()?.to_owned())))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A run of Claude Code as its files show it, step by step.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::time::UNIX_EPOCH;
 
 use super::*;
-use crate::process::StartTime;
+use crate::process::{Running, StartTime};
 
 const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 const CHILD: ProcessId = ProcessId { pid: Pid(11), start: StartTime(2) };
@@ -19,6 +20,10 @@ impl Processes for Family {
 
     fn parent(&self, pid: Pid) -> Option<Pid> {
         (pid == CHILD.pid).then_some(LAUNCHER.pid)
+    }
+
+    fn running(&self, _: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+        Some(Vec::new())
     }
 }
 
@@ -180,4 +185,81 @@ fn pipes_in_place_of_files_hide_no_entry_of_the_registry() {
     }
     stage.put("sessions/10.json", &entry(LAUNCHER, "one", ""));
     assert_eq!(stage.registered(), [(10, "one".to_owned())]);
+}
+
+fn asked(session: &str, words: &str) -> String {
+    let at = SystemClock.now();
+    format!(
+        r#"{{"type":"user","sessionId":"{session}","cwd":"/b","timestamp":"{at}","promptId":"p1","message":{{"content":"{words}"}}}}"#
+    ) + "\n"
+}
+
+const CLEAR: &str = "<command-name>/clear</command-name>";
+
+/// A new file, who can have made it, and the conversation it follows.
+fn new_files(seen: Seen) -> Vec<(String, Option<Maker>, Option<String>)> {
+    let signals = seen.signals.into_iter();
+    let files = signals.filter_map(|signal| match signal {
+        Signal::NewFile(file) => Some((file.id.0, file.maker, file.follows.map(|id| id.0))),
+        _ => None,
+    });
+    files.collect()
+}
+
+#[test]
+fn where_no_process_registers_who_else_is_here_counts() {
+    let mut stage = Stage::set();
+    stage.put("projects/-b/old.jsonl", &asked("old", "hi"));
+    stage.look();
+    stage.put("projects/-b/new.jsonl", &asked("new", CLEAR));
+    assert_eq!(new_files(stage.look()), [("new".to_owned(), Some(Maker::Ours), None)]);
+    let registered = entry(LAUNCHER, "new", "");
+    stage.put("sessions/10.json", &registered);
+    stage.look();
+    stage.put("projects/-b/later.jsonl", &asked("later", CLEAR));
+    assert_eq!(new_files(stage.look()), [("later".to_owned(), None, None)], "its registry says more");
+}
+
+#[test]
+fn a_clear_bears_the_id_of_the_prompt_before_it() {
+    let mut stage = Stage::set();
+    stage.put("projects/-b/a.jsonl", &asked("a", "hi"));
+    stage.look();
+    stage.files("a");
+    stage.put("projects/-b/b.jsonl", &asked("b", CLEAR));
+    assert_eq!(new_files(stage.look()), [("b".to_owned(), Some(Maker::Ours), Some("a".to_owned()))]);
+}
+
+/// 1.0.123 goes on with a conversation in a file of another name.
+#[test]
+fn a_file_whose_lines_are_of_another_conversation_is_counted_there() {
+    let mut stage = Stage::set();
+    stage.put("projects/-b/a.jsonl", &asked("a", "hi"));
+    stage.look();
+    stage.put("projects/-b/other.jsonl", &asked("a", "again"));
+    let signals = stage.look().signals;
+    let gone_on = Signal::GoneOnWith { id: AgentSessionId("a".into()), maker: Maker::Ours };
+    assert!(signals.contains(&gone_on), "{signals:?}");
+    assert_eq!(stage.files("a"), ["-b/a.jsonl", "-b/other.jsonl"]);
+}
+
+#[test]
+fn a_conversation_given_to_the_background_is_followed_to_its_only_job() {
+    let mut stage = Stage::set();
+    stage.look();
+    let now = SystemClock.now();
+    let typed =
+        format!(r#"{{"display":"/background","timestamp":{},"project":"/b","sessionId":"a"}}"#, now.0);
+    stage.put("history.jsonl", &(typed + "\n"));
+    let job = |session: &str, cwd: &str| {
+        format!(r#"{{"sessionId":"{session}","cwd":"{cwd}","createdAt":"{now}"}}"#)
+    };
+    stage.put("jobs/1/state.json", &job("elsewhere", "/c"));
+    let handed =
+        |seen: Seen| seen.signals.into_iter().find(|signal| matches!(signal, Signal::HandedOver { .. }));
+    assert_eq!(handed(stage.look()), None);
+    stage.put("jobs/2/state.json", &job("b", "/b"));
+    let id = |id: &str| AgentSessionId(id.to_owned());
+    assert_eq!(handed(stage.look()), Some(Signal::HandedOver { from: id("a"), to: id("b") }));
+    assert_eq!(handed(stage.look()), None, "told once");
 }

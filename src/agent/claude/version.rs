@@ -17,6 +17,14 @@ pub(super) fn takes_session_id(version: &str) -> bool {
     parse(number).is_some_and(|parsed| parsed >= FIRST_WITH_SESSION_ID && parsed.0 <= NEWEST_MAJOR)
 }
 
+/// The first version measured whose registry follows a `/clear`; 2.1.113 is the last whose registry does not.
+const FIRST_WITH_REGISTRY: (u64, u64, u64) = (2, 1, 139);
+
+/// Whether this version is known not to say in which conversation a process is after a `/clear`.
+pub(super) fn lacks_registry(version: &str) -> bool {
+    parse(version).is_some_and(|parsed| parsed < FIRST_WITH_REGISTRY)
+}
+
 fn parse(number: &str) -> Option<(u64, u64, u64)> {
     let mut parts = number.split('.').map(|part| part.parse().ok());
     let parsed = (parts.next()??, parts.next()??, parts.next()??);
@@ -61,6 +69,15 @@ mod tests {
             ("codex-cli 0.166.0", false),
         ] {
             assert_eq!(takes_session_id(version), takes, "{version}");
+        }
+    }
+
+    #[test]
+    fn versions_that_do_not_say_where_a_process_is() {
+        for (version, lacks) in
+            [("1.0.123", true), ("2.1.113", true), ("2.1.139", false), ("2.2.0", false), ("x", false)]
+        {
+            assert_eq!(lacks_registry(version), lacks, "{version}");
         }
     }
 

@@ -77,6 +77,8 @@ pub struct Correlator {
     registry_said: BTreeMap<Pid, AgentSessionId>,
     /// Taken by other processes, now or once.
     claimed: BTreeSet<AgentSessionId>,
+    /// Copies of our conversations that were told of.
+    forks: BTreeSet<AgentSessionId>,
     commands: BTreeMap<AgentSessionId, Command>,
     files: Vec<NewFile>,
     /// After a transition to nobody knows where: the files one of which is ours.
@@ -134,6 +136,7 @@ impl Correlator {
             left: BTreeSet::new(),
             registry_said: BTreeMap::new(),
             claimed: BTreeSet::new(),
+            forks: BTreeSet::new(),
             commands: BTreeMap::new(),
             files: Vec::new(),
             candidates: Vec::new(),
@@ -435,7 +438,7 @@ impl Correlator {
         }
     }
 
-    /// A process is in its copy as soon as it registers, and is said of it once.
+    /// Its entry is rewritten again and again, and is news once.
     fn forked(
         &mut self,
         now: Timestamp,
@@ -444,7 +447,7 @@ impl Correlator {
         process: ProcessId,
         verdict: &mut Verdict,
     ) {
-        if self.current() == Some(from) && !self.claimed.contains(&to) {
+        if self.current() == Some(from) && self.forks.insert(to.clone()) {
             verdict.explain(now, "background", &to.0, true, "a copy of our conversation in the background");
             verdict.decisions.push(Decision::Forked { to, process });
         }

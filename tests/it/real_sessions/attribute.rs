@@ -1,3 +1,5 @@
+//! Where a call was made, as far as the agents' files know better than what was sent.
+//!
 //! Gemini sends no id of its conversation along. Which conversation a call was made in stands in the agent's own files, by
 //! the answer's text or the ids of its tool calls, which no other answer has.
 
@@ -6,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::fake_api::{Call, CallLog, Kind};
+use crate::support::fake_api::{Call, CallLog, Kind, WARM_UP};
 
 /// Gives every call that a session file below the folder holds its conversation.
 pub(super) fn by_files(log: &mut CallLog, folder: &Path) {
@@ -14,6 +16,33 @@ pub(super) fn by_files(log: &mut CallLog, folder: &Path) {
     for call in log.calls.iter_mut().filter(|call| matches!(call.kind, Kind::Main | Kind::Subagent)) {
         call.session = answers.iter().find(|answer| answer.is_of(call)).map(|answer| answer.session.clone());
     }
+}
+
+/// What Claude Code 2.0 asks before anybody has spoken it writes to the conversation it has found by then, or not at all.
+pub(super) fn warm_ups(log: &mut CallLog, projects: &Path) {
+    for call in log.calls.iter_mut().filter(|call| call.prompt == WARM_UP) {
+        match holder(projects, &call.id) {
+            Some(session) => call.session = Some(session),
+            None => call.kind = Kind::Side,
+        }
+    }
+}
+
+/// The conversation whose file holds an answer.
+fn holder(folder: &Path, answer: &str) -> Option<String> {
+    fs::read_dir(folder).into_iter().flatten().flatten().find_map(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return holder(&path, answer);
+        }
+        let text = fs::read_to_string(&path).ok()?;
+        text.contains(&format!("\"{answer}\"")).then_some(())?;
+        let name = path.file_stem()?.to_str()?;
+        // What was begun before the agent had found the conversation it resumes stays with the id it began with.
+        let line: Value = serde_json::from_str(text.lines().next()?).ok()?;
+        let session = if name.starts_with("agent-") { line["sessionId"].as_str()? } else { name };
+        Some(session.to_owned())
+    })
 }
 
 struct Answer {

@@ -44,7 +44,7 @@ fn killed_in_the_middle_of_an_answer(scene: &Scene) {
     claude.wait_call("the question", since, |call| call.prompt.contains("three"));
     claude.signal(Signal::KILL);
     assert_eq!(claude.terminal.wait_exit(), Exit::Signal(9));
-    wait_gone(&scene);
+    wait_gone(scene);
 
     // Whatever comes next finds it, and finds it before it says anything.
     let listed = scene.codemie(&["list", "--json"]);

@@ -50,6 +50,6 @@ fn resumed_continued_forked(scene: &Scene) {
     scene.expect(&[
         "A startup+resume+resume by assigned [one | two | three] clear -> B",
         "B clear+resume by registry [four | five | six] exit 0",
-        "C startup+resume by assigned [seven | eight] exit 0",
+        "C startup+resume by registry [seven | eight] exit 0",
     ]);
 }

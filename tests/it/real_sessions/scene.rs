@@ -19,7 +19,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use super::attribute;
 use super::story::{Recorded, spent, story};
 use crate::support::agents::Agent;
-use crate::support::fake_api::{Call, CallLog, Kind, WARM_UP};
+use crate::support::fake_api::{Call, CallLog};
 use crate::support::run::AgentRun;
 use crate::support::stage::{Form, PATIENCE, Stage};
 
@@ -80,11 +80,8 @@ impl Scene {
     /// The API's log, each call with the conversation it was made in.
     pub(super) fn log(&self) -> CallLog {
         let mut log = self.stage.api.log();
-        // What an agent asks before anybody has spoken it may not get to write down.
-        for call in log.calls.iter_mut().filter(|call| call.prompt == WARM_UP) {
-            if !self.is_written(call) {
-                call.kind = Kind::Side;
-            }
+        if self.agent == Agent::Claude {
+            attribute::warm_ups(&mut log, &self.stage.home.path().join(".claude/projects"));
         }
         if self.agent == Agent::Gemini {
             attribute::by_files(&mut log, &self.stage.home.path().join(".gemini/tmp"));

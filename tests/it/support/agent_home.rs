@@ -133,6 +133,8 @@ impl AgentHome {
         let trusted = json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true, "allowedTools": []});
         json!({
             "hasCompletedOnboarding": true,
+            "hasSeenAutoDefaultNudge": true,
+            "hasSeenAutoDefaultNotice": true,
             "theme": "dark",
             "customApiKeyResponses": {"approved": [&KEY[KEY.len() - 20..]], "rejected": []},
             "projects": {project: trusted},

@@ -30,7 +30,11 @@ pub(crate) fn menu_choice(agent: Agent, screen: &str) -> Option<String> {
     let rows: Vec<&str> = screen.lines().collect();
     let composer = composer_row(agent, &rows)?;
     let entry = match agent {
-        Agent::Claude => rows.get(composer + 2)?.trim_start().strip_prefix('/')?,
+        // Below the line; above it, with a sign, in 2.1.325.
+        Agent::Claude => {
+            let below = rows.get(composer + 2).and_then(|row| row.trim_start().strip_prefix('/'));
+            below.or_else(|| rows[..composer].iter().rev().find_map(|row| row.strip_prefix("  ❯ /")))?
+        }
         Agent::Codex => rows[..composer].iter().rev().find_map(|row| row.strip_prefix("› /"))?,
         Agent::Gemini => rows.get(composer + 2)?.trim_start(),
     };
