@@ -56,6 +56,23 @@ impl Ahead {
         }
     }
 
+    /// Makes lines of what was typed between the last look at the lines and the switch to raw mode. There the kernel leaves a
+    /// zero where a line was ended by ^D, and just behind the switch keys are still raw: `end` is ^D, a return a newline.
+    pub fn sort_rest(&mut self, end: u8) {
+        let mut line = Vec::new();
+        for key in std::mem::take(&mut self.rest) {
+            match key {
+                b'\n' | b'\r' => {
+                    line.push(b'\n');
+                    self.lines.push(std::mem::take(&mut line));
+                }
+                key if key == 0 || key == end => self.lines.push(std::mem::take(&mut line)),
+                key => line.push(key),
+            }
+        }
+        self.rest = line;
+    }
+
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty() && self.rest.is_empty()
     }
@@ -152,6 +169,25 @@ fn quiet(settings: &Termios, end: u8) -> Termios {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_typed_around_the_switch_become_lines() {
+        let table: [(&[u8], &[&[u8]], &[u8]); 5] = [
+            (b"", &[], b""),
+            (b"begun", &[], b"begun"),
+            (b"a line\n\0", &[b"a line\n", b""], b""),
+            (b"a line\r\x04", &[b"a line\n", b""], b""),
+            (b"no newline\0begun", &[b"no newline"], b"begun"),
+        ];
+        for (typed, lines, rest) in table {
+            let mut ahead = Ahead { lines: Vec::new(), rest: typed.to_vec() };
+            ahead.sort_rest(4);
+            assert_eq!(
+                (&ahead.lines[..], &ahead.rest[..]),
+                (&lines.iter().map(|l| l.to_vec()).collect::<Vec<_>>()[..], rest)
+            );
+        }
+    }
 
     #[test]
     fn lines_become_keys_and_an_empty_one_an_end_of_file() {

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
-use rustix::termios::{LocalModes, Termios};
+use rustix::termios::{LocalModes, SpecialCodeIndex, Termios};
 
 use super::ahead::Ahead;
 use super::buffer::{Buffer, Filled, LONG_READ};
@@ -112,6 +112,7 @@ impl Wrapped {
         let raw = tty.raw()?;
         if settings.local_modes.contains(LocalModes::ICANON) {
             ahead.take_rest(tty.as_fd());
+            ahead.sort_rest(settings.special_codes[SpecialCodeIndex::VEOF]);
             if !ahead.is_empty() {
                 ahead.put_into(far.as_fd(), inner.as_fd(), settings)?;
             }
