@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::agent::package;
 
-/// `--session-id` was seen to name the session file, in a terminal and with `-p`, in 1.0.53, 1.0.71, 1.0.88, 1.0.123, 1.0.128, 2.0.0,
-/// 2.0.22, 2.0.50, 2.0.74, 2.1.0, 2.1.25, 2.1.50, 2.1.75, 2.1.100, 2.1.112, 2.1.113, 2.1.139, 2.1.165, 2.1.197, 2.1.259 and 2.1.325.
+/// `--session-id` was seen to name the session file in a terminal in 1.0.53, 1.0.71, 1.0.88, 1.0.123, 1.0.128, 2.0.0, 2.0.22, 2.0.50,
+/// 2.0.74, 2.1.0, 2.1.25, 2.1.50, 2.1.75, 2.1.100, 2.1.112, 2.1.113, 2.1.139, 2.1.165, 2.1.197 and 2.1.325; with `-p` in 1.0.71, 1.0.123,
+/// 2.0.22, 2.0.74, 2.1.0, 2.1.75, 2.1.100, 2.1.197 and 2.1.325.
 const FIRST_WITH_SESSION_ID: (u64, u64, u64) = (1, 0, 53);
 /// A new major version is a new program.
 const NEWEST_MAJOR: u64 = 2;
