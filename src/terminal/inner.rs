@@ -2,12 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use portable_pty::{MasterPty, PtySize, native_pty_system};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
 use super::ahead::Ahead;
 use super::sys;
+use super::wait::{Watch, wait};
 use crate::process::Pid;
 
 /// The master side.
@@ -71,6 +73,12 @@ impl Inner {
             unread.take_rest(far.as_fd());
         }
         unread
+    }
+
+    /// Does the next read bring a report about the queues, and not bytes?
+    pub fn has_report(&self) -> bool {
+        let mut watch = [Watch::new(self.as_fd(), false, false).or_report(true)];
+        wait(&mut watch, Some(Duration::ZERO)).is_ok() && watch[0].readable
     }
 
     /// The settings as the program has them.

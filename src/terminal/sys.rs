@@ -359,7 +359,7 @@ fn close_on_exec_from(first: RawFd) {
 /// select(2) over descriptors below `FD_SETSIZE`; ours are opened first and stay low.
 #[cfg(any(target_os = "macos", feature = "portable"))]
 pub fn select<'a>(
-    wanted: impl Iterator<Item = (BorrowedFd<'a>, bool, bool)> + Clone,
+    wanted: impl Iterator<Item = (BorrowedFd<'a>, bool, bool, bool)> + Clone,
     timeout: Option<std::time::Duration>,
     ready: &mut [(bool, bool)],
 ) -> io::Result<()> {
@@ -367,8 +367,9 @@ pub fn select<'a>(
     unsafe {
         let mut reading: libc::fd_set = MaybeUninit::zeroed().assume_init();
         let mut writing: libc::fd_set = MaybeUninit::zeroed().assume_init();
+        let mut urgent: libc::fd_set = MaybeUninit::zeroed().assume_init();
         let mut highest = -1;
-        for (fd, read, write) in wanted.clone() {
+        for (fd, read, write, report) in wanted.clone() {
             let fd = fd.as_raw_fd();
             if usize::try_from(fd).map_or(true, |fd| fd >= libc::FD_SETSIZE) {
                 return Err(io::Error::from_raw_os_error(libc::EMFILE));
@@ -379,6 +380,9 @@ pub fn select<'a>(
             if write {
                 libc::FD_SET(fd, &raw mut writing);
             }
+            if report {
+                libc::FD_SET(fd, &raw mut urgent);
+            }
             highest = highest.max(fd);
         }
         let mut time = timeout.map(|time| libc::timeval {
@@ -386,12 +390,14 @@ pub fn select<'a>(
             tv_usec: time.subsec_micros().into(),
         });
         let time = time.as_mut().map_or(ptr::null_mut(), |time| &raw mut *time);
-        if libc::select(highest + 1, &raw mut reading, &raw mut writing, ptr::null_mut(), time) == -1 {
+        if libc::select(highest + 1, &raw mut reading, &raw mut writing, &raw mut urgent, time) == -1 {
             return Err(io::Error::last_os_error());
         }
         for ((fd, ..), ready) in wanted.zip(ready) {
             let fd = fd.as_raw_fd();
-            *ready = (libc::FD_ISSET(fd, &raw const reading), libc::FD_ISSET(fd, &raw const writing));
+            let reported = libc::FD_ISSET(fd, &raw const urgent);
+            let readable = reported || libc::FD_ISSET(fd, &raw const reading);
+            *ready = (readable, libc::FD_ISSET(fd, &raw const writing));
         }
     }
     Ok(())

@@ -10,6 +10,8 @@ pub struct Watch<'a> {
     pub fd: BorrowedFd<'a>,
     pub read: bool,
     pub write: bool,
+    /// Wait for a report about a PTY's queues, which comes before its bytes. Only where there is packet mode.
+    urgent: bool,
     /// Something can be read, or the other side has gone: a read will tell.
     pub readable: bool,
     pub writable: bool,
@@ -17,7 +19,19 @@ pub struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub fn new(fd: BorrowedFd<'a>, read: bool, write: bool) -> Self {
-        Self { fd, read, write, readable: false, writable: false }
+        Self { fd, read, write, urgent: false, readable: false, writable: false }
+    }
+
+    /// Also waits for a report about a PTY's queues, whether or not its bytes are wanted.
+    #[must_use]
+    pub fn or_report(mut self, wanted: bool) -> Self {
+        self.urgent = wanted;
+        self
+    }
+
+    #[cfg(not(any(target_os = "macos", feature = "portable")))]
+    fn is_wanted(&self) -> bool {
+        self.read || self.write || self.urgent
     }
 }
 
@@ -43,7 +57,7 @@ mod platform {
         let mut fds: [PollFd<'_>; MOST] = std::array::from_fn(|_| nothing());
         let mut count = 0;
         // A descriptor nobody waits for stays out: poll reports a hang-up on it all the same, at once and for ever.
-        for watch in watches.iter().filter(|watch| watch.read || watch.write) {
+        for watch in watches.iter().filter(|watch| watch.is_wanted()) {
             fds[count] = PollFd::from_borrowed_fd(watch.fd, wanted(watch));
             count += 1;
         }
@@ -53,10 +67,11 @@ mod platform {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        for (watch, fd) in watches.iter_mut().filter(|watch| watch.read || watch.write).zip(&fds) {
+        for (watch, fd) in watches.iter_mut().filter(|watch| watch.is_wanted()).zip(&fds) {
             let got = fd.revents();
             let gone = got.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
-            watch.readable = watch.read && (gone || got.contains(PollFlags::IN));
+            let reported = watch.urgent && got.contains(PollFlags::PRI);
+            watch.readable = reported || watch.read && (gone || got.contains(PollFlags::IN));
             watch.writable = watch.write && (gone || got.contains(PollFlags::OUT));
         }
         Ok(())
@@ -66,6 +81,7 @@ mod platform {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, watch.read);
         flags.set(PollFlags::OUT, watch.write);
+        flags.set(PollFlags::PRI, watch.urgent);
         flags
     }
 }
@@ -79,14 +95,14 @@ mod platform {
 
     pub(super) fn wait(watches: &mut [Watch<'_>], timeout: Option<Duration>) -> io::Result<()> {
         let mut ready = [(false, false); 8];
-        let wanted = watches.iter().map(|watch| (watch.fd, watch.read, watch.write));
+        let wanted = watches.iter().map(|watch| (watch.fd, watch.read, watch.write, watch.urgent));
         match sys::select(wanted, timeout, &mut ready) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
         }
         for (watch, (readable, writable)) in watches.iter_mut().zip(ready) {
-            watch.readable = watch.read && readable;
+            watch.readable = (watch.read || watch.urgent) && readable;
             watch.writable = watch.write && writable;
         }
         Ok(())

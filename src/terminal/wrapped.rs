@@ -183,7 +183,8 @@ impl Wrapped {
             Watch::new(self.signals.as_fd(), true, false),
             Watch::new(self.monitor.as_fd(), true, false),
             match &self.inner {
-                Some(inner) => Watch::new(inner.as_fd(), self.to_tty.is_empty(), !self.to_agent.is_empty()),
+                Some(inner) => Watch::new(inner.as_fd(), self.to_tty.is_empty(), !self.to_agent.is_empty())
+                    .or_report(self.expects_report()),
                 None => Watch::new(self.monitor.as_fd(), false, false),
             },
             Watch::new(
@@ -214,8 +215,10 @@ impl Wrapped {
         if tty.1 {
             self.write_tty();
         }
-        if inner.0 {
+        if inner.0 && self.to_tty.is_empty() {
             self.follow_output();
+        } else if inner.0 {
+            self.read_report();
         }
         if self.regain_at.is_some_and(|at| Instant::now() >= at) {
             self.regain_at = None;

@@ -75,6 +75,9 @@ impl Wrapped {
     pub(super) fn finish(mut self) -> Ended {
         let ending = self.ending.unwrap_or(Ending::Exited(0));
         let hurried = self.asked_to_end || matches!(ending, Ending::Killed(_));
+        if self.expects_report() {
+            self.read_report();
+        }
         self.flush(hurried.then_some(IMPATIENT));
         // It died of the key before the kernel could report that it flushed anything.
         if let (Ending::Killed(signal), Some((interrupt, _))) = (ending, self.interrupt)

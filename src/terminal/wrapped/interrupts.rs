@@ -47,6 +47,24 @@ impl Wrapped {
         interrupt.signals().for_each(sys::signal_own_group);
     }
 
+    /// A key was typed that becomes a signal, and its report would wait behind output that the user's terminal does not take.
+    pub(super) fn expects_report(&self) -> bool {
+        let expected = self.interrupt.as_ref().is_some_and(|(_, at)| at.elapsed() < REPORTED_WITHIN);
+        expected && !self.to_tty.is_empty()
+    }
+
+    /// Reads what the kernel reports of the inner terminal's queues, and no output.
+    pub(super) fn read_report(&mut self) {
+        let Some(inner) = self.inner.as_ref().filter(|inner| inner.packets) else { return };
+        if !inner.has_report() {
+            return;
+        }
+        let mut flags = [0];
+        if rustix::io::read(inner, &mut flags) == Ok(1) && flags != [0] {
+            self.on_flushed(flags[0]);
+        }
+    }
+
     /// The inner terminal has dropped what waited in its queues. What of it has come further is dropped, too.
     pub(super) fn on_flushed(&mut self, flags: u8) {
         if flags & OUTPUT_FLUSHED == 0 {

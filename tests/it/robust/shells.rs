@@ -94,8 +94,8 @@ fn same(play: fn(&Play) -> Option<Counts>) {
             let played = Play::begin(wrapper, shell);
             play(&played).map(|counts| (counts, played.terminal.text()))
         });
-        if let (Some((bare, _)), Some((wrapped, screen))) = (bare, wrapped) {
-            assert_eq!(wrapped, bare, "{}\n{screen}", shell[0]);
+        if let (Some((bare, direct)), Some((wrapped, screen))) = (bare, wrapped) {
+            assert_eq!(wrapped, bare, "{}, bare:\n{direct}\nwrapped:\n{screen}", shell[0]);
         }
     }
 }
@@ -187,7 +187,8 @@ fn make_builds_nothing_after_an_interrupt() {
         let rules = ".PHONY: all one two\nall: one two\none:\n\t@./run ./up\ntwo:\n\t@echo AF''TER\n";
         std::fs::write(play.bench.home().join("Makefile"), rules).unwrap();
         let mark = play.press("make -k", b"\x03");
-        Some(play.count(mark, &["AFTER", "Interrupt"]))
+        // GNU make's own words and status depend on which of the two it hears of first: its child's end or the signal.
+        Some(play.count(mark, &["AFTER"])[..1].to_vec())
     });
 }
 
