@@ -45,16 +45,17 @@ pub async fn tokens(
     now: Timestamp,
 ) -> Result<Outcome, Error> {
     let failed = |source| Error::File { path: file.to_owned(), source };
+    let known = storage.tokens().await?;
+    let owner = owner_of(user, &known);
     if let Some(kept) = read(file).map_err(failed)? {
         for (role, secret) in kept {
             if storage.token(TokenHash::of(&secret)).await?.is_none() {
-                add(storage, user, role, &secret, now).await?;
+                add(storage, user, &owner, role, &secret, now).await?;
             }
         }
         return Ok(Outcome::Known);
     }
-    let names: Vec<String> = storage.tokens().await?.into_iter().map(|token| token.name).collect();
-    if Role::ALL.iter().any(|role| names.contains(&name(user, *role, 1))) {
+    if known.iter().any(|token| is_of(user, token)) {
         return Ok(Outcome::Elsewhere);
     }
     let mut made = BTreeMap::new();
@@ -64,7 +65,7 @@ pub async fn tokens(
     // First the file, then the database: a token that nobody knows would be of no use.
     write(file, &made).map_err(failed)?;
     for (role, secret) in &made {
-        add(storage, user, *role, secret, now).await?;
+        add(storage, user, &owner, *role, secret, now).await?;
     }
     Ok(Outcome::Made)
 }
@@ -73,16 +74,33 @@ fn name(user: &str, role: Role, number: u32) -> String {
     if number == 1 { format!("{user}-{role}") } else { format!("{user}-{role}-{number}") }
 }
 
+fn is_of(user: &str, token: &Token) -> bool {
+    Role::ALL.iter().any(|role| token.name == name(user, *role, 1))
+}
+
+/// All of one user's tokens are one owner's: whichever of them delivers, the sessions are theirs. A name that is somebody else's
+/// already gets a number.
+fn owner_of(user: &str, tokens: &[Token]) -> Owner {
+    if let Some(token) = tokens.iter().find(|token| is_of(user, token)) {
+        return token.owner.clone();
+    }
+    let default = Owner::default();
+    let taken = |owner: &Owner| *owner == default || tokens.iter().any(|token| token.owner == *owner);
+    let numbered = (2..).map(|number| format!("{user}-{number}"));
+    let mut owners =
+        std::iter::once(user.to_owned()).chain(numbered).map_while(|name| Owner::new(&name).ok());
+    owners.find(|owner| !taken(owner)).unwrap_or_default()
+}
+
 async fn add(
     storage: &dyn Storage,
     user: &str,
+    owner: &Owner,
     role: Role,
     secret: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
     let hash = TokenHash::of(secret);
-    // All of one user's are one owner's: whichever of them delivers, the sessions are theirs.
-    let owner = Owner::new(user).unwrap_or_default();
     for number in 1..100 {
         let (name, owner) = (name(user, role, number), owner.clone());
         let token = Token { name, role, owner, hash, created_at: now, revoked_at: None };

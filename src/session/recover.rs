@@ -4,7 +4,7 @@
 use super::Error;
 use super::id::SessionId;
 use super::lifecycle::end;
-use super::state::Ending;
+use super::state::{EndReason, Ending};
 use crate::clock::Timestamp;
 use crate::process::Processes;
 use crate::store::{Realm, RunRow, SessionRow, Store};
@@ -51,7 +51,7 @@ pub fn recover(
         let noted = noted(&run);
         let outcome = store.write(|tx| {
             if let Some((ending, at)) = noted {
-                return end(tx, at.min(now), run.id, ending);
+                return end(tx, at.max(run.started_at).min(now), run.id, ending);
             }
             let lived = last_sign_of_life(&[
                 Some(run.started_at),
@@ -60,7 +60,12 @@ pub fn recover(
                 tx.last_record_at(session.n)?,
                 grew,
             ]);
-            end(tx, lived.min(now), run.id, Ending::crashed())
+            // A background process stands for its own run: how it ended nobody saw, but it was there to end by itself. Only a
+            // reboot took it along.
+            let by_itself = run.agent == Some(run.wrapper.pid) && run.realm.boot == here.boot;
+            let ending =
+                if by_itself { Ending { reason: EndReason::Exit, exit: None } } else { Ending::crashed() };
+            end(tx, lived.min(now), run.id, ending)
         })?;
         if outcome.closed {
             ended.push(outcome.session);
@@ -80,7 +85,7 @@ mod tests {
     use std::sync::Barrier;
 
     use super::super::lifecycle::{Conversation, Passage, To, transition};
-    use super::super::state::{EndReason, Exit, Phase, Status};
+    use super::super::state::{Exit, Phase, Status};
     use super::super::tests::{World, binding, realm};
     use super::*;
     use crate::process::{Pid, StartTime};

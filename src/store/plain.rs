@@ -82,10 +82,60 @@ pub fn repository(text: &str) -> Option<&str> {
     (part(owner) && part(name)).then_some(text)
 }
 
+/// What an event of each type describes. Anything else that stands in one came with an imported file.
+const FIELDS: [(EventType, &[&str]); 7] = [
+    (
+        EventType::Start,
+        &[
+            "name",
+            "reason",
+            "agentVersion",
+            "wrapperVersion",
+            "project",
+            "repository",
+            "branch",
+            "transitionedFrom",
+            "parentSessionId",
+            "tags",
+            "group",
+        ],
+    ),
+    (EventType::Bound, &["agentSessionId", "evidence"]),
+    (
+        EventType::Usage,
+        &[
+            "key",
+            "model",
+            "inputTokens",
+            "outputTokens",
+            "cacheReadTokens",
+            "cacheWriteTokens",
+            "reasoningTokens",
+            "costUsd",
+            "subagent",
+            "source",
+            "latencyMs",
+            "ttftMs",
+        ],
+    ),
+    (EventType::Tool, &["key", "name", "ok", "kind", "fileExtension", "linesAdded", "linesRemoved"]),
+    (EventType::Prompt, &["key"]),
+    (EventType::Error, &["key", "status", "kind"]),
+    (
+        EventType::End,
+        &["status", "endReason", "exitCode", "durationMs", "transitionedTo", "totals", "lastSeq"],
+    ),
+];
+
 /// Attributes of an event as they may be sent. Those that codemie wrote itself may have come from an imported file.
 /// Of a type that only a newer codemie knows, numbers and plain names are sent.
 pub fn publish(kind: Option<EventType>, attributes: &mut Value) {
     let Some(kind) = kind else { return keep_plain(attributes) };
+    if let Value::Object(fields) = attributes {
+        fields.retain(|name, _| {
+            FIELDS.iter().any(|(of, fields)| *of == kind && fields.contains(&name.as_str()))
+        });
+    }
     let mut each = |field: &str, plain: &dyn Fn(&str) -> Option<String>| {
         if let Some(value) = attributes.get_mut(field)
             && let Some(text) = value.as_str()
@@ -265,7 +315,7 @@ mod tests {
         for (kind, attributes, sent) in [
             (
                 EventType::Start,
-                json!({"agentVersion": "2 of /canary", "project": "/home/canary/p", "repository": "/srv/canary/x"}),
+                json!({"agentVersion": "2 of /canary", "project": "/home/canary/p", "repository": "/srv/canary/x", "prompt": "canary"}),
                 json!({"agentVersion": "other", "project": "p", "repository": null}),
             ),
             (

@@ -114,7 +114,7 @@ impl View<'_> {
                 "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.agent_session IS NOT NULL AND s.imported_from IS NULL
                    AND (s.ended_at > ?1 AND (s.end_reason = 'crash' OR s.signal IS NOT NULL)
                      OR s.ended_at > ?2 AND s.end_reason = 'exit' AND EXISTS (SELECT 1 FROM evidence e
-                          WHERE e.session = s.n AND e.source = 'background' AND e.verdict = 'accepted'))
+                          WHERE e.session = s.n AND e.source = 'handed-over' AND e.verdict = 'accepted'))
                  ORDER BY s.ended_at"
             ),
             [at, in_background],

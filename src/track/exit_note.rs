@@ -60,11 +60,21 @@ pub(super) fn leave(home: &Home, run: RunId, ending: Ending, at: Timestamp) {
     }
 }
 
-/// What the note of a run says. Anything but a readable note is none.
+/// What the note of a run says. Anything but a readable note of the end of a process is none: who runs inside the agent can
+/// write here, too.
 pub(super) fn find(home: &Home, run: RunId) -> Option<(Ending, Timestamp)> {
     let note: ExitNote = serde_json::from_slice(&read_at_most(&path(home, run), MAX_NOTE).ok()?).ok()?;
-    let exit = note.code.map(Exit::Code).or(note.signal.map(Exit::Signal));
-    Some((Ending { reason: note.reason, exit }, note.at))
+    let exit = match (note.code, note.signal) {
+        (Some(code), None) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        _ => return None,
+    };
+    let ends_a_process = match note.reason {
+        EndReason::Exit => matches!(exit, Exit::Code(_)),
+        EndReason::Signal | EndReason::Stopped => true,
+        EndReason::Clear | EndReason::Switch | EndReason::Crash => false,
+    };
+    ends_a_process.then_some((Ending { reason: note.reason, exit: Some(exit) }, note.at))
 }
 
 /// The END is in the store.

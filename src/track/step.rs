@@ -55,8 +55,9 @@ impl Step {
     }
 }
 
-/// The source of evidence that a conversation goes on without a terminal.
-const BACKGROUND: &str = "background";
+/// The source of evidence that a conversation goes on after its terminal has ended: later commands look at its file.
+/// `store::query` asks for it by this name.
+const HANDED_OVER: &str = "handed-over";
 
 fn begin_in_background(
     tx: &Tx<'_>,
@@ -244,7 +245,7 @@ impl Run {
         let (session, run) = (self.session, self.plan.run);
         let note = Evidence {
             at,
-            source: BACKGROUND.to_owned(),
+            source: HANDED_OVER.to_owned(),
             verdict: Verdict::Accepted,
             agent_session_id: None,
             detail: format!("{conversation}: goes on in the background after its terminal has ended"),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::evidence::{self, HEAD_BYTES};
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
+use super::version::lacks_registry;
 use crate::agent::looked::Looked;
 use crate::agent::others::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
@@ -54,6 +55,8 @@ pub struct ClaudeTrail {
     proper: Option<ProcessId>,
     /// What its entry said last.
     registered_as: Option<AgentSessionId>,
+    /// Its entry is rewritten with every `/clear`.
+    names_clears: bool,
     history_read: u64,
     /// A conversation that was given to the background service, and when, until its job is found.
     given: Option<(AgentSessionId, Timestamp)>,
@@ -80,6 +83,7 @@ impl ClaudeTrail {
             registry: Looked::default(),
             proper: None,
             registered_as: None,
+            names_clears: false,
             history_read: 0,
             given: None,
             known: BTreeMap::new(),
@@ -152,6 +156,7 @@ impl ClaudeTrail {
             return; // left behind by a process that was killed
         }
         if ours {
+            self.names_clears = entry.version.as_deref().is_some_and(|version| !lacks_registry(version));
             seen.version = entry.version.clone().or(seen.version.take());
             if let Some(cwd) = &entry.cwd {
                 self.work_in(self.files.project(Path::new(cwd)));
@@ -213,18 +218,31 @@ impl ClaudeTrail {
         self.history_read = from + whole as u64;
         for line in bytes[..whole].split(|byte| *byte == b'\n') {
             let Some(entry) = evidence::history_line(line) else { continue };
-            if evidence::gives_to_background(line) {
-                self.given = Some((entry.session.clone(), entry.at));
+            // Only what was typed in our own conversation, and last: whoever types on has not left it.
+            if self.is_in(&entry.session) {
+                let given = evidence::gives_to_background(line);
+                self.given = given.then(|| (entry.session.clone(), entry.at));
             }
             seen.signals.push(Signal::History(entry));
         }
     }
 
-    /// The job that a conversation of this folder became, if only one can be it. The service starts a process for it when it has
-    /// something to do, so that none may ever register.
-    fn look_at_jobs(&mut self, seen: &mut Seen) {
+    /// Is this the conversation that our process is in, as far as it says so?
+    fn is_in(&self, session: &AgentSessionId) -> bool {
+        let found = self.found.as_ref().map(|(id, _)| id);
+        self.registered_as.as_ref().or(found) == Some(session)
+    }
+
+    /// The job that our conversation became, if only one can be it. The service starts a process for it when it has something to
+    /// do, so that none may ever register. The command ends our process: as long as that lives, no job is ours.
+    fn look_at_jobs(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
         let Some((from, since)) = &self.given else { return };
+        if processes.alive(self.proper.unwrap_or(agent)) {
+            return;
+        }
         let jobs = entries(&self.files.jobs()).unwrap_or_default().into_iter();
+        // A fork is a job of its own beside a conversation that goes on.
+        let jobs = jobs.filter(|job| !job.join("parent-transcript.jsonl").exists());
         let states = jobs.filter_map(|job| read_at_most(&job.join("state.json"), MAX_ENTRY).ok());
         let begun = states.filter_map(|state| evidence::job(&state)).filter(|job| {
             job.created >= *since && *from != job.session && Path::new(&job.cwd) == self.folder
@@ -328,9 +346,10 @@ impl Trail for ClaudeTrail {
         watched
     }
 
-    /// A process that registers says by its own entry which conversation it is in, so no other file tells of it first.
+    /// A process that registers says by its own entry which conversation it is in, so no other file says so earlier. Older
+    /// versions do not after a `/clear`: there it may be any file of the folder.
     fn own(&self) -> Option<Vec<PathBuf>> {
-        let (process, id) = (self.proper?, self.registered_as.as_ref()?);
+        let (process, id) = (self.proper.filter(|_| self.names_clears)?, self.registered_as.as_ref()?);
         let mut own = vec![self.files.registry_entry(process.pid)];
         for project in &self.projects {
             own.extend([project.join(format!("{id}.jsonl")), project.join(&id.0)]);
@@ -349,7 +368,7 @@ impl Trail for ClaudeTrail {
         let mut seen = Seen::default();
         self.look_at_registry(agent, processes, &mut seen);
         self.look_at_history(&mut seen);
-        self.look_at_jobs(&mut seen);
+        self.look_at_jobs(agent, processes, &mut seen);
         self.look_at_projects(agent, processes, &mut seen);
         seen
     }

@@ -460,7 +460,7 @@ impl Correlator {
         to: AgentSessionId,
         verdict: &mut Verdict,
     ) {
-        if self.current() == Some(from) && !self.shared(from) {
+        if self.current() == Some(from) && !self.shared(from) && !self.claimed.contains(&to) {
             let why = "the only background job begun here since the command in our conversation";
             verdict.explain(now, "background", &to.0, true, why);
             self.move_on(now, TransitionKind::Switch, Some(to), Evidence::Log, verdict);
@@ -472,7 +472,8 @@ impl Correlator {
         while let Some(current) = self.current.clone() {
             let settled: Vec<&NewFile> = self.files.iter().filter(|file| settled_at(file) <= now).collect();
             let shared = self.shared(&current.id);
-            let next = settled.iter().find(|file| !shared && file.follows.as_ref() == Some(&current.id));
+            // That names our conversation alone, so nothing has to be waited for.
+            let next = self.files.iter().find(|file| !shared && file.follows.as_ref() == Some(&current.id));
             if let Some(next) = next {
                 let to = next.id.clone();
                 verdict.explain(now, "file", &to.0, true, "its clear bears the id of a prompt of ours");

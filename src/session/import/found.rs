@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Course, Error, Report, Source, ToTheEnd, files_of, import_file};
+use super::{Course, Error, Report, Source, files_of, import_file};
 use crate::clock::Timestamp;
 use crate::store::{Store, Tx, View, old};
 
@@ -90,9 +90,10 @@ pub fn take_in(
     for (place, done) in store.read(|view| waiting(view, user_home, cwd))? {
         let Some(identity) = identity(&place) else { continue };
         let mut paced = Paced { key: key(&place), identity, deadline, since: Instant::now() };
-        let through = if place.is_dir() {
+        let through = if place.is_dir() && place.starts_with(user_home.join(".codemie")) {
             take_in_folder(store, &place, at, &mut paced, &mut report)?
         } else {
+            // A folder where a file is expected is refused like anything else that is no regular file.
             let before = report.passed_over.len();
             let through = match Source::found(&place, MAX_FOUND) {
                 Ok(source) => import_file(store, &source, at, done, &mut paced, &mut report)?,
@@ -127,13 +128,17 @@ fn take_in_folder(
     let files = match files_of(place) {
         Ok(files) => files,
         Err(error) => {
-            tracing::warn!("an old store is left to another time: {error}");
-            return Ok(false);
+            report.pass_over(place, error.to_string());
+            return Ok(true);
         }
     };
     for file in files {
         match Source::found(&file, MAX_FOUND) {
-            Ok(source) => drop(import_file(store, &source, at, 0, &mut ToTheEnd, report)?),
+            Ok(source) => {
+                if !import_file(store, &source, at, 0, paced, report)? {
+                    return Ok(false);
+                }
+            }
             Err(error) => report.pass_over(&file, error.to_string()),
         }
         if !paced.goes_on() {
