@@ -1,6 +1,5 @@
 //! Which of a vendor's services answered a call: each has prices of its own.
 
-use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,21 +59,6 @@ impl Tier {
     }
 }
 
-/// The column is called `fast`: a codemie that knows no other tiers reads every number but zero as fast. It prices nothing by
-/// that, the cost is stored beside it.
-impl ToSql for Tier {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.number().into())
-    }
-}
-
-impl FromSql for Tier {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let number = Option::<i64>::column_result(value)?.unwrap_or(0);
-        Ok(u64::try_from(number).map_or(Self::Unknown, Self::numbered))
-    }
-}
-
 /// How a tier is written in JSON, among the fields of what has it. `fast` alone was written before there were other tiers, and
 /// it is all that an older codemie reads: of the others it thinks what it always did, that they are standard.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -119,10 +103,8 @@ mod tests {
             assert_eq!((tier.number(), Tier::numbered(number.into())), (number, tier));
             assert_eq!(serde_json::to_string(&tier).unwrap(), json);
             assert_eq!(serde_json::from_str::<Tier>(json).unwrap(), tier);
-            assert_eq!(Tier::column_result(ValueRef::Integer(number.into())).unwrap(), tier);
         }
         assert_eq!(Tier::numbered(5), Tier::Unknown, "of a newer codemie");
-        assert_eq!(Tier::column_result(ValueRef::Null).unwrap(), Tier::Standard);
         assert_eq!(serde_json::from_str::<Tier>("{}").unwrap(), Tier::Standard);
     }
 
