@@ -13,6 +13,7 @@ use super::{Agent, Conversation, Invocation, Kind, SessionFile, SessionFiles, Va
 use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Tokens, Usage};
+use crate::meter::tier::Tier;
 use crate::process::{ProcessId, Processes, StartTime};
 use crate::session::correlate::{Beginning, RegistryEntry, Signal};
 use crate::session::id::AgentSessionId;
@@ -132,7 +133,7 @@ fn said(line: &[u8]) -> Option<(String, Timestamp, Said, Fact)> {
     let mut words = rest.splitn(3, ' ');
     let mut number = || words.next()?.parse().ok();
     let tokens = Tokens { input: number()?, output: number()?, ..Tokens::default() };
-    let usage = Usage { model: "gpt-5".to_owned(), tokens, fast: false, request_id: None };
+    let usage = Usage { model: "gpt-5".to_owned(), tokens, tier: Tier::Standard, request_id: None };
     Some((key, at, Said::Assistant(words.next()?.to_owned()), Fact::Usage(usage)))
 }
 

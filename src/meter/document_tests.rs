@@ -3,6 +3,7 @@ use std::cell::RefCell;
 use super::super::line::Unreadable;
 use super::super::record::{Fact, Record, Tokens, Usage};
 use super::super::tail::FileId;
+use super::super::tier::Tier;
 use super::*;
 
 /// `{"k":KEY,"n":OUTPUT}` is a call; an element that is no object is unreadable.
@@ -27,7 +28,7 @@ impl Lines for Calls {
             return Ok(());
         };
         let tokens = Tokens { output: n, ..Tokens::default() };
-        let usage = Usage { model: "m".into(), tokens, fast: false, request_id: None };
+        let usage = Usage { model: "m".into(), tokens, tier: Tier::Standard, request_id: None };
         let fact = Fact::Usage(usage);
         into.records.push(Record { key, at: Timestamp(1), copied: false, subagent: None, fact });
         Ok(())

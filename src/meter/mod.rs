@@ -6,3 +6,4 @@ pub mod line;
 pub mod price;
 pub mod record;
 pub mod tail;
+pub mod tier;

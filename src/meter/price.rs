@@ -2,27 +2,30 @@
 //! nothing is ever rounded.
 //!
 //! `prices.tsv` is LiteLLM's price data, cut down to token prices: one line per model, sorted by name, columns separated by
-//! tabs: name · standard rates · threshold of the long-context tier · rates above it · fast rates · fast rates above it.
+//! tabs: name · standard rates · threshold of the long-context tier · rates above it · fast rates · fast rates above it · the
+//! same two of flex · the same two of ultrafast. Empty columns at the end of a line are left out.
 //! Rates are input, output, cache read, cache write for 5 minutes, cache write for 1 hour. Where the data lists no cache
-//! price, cached input is billed as input; a missing 1-hour price stays missing. Free and audio models are left out.
-//! "Fast" is Claude's fast mode (a factor on all rates) and the priority tiers of others. Whoever changes the table raises
-//! [`TABLE_VERSION`].
+//! price, cached input is billed as input; a missing 1-hour price stays missing. Free and audio models are left out. A tier
+//! without cache prices of its own has the standard ones. See [`Tier`] for what the tiers are; Claude's fast mode is a factor on
+//! all rates.
+//! Whoever changes the table raises [`TABLE_VERSION`].
 //!
 //! Nothing is parsed before it is asked for: a look-up is a binary search in the embedded text.
 
 use std::collections::BTreeMap;
 
 use super::record::{Tokens, Usage};
+use super::tier::Tier;
 use crate::money::PicoDollars;
 
 /// Stored with every cost.
-pub const TABLE_VERSION: u32 = 1;
+pub const TABLE_VERSION: u32 = 2;
 
 static TABLE: &str = include_str!("prices.tsv");
 
 /// What the call cost; `None` when the model, or what was used of it, has no price here. Never a guess, never a silent zero.
 pub fn cost(usage: &Usage) -> Option<PicoDollars> {
-    Prices::of(&usage.model)?.cost(&usage.tokens, usage.fast)
+    Prices::of(&usage.model)?.cost(&usage.tokens, usage.tier)
 }
 
 /// Of models and their calls without a price those that have one otherwise: they lack it in one of their modes.
@@ -34,73 +37,106 @@ pub fn of_priced_models(mut calls: BTreeMap<String, i64>) -> BTreeMap<String, i6
 /// What one model costs, looked up once for many calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
-    standard: Option<Rates>,
     threshold: Option<u64>,
-    above: Option<Rates>,
-    fast: Option<Rates>,
-    fast_above: Option<Rates>,
+    standard: TierRates<Option<Rates>>,
+    fast: TierRates<Option<Rates>>,
+    flex: TierRates<Option<Rates>>,
+    ultrafast: TierRates<Option<Rates>>,
 }
 
 impl Prices {
     /// `None`: the model has no price at all.
     pub fn of(model: &str) -> Option<Self> {
-        let Row { standard, threshold, above, fast, fast_above } = row(model)?;
+        let Row { threshold, standard, fast, flex, ultrafast } = row(model)?;
         Some(Self {
-            standard: Rates::parse(standard),
             threshold,
-            above: Rates::parse(above),
-            fast: Rates::parse(fast),
-            fast_above: Rates::parse(fast_above),
+            standard: standard.parse(),
+            fast: fast.parse(),
+            flex: flex.parse(),
+            ultrafast: ultrafast.parse(),
         })
     }
 
-    /// The modes in which an agent can have used the model without a price for that.
-    pub fn modes_without(&self) -> Vec<&'static str> {
+    /// The modes in which an agent can have used `model`, whose prices these are, without a price for that.
+    pub fn modes_without(&self, model: &str) -> Vec<&'static str> {
         let long = self.threshold.is_some();
+        // The agents that use these models name no other tiers.
+        let tiers =
+            if model.contains("claude") || model.contains("gemini") { &MODES[..1] } else { &MODES[..] };
         let mut modes = Vec::new();
-        if self.fast.is_none() {
-            modes.push("in fast mode");
-        } else if long && self.fast_above.is_none() {
-            modes.push("for long prompts in fast mode");
+        for &(tier, mode, mode_of_long_prompts) in tiers {
+            match self.tier(tier) {
+                None | Some(TierRates { short: None, .. }) => modes.push(mode),
+                Some(TierRates { long: None, .. }) if long => modes.push(mode_of_long_prompts),
+                Some(_) => {}
+            }
         }
-        if long && self.above.is_none() {
+        if long && self.standard.long.is_none() {
             modes.push("for long prompts");
         }
         // Others have no such cache: there writing to it costs what input does.
         let writes_cost_more = |rates: Rates| rates.cache_write_5m > rates.input;
-        if self.standard.is_some_and(|rates| writes_cost_more(rates) && rates.cache_write_1h.is_none()) {
+        if self.standard.short.is_some_and(|rates| writes_cost_more(rates) && rates.cache_write_1h.is_none())
+        {
             modes.push("for 1-hour cache writes");
         }
         modes
     }
 
     /// What a call cost; `None` when what was used of the model has no price.
-    pub fn cost(&self, tokens: &Tokens, fast: bool) -> Option<PicoDollars> {
-        self.rates(tokens, fast)?.cost(tokens)
+    pub fn cost(&self, tokens: &Tokens, tier: Tier) -> Option<PicoDollars> {
+        self.rates(tokens, tier)?.cost(tokens)
     }
 
     /// The whole call is billed at the higher rates when its prompt (everything sent, cached or not) exceeds the threshold.
-    fn rates(&self, tokens: &Tokens, fast: bool) -> Option<Rates> {
+    fn rates(&self, tokens: &Tokens, tier: Tier) -> Option<Rates> {
         let prompt =
             [tokens.input, tokens.cache_read, tokens.cache_write()].into_iter().fold(0, u64::saturating_add);
         let long = self.threshold.is_some_and(|threshold| prompt > threshold);
-        match (long, fast) {
-            (false, false) => self.standard,
-            (true, false) => self.above,
-            (false, true) => self.fast,
-            (true, true) => self.fast_above,
+        let rates = self.tier(tier)?;
+        if long { rates.long } else { rates.short }
+    }
+
+    fn tier(&self, tier: Tier) -> Option<TierRates<Option<Rates>>> {
+        match tier {
+            Tier::Standard => Some(self.standard),
+            Tier::Fast => Some(self.fast),
+            Tier::Flex => Some(self.flex),
+            Tier::Ultrafast => Some(self.ultrafast),
+            Tier::Unknown => None,
         }
+    }
+}
+
+/// Tiers in words, for short prompts and for long ones.
+const MODES: [(Tier, &str, &str); 4] = [
+    (Tier::Fast, "in fast mode", "for long prompts in fast mode"),
+    (Tier::Flex, "in flex mode", "for long prompts in flex mode"),
+    (Tier::Ultrafast, "in ultrafast mode", "for long prompts in ultrafast mode"),
+    (Tier::Unknown, "in an unknown mode", "in an unknown mode"),
+];
+
+/// What one tier costs: for prompts up to the threshold, and for longer ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TierRates<T> {
+    short: T,
+    long: T,
+}
+
+impl TierRates<&str> {
+    fn parse(self) -> TierRates<Option<Rates>> {
+        TierRates { short: Rates::parse(self.short), long: Rates::parse(self.long) }
     }
 }
 
 /// One line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
-    standard: &'static str,
     threshold: Option<u64>,
-    above: &'static str,
-    fast: &'static str,
-    fast_above: &'static str,
+    standard: TierRates<&'static str>,
+    fast: TierRates<&'static str>,
+    flex: TierRates<&'static str>,
+    ultrafast: TierRates<&'static str>,
 }
 
 /// Pico-dollars per token.
@@ -119,7 +155,9 @@ impl Row {
         let mut next = || columns.next().unwrap_or_default();
         let standard = next();
         let threshold = next().parse().ok();
-        Self { standard, threshold, above: next(), fast: next(), fast_above: next() }
+        let standard = TierRates { short: standard, long: next() };
+        let mut tier = || TierRates { short: next(), long: next() };
+        Self { threshold, standard, fast: tier(), flex: tier(), ultrafast: tier() }
     }
 }
 
@@ -231,8 +269,8 @@ mod tests {
     const NONE: Tokens =
         Tokens { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, reasoning: 0 };
 
-    fn of(model: &str, tokens: Tokens, fast: bool) -> Option<i64> {
-        let usage = Usage { model: model.to_owned(), tokens, fast, request_id: None };
+    fn of(model: &str, tokens: Tokens, tier: Tier) -> Option<i64> {
+        let usage = Usage { model: model.to_owned(), tokens, tier, request_id: None };
         cost(&usage).map(|cost| cost.0)
     }
 
@@ -245,13 +283,26 @@ mod tests {
             previous = name;
             let row = find(name).unwrap();
             assert_eq!(row, Row::parse(columns));
-            let standard = Rates::parse(row.standard).unwrap();
+            let standard = Rates::parse(row.standard.short).unwrap();
             assert!(standard.input > 0 && standard.output > 0, "{name}");
-            for group in [row.above, row.fast, row.fast_above].into_iter().filter(|group| !group.is_empty()) {
-                let rates = Rates::parse(group).unwrap_or_else(|| panic!("{name}: {group}"));
-                assert!(rates.input >= standard.input, "{name}: a higher tier is not cheaper");
+            for (tier, is_cheaper) in
+                [(row.standard, false), (row.fast, false), (row.flex, true), (row.ultrafast, false)]
+            {
+                for group in [tier.short, tier.long].into_iter().filter(|group| !group.is_empty()) {
+                    let rates = Rates::parse(group).unwrap_or_else(|| panic!("{name}: {group}"));
+                    assert!(
+                        is_cheaper || rates.input >= standard.input,
+                        "{name}: a higher tier is not cheaper"
+                    );
+                }
+                let TierRates { short, long } = tier.parse();
+                assert!(!is_cheaper || short.is_none_or(|rates| rates.input <= standard.input), "{name}");
+                assert!(
+                    long.is_none_or(|long| short.is_some_and(|short| long.input >= short.input)),
+                    "{name}"
+                );
             }
-            assert_eq!(row.threshold.is_some(), !row.above.is_empty(), "{name}");
+            assert_eq!(row.threshold.is_some(), !row.standard.long.is_empty(), "{name}");
         }
         assert!(TABLE.lines().count() > 900);
         for absent in ["", "claude", "claude-opus-4-8\t", "zzz", "AAA", "claude-opus-4-80"] {
@@ -270,14 +321,17 @@ mod tests {
             reasoning: 0,
         };
         // 12 × 5 + 22 × 25 + 1002 × 0.5 + 102 × 6.25 dollars per million tokens
-        assert_eq!(of("claude-opus-4-8", tokens, false), Some(1_748_500_000));
-        assert_eq!(of("claude-opus-4-8", tokens, true), Some(2 * 1_748_500_000));
-        assert_eq!(of("claude-opus-4-8", Tokens { cache_write_1h: 3, ..NONE }, false), Some(3 * 10_000_000));
+        assert_eq!(of("claude-opus-4-8", tokens, Tier::Standard), Some(1_748_500_000));
+        assert_eq!(of("claude-opus-4-8", tokens, Tier::Fast), Some(2 * 1_748_500_000));
         assert_eq!(
-            of("claude-opus-4-8", Tokens { output: 2, reasoning: 2, ..NONE }, false),
+            of("claude-opus-4-8", Tokens { cache_write_1h: 3, ..NONE }, Tier::Standard),
+            Some(3 * 10_000_000)
+        );
+        assert_eq!(
+            of("claude-opus-4-8", Tokens { output: 2, reasoning: 2, ..NONE }, Tier::Standard),
             Some(50_000_000)
         );
-        assert_eq!(of("claude-opus-4-8", NONE, false), Some(0));
+        assert_eq!(of("claude-opus-4-8", NONE, Tier::Standard), Some(0));
     }
 
     #[test]
@@ -285,31 +339,58 @@ mod tests {
         let model = "claude-haiku-5-5"; // from 100,000 tokens on: 5 times
         let at = Tokens { input: 50_000, cache_read: 40_000, cache_write_5m: 10_000, output: 1000, ..NONE };
         let standard = 50_000 * 100_000 + 40_000 * 10_000 + 10_000 * 125_000 + 1000 * 500_000;
-        assert_eq!(of(model, at, false), Some(standard));
+        assert_eq!(of(model, at, Tier::Standard), Some(standard));
         let over = Tokens { input: 50_001, ..at };
-        assert_eq!(of(model, over, false), Some(5 * (standard + 100_000)));
+        assert_eq!(of(model, over, Tier::Standard), Some(5 * (standard + 100_000)));
         assert_eq!(
-            of(model, Tokens { output: 200_000, ..NONE }, false),
+            of(model, Tokens { output: 200_000, ..NONE }, Tier::Standard),
             Some(200_000 * 500_000),
             "output does not count"
         );
         let gpt = Tokens { input: 272_001, ..NONE };
-        assert_eq!(of("gpt-5.5", gpt, false), Some(272_001 * 10_000_000));
-        assert_eq!(of("gpt-5.5", gpt, true), None, "there is no fast tier for long prompts");
-        assert_eq!(of("gpt-5.5", Tokens { input: 1, ..NONE }, true), Some(12_500_000));
+        assert_eq!(of("gpt-5.5", gpt, Tier::Standard), Some(272_001 * 10_000_000));
+        assert_eq!(of("gpt-5.5", gpt, Tier::Fast), None, "there is no fast tier for long prompts");
+        assert_eq!(of("gpt-5.5", Tokens { input: 1, ..NONE }, Tier::Fast), Some(12_500_000));
+    }
+
+    #[test]
+    fn every_tier_has_its_own_price_or_none() {
+        let input = |model, count, tier| of(model, Tokens { input: count, ..NONE }, tier);
+        // Millions of pico-dollars per token, for short prompts and for long ones.
+        for (model, tier, short, long) in [
+            ("gpt-6-astra", Tier::Standard, Some(10), Some(20)),
+            ("gpt-6-astra", Tier::Fast, Some(20), Some(40)),
+            ("gpt-6-astra", Tier::Flex, Some(5), Some(10)),
+            ("gpt-6-astra", Tier::Ultrafast, Some(60), Some(120)),
+            ("gpt-6-astra", Tier::Unknown, None, None),
+            ("gpt-6.1-sol", Tier::Flex, Some(1), Some(2)),
+            ("gpt-6.1-sol", Tier::Ultrafast, Some(12), Some(24)),
+            ("gpt-5.5", Tier::Fast, Some(12), None), // and a half
+            ("gpt-5.5", Tier::Ultrafast, None, None),
+            ("azure/gpt-5.5", Tier::Standard, Some(5), Some(10)),
+            ("azure/gpt-5.5", Tier::Flex, None, None), // only its input has one
+            ("claude-opus-4-8", Tier::Flex, None, None),
+        ] {
+            let millions =
+                |count| input(model, count, tier).map(|cost| cost / count.cast_signed() / 1_000_000);
+            assert_eq!((millions(1), millions(272_001)), (short, long), "{model} {tier:?}");
+        }
+        // 1 × 5 + 2 × 25 + 4 × 0.5 + 8 × 6.25 dollars per million tokens
+        let tokens = Tokens { input: 1, output: 2, cache_read: 4, cache_write_5m: 8, ..NONE };
+        assert_eq!(of("gpt-6-astra", tokens, Tier::Flex), Some(107_000_000));
     }
 
     #[test]
     fn what_has_no_price_is_none() {
-        for (model, tokens, fast) in [
-            ("", NONE, false),
-            ("<synthetic>", NONE, false),
-            ("claude-opus-9", NONE, false),
-            ("claude-haiku-4-5", Tokens { input: 1, ..NONE }, true), // no fast mode
-            ("gpt-5", Tokens { cache_write_1h: 1, ..NONE }, false),  // no such cache
-            ("claude-opus-4-8", Tokens { input: u64::MAX, ..NONE }, false),
+        for (model, tokens, tier) in [
+            ("", NONE, Tier::Standard),
+            ("<synthetic>", NONE, Tier::Standard),
+            ("claude-opus-9", NONE, Tier::Standard),
+            ("claude-haiku-4-5", Tokens { input: 1, ..NONE }, Tier::Fast), // no fast mode
+            ("gpt-5", Tokens { cache_write_1h: 1, ..NONE }, Tier::Standard), // no such cache
+            ("claude-opus-4-8", Tokens { input: u64::MAX, ..NONE }, Tier::Standard),
         ] {
-            assert_eq!(of(model, tokens, fast), None, "{model}");
+            assert_eq!(of(model, tokens, tier), None, "{model}");
         }
     }
 

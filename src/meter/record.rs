@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::tier::Tier;
 use crate::clock::Timestamp;
 use crate::session::state::spelled;
 
@@ -74,8 +75,7 @@ pub enum Fact {
 pub struct Usage {
     pub model: String,
     pub tokens: Tokens,
-    /// The vendor's faster, dearer service (Claude's fast mode, priority tiers).
-    pub fast: bool,
+    pub tier: Tier,
     pub request_id: Option<String>,
 }
 
@@ -151,7 +151,7 @@ mod tests {
         let mut usage = Usage {
             model: "claude-opus-4-8".into(),
             tokens: Tokens { input: 10_000_000, ..Tokens::default() },
-            fast: false,
+            tier: Tier::Standard,
             request_id: Some("req_1".into()),
         };
         let mut record = Record {

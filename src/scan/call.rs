@@ -5,12 +5,16 @@ use super::hash::hash;
 use super::words::Word;
 use crate::clock::Timestamp;
 use crate::meter::record::{LONGEST_KEY, Tokens};
+use crate::meter::tier::Tier;
 
 /// A file by its number in the index.
 pub(super) type FileNo = u32;
 
 /// Not a file: the key is owned by a session of the store.
 pub(super) const STORE: FileNo = FileNo::MAX;
+
+/// Above the bits of a file's number and the two below it.
+const TIER_AT: u32 = FileNo::BITS + 2;
 
 /// No encoded call is longer: the key, and sixteen numbers of at most ten bytes.
 pub(super) const LONGEST: usize = LONGEST_KEY + 16 * 10;
@@ -29,7 +33,7 @@ pub(super) struct Told {
     pub(super) file: FileNo,
     pub(super) at: Timestamp,
     pub(super) copied: bool,
-    pub(super) fast: bool,
+    pub(super) tier: Tier,
     pub(super) model: Word,
     pub(super) subagent: Word,
     pub(super) tokens: Tokens,
@@ -45,7 +49,7 @@ impl Told {
     /// every line of it says so.
     pub(super) fn revise(&mut self, later: &Self) {
         if later.tokens.supersedes(&self.tokens) {
-            (self.tokens, self.model, self.fast) = (later.tokens, later.model, later.fast);
+            (self.tokens, self.model, self.tier) = (later.tokens, later.model, later.tier);
         }
         self.at = earlier(self.at, later.at);
         self.copied &= later.copied;
@@ -63,10 +67,13 @@ pub(super) fn earlier(a: Timestamp, b: Timestamp) -> Timestamp {
 
 impl<'a> Call<'a> {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let Told { file, at, copied, fast, model, subagent, tokens } = &self.told;
+        let Told { file, at, copied, tier, model, subagent, tokens } = &self.told;
         out.extend_from_slice(&self.hash.to_le_bytes());
         put_bytes(out, self.key);
-        put(out, u64::from(*file) << 2 | u64::from(*copied) << 1 | u64::from(*fast));
+        // The tier's lowest bit stands below the file's number and the others above it: what was written when standard and
+        // fast were all the tiers is read as it was meant, also of files that are gone.
+        let tier = u64::from(tier.number());
+        put(out, tier >> 1 << TIER_AT | u64::from(*file) << 2 | u64::from(*copied) << 1 | tier & 1);
         put_signed(out, at.0);
         put(out, u64::from(model.0));
         put(out, u64::from(subagent.0));
@@ -89,9 +96,9 @@ impl<'a> Call<'a> {
         let key = rest.bytes().filter(|key| key.len() <= LONGEST_KEY)?;
         let file = rest.number()?;
         let told = Told {
-            file: FileNo::try_from(file >> 2).ok()?,
+            file: FileNo::try_from(file >> 2 & u64::from(FileNo::MAX)).ok()?,
             copied: file & 2 != 0,
-            fast: file & 1 != 0,
+            tier: Tier::numbered(file >> TIER_AT << 1 | file & 1),
             at: Timestamp(rest.signed()?),
             model: Word(rest.small()?),
             subagent: Word(rest.small()?),
@@ -114,7 +121,15 @@ mod tests {
 
     pub(in crate::scan) fn told(file: FileNo, at: i64, output: u64, copied: bool) -> Told {
         let tokens = Tokens { output, ..Tokens::default() };
-        Told { file, at: Timestamp(at), copied, fast: false, model: Word(1), subagent: Word(0), tokens }
+        Told {
+            file,
+            at: Timestamp(at),
+            copied,
+            tier: Tier::Standard,
+            model: Word(1),
+            subagent: Word(0),
+            tokens,
+        }
     }
 
     #[test]
@@ -128,14 +143,28 @@ mod tests {
             reasoning: u64::MAX,
         };
         let key = vec![b'k'; LONGEST_KEY];
-        let told = Told { tokens: big, fast: true, model: Word(u32::MAX), ..told(STORE, i64::MIN, 0, true) };
-        let call = Call { hash: u64::MAX, key: &key, told };
-        let mut out = Vec::new();
-        call.write(&mut out);
-        assert!(out.len() <= LONGEST);
-        assert_eq!(Call::read(&out), Some((call, out.len())));
-        for torn in 0..out.len() {
-            assert_eq!(Call::read(&out[..torn]), None);
+        for tier in Tier::ALL {
+            let told = Told { tokens: big, tier, model: Word(u32::MAX), ..told(STORE, i64::MIN, 0, true) };
+            let call = Call { hash: u64::MAX, key: &key, told };
+            let mut out = Vec::new();
+            call.write(&mut out);
+            assert!(out.len() <= LONGEST);
+            assert_eq!(Call::read(&out), Some((call, out.len())));
+            for torn in 0..out.len() {
+                assert_eq!(Call::read(&out[..torn]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_written_when_a_call_was_fast_or_not_is_read() {
+        for (fast, tier) in [(0, Tier::Standard), (1, Tier::Fast)] {
+            let mut out = 7_u64.to_le_bytes().to_vec();
+            put_bytes(&mut out, b"key");
+            put(&mut out, u64::from(STORE) << 2 | fast);
+            out.extend([0; 9]);
+            let (call, _) = Call::read(&out).unwrap();
+            assert_eq!((call.told.file, call.told.copied, call.told.tier), (STORE, false, tier));
         }
     }
 

@@ -116,7 +116,7 @@ impl Foreign {
         let usage = Usage {
             model: words.text(told.model).to_owned(),
             tokens: told.tokens,
-            fast: told.fast,
+            tier: told.tier,
             request_id: None,
         };
         let cost = price::cost(&usage);

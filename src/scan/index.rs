@@ -24,7 +24,8 @@ const FORMAT: u64 = 2;
 /// Raised whenever a reader of lines finds more than it did, or something else: every file that is there is read once more,
 /// and of those that are gone what was read is kept.
 /// 2: Codex up to 0.65, and the copied lines in its forks; Gemini's documents.
-const READERS: u64 = 2;
+/// 3: Codex's flex and ultrafast tiers.
+const READERS: u64 = 3;
 
 const MAGIC: &[u8] = b"codemie scan\n";
 

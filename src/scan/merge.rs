@@ -103,6 +103,7 @@ mod tests {
     use super::*;
     use crate::clock::Timestamp;
     use crate::meter::record::Tokens;
+    use crate::meter::tier::Tier;
     use crate::scan::call::Call;
     use crate::scan::run::{Buffer, Spill};
     use crate::scan::words::Word;
@@ -110,7 +111,7 @@ mod tests {
     fn told(file: u32, output: u64) -> Told {
         let tokens = Tokens { output, ..Tokens::default() };
         let (at, model, subagent) = (Timestamp(1), Word(0), Word(0));
-        Told { file, at, copied: false, fast: false, model, subagent, tokens }
+        Told { file, at, copied: false, tier: Tier::Standard, model, subagent, tokens }
     }
 
     fn run(folder: &Path, calls: &[(u64, &str, u32, u64)]) -> Reader {

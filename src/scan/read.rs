@@ -19,6 +19,7 @@ use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{Anew, LongLines, Position};
+use crate::meter::tier::Tier;
 
 /// What is read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
 /// stay in the processor's cache between the looks for a newline and for a word.
@@ -233,7 +234,7 @@ impl Worker<'_> {
             file,
             at: record.at,
             copied: record.copied,
-            fast: usage.fast,
+            tier: usage.tier,
             model: self.words.number(&usage.model),
             subagent: record.subagent.as_deref().map_or(Word::NONE, |id| self.words.number(id)),
             tokens: usage.tokens,
@@ -253,7 +254,7 @@ pub(super) fn collect(
         file: super::call::STORE,
         at: Timestamp(0),
         copied: false,
-        fast: false,
+        tier: Tier::Standard,
         model: Word::NONE,
         subagent: Word::NONE,
         tokens: crate::meter::record::Tokens::default(),

@@ -73,7 +73,7 @@ impl<'a> Rollup<'a> {
         }
         let words = self.words;
         let prices = self.prices.entry(told.model.0).or_insert_with(|| Prices::of(words.text(told.model)));
-        let cost = prices.as_ref().and_then(|prices| prices.cost(&told.tokens, told.fast));
+        let cost = prices.as_ref().and_then(|prices| prices.cost(&told.tokens, told.tier));
         let place = (file.agent, file.conversation, told.model, self.days.number(told.at));
         let none = Sums { first: i64::MAX, last: i64::MIN, ..Sums::default() };
         self.sums.entry(place).or_insert(none).add(&told, cost);

@@ -9,6 +9,7 @@ use super::spelling::{count, uncount};
 use super::{Error, Tx, View};
 use crate::clock::Timestamp;
 use crate::meter::record::{ApiError, Fact, Record, Tokens, Tool, ToolKind, Usage};
+use crate::meter::tier::Tier;
 use crate::money::PicoDollars;
 use crate::session::state::spelled;
 
@@ -80,7 +81,7 @@ impl RecordRow {
             (Some(usage), _, _) => Fact::Usage(Usage {
                 model: usage.model.clone(),
                 tokens: usage.tokens,
-                fast: usage.fast,
+                tier: usage.tier,
                 request_id: usage.request_id.clone(),
             }),
             (_, Some(tool), _) => Fact::Tool(Tool {
@@ -113,7 +114,8 @@ const MOST_OF_A_CALL: PicoDollars = PicoDollars(100_000 * 1_000_000_000_000);
 pub struct UsageColumns {
     pub model: String,
     pub tokens: Tokens,
-    pub fast: bool,
+    #[serde(flatten)]
+    pub tier: Tier,
     pub request_id: Option<String>,
     pub cost: Option<PicoDollars>,
     pub prices: Option<String>,
@@ -148,7 +150,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
             RecordKind::Usage => Some(UsageColumns {
                 model: row.get(4)?,
                 tokens: read_tokens(row, 5)?,
-                fast: row.get::<_, Option<bool>>(11)?.unwrap_or(false),
+                tier: row.get(11)?,
                 request_id: row.get(12)?,
                 cost: row.get(13)?,
                 prices: row.get(14)?,
@@ -248,7 +250,7 @@ impl Tx<'_> {
         let record = &priced.record;
         let kind = RecordKind::of(&record.fact);
         match &record.fact {
-            Fact::Usage(Usage { model, tokens, fast, request_id }) => self.run(
+            Fact::Usage(Usage { model, tokens, tier, request_id }) => self.run(
                 "INSERT INTO record (agent, kind, key, session, at, subagent, model, input, output, cache_read,
                    cache_write_5m, cache_write_1h, reasoning, fast, request_id, cost, prices)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
@@ -266,7 +268,7 @@ impl Tx<'_> {
                     count(tokens.cache_write_5m),
                     count(tokens.cache_write_1h),
                     count(tokens.reasoning),
-                    fast,
+                    tier,
                     request_id,
                     priced.cost,
                     priced.prices
@@ -333,7 +335,7 @@ impl Tx<'_> {
                 count(tokens.cache_write_5m),
                 count(tokens.cache_write_1h),
                 count(tokens.reasoning),
-                usage.fast,
+                usage.tier,
                 usage.request_id,
                 priced.cost,
                 priced.prices

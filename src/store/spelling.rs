@@ -7,6 +7,7 @@ use super::evidence::Verdict;
 use super::record::RecordKind;
 use crate::clock::Timestamp;
 use crate::meter::record::ToolKind;
+use crate::meter::tier::Tier;
 use crate::money::PicoDollars;
 use crate::process::{Pid, StartTime};
 use crate::session::id::{AgentSessionId, RunId, SessionId};
@@ -95,4 +96,19 @@ pub(super) fn count(value: u64) -> i64 {
 
 pub(super) fn uncount(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
+}
+
+/// The column is called `fast`: a codemie that knows no other tiers reads every number but zero as fast. It prices nothing by
+/// that, the cost is stored beside it.
+impl ToSql for Tier {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.number().into())
+    }
+}
+
+impl FromSql for Tier {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let number = Option::<i64>::column_result(value)?.unwrap_or(0);
+        Ok(u64::try_from(number).map_or(Self::Unknown, Self::numbered))
+    }
 }

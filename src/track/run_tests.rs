@@ -9,6 +9,7 @@ use crate::agent::{Seen, Trail};
 use crate::home::Home;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Tokens, Usage};
+use crate::meter::tier::Tier;
 use crate::process::Processes;
 use crate::session::correlate::{Beginning, RegistryEntry};
 use crate::session::id::RunId;
@@ -53,7 +54,7 @@ impl Lines for Calls {
         let usage = Usage {
             model: "claude-opus-4-8".into(),
             tokens: Tokens { output: 1, ..Tokens::default() },
-            fast: false,
+            tier: Tier::Standard,
             request_id: None,
         };
         into.records.push(Record {

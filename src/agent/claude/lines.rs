@@ -16,6 +16,7 @@ use super::tools::{Change, Outcome, Waiting};
 use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
+use crate::meter::tier::Tier;
 use crate::session::id::AgentSessionId;
 
 /// Reads one session file, or one sub-agent's file.
@@ -193,7 +194,7 @@ fn answered<M, C>(line: &Line<'_, M>, message: &Message<'_, C>) -> Result<Option
     let usage = Fact::Usage(Usage {
         model: owned(&message.model).unwrap_or_default(),
         tokens: tokens(usage),
-        fast: usage.speed.0.as_deref() == Some("fast"),
+        tier: if usage.speed.0.as_deref() == Some("fast") { Tier::Fast } else { Tier::Standard },
         request_id: owned(&line.request_id),
     });
     Ok(keyed(line, Some(id), time(line), usage))

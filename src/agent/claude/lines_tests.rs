@@ -38,7 +38,7 @@ fn an_answer_is_its_message_id_and_final_usage() {
         usage.tokens,
         Tokens { input: 12, output: 22, cache_read: 1002, cache_write_5m: 102, ..Tokens::default() }
     );
-    assert!(!usage.fast);
+    assert_eq!(usage.tier, Tier::Standard);
 }
 
 /// Claude Code 2.1.325.
@@ -83,7 +83,7 @@ fn usage_in_all_its_forms() {
         let record = one(&assistant(&format!(r#"{{"id":"m","model":"x","usage":{usage}}}"#), ""));
         let Fact::Usage(read) = record.fact else { panic!("{usage}") };
         assert_eq!((read.tokens.cache_write_5m, read.tokens.cache_write_1h), (five, hour), "{usage}");
-        assert_eq!(read.fast, fast, "{usage}");
+        assert_eq!(read.tier == Tier::Fast, fast, "{usage}");
     }
 }
 

@@ -23,6 +23,7 @@ use super::tools::{self, Stamp, Waiting};
 use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
+use crate::meter::tier::Tier;
 use crate::session::id::AgentSessionId;
 
 /// Reads one rollout.
@@ -44,8 +45,8 @@ struct Memory {
     helper: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     model: String,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    fast: bool,
+    #[serde(flatten)]
+    tier: Tier,
     /// Prompts of versions that give them no id.
     prompts: u64,
     sums: Sums,
@@ -211,7 +212,7 @@ impl CodexLines {
         Fact::Usage(Usage {
             model: self.memory.model.clone(),
             tokens: tokens(counts),
-            fast: self.memory.fast,
+            tier: self.memory.tier,
             request_id: None,
         })
     }
@@ -222,7 +223,7 @@ impl CodexLines {
             Some("token_count") => self.token_count(event.info, at, into),
             Some("thread_settings_applied") => {
                 let settings = event.settings().unwrap_or_default();
-                self.memory.fast = settings.service_tier.0.as_deref() == Some("priority");
+                self.memory.tier = Tier::named(settings.service_tier.0.as_deref());
                 if let Some(model) = settings.model.0 {
                     self.memory.model = model.into_owned();
                 }

@@ -56,8 +56,8 @@ fn a_call_in_disjoint_numbers_under_the_model_of_its_turn() {
             cache_write_1h: 0,
             reasoning: 13,
         };
-        let call = |model: &str, fast| Usage { model: model.into(), tokens, fast, request_id: None };
-        let expected = [("r1", call("gpt-5.5", false)), ("r2", call("gpt-6-sol", true))];
+        let call = |model: &str, tier| Usage { model: model.into(), tokens, tier, request_id: None };
+        let expected = [("r1", call("gpt-5.5", Tier::Standard)), ("r2", call("gpt-6-sol", Tier::Fast))];
         for (record, (key, call)) in harvest.records.iter().zip(expected) {
             assert_eq!((record.key.as_str(), &record.fact), (key, &Fact::Usage(call)));
             assert_eq!((record.copied, record.subagent.as_deref()), (false, None));
@@ -67,6 +67,50 @@ fn a_call_in_disjoint_numbers_under_the_model_of_its_turn() {
         assert_eq!(facts.session, Some(AgentSessionId("t".into())));
         assert_eq!((facts.cwd.as_deref(), facts.branch.as_deref()), (Some("/q"), Some("main")));
         assert_eq!(facts.first_at, Timestamp::parse("2026-11-16T10:00:00.000Z"));
+    }
+}
+
+#[test]
+fn a_call_has_the_tier_of_its_thread_also_when_reading_goes_on_later() {
+    for (setting, tier) in [
+        ("{}", Tier::Standard),
+        (r#"{"service_tier":null}"#, Tier::Standard),
+        (r#"{"service_tier":"default"}"#, Tier::Standard),
+        (r#"{"service_tier":"priority"}"#, Tier::Fast),
+        (r#"{"service_tier":"flex"}"#, Tier::Flex),
+        (r#"{"service_tier":"ultrafast"}"#, Tier::Ultrafast),
+        (r#"{"service_tier":"brand-new"}"#, Tier::Unknown),
+    ] {
+        let settings = format!(r#"{{"type":"thread_settings_applied","thread_settings":{setting}}}"#);
+        let texts = [meta(""), line("event_msg", &settings)];
+        for usage_only in [false, true] {
+            let reader = if usage_only { CodexLines::usage_only } else { CodexLines::new };
+            let mut lines = reader(None);
+            read(&mut lines, &texts);
+            let mut later = reader(lines.state().as_deref());
+            for lines in [&mut lines, &mut later] {
+                assert_eq!(tier_of_call(lines), tier, "{setting}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_state_written_before_there_were_other_tiers_than_fast_is_read() {
+    for (state, tier) in [
+        (r#"{"thread":"t","model":"gpt-5.5","fast":true,"prompts":0,"sums":{}}"#, Tier::Fast),
+        (r#"{"thread":"t","model":"gpt-5.5","prompts":0,"sums":{}}"#, Tier::Standard),
+    ] {
+        let mut lines = CodexLines::new(Some(state));
+        assert_eq!(lines.memory.model, "gpt-5.5");
+        assert_eq!(tier_of_call(&mut lines), tier);
+    }
+}
+
+fn tier_of_call(lines: &mut CodexLines) -> Tier {
+    match &read(lines, &[usage("r1")]).records[..] {
+        [Record { fact: Fact::Usage(usage), .. }] => usage.tier,
+        others => panic!("{others:?}"),
     }
 }
 

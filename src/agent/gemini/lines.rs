@@ -18,6 +18,7 @@ use super::tools::Call;
 use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
+use crate::meter::tier::Tier;
 use crate::session::id::AgentSessionId;
 
 /// Reads one session file, or one sub-agent's file.
@@ -134,7 +135,7 @@ impl GeminiLines {
                     into.records.push(record(Fact::Usage(Usage {
                         model: message.model.0.as_deref().unwrap_or_default().to_owned(),
                         tokens: disjoint(tokens),
-                        fast: false,
+                        tier: Tier::Standard,
                         request_id: None,
                     })));
                 }

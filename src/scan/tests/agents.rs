@@ -3,6 +3,10 @@
 use serde_json::Value;
 
 use super::*;
+use crate::agent::codex::lines::CodexLines;
+use crate::meter::line::{Harvest, Lines};
+use crate::meter::record::Fact;
+use crate::money::PicoDollars;
 
 /// A home folder with all agents' files.
 struct Everyone(tempfile::TempDir);
@@ -119,6 +123,47 @@ fn openai_input_includes_cache_which_is_not_counted_twice() {
         ],
     );
     assert_eq!(home.spent(), [1, 400, 600, 50, 20]);
+}
+
+#[test]
+fn calls_of_every_tier_cost_the_same_in_a_scan_and_read_live() {
+    let usage = r#"{"input_tokens":10,"cached_input_tokens":0,"output_tokens":1}"#;
+    // 10 input and 1 output, in dollars per million tokens.
+    for (tier, cost) in [
+        ("default", Some(10 * 2 + 10)),
+        ("priority", Some(10 * 4 + 20)),
+        ("flex", Some(10 + 5)),
+        ("ultrafast", Some(10 * 12 + 60)),
+        ("brand-new", None),
+    ] {
+        let cost = cost.map(|cost| PicoDollars(cost * 1_000_000));
+        let settings = format!(
+            r#"{{"type":"thread_settings_applied","thread_settings":{{"model":"gpt-6.1-sol","service_tier":"{tier}"}}}}"#
+        );
+        let lines = [
+            codex("session_meta", r#"{"id":"t","cwd":"/p"}"#),
+            codex("event_msg", &settings),
+            codex("token_usage_record", &format!(r#"{{"response_id":"r","usage":{usage}}}"#)),
+        ];
+        let (mut live, mut harvest) = (CodexLines::new(None), Harvest::default());
+        for line in &lines {
+            live.read(line.as_bytes(), &mut harvest).unwrap();
+        }
+        let [Fact::Usage(usage)] =
+            &harvest.records.iter().map(|record| record.fact.clone()).collect::<Vec<_>>()[..]
+        else {
+            panic!("{:?}", harvest.records)
+        };
+        assert_eq!(price::cost(usage), cost, "{tier}");
+
+        let home = Everyone::new();
+        home.put(ROLLOUT, &lines);
+        for time in ["first", "from the cache"] {
+            let [row] = <[_; 1]>::try_from(home.scan().rows(By::Agent)).unwrap();
+            assert_eq!(row.cost, cost.unwrap_or_default(), "{tier}, {time}");
+            assert_eq!(row.unpriced_calls.values().sum::<i64>(), i64::from(cost.is_none()), "{tier}, {time}");
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::file::FileId;
 use crate::meter::record::{Fact, Record, Tokens, Usage};
+use crate::meter::tier::Tier;
 use crate::session::absorb::{Batch, absorb};
 use crate::session::id::{AgentSessionId, SessionId};
 use crate::session::lifecycle::{self, Binding, Conversation};
@@ -29,7 +30,7 @@ fn read(world: &mut World, session: SessionId, calls: &[(&str, u64)]) {
     let at = world.wait(1);
     let record = |(key, output): &(&str, u64)| {
         let tokens = Tokens { input: 1, output: *output, ..Tokens::default() };
-        let usage = Usage { model: "claude-opus-4-8".into(), tokens, fast: false, request_id: None };
+        let usage = Usage { model: "claude-opus-4-8".into(), tokens, tier: Tier::Standard, request_id: None };
         let fact = Fact::Usage(usage);
         let record = Record { key: (*key).into(), at, copied: false, subagent: None, fact };
         Priced { record, cost: Some(PicoDollars(1)), prices: Some("1".into()) }

@@ -13,7 +13,8 @@ use super::super::state::{Ending, Exit};
 use super::{World, agent_session, binding, usage};
 use crate::clock::Timestamp;
 use crate::meter::record::{ApiError, Fact, Record, Tool, ToolKind};
-use crate::store::{FileId, Priced};
+use crate::meter::tier::Tier;
+use crate::store::{FileId, Priced, RecordRow};
 
 fn fact(key: &str, at: Timestamp, fact: Fact) -> Priced {
     Priced {
@@ -107,6 +108,30 @@ fn records_events_sums_and_position_are_one() {
     assert_eq!((totals.lines_added, totals.lines_removed, totals.api_errors), (9, 3, 1));
     let position = world.store.read(|view| view.position(FileId { device: 1, inode: 7 })).unwrap().unwrap();
     assert_eq!((position.offset, position.state), (100, b"state".to_vec()));
+}
+
+#[test]
+fn the_tier_of_a_call_is_kept_revised_and_exchanged() {
+    let mut world = World::new();
+    let (_, session) = world.bound(Conversation::Fresh, "a");
+    let n = world.session(session).n;
+    let at = world.now;
+    for (inode, tier) in (1..).zip(Tier::ALL) {
+        let call = |output, tier| {
+            let mut priced = usage(&format!("m{inode}"), at, output);
+            if let Fact::Usage(usage) = &mut priced.record.fact {
+                usage.tier = tier;
+            }
+            [priced]
+        };
+        world.absorb(session, &batch(inode, 0, 100, &call(1, Tier::Standard)));
+        world.absorb(session, &batch(inode, 100, 200, &call(2, tier)));
+        let kept = world.store.read(|view| view.records(n)).unwrap().pop().unwrap();
+        assert_eq!(kept.usage.as_ref().unwrap().tier, tier);
+        let text = serde_json::to_string(&kept).unwrap();
+        assert_eq!(serde_json::from_str::<RecordRow>(&text).unwrap(), kept, "{text}");
+        assert!(text.contains(r#""fast":"#), "an older codemie looks for it: {text}");
+    }
 }
 
 #[test]

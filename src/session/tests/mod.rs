@@ -18,6 +18,7 @@ use super::state::EvidenceKind;
 use crate::clock::Timestamp;
 use crate::home::Home;
 use crate::meter::record::{Fact, Record, Tokens, Usage};
+use crate::meter::tier::Tier;
 use crate::process::{Pid, ProcessId, StartTime};
 use crate::store::{NewRun, PicoDollars, Place, Priced, Realm, SessionRow, Store};
 
@@ -161,7 +162,7 @@ pub(crate) fn usage(key: &str, at: Timestamp, output: u64) -> Priced {
                     cache_write_5m: 100,
                     ..Tokens::default()
                 },
-                fast: false,
+                tier: Tier::Standard,
                 request_id: None,
             }),
         },

@@ -11,6 +11,7 @@ use std::process::Command;
 use codemie::clock::{Clock, SystemClock, Timestamp};
 use codemie::home::Home;
 use codemie::meter::record::{Fact, Record, Tokens, Usage};
+use codemie::meter::tier::Tier;
 use codemie::process::{Pid, ProcessId, Processes, StartTime, SystemProcesses};
 use codemie::session::absorb::{Batch, absorb};
 use codemie::session::id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
@@ -117,7 +118,7 @@ impl World {
         let at = self.tick(10);
         let tokens =
             Tokens { input: 10, output: 20, cache_read: 1000, cache_write_5m: 100, ..Tokens::default() };
-        let fact = Fact::Usage(Usage { model: model.into(), tokens, fast: false, request_id: None });
+        let fact = Fact::Usage(Usage { model: model.into(), tokens, tier: Tier::Standard, request_id: None });
         let priced = Priced {
             record: Record { key: key.into(), at, copied: false, subagent: None, fact },
             cost: cost.map(PicoDollars),
