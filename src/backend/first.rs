@@ -130,3 +130,29 @@ fn write(file: &Path, tokens: &BTreeMap<Role, String>) -> io::Result<()> {
     new.persist(file)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_tokens_take_no_owner_that_is_somebody_elses() {
+        let token = |name: &str, owner: &str| Token {
+            name: name.to_owned(),
+            role: Role::Ingest,
+            owner: Owner::new(owner).unwrap(),
+            hash: TokenHash::of(name),
+            created_at: Timestamp(0),
+            revoked_at: None,
+        };
+        for (user, tokens, owner) in [
+            ("ada", vec![], "ada"),
+            ("ada", vec![token("ada", "ada")], "ada-2"),
+            ("ada", vec![token("x", "ada"), token("y", "ada-2")], "ada-3"),
+            ("ada", vec![token("ada-ingest", "default")], "default"),
+            ("default", vec![], "default-2"),
+        ] {
+            assert_eq!(owner_of(user, &tokens).as_str(), owner, "{user} {tokens:?}");
+        }
+    }
+}

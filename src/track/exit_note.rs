@@ -139,4 +139,22 @@ mod tests {
             assert_eq!(find(&home, run), None);
         }
     }
+
+    #[test]
+    fn a_note_of_anything_but_the_end_of_a_process_is_no_note() {
+        let temporary = tempfile::tempdir().unwrap();
+        let home = Home::at(temporary.path().join("home"));
+        create_private(&folder(&home)).unwrap();
+        for text in [
+            r#"{"reason":"clear","code":0,"signal":null,"at":7}"#,
+            r#"{"reason":"crash","code":0,"signal":null,"at":7}"#,
+            r#"{"reason":"exit","code":null,"signal":9,"at":7}"#,
+            r#"{"reason":"exit","code":0,"signal":9,"at":7}"#,
+            r#"{"reason":"exit","code":null,"signal":null,"at":7}"#,
+        ] {
+            let run = RandomIds.run();
+            fs::write(path(&home, run), text).unwrap();
+            assert_eq!(find(&home, run), None, "{text}");
+        }
+    }
 }

@@ -11,11 +11,14 @@ const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 const CHILD: ProcessId = ProcessId { pid: Pid(11), start: StartTime(2) };
 
 /// A launcher and what it started.
-struct Family;
+struct Family {
+    ended: bool,
+}
 
 impl Processes for Family {
     fn start_time(&self, pid: Pid) -> Option<StartTime> {
-        [LAUNCHER, CHILD].into_iter().find(|process| process.pid == pid).map(|process| process.start)
+        let mut living = [LAUNCHER, CHILD].into_iter().filter(|_| !self.ended);
+        living.find(|process| process.pid == pid).map(|process| process.start)
     }
 
     fn parent(&self, pid: Pid) -> Option<Pid> {
@@ -30,6 +33,7 @@ impl Processes for Family {
 struct Stage {
     root: tempfile::TempDir,
     trail: ClaudeTrail,
+    ended: bool,
 }
 
 impl Stage {
@@ -38,7 +42,7 @@ impl Stage {
         let files = ClaudeFiles::at(root.path());
         fs::create_dir(files.registry()).unwrap();
         let trail = ClaudeTrail::new(files, Path::new("/b"));
-        Self { root, trail }
+        Self { root, trail, ended: false }
     }
 
     fn put(&self, name: &str, text: &str) -> PathBuf {
@@ -54,7 +58,7 @@ impl Stage {
     }
 
     fn look(&mut self) -> Seen {
-        self.trail.look(LAUNCHER, &Family)
+        self.trail.look(LAUNCHER, &Family { ended: self.ended })
     }
 
     /// The conversations that the registry is said to name, by pid.
@@ -149,7 +153,10 @@ fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
     stage.put("projects/-b/other.jsonl", "");
     stage.look();
     assert_eq!(stage.trail.own(), None, "whose the next change is cannot be told yet");
-    stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b""#));
+    stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.100""#));
+    stage.look();
+    assert_eq!(stage.trail.own(), None, "its entry stays as it is after a clear");
+    stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.197""#));
     stage.look();
     let is_own = |stage: &Stage, name: &str| {
         let path = stage.root.path().join(name);
@@ -169,7 +176,7 @@ fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
     stage.put("projects/-c/x.jsonl", "");
     stage.files("x");
     assert!(is_own(&stage, "projects/-c/x.jsonl") && is_own(&stage, "projects/-c/x/subagents/agent-2.jsonl"));
-    stage.put("sessions/11.json", &entry(CHILD, "y", r#","cwd":"/b""#));
+    stage.put("sessions/11.json", &entry(CHILD, "y", r#","cwd":"/b","version":"2.1.197""#));
     stage.look();
     assert!(is_own(&stage, "projects/-b/y.jsonl") && !is_own(&stage, "projects/-b/x.jsonl"), "/clear");
 }
@@ -243,23 +250,48 @@ fn a_file_whose_lines_are_of_another_conversation_is_counted_there() {
     assert_eq!(stage.files("a"), ["-b/a.jsonl", "-b/other.jsonl"]);
 }
 
+fn typed(session: &str, text: &str) -> String {
+    let now = SystemClock.now();
+    format!(r#"{{"display":"{text}","timestamp":{},"project":"/b","sessionId":"{session}"}}"#, now.0) + "\n"
+}
+
+fn job(session: &str, cwd: &str) -> String {
+    format!(r#"{{"sessionId":"{session}","cwd":"{cwd}","createdAt":"{}"}}"#, SystemClock.now())
+}
+
+fn handed_over(seen: Seen) -> Option<(String, String)> {
+    seen.signals.into_iter().find_map(|signal| match signal {
+        Signal::HandedOver { from, to } => Some((from.0, to.0)),
+        _ => None,
+    })
+}
+
 #[test]
 fn a_conversation_given_to_the_background_is_followed_to_its_only_job() {
     let mut stage = Stage::set();
+    stage.put("sessions/10.json", &entry(LAUNCHER, "a", ""));
     stage.look();
-    let now = SystemClock.now();
-    let typed =
-        format!(r#"{{"display":"/background","timestamp":{},"project":"/b","sessionId":"a"}}"#, now.0);
-    stage.put("history.jsonl", &(typed + "\n"));
-    let job = |session: &str, cwd: &str| {
-        format!(r#"{{"sessionId":"{session}","cwd":"{cwd}","createdAt":"{now}"}}"#)
-    };
+    stage.put("history.jsonl", &typed("a", "/background"));
     stage.put("jobs/1/state.json", &job("elsewhere", "/c"));
-    let handed =
-        |seen: Seen| seen.signals.into_iter().find(|signal| matches!(signal, Signal::HandedOver { .. }));
-    assert_eq!(handed(stage.look()), None);
     stage.put("jobs/2/state.json", &job("b", "/b"));
-    let id = |id: &str| AgentSessionId(id.to_owned());
-    assert_eq!(handed(stage.look()), Some(Signal::HandedOver { from: id("a"), to: id("b") }));
-    assert_eq!(handed(stage.look()), None, "told once");
+    stage.put("jobs/3/state.json", &job("fork", "/b"));
+    stage.put("jobs/3/parent-transcript.jsonl", "");
+    assert_eq!(handed_over(stage.look()), None, "the command ends the process");
+    stage.ended = true;
+    assert_eq!(handed_over(stage.look()), Some(("a".to_owned(), "b".to_owned())));
+    assert_eq!(handed_over(stage.look()), None, "news once");
+}
+
+#[test]
+fn a_job_is_ours_only_after_the_last_command_of_our_own_conversation() {
+    for history in [typed("other", "/background"), typed("a", "/background") + &typed("a", "go on")] {
+        let mut stage = Stage::set();
+        stage.put("sessions/10.json", &entry(LAUNCHER, "a", ""));
+        stage.look();
+        stage.put("history.jsonl", &history);
+        stage.put("jobs/2/state.json", &job("b", "/b"));
+        stage.look();
+        stage.ended = true;
+        assert_eq!(handed_over(stage.look()), None, "{history}");
+    }
 }

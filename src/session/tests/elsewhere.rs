@@ -534,3 +534,15 @@ fn a_file_that_is_nothing_is_named_and_no_error() {
     assert!(report.passed_over[3].1.contains("newer codemie"));
     assert!(import(&mut world.store, Path::new("/nowhere/at/all.json"), world.now).is_err());
 }
+
+#[test]
+fn a_folder_where_an_old_store_is_expected_is_refused_once() {
+    let mut world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join(".genie/state/sessions.json");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("one.json"), r#"{"version":1,"agents":{"claude":{"sessionId":"a"}}}"#).unwrap();
+    let report = found::take_in(&mut world.store, folder.path(), folder.path(), world.now, None).unwrap();
+    assert_eq!((report.imported.len(), report.passed_over.len()), (0, 1));
+    assert!(!found::is_something(&mut world.store, folder.path(), folder.path()).unwrap());
+}
