@@ -136,9 +136,9 @@ impl Companion for Titled<'_> {
 
     fn started(&mut self, started: Started) -> Option<Tap> {
         let tap = self.companion.started(started);
-        let Launch { program, arg0, args, .. } = self.launch;
+        let Launch { arg0, args, .. } = self.launch;
         let words: Vec<&OsStr> = std::iter::once(arg0).chain(args).map(OsString::as_os_str).collect();
-        sys::show_as(program, &words);
+        sys::show_as(&words);
         tap
     }
 }

@@ -13,8 +13,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{
-    LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp, tcgetwinsize,
-    tcsetattr,
+    LocalModes, OptionalActions, OutputModes, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp,
+    tcgetwinsize, tcsetattr,
 };
 
 use super::sys;
@@ -117,6 +117,16 @@ impl RawGuard {
     /// Is the terminal still raw? A shell that took it while we were stopped has put its own settings on it.
     pub fn holds(&self) -> bool {
         tcgetattr(&*self.fd).is_ok_and(|now| is_raw(&now))
+    }
+
+    /// Gives the terminal its settings back although another job may have it by now: unless that has put its own on it.
+    pub fn leave(self) {
+        if let Ok(now) = tcgetattr(&*self.fd)
+            && is_raw(&now)
+            && !now.output_modes.contains(OutputModes::OPOST)
+        {
+            let _ = tcsetattr(&*self.fd, OptionalActions::Now, &self.saved);
+        }
     }
 
     /// What the terminal will be given back.

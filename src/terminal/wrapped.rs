@@ -9,7 +9,7 @@ mod interrupts;
 mod jobs;
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use libc::c_int;
@@ -75,8 +75,8 @@ pub struct Wrapped {
     asked_to_end: bool,
     /// Something was typed in this run.
     typed: bool,
-    /// The user's terminal has its own settings for a moment, and we take it again at this time.
-    regain_at: Option<Instant>,
+    /// The process that the shell waits for, once it got a signal of a key's from us: readable when it has ended.
+    leader: Option<OwnedFd>,
     /// The monitor could not even begin, and why.
     unable: Option<c_int>,
     ending: Option<Ending>,
@@ -138,7 +138,7 @@ impl Wrapped {
             stale: None,
             stop_wanted: false,
             typed: !ahead.is_empty(),
-            regain_at: None,
+            leader: None,
             kill_at: None,
             asked_to_end: false,
             unable: None,
@@ -175,8 +175,7 @@ impl Wrapped {
     fn step(&mut self) -> io::Result<()> {
         let raw = self.raw.is_some();
         let in_background = self.tty_open && !raw;
-        let next = self.kill_at.into_iter().chain(self.regain_at).min();
-        let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout =
             if in_background { Some(timeout.unwrap_or(BACKGROUND).min(BACKGROUND)) } else { timeout };
         let mut watches = [
@@ -193,9 +192,16 @@ impl Wrapped {
                 self.tty_open && raw && self.to_agent.is_empty() && self.agent.is_some(),
                 self.tty_open && !self.to_tty.is_empty(),
             ),
+            match &self.leader {
+                Some(leader) => Watch::new(leader.as_fd(), true, false),
+                None => Watch::new(self.monitor.as_fd(), false, false),
+            },
         ];
         wait(&mut watches, timeout)?;
-        let [signals, monitor, inner, tty] = watches.map(|watch| (watch.readable, watch.writable));
+        let [signals, monitor, inner, tty, leader] = watches.map(|watch| (watch.readable, watch.writable));
+        if leader.0 {
+            self.on_leader_gone();
+        }
         // Signals first: a new size must not be overtaken by a key typed after it.
         if signals.0 {
             while let Some(caught) = self.signals.next() {
@@ -220,16 +226,7 @@ impl Wrapped {
         } else if inner.0 {
             self.read_report();
         }
-        if self.regain_at.is_some_and(|at| Instant::now() >= at) {
-            self.regain_at = None;
-            self.take_terminal();
-        }
-        if in_background
-            && self.regain_at.is_none()
-            && self.raw.is_none()
-            && self.agent.is_some()
-            && self.tty.is_foreground()
-        {
+        if in_background && self.raw.is_none() && self.agent.is_some() && self.tty.is_foreground() {
             self.continued();
         }
         if self.kill_at.is_some_and(|at| Instant::now() >= at) {
@@ -336,7 +333,7 @@ impl Wrapped {
             _ if self.agent.is_none() => self.early.push(caught),
             _ => {
                 self.asked_to_end |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
-                self.stop_wanted = caught.signal == libc::SIGTTIN;
+                self.stop_wanted |= caught.signal == libc::SIGTTIN;
                 self.signal_agent(caught);
                 if caught.sender == Sender::Codemie {
                     self.kill_at.get_or_insert_with(|| Instant::now() + GRACE);

@@ -1,6 +1,6 @@
 //! Requests to terminals that no crate has, and how this process is shown in listings.
 
-use std::ffi::{CString, OsStr, c_int};
+use std::ffi::{OsStr, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -48,14 +48,11 @@ pub fn type_into(tty: BorrowedFd<'_>, byte: u8) -> io::Result<()> {
     }
 }
 
-/// Gives this process the program's name and command line, as far as there is room in place of our own: that is what
-/// listings show, and terminals as the title of a window.
+/// Gives this process the program's command line, as far as there is room in place of our own: that is what listings show, and
+/// tmux as the name of a window. The short name stays ours: by that one `pkill -x` and `killall` find processes, and a signal
+/// sent so would reach the program twice.
 #[cfg(target_os = "linux")]
-pub fn show_as(program: &OsStr, words: &[&OsStr]) {
-    let name = program.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let Ok(name) = CString::new(&name[..name.len().min(15)]) else { return };
-    // SAFETY: the kernel copies at most 16 bytes of a C string.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+pub fn show_as(words: &[&OsStr]) {
     let Some((start, room)) = own_arguments() else { return };
     let mut line: Vec<u8> = words.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect();
     line.resize(room, 0);
@@ -65,7 +62,7 @@ pub fn show_as(program: &OsStr, words: &[&OsStr]) {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn show_as(_program: &OsStr, _words: &[&OsStr]) {}
+pub fn show_as(_words: &[&OsStr]) {}
 
 /// Where our arguments stand in memory, and how many bytes they take.
 #[cfg(target_os = "linux")]

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -237,10 +237,18 @@ pub fn signal_own_group(signal: c_int) {
     unsafe { libc::kill(0, signal) };
 }
 
-/// Are we the first process of our group, as a shell with job control makes it? Otherwise whoever is waits for us.
-pub fn leads_own_group() -> bool {
-    // SAFETY: neither call has memory effects.
-    unsafe { libc::getpgrp() == libc::getpid() }
+/// The first process of our group, which the shell waits for, as something that becomes readable when it ends. `None` if that
+/// is ourselves, or if it cannot be watched here.
+#[cfg(target_os = "linux")]
+pub fn watch_group_leader() -> Option<OwnedFd> {
+    use rustix::process::{PidfdFlags, getpgrp, getpid, pidfd_open};
+    let leader = Some(getpgrp()).filter(|leader| *leader != getpid())?;
+    pidfd_open(leader, PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn watch_group_leader() -> Option<OwnedFd> {
+    None
 }
 
 /// Sends a signal to one process.

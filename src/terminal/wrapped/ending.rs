@@ -13,22 +13,33 @@ use super::{IMPATIENT, LAST_BYTES, Wrapped};
 impl Wrapped {
     /// Everything the agent has written so far goes to the terminal, for as long as may be waited.
     pub(super) fn flush(&mut self, limit: Option<Duration>) {
-        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut deadline = limit.map(|limit| Instant::now() + limit);
         let mut passed = 0;
         while passed < LAST_BYTES {
             while !self.to_tty.is_empty() && self.tty_open {
+                self.read_report();
                 let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
                 if left.is_some_and(|left| left.is_zero()) || self.interrupted() {
                     return;
                 }
+                let report = self.inner.as_ref().map_or(self.signals.as_fd(), AsFd::as_fd);
                 let mut watches = [
                     Watch::new(self.tty.as_fd(), false, true),
                     Watch::new(self.signals.as_fd(), true, false),
+                    Watch::new(report, false, false).or_report(self.expects_report()),
                 ];
                 if wait(&mut watches, left).is_err() {
                     return;
                 }
+                if watches[2].readable {
+                    continue;
+                }
+                let before = self.to_tty.pending().len();
                 self.write_tty();
+                if self.to_tty.pending().len() < before {
+                    // It takes something: only one that takes nothing is not waited for.
+                    deadline = limit.map(|limit| Instant::now() + limit);
+                }
             }
             match (self.tty_open, self.read_agent()) {
                 (true, Filled::Some) => passed += self.to_tty.filled().len(),
@@ -64,7 +75,10 @@ impl Wrapped {
             return;
         }
         late.take_rest(self.tty.as_fd());
-        late.rest.pop();
+        // Keys typed meanwhile may stand behind it.
+        if let Some(at) = late.rest.iter().rposition(|byte| *byte == 0) {
+            late.rest.remove(at);
+        }
         let _ = unread.type_into(self.tty.as_fd(), raw.saved());
         self.raw = None;
         for key in late.rest {
@@ -74,15 +88,12 @@ impl Wrapped {
 
     pub(super) fn finish(mut self) -> Ended {
         let ending = self.ending.unwrap_or(Ending::Exited(0));
-        let hurried = self.asked_to_end || matches!(ending, Ending::Killed(_));
-        if self.expects_report() {
-            self.read_report();
-        }
+        // What a crash leaves is worth waiting for; who ended the program on purpose does not wait.
+        let on_purpose = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGKILL];
+        let hurried = self.asked_to_end || ending.signal().is_some_and(|signal| on_purpose.contains(&signal));
         self.flush(hurried.then_some(IMPATIENT));
         // It died of the key before the kernel could report that it flushed anything.
-        if let (Ending::Killed(signal), Some((interrupt, _))) = (ending, self.interrupt)
-            && interrupt.signals().any(|sent| sent == signal)
-        {
+        if let Some(interrupt) = ending.signal().and_then(|signal| self.died_of_key(signal)) {
             self.share(interrupt);
         }
         let undo = match ending {

@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use libc::c_int;
+
 use super::super::interrupt::{Interrupt, Keys, Stale};
 use super::super::sys;
 use super::Wrapped;
 
 /// The kernel reports a key that became a signal within microseconds. A report later than this is of something else.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
-
-/// How long the user's terminal keeps its own settings after our process group got a signal. A shell that takes it because
-/// of that does so within milliseconds.
-const SETTLED: Duration = Duration::from_millis(100);
 
 /// What a master in packet mode says of the inner terminal's queues.
 const INPUT_FLUSHED: u8 = 1;
@@ -39,18 +37,29 @@ impl Wrapped {
         if !self.tty.is_controlled() {
             return;
         }
-        if !sys::leads_own_group() {
-            // The script that started us may die of it, and then the shell behind it takes the terminal as it is.
-            self.raw = None;
-            self.regain_at = Some(Instant::now() + SETTLED);
-        }
+        // The script that started us may die of it, now or later, and then the shell behind it takes the terminal as it is.
+        self.leader = self.leader.take().or_else(sys::watch_group_leader);
         interrupt.signals().for_each(sys::signal_own_group);
     }
 
-    /// A key was typed that becomes a signal, and its report would wait behind output that the user's terminal does not take.
+    /// A report about the queues would wait behind output that the user's terminal does not take.
     pub(super) fn expects_report(&self) -> bool {
-        let expected = self.interrupt.as_ref().is_some_and(|(_, at)| at.elapsed() < REPORTED_WITHIN);
-        expected && !self.to_tty.is_empty()
+        !self.to_tty.is_empty() && self.inner.as_ref().is_some_and(|inner| inner.packets)
+    }
+
+    /// The process that the shell waits for has ended, and we have not. The shell must not find the terminal raw.
+    pub(super) fn on_leader_gone(&mut self) {
+        self.leader = None;
+        if let Some(raw) = self.raw.take() {
+            raw.leave();
+        }
+    }
+
+    /// The program has died of a key whose report never came.
+    pub(super) fn died_of_key(&self, signal: c_int) -> Option<Interrupt> {
+        let (interrupt, at) = self.interrupt.as_ref()?;
+        let recent = at.elapsed() < REPORTED_WITHIN;
+        (recent && interrupt.signals().any(|sent| sent == signal)).then_some(*interrupt)
     }
 
     /// Reads what the kernel reports of the inner terminal's queues, and no output.

@@ -40,6 +40,8 @@ pub(super) fn interrupt_drops_waiting_output(bench: &Bench) {
     assert!(told.starts_with("blocked"), "{told}");
     terminal.send(b"\x03");
     assert!(processes::wait_dead(program, bench.timeout()), "^C waits for a terminal that does not read");
+    // What is dropped makes room for the wrapper's last words.
+    assert!(processes::wait_dead(terminal.pid(), bench.timeout()), "the wrapper waits for that terminal");
     terminal.unstall();
     assert_eq!(terminal.wait_exit(), Exit::Signal(2));
     let after = terminal.mark() - mark;
