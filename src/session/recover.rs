@@ -4,7 +4,7 @@
 use super::Error;
 use super::id::SessionId;
 use super::lifecycle::end;
-use super::state::{EndReason, Ending};
+use super::state::Ending;
 use crate::clock::Timestamp;
 use crate::process::Processes;
 use crate::store::{Realm, RunRow, SessionRow, Store};
@@ -60,12 +60,7 @@ pub fn recover(
                 tx.last_record_at(session.n)?,
                 grew,
             ]);
-            // A background process stands for its own run: how it ended nobody saw, but it was there to end by itself. Only a
-            // reboot took it along.
-            let by_itself = run.agent == Some(run.wrapper.pid) && run.realm.boot == here.boot;
-            let ending =
-                if by_itself { Ending { reason: EndReason::Exit, exit: None } } else { Ending::crashed() };
-            end(tx, lived.min(now), run.id, ending)
+            end(tx, lived.min(now), run.id, Ending::crashed())
         })?;
         if outcome.closed {
             ended.push(outcome.session);
@@ -85,7 +80,7 @@ mod tests {
     use std::sync::Barrier;
 
     use super::super::lifecycle::{Conversation, Passage, To, transition};
-    use super::super::state::{Exit, Phase, Status};
+    use super::super::state::{EndReason, Exit, Phase, Status};
     use super::super::tests::{World, binding, realm};
     use super::*;
     use crate::process::{Pid, StartTime};
