@@ -30,10 +30,13 @@ pub(crate) fn menu_choice(agent: Agent, screen: &str) -> Option<String> {
     let rows: Vec<&str> = screen.lines().collect();
     let composer = composer_row(agent, &rows)?;
     let entry = match agent {
-        // Below the line; above it, with a sign, in 2.1.325.
+        // Below the line; above it in 2.1.259, the first entry; with a sign, in 2.1.325.
         Agent::Claude => {
             let below = rows.get(composer + 2).and_then(|row| row.trim_start().strip_prefix('/'));
-            below.or_else(|| rows[..composer].iter().rev().find_map(|row| row.strip_prefix("  ❯ /")))?
+            let above = || rows[..composer].iter().rev();
+            let signed = || above().find_map(|row| row.strip_prefix("  ❯ /"));
+            let block = || above().skip(1).take_while(|row| !row.trim().is_empty());
+            below.or_else(signed).or_else(|| block().filter_map(|row| row.strip_prefix("  /")).last())?
         }
         Agent::Codex => rows[..composer].iter().rev().find_map(|row| row.strip_prefix("› /"))?,
         Agent::Gemini => rows.get(composer + 2)?.trim_start(),
