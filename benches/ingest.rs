@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use codemie::backend::event::Event;
-use codemie::clock::Timestamp;
-use codemie::session::state::EventType;
 use rusqlite::ToSql;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use wire::EventType;
+use wire::Timestamp;
 
 // The tests' own cluster and processes; a benchmark needs little of them.
 #[allow(dead_code)]

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::file::open_private;
-use crate::home::{Home, create_private};
-use crate::terminal;
+use crate::home::Home;
+use system::file::create_private;
+use system::file::open_private;
 
 /// Starts a codemie command in a session of its own, without a terminal and without any descriptor of ours.
 pub fn start<I: AsRef<OsStr>>(home: &Home, args: impl IntoIterator<Item = I>) -> io::Result<()> {

@@ -12,15 +12,15 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::config::keys;
-use crate::output::shell;
-use crate::session::id::SessionId;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
+use human::shell;
 pub use sessions::{
     Archive, Current, Explain, Export, Group, Import, ImportFound, List, OnConflict, Prune, Rename, Resume,
     Show, Tags, Usage, UsageBy, View,
 };
+use wire::SessionId;
 
 /// The lines there are. Those of a run are split before clap sees them ([`split`]), so it cannot know.
 const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] AGENT [ARGS…]

@@ -15,7 +15,7 @@ use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 pub use delivery::Delivery;
 
-use crate::file::text_at_most;
+use system::file::text_at_most;
 
 /// More than anybody writes by hand; it is read on the way to exec.
 const MAX_BYTES: u64 = 4 << 20;

@@ -18,10 +18,10 @@ use crate::backend::event::Event;
 use crate::backend::sqlite::Sqlite;
 use crate::backend::storage::{self, Reader, Storage};
 use crate::backend::token::Owner;
-use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
-use crate::session::state::EventKind;
 use crate::store::{self, Outgoing, Store};
+use system::clock::{Clock, SystemClock};
+use wire::EventKind;
 
 /// Events taken over in one transaction.
 const BATCH: usize = 5000;
@@ -257,11 +257,12 @@ fn remove(path: &Path) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::backend::model::{Page, Session, SessionFilter};
-    use crate::session::id::SessionId;
     use crate::session::lifecycle::{self, Begin, Conversation, Passage, To};
     use crate::session::prune::prune;
-    use crate::session::state::{Ending, Exit, Status};
+    use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, binding};
+    use wire::SessionId;
+    use wire::Status;
 
     async fn shown(copy: &LocalCopy) -> Vec<Session> {
         copy.storage().sessions(SessionFilter::default(), Page::first(100)).await.unwrap().sessions
@@ -271,7 +272,7 @@ mod tests {
         shown(copy).await.iter().map(|session| session.name().to_owned()).collect()
     }
 
-    fn end(world: &mut World, run: crate::session::id::RunId) {
+    fn end(world: &mut World, run: wire::RunId) {
         let at = world.wait(1000);
         world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
     }

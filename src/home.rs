@@ -3,12 +3,10 @@
 //! A machine without a home folder is not an error: the agent runs and nothing is tracked.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::file::is_absent;
+use system::file::{create_private, is_absent};
 
 /// The folder, resolved from the environment but not yet touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,11 +85,6 @@ impl Home {
     pub fn create(&self) -> io::Result<()> {
         create_private(&self.0)
     }
-}
-
-/// `mkdir -p` with mode 0700 for every folder that had to be made.
-pub fn create_private(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 #[cfg(test)]

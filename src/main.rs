@@ -9,7 +9,7 @@ use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
 use codemie::output::failure::{Output, shown, told};
 use codemie::output::text::Screen;
-use codemie::{agent, cmd, terminal};
+use codemie::{agent, cmd};
 
 fn main() -> ExitCode {
     panic_without_harm();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
+use wire::hex::hex;
 
 /// A name or an id of anything.
 pub const NAME: usize = 256;

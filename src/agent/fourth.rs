@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 use super::trail::{Seen, Trail};
 use super::transcript::{Item, Reader, Said};
 use super::{Agent, Conversation, Invocation, Kind, SessionFile, SessionFiles, Var};
-use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, Lines, Unreadable};
-use crate::meter::record::{Fact, Record, Tokens, Usage};
-use crate::meter::tier::Tier;
-use crate::process::{ProcessId, Processes, StartTime};
+use crate::meter::record::{Fact, Record, Usage};
 use crate::session::correlate::{Beginning, RegistryEntry, Signal};
-use crate::session::id::AgentSessionId;
+use prices::tier::Tier;
+use terminal::process::Processes;
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::Tokens;
+use wire::{ProcessId, StartTime};
 
 #[derive(Debug)]
 pub(super) struct Scribe;
@@ -144,16 +146,18 @@ mod tests {
 
     use super::*;
     use crate::agent::{by_name, transcript};
-    use crate::clock::{Clock, SystemClock};
     use crate::home::Home;
-    use crate::process::{Pid, SystemProcesses};
-    use crate::session::id::{Ids, RandomIds};
     use crate::session::lifecycle;
-    use crate::session::record::{SessionRecord, record};
-    use crate::session::state::{EndReason, Status};
+    use crate::session::record::record;
     use crate::store::{Filter, Store};
-    use crate::terminal::{Ended, Ending};
     use crate::track::{Plan, Tracker, recover, version};
+    use system::clock::{Clock, SystemClock};
+    use terminal::process::SystemProcesses;
+    use terminal::{Ended, Ending};
+    use wire::Pid;
+    use wire::SessionRecord;
+    use wire::{EndReason, Status};
+    use wire::{Ids, RandomIds};
 
     /// A run of the scribe: a process that does nothing, and the files it would have written.
     struct Desk {
@@ -171,7 +175,7 @@ mod tests {
             let folder = temporary.path().join("project");
             fs::create_dir_all(folder.join(".scribe")).unwrap();
             let home = Home::at(temporary.path().join("home"));
-            crate::home::create_private(&home.published_sessions()).unwrap();
+            system::file::create_private(&home.published_sessions()).unwrap();
             let (changed, changes) = channel();
             let mut watch = crate::track::Watch::new(move |_| {
                 let _ = changed.send(());
@@ -326,7 +330,7 @@ mod tests {
         let binding = lifecycle::Binding {
             agent_session: AgentSessionId("one".into()),
             file: None,
-            evidence: crate::session::state::EvidenceKind::Registry,
+            evidence: wire::EvidenceKind::Registry,
         };
         let start = |tx: &crate::store::Tx<'_>| {
             let started = lifecycle::start(tx, SystemClock.now(), &RandomIds, &begin)?;

@@ -1,6 +1,6 @@
 //! What one start of an agent is, as far as its arguments tell.
 
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::trail::Seen;
-use crate::clock::Timestamp;
-use crate::file::{Stamp, TICK};
+use system::file::{Stamp, TICK};
+use wire::Timestamp;
 
 /// How often something unreadable is read before it is left alone until it changes. The agents rewrite in place within a
 /// millisecond, so what stays unreadable is none of theirs, or broken.

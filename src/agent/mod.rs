@@ -26,12 +26,12 @@ use uuid::Uuid;
 
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
-use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
 pub use invocation::{Conversation, Invocation, Kind};
 #[cfg(test)]
 pub(crate) use trail::Seen;
 pub use trail::Trail;
+use wire::AgentSessionId;
 
 /// A look at an environment variable.
 pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;

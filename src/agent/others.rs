@@ -7,9 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::process::{Pid, Processes, Running};
 use crate::session::correlate::Maker;
+use system::clock::{Clock, SystemClock};
+use terminal::process::{Processes, Running};
+use wire::Pid;
+use wire::Timestamp;
 
 /// A process this old has its first file. Why so long: it may have asked the user something first.
 const STARTED: Duration = Duration::from_mins(2);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::file::read_at_most;
+use system::file::read_at_most;
 
 /// How far above the program its package may stand: `bin/codex.js`, `bundle/gemini.js`, `dist/src/index.js`.
 const LEVELS: usize = 4;

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::io;
 
 use crate::meter::line::Lines;
-use crate::meter::record::{Fact, Record, Tokens};
+use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{FileId, Position, Source, Tail};
+use wire::Tokens;
 
 /// What a correct store makes of records: one per kind and key, the better revision of a call.
 pub(super) type Counted = BTreeMap<(u8, String), Record>;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
-use crate::process::{ProcessId, Processes};
 use crate::session::correlate::Signal;
-use crate::session::id::AgentSessionId;
+use terminal::process::Processes;
+use wire::AgentSessionId;
+use wire::ProcessId;
 
 /// What one look brought.
 #[derive(Debug, Default)]

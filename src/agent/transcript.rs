@@ -13,8 +13,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::str::FromStr;
 
-use crate::clock::Timestamp;
 use crate::meter::form::Form;
+use wire::Timestamp;
 // Longer lines are passed over, as the meter does: nothing a person said is that long.
 use crate::meter::tail::MAX_LINE;
 use journal::Giving;

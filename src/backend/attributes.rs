@@ -6,10 +6,10 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::meter::record::ToolKind;
-use crate::money::PicoDollars;
-use crate::session::record::Coverage;
-use crate::session::state::{EndReason, EventKind, EventType, EvidenceKind, StartReason, Status, spelled};
+use wire::Coverage;
+use wire::PicoDollars;
+use wire::ToolKind;
+use wire::{EndReason, EventKind, EventType, EvidenceKind, StartReason, Status, spelled};
 
 /// The longest text in an event. Branches and session names are the longest there are, and far shorter.
 const MOST_BYTES: usize = 1024;

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::attributes::{Attributes, Text, sequence};
-use crate::clock::Timestamp;
-use crate::session::state::{EventKind, EventType};
+use wire::Timestamp;
+use wire::{EventKind, EventType};
 
 /// 1970 to 2199: a clock may be wrong, but a chart over ten thousand years is none.
 const TIMES: std::ops::Range<i64> = 0..7_258_118_400_000;

@@ -14,9 +14,9 @@ use super::attributes::Attributes;
 use super::event::Event;
 use super::model::{Day, Session, ToolNumbers};
 use super::numbers::Numbers;
-use crate::clock::Timestamp;
-use crate::meter::record::ToolKind;
-use crate::session::state::EventType;
+use wire::EventType;
+use wire::Timestamp;
+use wire::ToolKind;
 
 /// What a storage knew of an event's id when it came.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,7 +16,7 @@ use super::fold::{Change, Daily, Known, Plan};
 use super::model::{Day, Session, Touched};
 use super::numbers::Numbers;
 use super::storage::Ingested;
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 #[derive(Debug)]
 pub struct Intake {

@@ -16,8 +16,8 @@ pub use session::{Life, Session, Told};
 
 use super::attributes::{Attributes, Text, Tool};
 use super::numbers::Numbers;
-use crate::clock::Timestamp;
-use crate::session::state::{EventKind, EventType};
+use wire::Timestamp;
+use wire::{EventKind, EventType};
 
 /// A day in UTC, counted from 1970-01-01.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,6 @@
 //! What is added up: one set of numbers, the same for a session, a day, a model, everything.
 
-use crate::money::PicoDollars;
+use wire::PicoDollars;
 
 /// Declares the struct together with the order of its columns, so that SQL and Rust cannot drift apart.
 macro_rules! numbers {

@@ -22,7 +22,7 @@ use super::limits;
 use super::patience::{Patience, Unread};
 use super::seats::{Seats, Visitor};
 use super::storage::Storage;
-use crate::clock::SystemClock;
+use system::clock::SystemClock;
 
 /// Out of descriptors or memory: others must end first.
 const BREATH: Duration = Duration::from_millis(50);

@@ -8,7 +8,7 @@ use super::model::{Day, Session};
 use super::numbers::{CARRY, Numbers};
 use super::seqs::Seqs;
 use super::storage::Error;
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {

@@ -15,7 +15,7 @@ use super::model::{
     Stretch, TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Owner, Token, TokenHash};
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {

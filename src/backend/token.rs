@@ -5,9 +5,9 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::clock::Timestamp;
-use crate::hex::hex;
-use crate::session::state::spelled;
+use wire::Timestamp;
+use wire::hex::hex;
+use wire::spelled;
 
 spelled!(
     /// What a token is for.

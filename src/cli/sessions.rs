@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::demo::Demo;
-use crate::since::Since;
+use human::since::Since;
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.
 #[derive(Clone)]

@@ -19,12 +19,12 @@ use crate::backend::storage::Storage;
 use crate::backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
 use crate::backend::{log, server};
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
-use crate::clock::{Clock, SystemClock};
 use crate::forward::identity::login_name;
-use crate::home::{Home, create_private};
+use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, human, json};
-use crate::terminal;
+use crate::output::{Colour, Style, json};
+use system::clock::{Clock, SystemClock};
+use system::file::create_private;
 
 /// For those who do not want a password on a command line, where others can read it.
 const DATABASE: &str = "CODEMIE_BACKEND_DATABASE";
@@ -275,7 +275,7 @@ fn list(tokens: &[Token], as_json: bool, out: &mut dyn Write) -> anyhow::Result<
 }
 
 fn table(tokens: &[Token]) -> Table {
-    let (now, zone) = (SystemClock.now(), crate::zone::local());
+    let (now, zone) = (SystemClock.now(), system::zone::local());
     let mut table = Table::new([
         Column::text("NAME", 8),
         Column::text("ROLE", usize::MAX),
@@ -311,7 +311,7 @@ mod tests {
                 role: Role::Read,
                 owner: Owner::default(),
                 hash,
-                created_at: crate::clock::Timestamp(0),
+                created_at: wire::Timestamp(0),
                 revoked_at: None,
             };
             table(&[token]).render(style)

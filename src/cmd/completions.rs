@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 
 use crate::cli::{self, Completable, Completions};
-use crate::clock::{Clock, SystemClock};
 use crate::config::keys::KEYS;
 use crate::home::Home;
 use crate::output::text::clean;
 use crate::store::{Filter, Store};
+use system::clock::{Clock, SystemClock};
 
 /// More are no help to anybody who presses a key for one.
 const NAMES: usize = 500;

@@ -9,17 +9,17 @@ use unicode_width::UnicodeWidthStr;
 
 use super::open::{receivers, send_leftovers};
 use crate::cli::{Config, ConfigAction};
-use crate::clock::{Clock, SystemClock};
 use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
 use crate::forward;
 use crate::home::Home;
 use crate::output::failure::shown;
-use crate::output::human::counted;
 use crate::output::table::padded;
 use crate::output::wrap::{hanging, wrap};
 use crate::output::{Style, json};
 use crate::store::Store;
+use human::counted;
+use system::clock::{Clock, SystemClock};
 
 /// A usage error of a management command.
 const USAGE: u8 = 2;

@@ -9,12 +9,13 @@ use super::open::open_existing;
 use super::run::{RUN_VARIABLE, SESSION_VARIABLE};
 use super::words;
 use crate::cli::Current;
-use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
 use crate::output::text::clean;
-use crate::output::{Colour, Style, human, json};
-use crate::session::record::{SessionRecord, record};
+use crate::output::{Colour, Style, json};
+use crate::session::record::record;
 use crate::store::{self, SessionRow, View};
+use system::clock::{Clock, SystemClock};
+use wire::SessionRecord;
 
 pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (run, session) = (variable(RUN_VARIABLE), variable(SESSION_VARIABLE));

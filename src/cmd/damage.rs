@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
 use crate::store::{self, Store};
+use system::clock::{Clock, SystemClock};
 
 /// How many of the incidents have been told of.
 const TOLD: &str = "incidents.told";

@@ -17,10 +17,10 @@ use super::open::{open, recover};
 use crate::backend;
 use crate::backend::dashboard::{Dashboard, Gate, Outbox, router};
 use crate::cli;
-use crate::clock::{Clock, SystemClock};
 use crate::copy::LocalCopy;
 use crate::home::Home;
 use crate::store::{self, Store, View};
+use system::clock::{Clock, SystemClock};
 
 /// How soon what happens is to be seen. A look at a counter in shared memory, each time.
 const LOOK: Duration = Duration::from_millis(400);

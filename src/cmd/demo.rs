@@ -12,20 +12,21 @@ use super::open::open;
 use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::agent::{self, Agent};
 use crate::cli;
-use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::demo::{self, Demo, report};
 use crate::home::Home;
+use crate::output::Style;
 use crate::output::failure::told;
-use crate::output::{Style, human};
-use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::lifecycle::Conversation;
-use crate::session::record::{SessionRecord, record};
+use crate::session::record::record;
 use crate::shim::files::{DiskFiles, Identity};
 use crate::shim::install::{Shims, State};
 use crate::store::{self, Store, Surroundings, View};
-use crate::terminal::{self, Launch};
 use crate::track::Plan;
+use system::clock::{Clock, SystemClock};
+use terminal::Launch;
+use wire::SessionRecord;
+use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 
 /// What to do next; wrapping the agents only where they are not.
 fn next(wrapped: bool) -> String {

@@ -14,7 +14,6 @@ use super::find;
 use super::open::{configured, open};
 use crate::apart;
 use crate::cli::{Export, Import, ImportFound};
-use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
 use crate::log;
 use crate::output::json;
@@ -22,6 +21,7 @@ use crate::output::text::clean;
 use crate::session::exchange::{self, ExportFile};
 use crate::session::import::{self, Report, found};
 use crate::store::{self, Store};
+use system::clock::{Clock, SystemClock};
 
 pub fn export(
     args: &Export,

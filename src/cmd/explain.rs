@@ -13,16 +13,18 @@ use super::open::open;
 use super::words::{date, instant};
 use crate::agent;
 use crate::cli::Explain;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{padded, shorten};
 use crate::output::tilde::at_home;
 use crate::output::wrap::{INDENT, hanging, wrap};
 use crate::output::{Colour, Style, json};
-use crate::session::id::{AgentSessionId, RunId, SessionId};
-use crate::session::record::{Correlation, record};
-use crate::session::state::{EvidenceKind, Link, StartReason};
+use crate::session::record::record;
 use crate::store::{Evidence, SessionRow, Verdict, View};
+use system::clock::{Clock, SystemClock};
+use wire::Correlation;
+use wire::Timestamp;
+use wire::{AgentSessionId, RunId, SessionId};
+use wire::{EvidenceKind, Link, StartReason};
 
 /// The sources of what codemie itself did to the agent, as opposed to what it saw.
 const ADDITIONS: [&str; 2] = ["arguments", "environment"];
@@ -40,7 +42,7 @@ pub fn run(args: &Explain, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
     if args.json {
         out.write_all(json::pretty(&account)?.as_bytes())?;
     } else {
-        out.write_all(account.draw(Style::of_stdout(), &crate::zone::local()).as_bytes())?;
+        out.write_all(account.draw(Style::of_stdout(), &system::zone::local()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,9 @@
 //! SESSION on a command line, looked up; and what the exit codes of a failed look-up are.
 
 use crate::agent;
-use crate::output::shell;
 use crate::session::lookup::{self, Foreign, Found, LookupError, Scan};
 use crate::store::{Filter, SessionRow, Show, View};
+use human::shell;
 
 use super::Failure;
 

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use super::open::{open, receivers, send_leftovers};
 use super::{Failure, USAGE, find};
 use crate::cli::{Archive, Group, Rename, Tags};
-use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
 use crate::output::table::shorten;
 use crate::session::publish::publish;
 use crate::session::{self, labels};
 use crate::store::{SessionRow, Tx};
+use system::clock::{Clock, SystemClock};
 
 pub fn rename(args: &Rename, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     change(home, &[&args.session], out, |tx, row| {

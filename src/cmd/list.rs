@@ -11,15 +11,16 @@ use jiff::tz::TimeZone;
 use super::open::open_existing;
 use super::words::{self, Short, colour, costs};
 use crate::cli::List;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, human, json};
+use crate::output::{Colour, Style, json};
 use crate::session::record::{open_time, records};
 use crate::store::{self, Filter, ListedSession, Show, Store, View};
+use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let (now, zone) = (SystemClock.now(), crate::zone::local());
+    let (now, zone) = (SystemClock.now(), system::zone::local());
     let filter = filter(args, now, &zone);
     let mut store = open_existing(home)?;
     if args.json {
@@ -239,8 +240,8 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::state::Status;
     use crate::store::PicoDollars;
+    use wire::Status;
 
     fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> Line {
         Line {

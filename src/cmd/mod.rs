@@ -35,7 +35,6 @@ use crate::agent;
 use crate::cli::Command;
 use crate::home::Home;
 use crate::output::failure::shown;
-use crate::terminal;
 
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;

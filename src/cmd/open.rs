@@ -6,13 +6,13 @@ use anyhow::bail;
 
 use super::run::enclosing_run;
 use crate::agent::{self, Agent};
-use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::forward::{self, Leftovers, Sinks};
 use crate::home::Home;
 use crate::log;
 use crate::store::{self, Store};
 use crate::track;
+use system::clock::{Clock, SystemClock};
 
 /// Longer than a START takes on a loaded machine; a run of another home is not waited for longer.
 const BESIDE_THE_START: Duration = Duration::from_millis(500);

@@ -14,14 +14,15 @@ use super::words::{self, Short, date};
 use super::{Failure, USAGE};
 use crate::agent::Agent;
 use crate::cli::Prune;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, human, json};
+use crate::output::{Colour, Style, json};
 use crate::session::prune::prune;
 use crate::store::{self, Filter, SessionRow, Show, View};
-use crate::terminal::is_terminal;
+use system::clock::{Clock, SystemClock};
+use terminal::is_terminal;
+use wire::Timestamp;
 
 /// Said to who did not say which.
 const WHICH: &str = "say how old with --older-than: `codemie prune --older-than 90d --dry-run` shows which sessions ended \
@@ -36,7 +37,7 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
     if args.older_than.is_none() && args.agent.as_deref() != Some(Demo.name()) {
         return Err(Failure { code: USAGE, message: WHICH.to_owned() }.into());
     }
-    let (now, zone) = (SystemClock.now(), crate::zone::local());
+    let (now, zone) = (SystemClock.now(), system::zone::local());
     let (before, agent) =
         (args.older_than.map_or(now, |then| then.before(now, &zone)), args.agent.as_deref());
     let mut store = open_existing(home)?;

@@ -11,13 +11,14 @@ use super::find::find;
 use super::run::{self, Outcome};
 use crate::agent::{self, Agent};
 use crate::cli::{OnConflict, Resume, RunOptions, Target};
-use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
-use crate::process::{ProcessId, Processes, SystemProcesses};
-use crate::session::id::AgentSessionId;
 use crate::session::lookup::Found;
 use crate::store::{RunRow, Store};
-use crate::terminal;
+use system::clock::{Clock, SystemClock};
+use terminal::process::{Processes, SystemProcesses};
+use wire::AgentSessionId;
+use wire::ProcessId;
+
 use crate::track;
 
 /// How long a run that is taken over has to end: the wrapper's own grace for the agent, and a little.

@@ -14,18 +14,19 @@ use super::damage;
 use super::open::receivers;
 use crate::agent::{self, Agent, Conversation as Asked, Invocation, Kind};
 use crate::cli::{RunOptions, Target};
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{AgentConfig, Config};
 use crate::forward::{self, Sinks};
 use crate::home::Home;
 use crate::output::Style;
-use crate::session::id::{AgentSessionId, Ids, RandomIds, RunId};
 use crate::session::lifecycle::Conversation;
 use crate::shim::{self, depth::Depth};
 use crate::store::{Evidence, Surroundings, Verdict};
-use crate::terminal::{self, Companion, Ended, Ending, Launch, Started, Tap};
 use crate::track::{Plan, Summary, Tracker, version};
 use closing::Added;
+use system::clock::{Clock, SystemClock};
+use terminal::{Companion, Ended, Ending, Launch, Started, Tap};
+use wire::Timestamp;
+use wire::{AgentSessionId, Ids, RandomIds, RunId};
 
 /// How long the shell waits for the END to be stored. A commit takes a millisecond; this bounds a database that somebody
 /// else keeps locked.

@@ -13,15 +13,19 @@ use super::open::open;
 use super::words::{self, Sheet, Short, cost, date, number, tokens};
 use crate::agent;
 use crate::cli::Show;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::output::table::{Column, Table};
-use crate::output::{Colour, Style, human, json, shell, unpriced};
-use crate::session::id::SessionId;
+use crate::output::{Colour, Style, json};
 use crate::session::lookup::{Foreign, Found};
-use crate::session::record::{Coverage, SessionRecord, record};
-use crate::session::state::Link;
+use crate::session::record::record;
 use crate::store::{self, SessionRow, View};
+use human::shell;
+use prices::unpriced;
+use system::clock::{Clock, SystemClock};
+use wire::Link;
+use wire::SessionId;
+use wire::Timestamp;
+use wire::{Coverage, SessionRecord};
 
 pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let now = SystemClock.now();
@@ -29,7 +33,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let text = store.read(|view| match find::find(view, &args.session)? {
         Found::Session(row) if args.json => json_of(&record(view, &row, now)?),
         Found::Session(row) => {
-            Ok(Portrait::of(view, &row, now)?.draw(Style::of_stdout(), &crate::zone::local()))
+            Ok(Portrait::of(view, &row, now)?.draw(Style::of_stdout(), &system::zone::local()))
         }
         Found::Foreign(foreign) if args.json => json_of(&foreign_json(&foreign)),
         Found::Foreign(foreign) => Ok(draw_foreign(&foreign, Style::of_stdout())),
@@ -307,7 +311,7 @@ mod tests {
 
     use super::*;
     use crate::cmd::words::sample;
-    use crate::session::record::UsageSummary;
+    use crate::session::record::summary;
     use crate::store::Totals;
 
     fn portrait() -> Portrait {
@@ -377,7 +381,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
             (record.agent_version, record.project, record.repository, record.branch) =
                 (some(), some(), some(), some());
             (record.tags, record.group) = (vec![text.into()], some());
-            record.correlation.agent_session_id = Some(crate::session::id::AgentSessionId(text.into()));
+            record.correlation.agent_session_id = Some(wire::AgentSessionId(text.into()));
             record.correlation.agent_session_file = some();
             record.usage.unpriced_models = vec![text.into()];
             (portrait.imported_from, portrait.parent, portrait.children) =
@@ -385,7 +389,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
             portrait.chain.before = [text.to_owned()].into();
             let foreign = Foreign {
                 agent: text.into(),
-                agent_session: crate::session::id::AgentSessionId(text.into()),
+                agent_session: wire::AgentSessionId(text.into()),
                 file: text.into(),
                 cwd: Some(text.into()),
             };
@@ -398,7 +402,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
         let mut portrait = portrait();
         portrait.record.agent = "make".into();
         portrait.record.usage =
-            UsageSummary::new(&Totals::default(), std::collections::BTreeMap::new(), Coverage::None);
+            summary(&Totals::default(), std::collections::BTreeMap::new(), Coverage::None);
         let text = portrait.draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
         assert!(
             text.ends_with("\n\n  delivery  9 delivered, 0 waiting, last 2026-11-16 09:05:47\n"),

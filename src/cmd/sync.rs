@@ -16,14 +16,14 @@ use super::Failure;
 use super::open::{self, recover};
 use super::words::date;
 use crate::cli::{Sync, SyncAction};
-use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::forward::{self, Drain, Mode, Moved, Rest, Sinks, Step};
 use crate::home::Home;
-use crate::output::human::{self, counted};
+use crate::log;
 use crate::output::{json, progress};
 use crate::store::{self, SinkCount, Store};
-use crate::{log, terminal};
+use human::counted;
+use system::clock::{Clock, SystemClock};
 
 /// Drawn no more often than anybody can read.
 const DRAW: Duration = Duration::from_millis(200);
@@ -262,7 +262,7 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<P
         };
         let wake = Instant::now() + until.since(SystemClock.now());
         if wake >= deadline {
-            let then = date(until, &crate::zone::local());
+            let then = date(until, &system::zone::local());
             return fared(Some(waiting(&mut drain, &format!("{why}, next try {then}"))), moved);
         }
         left = pending(&mut drain);

@@ -14,7 +14,6 @@ use super::open::open_existing;
 use super::words::{self, Short, cost, costs, number};
 use crate::agent::{self, Agent};
 use crate::cli::{Usage, UsageBy};
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::failure::shown;
@@ -22,10 +21,13 @@ use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table, shorten};
 use crate::output::text::clean;
 use crate::output::tilde::at_home;
-use crate::output::{Colour, Style, human, json, unpriced};
+use crate::output::{Colour, Style, json};
 use crate::scan::{Days, Scanner, Watch};
-use crate::session::id::AgentSessionId;
 use crate::store::{By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
+use prices::unpriced;
+use system::clock::{Clock, SystemClock};
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let by = match args.by {
@@ -36,7 +38,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
         UsageBy::Agent => By::Agent,
         UsageBy::Branch => By::Branch,
     };
-    let zone = crate::zone::local();
+    let zone = system::zone::local();
     let since = args.since.map(|since| since.before(SystemClock.now(), &zone));
     let told = !(args.json || args.csv);
     let mut store = open_existing(home)?;
@@ -227,7 +229,7 @@ struct Moments {
 
 impl Moments {
     fn now() -> Self {
-        Self { now: SystemClock.now(), zone: crate::zone::local() }
+        Self { now: SystemClock.now(), zone: system::zone::local() }
     }
 
     fn tell(&self, at: Timestamp) -> String {

@@ -15,16 +15,18 @@ use super::{Failure, USAGE, find, words};
 use crate::agent;
 use crate::agent::transcript::{self, Cursor, Item, Page, Said};
 use crate::cli::View as Args;
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::open_regular;
 use crate::home::Home;
 use crate::output::failure::shown;
-use crate::output::{Style, json, shell};
+use crate::output::{Style, json};
 use crate::session::lookup::Found;
 use crate::session::record::record;
-use crate::session::state::Link;
 use crate::store::{Store, View};
 use draw::Drawing;
+use human::shell;
+use system::clock::{Clock, SystemClock};
+use system::file::open_regular;
+use wire::Link;
+use wire::Timestamp;
 
 /// How often a followed conversation is looked at: sooner than a reader of text notices, and two looks a second cost
 /// nothing.
@@ -38,7 +40,7 @@ pub fn run(args: &Args, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     let mut store = open(home)?;
     let subject = store.read(|view| Subject::of(view, &args.session))?;
     subject.must_be_of_an_agent()?;
-    let drawing = Drawing::new(Style::of_stdout(), crate::zone::local(), &subject.agent);
+    let drawing = Drawing::new(Style::of_stdout(), system::zone::local(), &subject.agent);
     if args.follow {
         follow(&mut store, home, subject, at, drawing, args, out, err)?;
     } else {

@@ -6,14 +6,14 @@ use std::ops::Bound;
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use crate::clock::Timestamp;
-use crate::money::PicoDollars;
 use crate::output::table::{padded, shorten};
 use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
-use crate::output::{Colour, Style, human};
-use crate::session::record::{SessionRecord, UsageSummary};
-use crate::session::state::Status;
+use crate::output::{Colour, Style};
+use wire::PicoDollars;
+use wire::Status;
+use wire::Timestamp;
+use wire::{SessionRecord, UsageSummary};
 
 /// The least room for a name: `claude-2611160731.2`, which differs from others at its end, stays whole.
 pub(super) const NAME: usize = 19;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::{delivery, keys};
-use crate::home::create_private;
+use system::file::create_private;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

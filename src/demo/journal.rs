@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 
 use super::script::{self, Call, MODEL, Tool};
 use crate::agent::claude::{evidence, files::ClaudeFiles};
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::{open_regular_with, read_at_most, text_at_most};
-use crate::home::create_private;
-use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
-use crate::session::id::{AgentSessionId, Ids, RandomIds};
+use system::clock::{Clock, SystemClock};
+use system::file::create_private;
+use system::file::{open_regular_with, read_at_most, text_at_most};
+use terminal::process::{Processes, SystemProcesses};
+use wire::Timestamp;
+use wire::{AgentSessionId, Ids, RandomIds};
+use wire::{Pid, ProcessId};
 
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -317,8 +319,9 @@ mod tests {
     use super::*;
     use crate::agent::claude::lines::ClaudeLines;
     use crate::meter::line::{Harvest, Lines};
-    use crate::meter::record::{Fact, Tokens};
+    use crate::meter::record::Fact;
     use crate::session::correlate::Beginning;
+    use wire::Tokens;
 
     /// Plays the whole script without a stage; the conversations' files in their order.
     fn written(folder: &Path) -> Vec<PathBuf> {

@@ -20,7 +20,8 @@ pub use agent::Demo;
 pub use outer::{in_outer_terminal, take_terminal};
 pub use play::play;
 
-use crate::home::{Home, create_private};
+use crate::home::Home;
+use system::file::create_private;
 
 /// What the scripted agent is to Claude Code's `~/.claude`, and what else the demonstration keeps.
 pub fn folder(home: &Home) -> PathBuf {

@@ -12,11 +12,11 @@ use super::frame::{Said, Scene};
 use super::journal::Journal;
 use super::script::{self, Call, SCRIPT, Tool};
 use super::stage::{Stage, Stop};
-use crate::file::read_at_most;
 use crate::home::Home;
 use crate::output::Colour;
-use crate::session::id::AgentSessionId;
-use crate::session::record::SessionRecord;
+use system::file::read_at_most;
+use wire::AgentSessionId;
+use wire::SessionRecord;
 
 /// As a shell has it for a program that ^C ended.
 const INTERRUPTED: u8 = 130;

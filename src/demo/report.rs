@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, human};
-use crate::session::record::SessionRecord;
-use crate::session::state::EndReason;
+use crate::output::{Colour, Style};
+use wire::EndReason;
+use wire::SessionRecord;
 
 /// The sessions of one run, in their order.
 pub fn report(chain: &[SessionRecord], style: Style) -> String {

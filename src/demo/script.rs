@@ -1,6 +1,6 @@
 //! What is said and done, and what it costs. Data only: the player shows it, the journal writes it, the tests add it up.
 
-use crate::meter::record::Tokens;
+use wire::Tokens;
 
 /// A model with a list price, so that there is a cost to show.
 pub const MODEL: &str = "claude-opus-4-8";
@@ -168,11 +168,10 @@ fn side(patch: &[&str], sign: char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::price;
 
     #[test]
     fn the_story_fits_together() {
-        assert!(price::Prices::of(MODEL).is_some(), "a demonstration without a cost shows nothing");
+        assert!(prices::Prices::of(MODEL).is_some(), "a demonstration without a cost shows nothing");
         for call in SCRIPT.iter().flat_map(Conversation::calls) {
             assert!(call.tool.is_some() || !call.text.is_empty(), "an answer is something: {call:?}");
             if let Some(Tool::Edit { patch, .. }) = &call.tool {

@@ -11,13 +11,13 @@ use super::shells::{self, Asked, Mode};
 use super::{Examined, Finding, Level, Patient};
 use crate::config::Config;
 use crate::home::Home;
-use crate::output::shell;
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{Shims, State};
 use crate::shim::resolve::{self, NotFound, Place, Query, Verdict};
 use crate::shim::status::Reach;
 use crate::shim::{depth, override_variable};
 use crate::track::version;
+use human::shell;
 
 pub fn examine(patient: &Patient<'_>) -> Examined {
     let config_file = patient.home.as_ref().map(Home::config_file);

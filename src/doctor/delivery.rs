@@ -5,12 +5,12 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::{Finding, Level, Patient};
-use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Delivery, Settings, Source};
 use crate::forward::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
 use crate::home::Home;
-use crate::output::human::counted;
 use crate::store::{Error, SinkCount, SinkRow, Store};
+use human::counted;
+use system::clock::{Clock, SystemClock};
 
 const AREA: &str = "delivery";
 /// Failures in a row that are worth a word: the receiver has been away for minutes.

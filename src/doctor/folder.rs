@@ -9,9 +9,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 use super::{Finding, Patient};
 use crate::config::{Config, Settings};
 use crate::home::Home;
-use crate::output::shell;
 use crate::shim::files::DiskFiles;
 use crate::shim::resolve::{Query, Verdict};
+use human::shell;
 
 const AREA: &str = "codemie";
 

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::{Examined, Finding, Level};
-use crate::output::human::counted;
 use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style, json};
+use human::counted;
 
 /// True when nothing keeps codemie or an agent from working.
 pub fn healthy(findings: &[Finding]) -> bool {

@@ -1,11 +1,11 @@
 //! The store of sessions: can it be used, was it ever damaged, could every line be read.
 
 use super::{Finding, Patient};
-use crate::clock::{Clock, SystemClock};
 use crate::home::Home;
-use crate::output::human::counted;
-use crate::output::shell;
 use crate::store::{Error, Filter, Show, Store};
+use human::counted;
+use human::shell;
+use system::clock::{Clock, SystemClock};
 
 const AREA: &str = "sessions";
 

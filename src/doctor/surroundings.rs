@@ -67,7 +67,7 @@ fn watches() -> Finding {
     const AREA: &str = "files";
     let limit = |name: &str| {
         let text =
-            crate::file::text_at_most(std::path::Path::new(&format!("/proc/sys/fs/inotify/{name}")), 64)
+            system::file::text_at_most(std::path::Path::new(&format!("/proc/sys/fs/inotify/{name}")), 64)
                 .unwrap_or_default();
         if text.is_empty() { "unknown".to_owned() } else { text.trim().to_owned() }
     };

@@ -10,7 +10,7 @@ use super::decide::Verdict;
 use super::http::{Error, Http};
 use super::identity::Identity;
 use super::sink::{Sink, Sinks};
-use crate::clock::{Clock, SystemClock};
+use system::clock::{Clock, SystemClock};
 
 /// `Err` says what keeps it from taking events. A receiver that cannot be asked without being told something is taken at its word.
 pub async fn ask(sink: &dyn Sink, ca_file: Option<&PathBuf>, patience: Duration) -> Result<(), String> {

@@ -12,10 +12,11 @@ use super::decide::{self, Answer, Verdict};
 use super::http::Request;
 use super::identity::Identity;
 use super::sink::{CODEMIE_V1, Due, Sink, Sorted, below};
-use crate::clock::Timestamp;
 use crate::config::delivery::{self, Secret};
-use crate::session::state::{EndReason, EventType, Phase, StartReason, Status};
+use crate::session::state::Phase;
 use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View, plain};
+use wire::Timestamp;
+use wire::{EndReason, EventType, StartReason, Status};
 
 /// An ended session's files are read until they have been quiet for two seconds; then some, for the reading itself.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(3);

@@ -18,10 +18,11 @@ use super::lease;
 use super::plan::{Sending, Span, Work, plan};
 use super::rest::is_idle;
 use super::sink::Sink;
-use crate::clock::{Clock, Timestamp};
 use crate::home::Home;
 use crate::session::publish::publish;
 use crate::store::{Error, Fate, Fingerprint, Outgoing, SinkCount, SinkRow, Store, Tx};
+use system::clock::Clock;
+use wire::Timestamp;
 
 /// How often a held lease is asked for again; its holder sends what is ours as well, so only one who waits is in a hurry.
 const ASK_AGAIN: Duration = Duration::from_secs(1);

@@ -17,15 +17,17 @@ use super::drain::Moved;
 use super::http::{self, Http};
 use super::native::Native;
 use super::sink::Sink;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::meter::record::Fact;
-use crate::money::PicoDollars;
 use crate::scan::ForeignSession;
 use crate::session::event::{NAMESPACE, keyed_id, opening_id};
-use crate::session::id::SessionId;
-use crate::session::record::{Coverage, UsageSummary};
-use crate::session::state::{EndReason, EventType, StartReason, Status};
+use crate::session::record::summary;
 use crate::store::{Outgoing, Priced, Totals, plain};
+use system::clock::{Clock, SystemClock};
+use wire::PicoDollars;
+use wire::SessionId;
+use wire::Timestamp;
+use wire::{Coverage, UsageSummary};
+use wire::{EndReason, EventType, StartReason, Status};
 
 /// What marks them at the receiver.
 pub const TAG: &str = "foreign";
@@ -144,7 +146,7 @@ fn totals(calls: &[Priced]) -> UsageSummary {
             None => *unpriced.entry(usage.model.clone()).or_default() += 1,
         }
     }
-    UsageSummary::new(&sums, unpriced, Coverage::Transcript)
+    summary(&sums, unpriced, Coverage::Transcript)
 }
 
 /// Posts events that are in no outbox, in batches, until the time is up; `Err` says why it ended before.
@@ -199,8 +201,8 @@ pub async fn post(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::id::AgentSessionId;
     use crate::session::tests::usage;
+    use wire::AgentSessionId;
 
     fn session(calls: i64) -> ForeignSession {
         ForeignSession {

@@ -11,9 +11,9 @@ use reqwest::{Certificate, Client, Url};
 
 use super::backoff;
 use super::decide::Answer;
-use crate::clock::Timestamp;
 use crate::config::delivery::Secret;
-use crate::file::read_at_most;
+use system::file::read_at_most;
+use wire::Timestamp;
 
 /// For the whole of a request, its answer included.
 pub const PATIENCE: Duration = Duration::from_secs(10);

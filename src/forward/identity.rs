@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::config::delivery::User;
-use crate::file::text_at_most;
-use crate::hex::hex;
 use crate::store::{Error, Store};
+use system::file::text_at_most;
+use wire::hex::hex;
 
 /// The salt's place in the store. With another, this machine would be another to its receivers.
 const SALT: &str = "machine.salt";

@@ -9,9 +9,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::backoff;
-use crate::clock::Timestamp;
-use crate::process::{Pid, ProcessId, Processes, StartTime, SystemProcesses};
 use crate::store::{Error, Realm, SinkRow, Tx};
+use terminal::process::{Processes, SystemProcesses};
+use wire::Timestamp;
+use wire::{Pid, ProcessId, StartTime};
 
 /// Longer than a step may take, which is two requests at most. It is renewed before each.
 pub(super) const LEASE: Duration = Duration::from_secs(30);

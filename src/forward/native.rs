@@ -12,10 +12,10 @@ use super::http::{Encoding, Request, is_loopback};
 use super::identity::Identity;
 use super::sink::{NATIVE, Sink, below};
 use crate::config::delivery::Secret;
-use crate::file::text_at_most;
 use crate::home::Home;
-use crate::session::state::EventKind;
 use crate::store::{Error, Outgoing, View};
+use system::file::text_at_most;
+use wire::EventKind;
 
 /// An event as it crosses the wire.
 #[derive(Debug, Serialize)]
@@ -230,15 +230,15 @@ pub fn local_token(home: &Home, url: &Url) -> Option<Secret> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Timestamp;
     use serde_json::json;
+    use wire::Timestamp;
 
     fn event(n: u128) -> Outgoing {
         Outgoing {
             n: 1,
             id: Uuid::from_u128(n),
             rev: 2,
-            kind: crate::session::state::EventType::Usage.into(),
+            kind: wire::EventType::Usage.into(),
             session: "s".into(),
             seq: 3,
             time: Timestamp(0),

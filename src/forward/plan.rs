@@ -3,8 +3,8 @@
 use super::batch::{self, Size};
 use super::http::Request;
 use super::sink::{Due, Sink, Sorted};
-use crate::clock::Timestamp;
 use crate::store::{Error, Fate, Outgoing, View};
+use wire::Timestamp;
 
 /// What a step has to do.
 pub(super) enum Work {

@@ -9,9 +9,10 @@ use super::drain::{Drain, Mode, Rest, keep_still};
 use super::lease;
 use super::sink::{Sinks, settle};
 use crate::apart;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
 use crate::store::{Error, SinkRow, Store};
+use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
 
 /// How long the process apart tries. Long enough for a receiver that restarts; what is away for longer is left to the
 /// next command.

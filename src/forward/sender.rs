@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use super::drain::{Drain, Mode, Rest};
 use super::rest::leave_rest;
 use super::sink::Sinks;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::home::Home;
-use crate::terminal;
+use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
 
 /// How soon a store that was busy or full is tried again.
 const STORE_AGAIN: Duration = Duration::from_secs(2);

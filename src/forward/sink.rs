@@ -10,12 +10,13 @@ use super::http::Request;
 use super::identity::Identity;
 use super::native::{Credential, Native};
 use super::otlp::Otlp;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::delivery::{Backend, Delivery, Secret};
-use crate::hex::hex;
 use crate::home::Home;
 use crate::store::{Error, Fingerprint, Letter, Outgoing, SinkRow, Store, Tx, View};
 use reqwest::Url;
+use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
+use wire::hex::hex;
 
 /// What becomes of an event when the cursor comes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

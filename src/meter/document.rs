@@ -14,8 +14,9 @@ use serde_json::value::RawValue;
 
 use super::line::{Harvest, Lines};
 use super::tail::{Anew, Batch, LongLines, Position, Source, hash_on, take_line};
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::TICK;
+use system::clock::{Clock, SystemClock};
+use system::file::TICK;
+use wire::Timestamp;
 
 /// A longer document is counted as unreadable. Why 64 MiB: the agents that write such files parse and rewrite all of it with
 /// every message, and are slow long before; and of one that holds nothing but small records, this bounds their number.

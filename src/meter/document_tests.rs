@@ -1,9 +1,11 @@
 use std::cell::RefCell;
 
 use super::super::line::Unreadable;
-use super::super::record::{Fact, Record, Tokens, Usage};
+use prices::tier::Tier;
+use wire::Tokens;
+
+use super::super::record::{Fact, Record, Usage};
 use super::super::tail::FileId;
-use super::super::tier::Tier;
 use super::*;
 
 /// `{"k":KEY,"n":OUTPUT}` is a call; an element that is no object is unreadable.

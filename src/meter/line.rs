@@ -1,8 +1,8 @@
 //! The seam between a followed file and the agent that wrote it: one line in, records and facts out.
 
 use super::record::Record;
-use crate::clock::Timestamp;
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 /// What one agent's lines mean. Lines come in file order, each whole and without its newline.
 pub trait Lines {

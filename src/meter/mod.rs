@@ -3,7 +3,5 @@
 pub mod document;
 pub mod form;
 pub mod line;
-pub mod price;
 pub mod record;
 pub mod tail;
-pub mod tier;

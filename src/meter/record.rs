@@ -2,15 +2,9 @@
 //!
 //! These are facts as the agent states them, before anyone decides which session owns them.
 
-use serde::{Deserialize, Serialize};
+use prices::tier::Tier;
+use wire::{MAX_COUNT, PicoDollars, Timestamp, Tokens, ToolKind};
 
-use super::tier::Tier;
-use crate::clock::Timestamp;
-use crate::session::state::spelled;
-
-/// More of anything no call uses and no tool writes: a count beyond it is damage or a bad joke, and sums of many such stay
-/// within what a database's integer holds.
-const MOST: u64 = 1 << 40;
 /// The longest key; the agents' own have some forty characters.
 pub const LONGEST_KEY: usize = 512;
 /// The longest name or id of anything else; a cloud's name for a model has some hundred characters.
@@ -35,7 +29,7 @@ impl Record {
             Fact::Usage(usage) => {
                 usage.tokens.is_plausible() && is_name(&usage.model) && usage.request_id.iter().all(is_name)
             }
-            Fact::Tool(tool) => is_name(&tool.name) && tool.lines_added.max(tool.lines_removed) <= MOST,
+            Fact::Tool(tool) => is_name(&tool.name) && tool.lines_added.max(tool.lines_removed) <= MAX_COUNT,
             Fact::Error(error) => is_name(&error.kind),
             Fact::Prompt => true,
         };
@@ -79,41 +73,10 @@ pub struct Usage {
     pub request_id: Option<String>,
 }
 
-/// Token counts, disjoint but for `reasoning`, which is the part of `output` spent on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Tokens {
-    pub input: u64,
-    pub output: u64,
-    pub cache_read: u64,
-    pub cache_write_5m: u64,
-    pub cache_write_1h: u64,
-    pub reasoning: u64,
-}
-
-impl Tokens {
-    /// See [`Record::is_plausible`].
-    pub fn is_plausible(&self) -> bool {
-        let Self { input, output, cache_read, cache_write_5m, cache_write_1h, reasoning } = *self;
-        [input, output, cache_read, cache_write_5m, cache_write_1h, reasoning]
-            .iter()
-            .all(|count| *count <= MOST)
-    }
-
-    pub fn cache_write(&self) -> u64 {
-        self.cache_write_5m.saturating_add(self.cache_write_1h)
-    }
-
-    /// Everything billed.
-    pub fn total(&self) -> u64 {
-        [self.input, self.output, self.cache_read, self.cache_write()]
-            .into_iter()
-            .fold(0, u64::saturating_add)
-    }
-
-    /// Several revisions of one call: the larger output wins, then the larger sum.
-    pub fn supersedes(&self, earlier: &Self) -> bool {
-        (self.output, self.total()) > (earlier.output, earlier.total())
+impl Usage {
+    /// What it cost; `None` when the model, or what was used of it, has no price. Never a guess, never a silent zero.
+    pub fn cost(&self) -> Option<PicoDollars> {
+        prices::cost(&self.model, &self.tokens, self.tier)
     }
 }
 
@@ -130,11 +93,6 @@ pub struct Tool {
     pub lines_added: u64,
     pub lines_removed: u64,
 }
-
-spelled!(
-    /// What a tool does, whatever its agent calls it.
-    ToolKind { Read = "read", Write = "write", Edit = "edit", Exec = "exec", Other = "other" }
-);
 
 /// The API refused or failed, as the agent reports it after its own retries.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::line::{Harvest, Lines};
 use super::record::Record;
-pub use crate::file::FileId;
+pub use system::file::FileId;
 
 /// What is read, and committed, at once. Why 256 KiB: some hundred lines, well above what a commit costs, and nothing
 /// beside a process' memory.

@@ -3,14 +3,11 @@
 pub mod failure;
 #[cfg(test)]
 pub(crate) mod hostile;
-pub mod human;
 pub mod json;
 pub mod progress;
-pub mod shell;
 pub mod table;
 pub mod text;
 pub mod tilde;
-pub mod unpriced;
 pub mod wrap;
 
 use std::io::{stderr, stdout};

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::termios::{isatty, tcgetwinsize};
 
-use super::human;
 use super::table::shorten;
-use crate::terminal;
 
 /// What is over before is not worth a flicker.
 const QUIET: Duration = Duration::from_millis(200);

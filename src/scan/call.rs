@@ -3,9 +3,10 @@
 use super::bytes::{Bytes, put, put_bytes, put_signed};
 use super::hash::hash;
 use super::words::Word;
-use crate::clock::Timestamp;
-use crate::meter::record::{LONGEST_KEY, Tokens};
-use crate::meter::tier::Tier;
+use crate::meter::record::LONGEST_KEY;
+use prices::tier::Tier;
+use wire::Timestamp;
+use wire::Tokens;
 
 /// A file by its number in the index.
 pub(super) type FileNo = u32;

@@ -4,7 +4,7 @@ use jiff::Timestamp as Instant;
 use jiff::tz::TimeZone;
 
 use super::hash::hash;
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 const DAY: i64 = 24 * 3_600_000;
 

@@ -9,11 +9,11 @@ use super::rollup::{Conversations, owned};
 use super::run::Run;
 use super::words::Word;
 use super::{Error, Scanned, Scanner, readers};
-use crate::clock::Timestamp;
-use crate::meter::price;
+use wire::Timestamp;
+
 use crate::meter::record::{Fact, Record, Usage};
-use crate::session::id::AgentSessionId;
 use crate::store::{Priced, View};
+use wire::AgentSessionId;
 
 /// Calls handed out from one pass over all of them. Why 50,000: some ten megabytes, and a gigabyte of sessions needs eight
 /// passes.
@@ -119,7 +119,7 @@ impl Foreign {
             tier: told.tier,
             request_id: None,
         };
-        let cost = price::cost(&usage);
+        let cost = usage.cost();
         let record = Record {
             key: String::from_utf8_lossy(key).into_owned(),
             at: told.at,
@@ -127,7 +127,7 @@ impl Foreign {
             subagent: words.some(told.subagent).map(str::to_owned),
             fact: Fact::Usage(usage),
         };
-        Priced { record, cost, prices: cost.map(|_| price::TABLE_VERSION.to_string()) }
+        Priced { record, cost, prices: cost.map(|_| prices::TABLE_VERSION.to_string()) }
     }
 }
 

@@ -15,8 +15,8 @@ use super::call::FileNo;
 use super::hash::{CheapMap, CheapSet, hash};
 use super::rollup::{Cell, Sums};
 use super::words::{Word, Words};
-use crate::file::{FileId, read_at_most};
 use crate::meter::tail::Position;
+use system::file::{FileId, read_at_most};
 
 /// Raised whenever the notation changes: what was written before is as good as absent.
 const FORMAT: u64 = 2;

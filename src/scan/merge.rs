@@ -101,12 +101,12 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::clock::Timestamp;
-    use crate::meter::record::Tokens;
-    use crate::meter::tier::Tier;
     use crate::scan::call::Call;
     use crate::scan::run::{Buffer, Spill};
     use crate::scan::words::Word;
+    use prices::tier::Tier;
+    use wire::Timestamp;
+    use wire::Tokens;
 
     fn told(file: u32, output: u64) -> Told {
         let tokens = Tokens { output, ..Tokens::default() };

@@ -44,10 +44,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::agent::{Agent, Var};
-use crate::clock::Timestamp;
-use crate::file::{open_private, open_regular};
-use crate::home::create_private;
-use crate::meter::price;
+use system::file::create_private;
+use system::file::{open_private, open_regular};
+use wire::Timestamp;
+
 use crate::project::Project;
 use crate::store::{self, By, UsageRow, View};
 use call::{Call, FileNo, Told};
@@ -177,7 +177,7 @@ impl Scanner<'_> {
         tree::first_refusal(&tree)?;
         let basis = Basis {
             store: store.map(View::owned_calls_mark).transpose()?.unwrap_or_default(),
-            prices: price::TABLE_VERSION,
+            prices: prices::TABLE_VERSION,
             days: self.days.fingerprint(),
         };
         let mut index = known.unwrap_or_default();

@@ -13,13 +13,13 @@ use super::hash::hash;
 use super::run::{Buffer, Run, Spill};
 use super::words::{Known, Word, Words};
 use crate::agent::Agent;
-use crate::clock::Timestamp;
-use crate::file::open_regular;
 use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{Anew, LongLines, Position};
-use crate::meter::tier::Tier;
+use prices::tier::Tier;
+use system::file::open_regular;
+use wire::Timestamp;
 
 /// What is read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
 /// stay in the processor's cache between the looks for a newline and for a word.
@@ -257,7 +257,7 @@ pub(super) fn collect(
         tier: Tier::Standard,
         model: Word::NONE,
         subagent: Word::NONE,
-        tokens: crate::meter::record::Tokens::default(),
+        tokens: wire::Tokens::default(),
     };
     each(&mut |agent, key| {
         let key = key.as_bytes();

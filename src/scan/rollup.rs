@@ -12,10 +12,10 @@ use super::hash::CheapMap;
 use super::index::{FileFacts, Index};
 use super::merge::Group;
 use super::words::{Word, Words};
-use crate::clock::Timestamp;
-use crate::meter::price::Prices;
-use crate::money::PicoDollars;
 use crate::store::{By, UsageRow};
+use prices::Prices;
+use wire::PicoDollars;
+use wire::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {

@@ -16,7 +16,7 @@ use super::hash::{CheapMap, CheapSet};
 use super::index::{FileFacts, Index, Stamp};
 use super::words::Word;
 use crate::agent::{Agent, SessionFile, Var};
-use crate::file::FileId;
+use system::file::FileId;
 
 /// A file on the disk.
 #[derive(Debug)]

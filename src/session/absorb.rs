@@ -12,11 +12,13 @@ use std::path::Path;
 
 use super::Error;
 use super::event::{amend_end, keyed_id};
-use super::id::SessionId;
-use super::state::{EventType, Move, Phase};
-use crate::clock::Timestamp;
-use crate::meter::record::{Fact, Tokens, ToolKind};
+use super::state::{Move, Phase};
+use crate::meter::record::Fact;
 use crate::store::{Draft, FileId, Known, PicoDollars, Position, Priced, RecordKind, SessionRow, Totals, Tx};
+use wire::EventType;
+use wire::SessionId;
+use wire::Timestamp;
+use wire::{Tokens, ToolKind};
 
 /// Where the clock turns out to have been set back during a session, lines this much older than the present are taken
 /// for its own: nobody knows by how much it was, and a fork of an unknown conversation within the same hour is rarer

@@ -4,11 +4,13 @@
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::id::{AgentSessionId, SessionId};
-use super::record::{UsageSummary, open_time};
-use super::state::{EndReason, EventType, EvidenceKind, Phase, StartReason, Status};
-use crate::clock::Timestamp;
+use super::record::{open_time, usage_of};
+use super::state::Phase;
 use crate::store::{self, Draft, SessionRow, Tx, View};
+use wire::Timestamp;
+use wire::UsageSummary;
+use wire::{AgentSessionId, SessionId};
+use wire::{EndReason, EventType, EvidenceKind, StartReason, Status};
 
 /// The namespace of all event ids. Changing it would count everything twice.
 pub const NAMESPACE: Uuid = Uuid::from_u128(0xf2e5_9732_da71_44bf_b6e4_7c46_ea0d_0566);
@@ -90,7 +92,7 @@ fn end_attributes(view: &View<'_>, row: &SessionRow, last_seq: i64) -> Result<St
         exit_code: row.exit_code,
         duration_ms: open_time(&view.openings(row.n)?, row.ended_at.unwrap_or(row.started_at)),
         transitioned_to: row.transitioned_to,
-        totals: UsageSummary::of(view, row)?,
+        totals: usage_of(view, row)?,
         last_seq,
     }))
 }

@@ -16,14 +16,16 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::Error;
-use super::id::SessionId;
 use super::names;
-use super::record::{SessionRecord, record};
-use super::state::{EndReason, EventType, Exit, Link, Phase, State, Status};
-use crate::clock::Timestamp;
+use super::record::record;
+use super::state::{Exit, Phase, State};
 use crate::short::{self, shorten};
 use crate::store::old::EXPORT;
 use crate::store::{self, Draft, Evidence, NewSession, OpeningRow, Place, RecordRow, SessionRow, Tx, View};
+use wire::SessionId;
+use wire::SessionRecord;
+use wire::Timestamp;
+use wire::{EndReason, EventType, Link, Status};
 
 const VERSION: u32 = 1;
 
@@ -247,7 +249,7 @@ fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error>
         agent_version: told.agent_version.as_deref(),
         phase: Phase::Open,
         started_at: told.start_time,
-        reason: first.map_or(super::state::StartReason::Startup, |opening| opening.reason),
+        reason: first.map_or(wire::StartReason::Startup, |opening| opening.reason),
         run: None,
         parent,
         transitioned_from: first.and_then(|opening| opening.transitioned_from),

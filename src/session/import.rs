@@ -20,14 +20,15 @@ use uuid::Uuid;
 use super::Error;
 use super::event::{NAMESPACE, keep_back_life};
 use super::exchange::{self, Exported, ParseError};
-use super::id::SessionId;
 use super::names;
-use super::state::{Exit, StartReason, State};
-use crate::clock::Timestamp;
+use super::state::{Exit, State};
 use crate::store::old::genie::Keys;
 use crate::store::old::{self, Broken, Contents, OldSession};
 use crate::store::{self, Evidence, NewSession, Store, Tx, Verdict};
 use source::Source;
+use wire::SessionId;
+use wire::StartReason;
+use wire::Timestamp;
 
 /// What became of what was offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -288,8 +289,7 @@ fn take_in(
         tx.add_alias(former_id, n)?;
     }
     let row = tx.session_number(n)?.ok_or(Error::NoSession(id))?;
-    let exit =
-        old.exit.filter(|exit| *exit != Exit::Code(0) || old.status != super::state::Status::Interrupted);
+    let exit = old.exit.filter(|exit| *exit != Exit::Code(0) || old.status != wire::Status::Interrupted);
     tx.close_session(&row, ended_at, old.status, old.reason, exit, None)?;
     tx.insert_evidence(
         n,

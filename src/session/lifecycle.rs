@@ -8,11 +8,12 @@ use std::path::PathBuf;
 
 use super::Error;
 use super::event::{amend_end, queue_bound, queue_end, queue_start, revise_start};
-use super::id::{AgentSessionId, Ids, RunId, SessionId};
 use super::names::{self, Name};
-use super::state::{EndReason, Ending, EvidenceKind, Move, Next, Phase, StartReason, State};
-use crate::clock::Timestamp;
+use super::state::{Ending, Move, Next, Phase, State};
 use crate::store::{NewRun, NewSession, Place, RunRow, SessionRow, Tx};
+use wire::Timestamp;
+use wire::{AgentSessionId, Ids, RunId, SessionId};
+use wire::{EndReason, EvidenceKind, StartReason};
 
 /// A switch is noticed some time after the agent made it (150 ms at most, nearly always), and what the agent did in
 /// between is the new session's: a prompt pasted at once; an answer takes longer. More than this would take the last
@@ -128,7 +129,7 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
         return Ok(Started { session: row.id, name: row.name, how });
     }
 
-    let default = || names::default_name(&begin.agent, at, &crate::zone::local());
+    let default = || names::default_name(&begin.agent, at, &system::zone::local());
     let wanted = name.map_or_else(default, str::to_owned);
     let parent = begin.parent.map(|run| tx.current(run)).transpose()?.flatten();
     let provisional = begin.conversation == Conversation::Unnamed;
@@ -198,7 +199,7 @@ pub fn transition(
     } else {
         let name = match passage.to {
             To::Clear => names::successor(tx, &old.name_base, old.name_number)?,
-            To::Switch => names::first(tx, &names::default_name(&old.agent, at, &crate::zone::local()))?,
+            To::Switch => names::first(tx, &names::default_name(&old.agent, at, &system::zone::local()))?,
         };
         let started = create(
             tx,

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use super::id::AgentSessionId;
 use crate::output::table::shorten;
 use crate::store::{self, SessionRow, View};
+use wire::AgentSessionId;
 
 /// Shorter prefixes are more likely a slip than a name.
 const PREFIX: usize = 4;
@@ -136,10 +136,10 @@ fn candidate_of_foreign(foreign: &Foreign) -> Candidate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::id::{Ids, SessionId};
     use super::super::lifecycle::Conversation;
     use super::super::tests::World;
     use super::*;
+    use wire::{Ids, SessionId};
 
     struct Files(Vec<Foreign>);
 

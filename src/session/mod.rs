@@ -26,10 +26,8 @@
 
 pub mod absorb;
 pub mod correlate;
-pub mod coverage;
 pub mod event;
 pub mod exchange;
-pub mod id;
 pub mod import;
 pub mod labels;
 pub mod lifecycle;
@@ -44,8 +42,9 @@ pub mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use wire::{RunId, SessionId};
+
 use crate::store;
-use id::{RunId, SessionId};
 use state::Illegal;
 
 /// Why a change was refused. The transaction it was tried in must be given up.

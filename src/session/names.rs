@@ -2,8 +2,8 @@
 
 use jiff::tz::TimeZone;
 
-use crate::clock::Timestamp;
 use crate::store;
+use wire::Timestamp;
 
 /// A name, and its place in the chain of `/clear`s it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ fn check_as<'a>(what: &'static str, text: &'a str) -> Result<&'a str, NameError>
 pub(super) fn of_elsewhere(name: Option<&str>, agent: &str, at: Timestamp) -> String {
     let after_agent = || {
         let agent = tamed(agent, 80).unwrap_or_else(|| "session".into());
-        default_name(&agent, at, &crate::zone::local())
+        default_name(&agent, at, &system::zone::local())
     };
     name.and_then(|name| tamed(name, 100)).unwrap_or_else(after_agent)
 }

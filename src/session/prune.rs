@@ -1,9 +1,9 @@
 //! Old sessions leave the store; what they used stays counted. The agents' own files are not touched.
 
 use super::{Error, publish};
-use crate::clock::Timestamp;
 use crate::home::Home;
 use crate::store::{SessionRow, Store};
+use wire::Timestamp;
 
 /// What would go, or went: sessions (of one agent, if it is named) that ended before `before` and that every sink has all of: neither waiting nor
 /// refused. To forget the sink is to give up what it refused.

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use super::Error;
 use super::import::found;
 use super::record::record;
-use crate::clock::Timestamp;
-use crate::file::open_regular_with;
-use crate::home::{Home, create_private};
+use crate::home::Home;
 use crate::store::{self, SessionRow, Store};
+use system::file::create_private;
+use system::file::open_regular_with;
+use wire::Timestamp;
 
 /// Writes the file of every session changed since it was last written; how many that were.
 pub fn publish(store: &mut Store, home: &Home, now: Timestamp) -> Result<usize, Error> {

@@ -2,12 +2,12 @@
 //! like any other. What lives is left alone, however long it has been silent.
 
 use super::Error;
-use super::id::SessionId;
 use super::lifecycle::end;
 use super::state::Ending;
-use crate::clock::Timestamp;
-use crate::process::Processes;
 use crate::store::{Realm, RunRow, SessionRow, Store};
+use terminal::process::Processes;
+use wire::SessionId;
+use wire::Timestamp;
 
 /// Whether a run's wrapper is no more. A process of another pid namespace cannot be seen from here and is left to
 /// those who can.
@@ -80,10 +80,11 @@ mod tests {
     use std::sync::Barrier;
 
     use super::super::lifecycle::{Conversation, Passage, To, transition};
-    use super::super::state::{EndReason, Exit, Phase, Status};
+    use super::super::state::{Exit, Phase};
     use super::super::tests::{World, binding, realm};
     use super::*;
-    use crate::process::{Pid, StartTime};
+    use wire::{EndReason, Status};
+    use wire::{Pid, StartTime};
 
     /// The processes there are, by pid.
     #[derive(Default)]
@@ -99,7 +100,7 @@ mod tests {
         }
     }
 
-    fn alive(world: &mut World, run: super::super::id::RunId) -> Table {
+    fn alive(world: &mut World, run: wire::RunId) -> Table {
         let wrapper = world.store.read(|view| view.run(run)).unwrap().unwrap().wrapper;
         Table(HashMap::from([(wrapper.pid.0, wrapper.start.0)]))
     }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::file::open_regular;
+use system::file::open_regular;
 
-pub use crate::file::FileId;
+pub use system::file::FileId;
 
 /// What a look at a path, symlinks followed, tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::resolve::SCRIPT_MARKER;
 use super::shell;
-use crate::file::read_at_most;
-use crate::home::create_private;
+use system::file::create_private;
+use system::file::read_at_most;
 
 /// What stands where a shim belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]

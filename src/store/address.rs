@@ -85,10 +85,10 @@ impl Tx<'_> {
 mod tests {
     use super::super::Fate;
     use super::*;
-    use crate::session::id::SessionId;
     use crate::session::lifecycle::{self, Conversation};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
+    use wire::SessionId;
 
     const SINK: &str = "backend";
 

@@ -3,10 +3,10 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use crate::clock::Timestamp;
-use crate::session::id::{AgentSessionId, RunId, SessionId};
-use crate::session::state::spelled;
 use crate::short::{NAME, SENTENCE, short};
+use wire::Timestamp;
+use wire::spelled;
+use wire::{AgentSessionId, RunId, SessionId};
 
 spelled!(
     /// What became of a piece of evidence.

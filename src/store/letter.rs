@@ -4,8 +4,8 @@ use rusqlite::params;
 
 use super::outgoing::{FROM, OUTGOING, Outgoing, read_outgoing};
 use super::{Error, Tx, View};
-use crate::clock::Timestamp;
-use crate::session::state::spelled;
+use wire::Timestamp;
+use wire::spelled;
 
 spelled!(
     /// What became of an event that the cursor has passed, where that is not plainly "delivered".

@@ -3,9 +3,10 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Filter, View};
-use crate::clock::Timestamp;
-use crate::money::PicoDollars;
-use crate::session::state::{Phase, Status};
+use crate::session::state::Phase;
+use wire::PicoDollars;
+use wire::Status;
+use wire::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSession {

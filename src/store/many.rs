@@ -7,9 +7,9 @@ use rusqlite::Row;
 
 use super::outgoing::began_before;
 use super::{Error, Fate, OpeningRow, SessionRow, Totals, View, opening, total};
-use crate::process::Pid;
-use crate::session::id::RunId;
-use crate::session::record::Sync;
+use wire::Pid;
+use wire::RunId;
+use wire::Sync;
 
 /// Up to so many sessions are asked for one by one: what is read then does not grow with the store.
 const FEW: usize = 64;

@@ -48,11 +48,10 @@ use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 
-use crate::clock::Timestamp;
 use crate::home::Home;
+use wire::Timestamp;
 
 pub use crate::meter::tail::FileId;
-pub use crate::money::PicoDollars;
 pub use address::Fingerprint;
 pub use error::Error;
 pub use evidence::{Evidence, Incident, Verdict};
@@ -72,6 +71,7 @@ pub use sink::{SinkCount, SinkRow};
 pub use told::{ModelSum, ToolSum};
 pub use total::Totals;
 pub use usage::{By, UsageRow, joined};
+pub use wire::PicoDollars;
 
 /// An open database. One per thread.
 #[derive(Debug)]

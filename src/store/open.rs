@@ -15,9 +15,10 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
 
 use super::{Error, schema};
-use crate::clock::Timestamp;
-use crate::file::{open_private, open_regular_with};
-use crate::home::{Home, create_private};
+use crate::home::Home;
+use system::file::create_private;
+use system::file::{open_private, open_regular_with};
+use wire::Timestamp;
 
 /// Statements kept prepared: more than the longest path (transition with absorb) uses.
 const STATEMENTS: usize = 96;

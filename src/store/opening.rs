@@ -3,9 +3,9 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use crate::clock::Timestamp;
-use crate::session::id::SessionId;
-use crate::session::state::StartReason;
+use wire::SessionId;
+use wire::StartReason;
+use wire::Timestamp;
 
 /// One span of time in which a session was open.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::outgoing::began_before;
 use super::{Error, Fate, SessionRow, Tx, View};
-use crate::clock::Timestamp;
-use crate::session::record::Sync;
-use crate::session::state::EventType;
+use wire::EventType;
+use wire::Sync;
+use wire::Timestamp;
 
 /// An event about to be written.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Error, View, plain};
-use crate::clock::Timestamp;
-use crate::money::PicoDollars;
-use crate::session::state::{EventKind, EventType};
+use wire::PicoDollars;
+use wire::Timestamp;
+use wire::{EventKind, EventType};
 
 /// An event as it is sent, but for `machine` and `user`, which the sender knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,8 +209,9 @@ mod tests {
 
     #[test]
     fn what_is_told_of_a_record() {
-        use crate::meter::record::{Fact, Tool, ToolKind};
+        use crate::meter::record::{Fact, Tool};
         use crate::session::absorb::{Batch, absorb};
+        use wire::ToolKind;
         let mut world = World::new();
         let (_, started) = world.start(Conversation::Fresh);
         let session = started.session;

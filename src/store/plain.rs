@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
-use crate::session::state::EventType;
+use wire::EventType;
+use wire::hex::hex;
 
 /// Sent in place of a name that is none.
 const OTHER: &str = "other";
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn every_model_with_a_price_is_sent_by_its_name() {
-        let table = include_str!("../meter/prices.tsv");
+        let table = include_str!("../../crates/prices/src/prices.tsv");
         let models: Vec<&str> = table.lines().filter_map(|line| line.split('\t').next()).collect();
         assert!(models.len() > 50);
         for given in models {

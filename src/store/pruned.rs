@@ -4,8 +4,8 @@
 use rusqlite::params;
 
 use super::{Error, SessionRow, Tx, View};
-use crate::clock::Timestamp;
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 /// What is left of a pruned session besides its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::session::{COLUMNS, read};
 use super::{Error, SessionRow, Tx, View};
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// Which sessions a list shows. The default is all that are not archived.
 #[derive(Clone, Debug, Default)]

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::spelling::{count, uncount};
 use super::{Error, Tx, View};
-use crate::clock::Timestamp;
-use crate::meter::record::{ApiError, Fact, Record, Tokens, Tool, ToolKind, Usage};
-use crate::meter::tier::Tier;
-use crate::money::PicoDollars;
-use crate::session::state::spelled;
+use crate::meter::record::{ApiError, Fact, Record, Tool, Usage};
+use prices::tier::Tier;
+use wire::PicoDollars;
+use wire::Timestamp;
+use wire::spelled;
+use wire::{Tokens, ToolKind};
 
 /// A record with what it cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +151,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
             RecordKind::Usage => Some(UsageColumns {
                 model: row.get(4)?,
                 tokens: read_tokens(row, 5)?,
-                tier: row.get(11)?,
+                tier: read_tier(row.get(11)?),
                 request_id: row.get(12)?,
                 cost: row.get(13)?,
                 prices: row.get(14)?,
@@ -173,6 +174,12 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
             _ => None,
         },
     })
+}
+
+/// The column is called `fast`: a codemie that knows no other tiers reads every number but zero as fast. It prices nothing by
+/// that, the cost is stored beside it.
+fn read_tier(column: Option<i64>) -> Tier {
+    u64::try_from(column.unwrap_or(0)).map_or(Tier::Unknown, Tier::numbered)
 }
 
 fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
@@ -268,7 +275,7 @@ impl Tx<'_> {
                     count(tokens.cache_write_5m),
                     count(tokens.cache_write_1h),
                     count(tokens.reasoning),
-                    tier,
+                    tier.number(),
                     request_id,
                     priced.cost,
                     priced.prices
@@ -335,7 +342,7 @@ impl Tx<'_> {
                 count(tokens.cache_write_5m),
                 count(tokens.cache_write_1h),
                 count(tokens.reasoning),
-                usage.tier,
+                usage.tier.number(),
                 usage.request_id,
                 priced.cost,
                 priced.prices

@@ -9,10 +9,10 @@ use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Tx, View};
-use crate::clock::Timestamp;
-use crate::file::text_at_most;
-use crate::process::{Pid, ProcessId, StartTime};
-use crate::session::id::RunId;
+use system::file::text_at_most;
+use wire::RunId;
+use wire::Timestamp;
+use wire::{Pid, ProcessId, StartTime};
 
 /// Where a pid means something: since this boot, in this pid namespace. Another boot's process is gone; one of another
 /// namespace (a container sharing the home) cannot be judged from here.

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use crate::clock::Timestamp;
-use crate::session::id::{AgentSessionId, RunId, SessionId};
-use crate::session::state::{EndReason, EvidenceKind, Exit, Link, Phase, StartReason, State, Status};
+use crate::session::state::{Exit, Phase, State};
 use crate::short::{NAME, short};
+use wire::Timestamp;
+use wire::{AgentSessionId, RunId, SessionId};
+use wire::{EndReason, EvidenceKind, Link, StartReason, Status};
 
 /// Where a session works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::{Error, Store, schema};
-use crate::clock::Timestamp;
 use crate::home::Home;
 use crate::session::lifecycle::Conversation;
 use crate::session::tests::{World, check};
+use wire::Timestamp;
 
 fn home() -> (tempfile::TempDir, Home) {
     let folder = tempfile::tempdir().unwrap();

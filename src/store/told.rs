@@ -5,8 +5,8 @@ use rusqlite::{Row, params};
 use super::outbox::{self, EventRow};
 use super::total::{sum, usage_sums};
 use super::{Error, Totals, View};
-use crate::clock::Timestamp;
-use crate::money::PicoDollars;
+use wire::PicoDollars;
+use wire::Timestamp;
 
 /// What one model was used for in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

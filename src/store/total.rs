@@ -4,7 +4,7 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use crate::money::PicoDollars;
+use wire::PicoDollars;
 
 /// Sums, or differences to be added to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

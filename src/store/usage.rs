@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::total::sum;
 use super::{Error, View};
-use crate::clock::Timestamp;
-use crate::meter::price;
+use wire::Timestamp;
+
 use crate::meter::record::LONGEST_KEY;
-use crate::money::PicoDollars;
-use crate::session::state::spelled;
+use wire::PicoDollars;
+use wire::spelled;
 
 spelled!(
     By {
@@ -187,7 +187,7 @@ impl View<'_> {
                     reasoning: row.get(7)?,
                     cost: row.get(8)?,
                     unpriced_models: unpriced_calls.keys().cloned().collect(),
-                    unpriced_calls: price::of_priced_models(unpriced_calls),
+                    unpriced_calls: prices::of_priced_models(unpriced_calls),
                     first_at: row.get(10)?,
                     foreign: false,
                     project: None,

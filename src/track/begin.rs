@@ -8,13 +8,14 @@ use uuid::Uuid;
 use super::receivers::Receivers;
 use super::run::{RETRY, Run};
 use crate::forward::{self, Sinks, Word};
-use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::project::Project;
 use crate::session::correlate::Signal;
-use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::lifecycle::{self, Begin};
 use crate::session::{self, names};
 use crate::store::{self, NewRun, Place, Realm, Store};
+use terminal::process::{Processes, SystemProcesses};
+use wire::{AgentSessionId, Ids, RandomIds, SessionId};
+use wire::{Pid, ProcessId};
 
 impl Run {
     /// Tells the store of the run. What was busy is tried again with a later look; what is broken is remembered and said
@@ -66,7 +67,7 @@ impl Run {
         let wrapper = Pid(i32::try_from(std::process::id()).unwrap_or(0));
         let wrapper = SystemProcesses
             .identify(wrapper)
-            .unwrap_or(ProcessId { pid: wrapper, start: crate::process::StartTime(0) });
+            .unwrap_or(ProcessId { pid: wrapper, start: wire::StartTime(0) });
         let begin = Begin {
             run: NewRun { id: self.plan.run, realm: Realm::here(), wrapper },
             agent: self.plan.agent.clone(),

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Timestamp;
-use crate::file::{entries, modified, read_at_most};
-use crate::home::{Home, create_private};
-use crate::session::id::RunId;
-use crate::session::state::{EndReason, Ending, Exit};
+use crate::home::Home;
+use crate::session::state::{Ending, Exit};
 use crate::store::{Error, View};
+use system::file::create_private;
+use system::file::{entries, modified, read_at_most};
+use wire::EndReason;
+use wire::RunId;
+use wire::Timestamp;
 
 /// More than such a note ever holds.
 const MAX_NOTE: u64 = 4096;
@@ -104,7 +106,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::session::id::{Ids, RandomIds};
+    use wire::{Ids, RandomIds};
 
     #[test]
     fn a_note_gives_back_every_kind_of_ending() {

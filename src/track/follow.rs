@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Trail;
-use crate::clock::Timestamp;
-use crate::file::{FileId, open_regular};
 use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
-use crate::meter::price;
+use system::file::{FileId, open_regular};
+use wire::Timestamp;
+
 use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{self, Source};
 use crate::session::Error;
 use crate::session::absorb::{Absorbed, Batch, absorb};
-use crate::session::id::SessionId;
 use crate::store::{self, Priced, Store};
+use wire::SessionId;
 
 /// How often a batch is tried again because another reader was faster.
 const RACES: usize = 16;
@@ -174,8 +174,8 @@ fn resume(
 fn priced(record: Record) -> Priced {
     match &record.fact {
         Fact::Usage(usage) => {
-            let cost = price::cost(usage);
-            Priced { cost, prices: cost.map(|_| price::TABLE_VERSION.to_string()), record }
+            let cost = usage.cost();
+            Priced { cost, prices: cost.map(|_| prices::TABLE_VERSION.to_string()), record }
         }
         _ => Priced { record, cost: None, prices: None },
     }

@@ -16,12 +16,12 @@ use crate::agent::codex::files::{CodexFiles, thread_of};
 use crate::agent::codex::trail::CodexTrail;
 use crate::agent::gemini::files::GeminiFiles;
 use crate::agent::gemini::trail::GeminiTrail;
-use crate::clock::Timestamp;
-use crate::session::id::{AgentSessionId, SessionId};
 use crate::session::lifecycle::{self, Binding, Conversation};
-use crate::session::state::EvidenceKind;
 use crate::session::tests::World;
 use crate::store::Store;
+use wire::EvidenceKind;
+use wire::Timestamp;
+use wire::{AgentSessionId, SessionId};
 
 /// calls, input, cache creation, cache read, output
 type Spent = [i64; 5];

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::follow::{Follower, News};
 use super::run::Run;
-use crate::clock::{Clock, SystemClock};
-use crate::file::Stamp;
 use crate::forward::Word;
-use crate::session::id::{AgentSessionId, SessionId};
 use crate::session::{self};
+use system::clock::{Clock, SystemClock};
+use system::file::Stamp;
+use wire::{AgentSessionId, SessionId};
 
 /// The agents write late: a session just left is read with every look until its files have been quiet for this long.
 const QUIET: Duration = Duration::from_secs(2);

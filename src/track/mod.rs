@@ -22,17 +22,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::agent::Trail;
-use crate::clock::Timestamp;
 use crate::forward::{Sender, Sinks};
 use crate::home::Home;
-use crate::money::PicoDollars;
-use crate::process::Pid;
-use crate::session::id::{AgentSessionId, RunId, SessionId};
 use crate::session::lifecycle::Conversation;
-use crate::session::record::SessionRecord;
 use crate::store::{Evidence, Surroundings};
-use crate::terminal::tap::Tap;
-use crate::terminal::{self, Ended};
+use terminal::Ended;
+use terminal::tap::Tap;
+use wire::PicoDollars;
+use wire::Pid;
+use wire::SessionRecord;
+use wire::Timestamp;
+use wire::{AgentSessionId, RunId, SessionId};
 
 pub use follow::Follower;
 pub use recover::recover;

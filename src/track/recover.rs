@@ -7,12 +7,13 @@ use std::time::Duration;
 use super::exit_note;
 use super::follow::{Follower, News};
 use crate::agent::{self, Trail};
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::modified;
 use crate::home::Home;
-use crate::process::SystemProcesses;
 use crate::session::{self, publish::publish};
 use crate::store::{Realm, RunRow, SessionRow, Store};
+use system::clock::{Clock, SystemClock};
+use system::file::modified;
+use terminal::process::SystemProcesses;
+use wire::Timestamp;
 
 /// How long after a session was broken off its files are looked at. Codex and Gemini are started by a launcher: where that is
 /// killed, the agent itself may live on and answer what it was asked.
@@ -91,11 +92,11 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::process::{Pid, ProcessId, StartTime};
-    use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
     use crate::session::lifecycle::{self, Begin, Binding, Conversation, Passage, To};
-    use crate::session::state::EvidenceKind;
     use crate::store::{NewRun, Place, Surroundings};
+    use wire::EvidenceKind;
+    use wire::{AgentSessionId, Ids, RandomIds, SessionId};
+    use wire::{Pid, ProcessId, StartTime};
 
     fn answer(key: &str) -> String {
         let usage = r#"{"input_tokens":1,"output_tokens":2}"#;

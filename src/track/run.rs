@@ -15,20 +15,22 @@ use super::step::{Step, What};
 use super::watch::{Change, Watch};
 use super::{Begun, End, Plan, Summary, Together, Wake, exit_note, recover, version};
 use crate::apart;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::forward::Word;
 use crate::log;
-use crate::process::{Pid, ProcessId, Processes, SystemProcesses};
 use crate::session::correlate::{self, Correlator, Signal};
-use crate::session::id::{AgentSessionId, SessionId};
 use crate::session::import::found;
 use crate::session::lifecycle;
 use crate::session::publish::publish;
-use crate::session::record::{SessionRecord, record};
+use crate::session::record::record;
 use crate::session::state::{Ending, Exit};
 use crate::session::{self};
 use crate::store::{PicoDollars, Store};
-use crate::terminal;
+use system::clock::{Clock, SystemClock};
+use terminal::process::{Processes, SystemProcesses};
+use wire::SessionRecord;
+use wire::Timestamp;
+use wire::{AgentSessionId, SessionId};
+use wire::{Pid, ProcessId};
 
 /// Looks after an Enter, for what no file change announces (a folder that is not there yet, a network file system).
 const AFTER_ENTER: [Duration; 4] = [

@@ -8,15 +8,17 @@ use super::*;
 use crate::agent::{Seen, Trail};
 use crate::home::Home;
 use crate::meter::line::{Harvest, Lines, Unreadable};
-use crate::meter::record::{Fact, Record, Tokens, Usage};
-use crate::meter::tier::Tier;
-use crate::process::Processes;
+use crate::meter::record::{Fact, Record, Usage};
 use crate::session::correlate::{Beginning, RegistryEntry};
-use crate::session::id::RunId;
-use crate::session::id::{Ids, RandomIds};
 use crate::session::lifecycle::Conversation;
-use crate::session::state::{EndReason, Phase};
+use crate::session::state::Phase;
 use crate::store::{Evidence, Filter, SessionRow, Surroundings, Verdict};
+use prices::tier::Tier;
+use terminal::process::Processes;
+use wire::EndReason;
+use wire::RunId;
+use wire::Tokens;
+use wire::{Ids, RandomIds};
 
 /// Shows what a test tells it to. The files of a conversation are those whose names begin with its id.
 struct Told {
@@ -35,7 +37,7 @@ impl Trail for Told {
     }
 
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
-        let mut files = crate::file::entries(&self.folder).unwrap();
+        let mut files = system::file::entries(&self.folder).unwrap();
         files.retain(|file| file.file_name().unwrap().to_str().unwrap().starts_with(&id.0));
         files.sort();
         files

@@ -7,15 +7,17 @@ use super::begin::place;
 use super::follow::Follower;
 use super::left::Left;
 use super::run::Run;
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::forward::Word;
-use crate::process::{ProcessId, Processes, SystemProcesses};
 use crate::session::correlate::{self, Decision, Explained, TransitionKind};
-use crate::session::id::{AgentSessionId, Ids, RandomIds, SessionId};
 use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
-use crate::session::state::EvidenceKind;
 use crate::session::{self};
 use crate::store::{Evidence, NewRun, Realm, Store, Surroundings, Tx, Verdict};
+use system::clock::{Clock, SystemClock};
+use terminal::process::{Processes, SystemProcesses};
+use wire::EvidenceKind;
+use wire::ProcessId;
+use wire::Timestamp;
+use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 
 /// One step, and when it was due: that is its time, however late the store takes it.
 #[derive(Clone, Debug)]

@@ -9,8 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::file::{head, text_at_most};
-use crate::home::{Home, create_private};
+use crate::home::Home;
+use system::file::create_private;
+use system::file::{head, text_at_most};
 
 /// An identity and a version are some hundred bytes.
 const MAX_NOTE: u64 = 4096;
@@ -94,7 +95,7 @@ mod tests {
         fs::write(&binary, b"\x7fELF one").unwrap();
         let identity = Identity::of("claude", &binary).unwrap();
         create_private(&home.run()).unwrap();
-        crate::file::make_pipe(&note(&home, "claude"));
+        system::file::make_pipe(&note(&home, "claude")).unwrap();
         assert_eq!(recall(&home, "claude", &identity), None);
         remember(&home, "claude", &identity, "2.1.197");
         assert_eq!(recall(&home, "claude", &identity).as_deref(), Some("2.1.197"), "and is replaced");

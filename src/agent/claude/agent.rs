@@ -12,10 +12,10 @@ use super::{invocation, version, view};
 use crate::agent::{
     Agent, Conversation, Injection, Invocation, Remark, SessionFiles, Trail, Var, transcript,
 };
-use crate::file::read_at_most;
 use crate::meter::line::Lines;
-use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
+use system::file::read_at_most;
+use wire::AgentSessionId;
 
 #[derive(Debug)]
 pub struct Claude;

@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::lines::ClaudeLines;
 use crate::meter::line::{Harvest, Lines};
-use crate::meter::price;
-use crate::meter::record::{Fact, Tokens};
-use crate::money::PicoDollars;
+
+use crate::meter::record::Fact;
+use wire::PicoDollars;
+use wire::Tokens;
 
 #[test]
 fn cost_state_lines_agree_with_what_is_counted() {
@@ -25,7 +26,7 @@ fn cost_state_lines_agree_with_what_is_counted() {
             tokens.cache_read += usage.tokens.cache_read;
             tokens.cache_write_5m += usage.tokens.cache_write_5m;
             tokens.cache_write_1h += usage.tokens.cache_write_1h;
-            cost.0 += price::cost(&usage).unwrap().0;
+            cost.0 += usage.cost().unwrap().0;
         }
         let line: Value = serde_json::from_str(line).unwrap();
         if line["type"] != "cost-state" {

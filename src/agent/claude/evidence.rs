@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::shape::{self, Content, Line, Message, Text};
-use crate::clock::Timestamp;
-use crate::process::{Pid, StartTime};
 use crate::session::correlate::{Beginning, HistoryEntry, RegistryEntry};
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::{Pid, StartTime};
 
 /// How much of a file's start decides how it begins. Why 256 KiB: the first spoken line comes within some hundred bytes
 /// unless a pasted image precedes the rest of it; past this much, something was said.

@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::agent::{SessionFile, SessionFiles};
-use crate::file::{entries, is_absent};
-use crate::process::Pid;
-use crate::session::id::AgentSessionId;
+use system::file::{entries, is_absent};
+use wire::AgentSessionId;
+use wire::Pid;
 
 /// A project folder's name is cut here and gets a hash.
 const MAX_SLUG: usize = 200;

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::flags::{self, Arity, Flag, Meaning};
 use crate::agent::{Conversation, Invocation, Kind};
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
 
 /// Whether the agent's global configuration may open the agents view instead of a prompt. The word alone suffices: the
 /// file can be large, is read on the way to exec, and a wrong yes only means that no id is added.

@@ -13,11 +13,12 @@ use serde_json::value::RawValue;
 
 use super::shape::{self, Block, Content, Line, Message, Origin, Text};
 use super::tools::{Change, Outcome, Waiting};
-use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
-use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
-use crate::meter::tier::Tier;
-use crate::session::id::AgentSessionId;
+use crate::meter::record::{ApiError, Fact, Record, Usage};
+use prices::tier::Tier;
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::Tokens;
 
 /// Reads one session file, or one sub-agent's file.
 #[derive(Debug, Default)]

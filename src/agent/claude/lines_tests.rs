@@ -1,5 +1,5 @@
 use super::*;
-use crate::meter::record::ToolKind;
+use wire::ToolKind;
 
 fn read(lines: &[&str]) -> Harvest {
     let mut reader = ClaudeLines::new(None);

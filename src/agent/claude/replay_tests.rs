@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::evidence;
-use crate::clock::Timestamp;
-use crate::process::{Pid, ProcessId, StartTime};
 use crate::session::correlate::{
     Beginning, Correlator, Decision, Evidence, NewSessionFile, SETTLE, Signal, TransitionKind,
 };
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::{Pid, ProcessId, StartTime};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Registry {

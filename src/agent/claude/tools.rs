@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::shape::Text;
-use crate::clock::Timestamp;
-use crate::meter::record::{Fact, Record, Tool, ToolKind};
+use crate::meter::record::{Fact, Record, Tool};
+use wire::Timestamp;
+use wire::ToolKind;
 
 /// Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. What lies here longer
 /// are leftovers of killed runs; the oldest go first.

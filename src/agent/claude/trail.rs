@@ -12,12 +12,15 @@ use super::version::lacks_registry;
 use crate::agent::looked::Looked;
 use crate::agent::others::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::{self, TICK, entries, modified, open_regular, read_at_most};
 use crate::meter::line::Lines;
-use crate::process::{Pid, ProcessId, Processes};
 use crate::session::correlate::{Beginning, Maker, NewSessionFile, RegistryEntry, Signal};
-use crate::session::id::AgentSessionId;
+use system::clock::{Clock, SystemClock};
+use system::file;
+use system::file::{TICK, entries, modified, open_regular, read_at_most};
+use terminal::process::Processes;
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::{Pid, ProcessId};
 
 /// A history that grew by more than this since the last look is read from its end: nobody types that much.
 const MAX_HISTORY: u64 = 1024 * 1024;

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::time::UNIX_EPOCH;
 
 use super::*;
-use crate::process::{Running, StartTime};
+use terminal::process::Running;
+use wire::StartTime;
 
 const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 const CHILD: ProcessId = ProcessId { pid: Pid(11), start: StartTime(2) };
@@ -188,7 +189,7 @@ fn pipes_in_place_of_files_hide_no_entry_of_the_registry() {
     {
         let path = stage.root.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        crate::file::make_pipe(&path);
+        system::file::make_pipe(&path).unwrap();
     }
     stage.put("sessions/10.json", &entry(LAUNCHER, "one", ""));
     assert_eq!(stage.registered(), [(10, "one".to_owned())]);

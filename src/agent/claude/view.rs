@@ -10,8 +10,8 @@ use super::files;
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
 use crate::agent::transcript::{Forwards, Item, Said, Threaded, one_line};
-use crate::clock::Timestamp;
-use crate::file::open_regular;
+use system::file::open_regular;
+use wire::Timestamp;
 
 /// What Claude puts where it was not asked for an answer.
 const FILLER: &str = "No response requested.";

@@ -14,11 +14,12 @@ use super::{invocation, view};
 use crate::agent::{
     Agent, Injection, Invocation, Kind, Remark, SessionFiles, Trail, Var, package, transcript,
 };
-use crate::file::read_at_most;
 use crate::meter::line::Lines;
-use crate::process::{Pid, Processes, SystemProcesses};
-use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
+use system::file::read_at_most;
+use terminal::process::{Processes, SystemProcesses};
+use wire::AgentSessionId;
+use wire::Pid;
 
 #[derive(Debug)]
 pub struct Codex;
@@ -174,7 +175,7 @@ fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::StartTime;
+    use wire::StartTime;
 
     fn injected(line: &str, version: Option<&str>) -> bool {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();

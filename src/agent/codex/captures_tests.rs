@@ -14,7 +14,8 @@ use crate::agent::recordings::{
     Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
 };
 use crate::meter::line::Lines;
-use crate::meter::record::{Fact, Tokens};
+use crate::meter::record::Fact;
+use wire::Tokens;
 
 fn lines(state: Option<&str>) -> Box<dyn Lines + Send> {
     Box::new(CodexLines::new(state))

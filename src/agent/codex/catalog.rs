@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::files::{CodexFiles, rollouts_in, thread_of};
 use super::head::Head;
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::session::id::AgentSessionId;
+use system::clock::{Clock, SystemClock};
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 /// A folder that changed less than this ago may change again without its time telling: the kernel's clock ticks in
 /// milliseconds.

@@ -13,9 +13,9 @@ use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use crate::agent::{SessionFile, SessionFiles};
-use crate::clock::Timestamp;
-use crate::file::entries;
-use crate::session::id::AgentSessionId;
+use system::file::entries;
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 /// The agent's own folder: `$CODEX_HOME`, else `~/.codex`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::agent::args::{self, Arity, Flag, Item, flag};
 use crate::agent::{Conversation, Invocation, Kind};
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
 
 /// Of the interactive command, `exec`, `review`, `resume` and `fork` together: none means two things.
 static FLAGS: [Flag; 42] = [

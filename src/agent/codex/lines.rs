@@ -20,11 +20,12 @@ use super::shape::{
     text,
 };
 use super::tools::{self, Stamp, Waiting};
-use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
-use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
-use crate::meter::tier::Tier;
-use crate::session::id::AgentSessionId;
+use crate::meter::record::{ApiError, Fact, Record, Usage};
+use prices::tier::Tier;
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::Tokens;
 
 /// Reads one rollout.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 use super::*;
-use crate::meter::record::{Tool, ToolKind};
+use crate::meter::record::Tool;
+use wire::ToolKind;
 
 fn meta(extra: &str) -> String {
     format!(

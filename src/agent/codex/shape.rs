@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::agent::loose::Loose;
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// A text of the line itself, copied only where it holds escapes.
 pub(super) type Text<'a> = Loose<Cow<'a, str>>;

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::shape::{Item, Text};
-use crate::clock::Timestamp;
-use crate::meter::record::{Fact, Record, Tool, ToolKind};
+use crate::meter::record::{Fact, Record, Tool};
+use wire::Timestamp;
+use wire::ToolKind;
 
 /// Why 256: one answer calls some tens of tools at most. What lies here longer are leftovers of killed runs and commands
 /// that never end; the oldest go first.

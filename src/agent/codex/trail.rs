@@ -22,12 +22,14 @@ use super::head::Head;
 use super::lines::CodexLines;
 use super::turns::Turn;
 use crate::agent::trail::{Seen, Trail};
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::TICK;
 use crate::meter::line::Lines;
-use crate::process::{OpenFile, ProcessId, Processes};
 use crate::session::correlate::{Signal, Thread};
-use crate::session::id::AgentSessionId;
+use system::clock::{Clock, SystemClock};
+use system::file::TICK;
+use terminal::process::{OpenFile, Processes};
+use wire::AgentSessionId;
+use wire::ProcessId;
+use wire::Timestamp;
 
 /// How often, and for how long after the start, it is looked for the first lock. `exec` answered at once holds it for 60 ms.
 const EARLY: Duration = Duration::from_millis(20);

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::shape::peek;
-use crate::file::open_regular;
+use system::file::open_regular;
 
 /// What is read at once.
 const CHUNK: usize = 64 * 1024;

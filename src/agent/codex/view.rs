@@ -15,7 +15,7 @@ pub fn items(line: &[u8]) -> Vec<Item> {
         Some("compacted") => Some(Said::Note("conversation compacted")),
         _ => None,
     };
-    let at = line.timestamp.0.as_deref().and_then(crate::clock::Timestamp::parse);
+    let at = line.timestamp.0.as_deref().and_then(wire::Timestamp::parse);
     said.map(|said| Item { at, said }).into_iter().collect()
 }
 

@@ -12,8 +12,8 @@ use super::{invocation, version, view};
 use crate::agent::{Agent, Injection, Invocation, Remark, SessionFiles, Trail, Var, package, transcript};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
-use crate::session::id::AgentSessionId;
 use crate::session::lookup::Foreign;
+use wire::AgentSessionId;
 
 #[derive(Debug)]
 pub struct Gemini;

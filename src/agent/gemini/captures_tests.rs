@@ -14,7 +14,7 @@ use crate::agent::recordings::{
 };
 use crate::meter::form::Followed;
 use crate::meter::line::Lines;
-use crate::meter::record::Tokens;
+use wire::Tokens;
 
 fn lines(state: Option<&str>) -> Box<dyn Lines + Send> {
     Box::new(GeminiLines::new(state))

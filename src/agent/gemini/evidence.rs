@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::shape::{self, Line};
-use crate::clock::Timestamp;
 use crate::session::correlate::{Typed, Words};
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 /// The file is being rewritten, or is none of the agent's.
 #[derive(Debug, PartialEq, Eq)]

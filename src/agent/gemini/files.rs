@@ -16,11 +16,11 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::agent::{SessionFile, SessionFiles};
-use crate::clock::Timestamp;
-use crate::file::{entries, head, open_regular, text_at_most};
-use crate::hex::hex;
 use crate::meter::form::Form;
-use crate::session::id::AgentSessionId;
+use system::file::{entries, head, open_regular, text_at_most};
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::hex::hex;
 
 /// Longest first line that is read. One is some 300 bytes; with the folders of a workspace in it, some more.
 const MAX_HEADER: u64 = 64 * 1024;
@@ -381,7 +381,7 @@ mod tests {
     fn pipes_in_place_of_files_are_not_waited_for() {
         let home = tempfile::tempdir().unwrap();
         for name in ["projects.json", "chat.jsonl"] {
-            crate::file::make_pipe(&home.path().join(name));
+            system::file::make_pipe(&home.path().join(name)).unwrap();
         }
         assert_eq!(GeminiFiles::at(home.path()).project(Path::new("/home/dev")), None);
         assert!(header(&home.path().join("chat.jsonl")).is_none());

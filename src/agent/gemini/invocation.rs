@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use crate::agent::args::{self, Arity, Flag, Item, flag};
 use crate::agent::{Conversation, Invocation, Kind};
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
 
 static FLAGS: [Flag; 29] = [
     flag(&["--debug", "-d"], Arity::None),

@@ -15,11 +15,12 @@ use serde_json::value::RawValue;
 
 use super::shape::{self, Line, Text};
 use super::tools::Call;
-use crate::clock::Timestamp;
 use crate::meter::line::{Harvest, Lines, Unreadable};
-use crate::meter::record::{ApiError, Fact, Record, Tokens, Usage};
-use crate::meter::tier::Tier;
-use crate::session::id::AgentSessionId;
+use crate::meter::record::{ApiError, Fact, Record, Usage};
+use prices::tier::Tier;
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::Tokens;
 
 /// Reads one session file, or one sub-agent's file.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@ use serde_json::value::RawValue;
 
 use super::shape::Text;
 use crate::agent::loose::Loose;
-use crate::clock::Timestamp;
-use crate::meter::record::{Fact, Record, Tool, ToolKind};
+use crate::meter::record::{Fact, Record, Tool};
+use wire::Timestamp;
+use wire::ToolKind;
 
 /// Longest tool name and path kept.
 const MAX_NAME: usize = 256;

@@ -16,14 +16,16 @@ use super::lines::GeminiLines;
 use crate::agent::looked::Looked;
 use crate::agent::others::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
-use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::file::{Stamp, TICK, head, modified, open_regular};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
-use crate::process::{ProcessId, Processes};
 use crate::session::correlate::{Signal, Trace};
-use crate::session::id::AgentSessionId;
+use system::clock::{Clock, SystemClock};
+use system::file::{Stamp, TICK, head, modified, open_regular};
+use terminal::process::Processes;
+use wire::AgentSessionId;
+use wire::ProcessId;
+use wire::Timestamp;
 
 /// What is read of a file in one look. A longer line is a replay, which tells nothing here.
 const CHUNK: u64 = 4 * 1024 * 1024;

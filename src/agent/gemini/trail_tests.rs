@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::Write as _;
 
 use super::*;
-use crate::process::{Pid, Running, StartTime};
 use crate::session::correlate::{Maker, Typed, Words};
+use terminal::process::Running;
+use wire::{Pid, StartTime};
 
 const AGENT: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 

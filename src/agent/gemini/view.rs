@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::shape::{self, Line, Text};
 use super::tools::Call;
 use crate::agent::transcript::{Entry, Item, Message, Said, one_line};
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// What a line does to the conversation. Broken lines and lines of no interest do nothing.
 pub(super) fn entry(line: &[u8]) -> Option<Entry> {

@@ -94,7 +94,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::backend::token::Owner;
-    use crate::clock::Timestamp;
+    use wire::Timestamp;
 
     fn token(name: &str) -> Token {
         Token {

@@ -22,7 +22,7 @@ use super::read::watched;
 use crate::backend::limits;
 use crate::backend::metrics::Watching;
 use crate::backend::model::{Record, Touched};
-use crate::session::state::EventType;
+use wire::EventType;
 
 const GATHER: Duration = Duration::from_millis(100);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -22,9 +22,9 @@ use super::limits::{self, Rates};
 use super::metrics::Metrics;
 use super::patience::Patience;
 use super::storage::Storage;
-use crate::clock::{Clock, SystemClock};
 use auth::Tokens;
 use health::Health;
+use system::clock::{Clock, SystemClock};
 
 /// What the operator may set.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use super::schemas;
 use crate::backend::event::MOST_EVENTS;
 use crate::backend::limits;
 use crate::backend::model::{By, Page};
-use crate::session::state::Status;
+use wire::Status;
 
 /// What a route says of itself.
 pub(super) struct Operation {

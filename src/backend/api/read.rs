@@ -17,9 +17,9 @@ use crate::backend::model::{
     By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, TimelinePlace, UsageFilter,
     UsageRow,
 };
-use crate::clock::Timestamp;
-use crate::session::state::Status;
-use crate::since::Since;
+use human::since::Since;
+use wire::Status;
+use wire::Timestamp;
 
 type Shared = State<Arc<Backend>>;
 
@@ -287,10 +287,6 @@ pub(super) async fn metrics(State(backend): Shared) -> ([(HeaderName, &'static s
 }
 
 /// The record with what happened last, for those who watch.
-pub(super) fn watched(
-    record: &Record,
-    latest: Option<crate::session::state::EventType>,
-    now: Timestamp,
-) -> Value {
+pub(super) fn watched(record: &Record, latest: Option<wire::EventType>, now: Timestamp) -> Value {
     json!({"time": now, "event": latest, "session": record})
 }

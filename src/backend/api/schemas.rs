@@ -6,8 +6,8 @@ use super::read::OF_NO_MODEL;
 use crate::backend::attributes::{MOST_ADDED, Source};
 use crate::backend::event::MOST_KEY_BYTES;
 use crate::backend::seqs;
-use crate::session::record::Coverage;
-use crate::session::state::{EndReason, EventType, EvidenceKind, Link, StartReason, Status};
+use wire::Coverage;
+use wire::{EndReason, EventType, EvidenceKind, Link, StartReason, Status};
 
 fn text() -> Value {
     json!({"type": "string", "maxLength": 1024})

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use super::text::float;
 use crate::backend::attributes::Attributes;
 use crate::backend::model::TimelineEvent;
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// Both ends of the axis stay free, so that a mark at either is drawn whole.
 const BEGIN: f64 = 0.004;
@@ -225,7 +225,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::session::state::EventType;
+    use wire::EventType;
 
     fn at(text: &str) -> Timestamp {
         let time: jiff::Timestamp = text.parse().unwrap();

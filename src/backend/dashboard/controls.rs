@@ -6,7 +6,7 @@ use super::filter::{Filter, RANGES, Range};
 use super::frame::Place;
 use crate::agent;
 use crate::backend::model::{Facets, Session};
-use crate::session::state::{EndReason, Status};
+use wire::{EndReason, Status};
 
 /// The colour of an agent: its place in the registry, so that it is the same on every page and every day. What is none of
 /// ours is grey.

@@ -9,9 +9,8 @@ use super::model::Story;
 use super::scale::Scale;
 use super::text::{about, grouped};
 use crate::backend::attributes::Attributes;
-use crate::clock::Timestamp;
-use crate::money::PicoDollars;
-use crate::output::human;
+use wire::PicoDollars;
+use wire::Timestamp;
 
 /// A call, or several, and what had been spent by then.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use crate::agent::Agent;
 use crate::backend::model::{Day, Facets, Order, SessionFilter, UsageFilter};
-use crate::clock::Timestamp;
 use crate::demo::Demo;
-use crate::session::state::Status;
+use wire::Status;
+use wire::Timestamp;
 
 /// The parameters as they stand in an address. A form sends its empty fields too.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::login::{GOOD_FOR_MS, Pass, cookie};
 use crate::backend::storage::{Error, Storage};
 use crate::backend::token::{NoRandomness, Role, TokenHash, new_secret};
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// What a cookie for a local dashboard is given for; there is no token of that name anywhere.
 const LOCAL: &str = "local";

@@ -12,9 +12,9 @@ use super::frame::{Frame, Room};
 use super::sessions::{address, chain_mark, chained, cost, link, marks};
 use super::text::count;
 use crate::backend::model::Session;
-use crate::clock::Timestamp;
-use crate::output::human;
-use crate::session::state::{EndReason, EventType, StartReason, Status};
+use wire::Timestamp;
+
+use wire::{EndReason, EventType, StartReason, Status};
 
 pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
     let content = html! {

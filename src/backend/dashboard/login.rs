@@ -9,8 +9,8 @@ use maud::{DOCTYPE, Markup, html};
 use sha2::Sha256;
 
 use super::frame::door;
-use crate::clock::Timestamp;
-use crate::hex::hex;
+use wire::Timestamp;
+use wire::hex::hex;
 
 /// How long a cookie is good: a working week, so that nobody looks for the token every morning.
 pub const GOOD_FOR_MS: i64 = 7 * 86_400_000;

@@ -40,7 +40,7 @@ use jiff::tz::TimeZone;
 use tokio::sync::{Semaphore, watch};
 
 use super::storage::Reader;
-use crate::clock::Clock;
+use system::clock::Clock;
 
 pub use gate::Gate;
 pub use model::Outbox;
@@ -83,7 +83,7 @@ impl Dashboard {
             reader,
             gate,
             clock,
-            zone: crate::zone::local(),
+            zone: system::zone::local(),
             outbox: None,
             opened_by: "codemie dashboard",
             seats: Arc::new(Semaphore::new(SEATS)),

@@ -6,7 +6,7 @@ use super::controls;
 use crate::backend::model::{
     Counted, Facets, SeriesRow, SessionDetail, SessionPage, Stretch, Sums, TimelineEvent, UsageRow,
 };
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// What the overview tells, under one filter.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use super::sessions::COUNTED;
 use super::span::{self, Columns};
 use super::text::{cents, cost, count, float, grouped, priced, share, short_count};
 use crate::backend::model::{Counted, SeriesRow, Sums, UsageRow};
-use crate::output::{human, unpriced};
+use prices::unpriced;
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
 pub const BARS: usize = 8;

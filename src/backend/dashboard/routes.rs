@@ -24,7 +24,7 @@ use crate::backend::model::{By, Counted, Page, SessionFilter, TimelinePlace, Usa
 use crate::backend::patience::TooSlow;
 use crate::backend::seats::Visitor;
 use crate::backend::storage::Error;
-use crate::session::state::Status;
+use wire::Status;
 
 /// Rows of the table of sessions.
 const ROWS: usize = 50;

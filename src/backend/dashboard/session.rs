@@ -12,10 +12,10 @@ use super::{chart, controls, course};
 use crate::agent;
 use crate::backend::model::{ModelRow, Session, SessionDetail, ToolNumbers, ToolRow};
 use crate::backend::numbers::Numbers;
-use crate::clock::Timestamp;
-use crate::money::PicoDollars;
-use crate::output::{human, shell};
-use crate::session::state::{EndReason, StartReason, Status};
+use human::shell;
+use wire::PicoDollars;
+use wire::Timestamp;
+use wire::{EndReason, StartReason, Status};
 
 /// Links of a chain that are shown around the session; a longer one is cut on both sides.
 const AROUND: usize = 5;

@@ -11,7 +11,7 @@ use crate::agent::Agent;
 use crate::backend::model::{Counted, Facets, Session, SessionPage};
 use crate::demo::Demo;
 use crate::forward::foreign::TAG;
-use crate::session::state::Status;
+use wire::Status;
 
 const PATH: &str = "/sessions";
 

@@ -32,8 +32,8 @@ use super::routes::cookies;
 use crate::backend::limits;
 use crate::backend::model::{Session, Touched};
 use crate::backend::storage::Error;
-use crate::clock::Timestamp;
-use crate::session::state::{EventType, Status};
+use wire::Timestamp;
+use wire::{EventType, Status};
 
 /// Events on their way to one browser. One that does not read makes the sender wait, not the memory grow.
 const QUEUE: usize = 64;

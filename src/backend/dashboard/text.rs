@@ -7,8 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
 
-use crate::clock::Timestamp;
-use crate::output::human;
+use wire::Timestamp;
 
 /// The moment and the place a page is made for. Times are shown in the zone; days are those of UTC, as they are added up.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@
 use crate::backend::attributes::{Attributes, End, Start};
 use crate::backend::model::TimelineEvent;
 use crate::backend::numbers::Numbers;
-use crate::clock::Timestamp;
-use crate::session::state::EvidenceKind;
+use wire::EvidenceKind;
+use wire::Timestamp;
 
 #[derive(Debug, PartialEq)]
 pub enum Step<'a> {
@@ -156,7 +156,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::session::state::EventType;
+    use wire::EventType;
 
     fn event(time: i64, kind: EventType, attributes: &Value) -> TimelineEvent {
         TimelineEvent {

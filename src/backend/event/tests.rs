@@ -79,7 +79,7 @@ fn every_type_is_read_and_what_is_stored_of_it_is_read_again() {
 fn a_cost_is_exact_to_the_last_digit() {
     let mut example = examples().remove(2);
     for pico in [0, 1, 1250, 18_750, 1_748_500_000, 999_999_999_999_999, 123_456_789_012_345] {
-        example["attributes"]["costUsd"] = json!(crate::money::PicoDollars(pico).dollars());
+        example["attributes"]["costUsd"] = json!(wire::PicoDollars(pico).dollars());
         let Attributes::Usage(usage) = Event::parse(&example.to_string()).unwrap().attributes else {
             panic!()
         };

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 use super::{Day, Session};
-use crate::clock::Timestamp;
-use crate::money::PicoDollars;
-use crate::session::state::{Status, spelled};
+use wire::PicoDollars;
+use wire::Timestamp;
+use wire::{Status, spelled};
 
 spelled!(
     /// What usage is split by.

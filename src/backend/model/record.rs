@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::{Session, owned};
-use crate::clock::Timestamp;
-use crate::meter::price;
-use crate::session::coverage::Reading;
-use crate::session::id::AgentSessionId;
-use crate::session::record::{Correlation, Coverage, UsageSummary};
-use crate::session::state::{EndReason, Status};
+use wire::Timestamp;
+
+use wire::AgentSessionId;
+use wire::Reading;
+use wire::{Correlation, Coverage, UsageSummary};
+use wire::{EndReason, Status};
 
 /// What stays on the machine (folder, processes, the agent's file) is null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -119,7 +119,7 @@ fn usage(session: &Session) -> UsageSummary {
         reasoning_tokens: numbers.reasoning,
         cost_usd: numbers.dollars(),
         unpriced_models: session.unpriced.keys().cloned().collect(),
-        unpriced_calls: price::of_priced_models(session.unpriced.clone()),
+        unpriced_calls: prices::of_priced_models(session.unpriced.clone()),
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
         tool_errors: numbers.tool_errors,

@@ -10,8 +10,8 @@ use crate::backend::event::Event;
 use crate::backend::fold::Dimensions;
 use crate::backend::numbers::Numbers;
 use crate::backend::seqs::Seqs;
-use crate::clock::Timestamp;
-use crate::session::state::{Link, Status};
+use wire::Timestamp;
+use wire::{Link, Status};
 
 /// What an event said, and which revision of which event that was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

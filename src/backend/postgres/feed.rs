@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::backend::model::Touched;
 use crate::backend::sqlite::FEED;
-use crate::session::state::EventType;
+use wire::EventType;
 
 const CHANNEL: &str = "codemie_live";
 /// PostgreSQL takes at most 8000 bytes in one notification; a session's id is at most 1 KiB, nearly always 36 bytes.

@@ -29,8 +29,8 @@ use super::read::Database;
 use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Role, Token, TokenHash};
-use crate::clock::Timestamp;
 use feed::Feed;
+use wire::Timestamp;
 
 /// Connections of one node. A batch holds one for some milliseconds; PostgreSQL allows a hundred in all by default.
 const CONNECTIONS: usize = 16;

@@ -19,7 +19,7 @@ use crate::backend::sql::{
     COST, COUNTED, Get, LIFE, LISTED, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers,
     numbers_added, session, session_columns, text,
 };
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// Sessions are locked by stripes: a batch of ten thousand sessions must not fill the server's table of locks.
 const STRIPES: u32 = 256;

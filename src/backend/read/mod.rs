@@ -17,7 +17,7 @@ use super::model::{
 use super::numbers::Numbers;
 use super::sql::{Decode, Dialect, Query};
 use super::storage::{Answer, Error, Reader};
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// What differs between the databases when reading.
 pub trait Database: Send + Sync {

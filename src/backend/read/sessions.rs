@@ -9,9 +9,9 @@ use super::super::sql::{self, Columns, Query, int, numbers, session_columns, tex
 use super::super::storage::Error;
 use super::chain::chain;
 use super::{Database, limit_to, numbers_summed};
-use crate::clock::Timestamp;
-use crate::money::PicoDollars;
-use crate::session::state::EventKind;
+use wire::EventKind;
+use wire::PicoDollars;
+use wire::Timestamp;
 
 const CHILDREN: i64 = 100;
 /// Of the sessions that are found, so many are looked at more closely.
@@ -336,7 +336,7 @@ fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
 mod tests {
     use super::*;
     use crate::backend::sqlite::Sqlite;
-    use crate::session::state::Status;
+    use wire::Status;
 
     #[test]
     fn sessions_with_gaps_are_found_by_their_index_alone() {

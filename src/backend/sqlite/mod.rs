@@ -22,8 +22,8 @@ use super::read::Database;
 use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value, json};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Role, Token, TokenHash};
-use crate::clock::Timestamp;
-use crate::file::open_private;
+use system::file::open_private;
+use wire::Timestamp;
 
 /// As many pages are read for at once; more wait.
 const READERS: usize = 4;

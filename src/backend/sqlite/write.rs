@@ -18,7 +18,7 @@ use crate::backend::sql::{
 };
 use crate::backend::storage::Error;
 use crate::backend::token::Owner;
-use crate::clock::Timestamp;
+use wire::Timestamp;
 
 /// Sessions by their number in this database.
 type Rows = HashMap<String, Place>;

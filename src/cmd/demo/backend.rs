@@ -19,17 +19,16 @@ use crate::backend::sqlite::Sqlite;
 use crate::backend::storage::Storage;
 use crate::backend::token::{Owner, Role, Token, TokenHash, new_secret};
 use crate::backend::{self, Backend, Options};
-use crate::clock::{Clock, SystemClock};
 use crate::config::delivery::{Secret, User};
 use crate::demo;
-use crate::file::{read_at_most, text_at_most};
 use crate::forward::foreign::post;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native};
 use crate::home::Home;
-use crate::session::record::SessionRecord;
 use crate::store::{Outgoing, Store};
-use crate::terminal;
+use system::clock::{Clock, SystemClock};
+use system::file::{read_at_most, text_at_most};
+use wire::SessionRecord;
 
 /// The hidden command that the process apart is.
 const COMMAND: &str = "demo-backend";

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::clock::Timestamp;
 use crate::cmd::words;
 use crate::forward::Sinks;
 use crate::home::Home;
-use crate::money::PicoDollars;
 use crate::output::table::shorten;
-use crate::output::{human, shell, unpriced};
-use crate::session::record::{SessionRecord, open_time};
+use crate::session::record::open_time;
 use crate::store::{self, Store, Totals, View};
 use crate::track::Together;
+use human::shell;
+use prices::unpriced;
+use wire::PicoDollars;
+use wire::SessionRecord;
+use wire::Timestamp;
 
 /// What one run added to a session that was there before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,12 +162,12 @@ mod tests {
     use super::*;
     use crate::cmd::words::sample;
     use crate::session::absorb::{Batch, absorb};
-    use crate::session::id::{RunId, SessionId};
     use crate::session::lifecycle::{self, Conversation};
     use crate::session::record::record;
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, agent_session, binding, usage};
     use crate::store::FileId;
+    use wire::{RunId, SessionId};
 
     const WIDE: usize = 200;
 

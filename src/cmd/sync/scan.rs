@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::agent;
-use crate::clock::{Clock, SystemClock};
 use crate::cmd::Failure;
 use crate::forward::foreign::{life, post};
 use crate::forward::http::Http;
 use crate::forward::{Identity, Moved, Sinks};
 use crate::home::Home;
-use crate::output::human::counted;
 use crate::output::progress::Bar;
 use crate::scan::{Days, Scanner, Watch};
 use crate::store::{Outgoing, Store};
+use human::counted;
+use system::clock::{Clock, SystemClock};
 
 /// Events held at a time; one conversation may be more.
 const AT_ONCE: usize = 5000;
@@ -41,7 +41,7 @@ pub(super) fn run(
         folder: home.scans(),
         agents: &agent::ALL,
         var: &|name| std::env::var_os(name),
-        days: Days::of(crate::zone::local()),
+        days: Days::of(system::zone::local()),
         watch: bar.as_ref().map(|bar| bar as &dyn Watch),
     };
     let foreign = store.read(|view| scanner.foreign(Some(view)))?;

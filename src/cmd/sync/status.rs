@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::clock::{Clock, SystemClock};
 use crate::cmd::words::{Sheet, date};
 use crate::config::Delivery;
 use crate::forward::{Sinks, settle};
 use crate::home::Home;
-use crate::output::human::counted;
 use crate::output::text::clean;
 use crate::output::{Colour, Style, json};
 use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
+use human::counted;
+use system::clock::{Clock, SystemClock};
 
 /// Dead letters that are named; the rest are counted.
 const NAMED: usize = 20;
@@ -93,7 +93,7 @@ fn told(states: &[State], style: Style) -> String {
     if states.is_empty() {
         return "Nothing is sent: no backend is set up. `codemie config set backend.url ADDRESS` does that.\n".into();
     }
-    let (zone, now) = (crate::zone::local(), SystemClock.now());
+    let (zone, now) = (system::zone::local(), SystemClock.now());
     let mut text = String::new();
     for State { row, count, address, dead, before } in states {
         let title = style.paint(&row.name, Colour::Heading);

@@ -3,10 +3,10 @@
 use jiff::tz::TimeZone;
 
 use crate::agent::transcript::{Item, Said};
-use crate::clock::Timestamp;
 use crate::output::table::shorten;
 use crate::output::text::clean_lines;
-use crate::output::{Colour, Style, human};
+use crate::output::{Colour, Style};
+use wire::Timestamp;
 
 /// Remembers who spoke last, so that the next page goes on where this one ended.
 pub(super) struct Drawing {

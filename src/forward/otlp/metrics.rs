@@ -9,8 +9,8 @@ use super::message::{
 };
 use super::{nanos, scope};
 use crate::agent;
-use crate::clock::Timestamp;
 use crate::store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View, plain};
+use wire::Timestamp;
 
 /// Name, unit, description. `gen_ai.client.token.usage` is the conventions' own name; the rest they have no sum for.
 const TOKENS: [&str; 3] = ["gen_ai.client.token.usage", "{token}", "Tokens used, input including cache"];

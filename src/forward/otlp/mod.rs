@@ -17,9 +17,9 @@ use super::decide::{self, Answer, Verdict};
 use super::http::{Encoding, Request};
 use super::identity::Identity;
 use super::sink::{OTLP, Sink, below};
-use crate::clock::Timestamp;
 use crate::config::delivery::{self, Secret};
 use crate::store::{Error, Outgoing, View};
+use wire::Timestamp;
 
 const PROTOBUF: &str = "application/x-protobuf";
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::agent::codex::lines::CodexLines;
 use crate::meter::line::{Harvest, Lines};
 use crate::meter::record::Fact;
-use crate::money::PicoDollars;
+use wire::PicoDollars;
 
 /// A home folder with all agents' files.
 struct Everyone(tempfile::TempDir);
@@ -154,7 +154,7 @@ fn calls_of_every_tier_cost_the_same_in_a_scan_and_read_live() {
         else {
             panic!("{:?}", harvest.records)
         };
-        assert_eq!(price::cost(usage), cost, "{tier}");
+        assert_eq!(usage.cost(), cost, "{tier}");
 
         let home = Everyone::new();
         home.put(ROLLOUT, &lines);

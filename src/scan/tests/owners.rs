@@ -1,15 +1,16 @@
 //! Scans beside a store: what a session owns is its own, and the rest is foreign.
 
 use super::*;
-use crate::file::FileId;
-use crate::meter::record::{Fact, Record, Tokens, Usage};
-use crate::meter::tier::Tier;
+use crate::meter::record::{Fact, Record, Usage};
 use crate::session::absorb::{Batch, absorb};
-use crate::session::id::{AgentSessionId, SessionId};
 use crate::session::lifecycle::{self, Binding, Conversation};
-use crate::session::state::EvidenceKind;
 use crate::session::tests::World;
 use crate::store::{PicoDollars, Priced, joined};
+use prices::tier::Tier;
+use system::file::FileId;
+use wire::EvidenceKind;
+use wire::Tokens;
+use wire::{AgentSessionId, SessionId};
 
 /// A session of the store, bound to a conversation, that has read these calls.
 fn session(world: &mut World, conversation: &str, calls: &[(&str, u64)]) -> SessionId {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::traces::{Maker, Trace};
-use crate::clock::Timestamp;
-use crate::process::{Pid, ProcessId, StartTime};
-use crate::session::id::AgentSessionId;
-pub use crate::session::state::EvidenceKind as Evidence;
+use wire::AgentSessionId;
+pub use wire::EvidenceKind as Evidence;
+use wire::Timestamp;
+use wire::{Pid, ProcessId, StartTime};
 
 /// How the file of a conversation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

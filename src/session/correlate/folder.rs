@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use super::traces::{Maker, Trace, Typed, Words};
 use super::{Correlator, Decision, Evidence, MAX_REMEMBERED, SETTLE, TransitionKind, Verdict};
-use crate::clock::Timestamp;
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 /// How long a command waits for its file, and a prompt for its line. Why a minute: hooks of the user's run in between, and
 /// the agent lets them take that long.

@@ -1,6 +1,6 @@
 use super::*;
-use crate::process::{Pid, ProcessId, StartTime};
 use crate::session::correlate::{Decision, Signal};
+use wire::{Pid, ProcessId, StartTime};
 
 fn id(name: &str) -> AgentSessionId {
     AgentSessionId(name.to_owned())

@@ -43,9 +43,9 @@ use held::Locks;
 
 pub use traces::{Maker, Trace, Typed, Words};
 
-use super::id::AgentSessionId;
-use crate::clock::Timestamp;
-use crate::process::{Pid, ProcessId};
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::{Pid, ProcessId};
 
 /// How long after a file's first sight the log alone may decide. Why 1 s: log and file go through separate write queues,
 /// and files were seen up to 0.6 s after the command; a rival's log line must be here before we take its file for ours.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::process::StartTime;
+use wire::StartTime;
 
 pub(super) const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
 const FOLDER: &str = "/home/dev/project";

@@ -1,8 +1,8 @@
 //! What an agent leaves in a folder when several of its processes write there and none of them signs: lines of what was
 //! typed, files that begin, prompts that stand in a file.
 
-use crate::clock::Timestamp;
-use crate::session::id::AgentSessionId;
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 /// Something seen in the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Course, Error, Report, Source, files_of, import_file};
-use crate::clock::Timestamp;
 use crate::store::{Store, Tx, View, old};
+use wire::Timestamp;
 
 /// Many thousand sessions of an old store.
 const MAX_FOUND: u64 = 16 << 20;

@@ -7,14 +7,15 @@ use std::path::Path;
 
 use super::super::Error;
 use super::super::absorb::{Absorbed, Batch, absorb};
-use super::super::id::SessionId;
 use super::super::lifecycle::{self, Conversation, Passage, To};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, binding, usage};
-use crate::clock::Timestamp;
-use crate::meter::record::{ApiError, Fact, Record, Tool, ToolKind};
-use crate::meter::tier::Tier;
+use crate::meter::record::{ApiError, Fact, Record, Tool};
 use crate::store::{FileId, Priced, RecordRow};
+use prices::tier::Tier;
+use wire::SessionId;
+use wire::Timestamp;
+use wire::ToolKind;
 
 fn fact(key: &str, at: Timestamp, fact: Fact) -> Priced {
     Priced {

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use super::super::absorb::{Batch, absorb};
-use super::super::id::SessionId;
 use super::super::lifecycle::{self, Begin, Conversation};
 use super::super::prune::{prune, remove};
 use super::super::publish::publish;
@@ -14,10 +13,11 @@ use super::super::record::{record, records};
 use super::super::state::{Ending, Exit};
 use super::super::{Error, labels};
 use super::{World, agent_session, usage};
-use crate::clock::Timestamp;
 use crate::meter::record::Fact;
-use crate::process::Pid;
 use crate::store::{By, FileId, Filter, Priced, Show};
+use wire::Pid;
+use wire::SessionId;
+use wire::Timestamp;
 
 impl World {
     fn publish(&mut self) -> usize {
@@ -86,7 +86,7 @@ fn the_record_is_the_one_promised() {
         "tags": [], "group": null
     });
     assert_eq!(serde_json::to_value(&record).unwrap(), expected);
-    let back: super::super::record::SessionRecord = serde_json::from_value(expected).unwrap();
+    let back: wire::SessionRecord = serde_json::from_value(expected).unwrap();
     assert_eq!(back, record);
 }
 

@@ -7,18 +7,20 @@ use serde_json::Value;
 
 use super::super::absorb::{Batch, absorb};
 use super::super::exchange::export;
-use super::super::id::SessionId;
 use super::super::import::{Report, found, import};
 use super::super::lifecycle::{self, Conversation};
 use super::super::lookup::{Found, NoScan, find};
 use super::super::prune::prune;
 use super::super::publish::publish;
-use super::super::record::{SessionRecord, record};
+use super::super::record::record;
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, usage};
-use crate::clock::Timestamp;
-use crate::meter::record::{Fact, Tool, ToolKind};
+use crate::meter::record::{Fact, Tool};
 use crate::store::{By, FileId, Filter, Show};
+use wire::SessionId;
+use wire::SessionRecord;
+use wire::Timestamp;
+use wire::ToolKind;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/old-stores").join(name)

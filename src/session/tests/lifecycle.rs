@@ -1,7 +1,9 @@
+use super::super::Error;
 use super::super::lifecycle::{self, Bound, Conversation, How, Passage, Passed, To};
-use super::super::state::{EndReason, Ending, Exit, Link, Phase, Status};
-use super::super::{Error, id::RunId, id::SessionId};
+use super::super::state::{Ending, Exit, Phase};
 use super::{World, agent_session, binding};
+use wire::{EndReason, Link, Status};
+use wire::{RunId, SessionId};
 
 impl World {
     fn end(&mut self, run: RunId, exit: Exit) -> lifecycle::Ended {
@@ -438,7 +440,7 @@ fn the_version_learned_later_revises_the_start() {
 
 impl World {
     fn ids_run(&self) -> RunId {
-        use super::super::id::Ids;
+        use wire::Ids;
         self.ids.run()
     }
 }

@@ -12,15 +12,16 @@ use rusqlite::Connection;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::id::{AgentSessionId, Ids, RunId, SessionId};
 use super::lifecycle::{Begin, Binding, Conversation, Started};
-use super::state::EvidenceKind;
-use crate::clock::Timestamp;
 use crate::home::Home;
-use crate::meter::record::{Fact, Record, Tokens, Usage};
-use crate::meter::tier::Tier;
-use crate::process::{Pid, ProcessId, StartTime};
+use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{NewRun, PicoDollars, Place, Priced, Realm, SessionRow, Store};
+use prices::tier::Tier;
+use wire::EvidenceKind;
+use wire::Timestamp;
+use wire::Tokens;
+use wire::{AgentSessionId, Ids, RunId, SessionId};
+use wire::{Pid, ProcessId, StartTime};
 
 /// Ids that count: a test can say which comes next.
 #[derive(Debug, Default)]

@@ -7,15 +7,16 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::super::absorb::{Absorbed, Batch, absorb};
-use super::super::id::RandomIds;
 use super::super::lifecycle::{self, Binding, Conversation, Passage, To};
-use super::super::state::{Ending, EvidenceKind, Exit};
+use super::super::state::{Ending, Exit};
 use super::{World, agent_session, check, usage};
-use crate::clock::Timestamp;
 use crate::home::Home;
-use crate::process::SystemProcesses;
 use crate::session::recover::recover;
 use crate::store::{FileId, Priced, Realm, Store};
+use terminal::process::SystemProcesses;
+use wire::EvidenceKind;
+use wire::RandomIds;
+use wire::Timestamp;
 
 #[test]
 fn fifty_wrappers_in_one_folder() {
@@ -129,8 +130,8 @@ fn victim() {
     let mut begin = World::new().begin(Conversation::Fresh);
     begin.run.id = super::Ids::run(&RandomIds);
     begin.run.realm = Realm::here();
-    let me = crate::process::Pid(i32::try_from(std::process::id()).unwrap());
-    begin.run.wrapper = crate::process::Processes::identify(&SystemProcesses, me).unwrap();
+    let me = wire::Pid(i32::try_from(std::process::id()).unwrap());
+    begin.run.wrapper = terminal::process::Processes::identify(&SystemProcesses, me).unwrap();
     let mut session = store.write(|tx| lifecycle::start(tx, at, &RandomIds, &begin)).unwrap().session;
     for round in 0_u64.. {
         let key = format!("{session}-{round}");

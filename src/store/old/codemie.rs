@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::{OldSession, ending, text, time};
-use crate::session::id::AgentSessionId;
 use crate::store::Place;
+use wire::AgentSessionId;
 
 /// `None` when the file is nothing of CodeMie's.
 pub(super) fn read(path: &Path, fields: &Map<String, Value>) -> Option<OldSession> {

@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::{OldSession, ending, text, time};
-use crate::session::id::AgentSessionId;
 use crate::session::state::Exit;
 use crate::store::Place;
+use wire::AgentSessionId;
 
 /// What the entries of `sessions` are found under; those of `agents` always by their agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,10 +14,11 @@ use serde_json::Value;
 use stream::Lossy;
 
 use super::Place;
-use crate::clock::Timestamp;
-use crate::session::id::AgentSessionId;
-use crate::session::state::{EndReason, Exit, Status};
+use crate::session::state::Exit;
 use crate::short::{self, shorten};
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::{EndReason, Status};
 
 /// One session as an earlier tool knew it.
 #[derive(Clone, Debug, PartialEq, Eq)]

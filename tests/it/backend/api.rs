@@ -8,10 +8,10 @@ use codemie::backend::api::Options;
 use codemie::backend::sqlite::Sqlite;
 use codemie::backend::storage::Storage;
 use codemie::backend::token::{Owner, Role, Token, TokenHash};
-use codemie::clock::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use wire::Timestamp;
 
 use super::block_on;
 use super::client::Client;

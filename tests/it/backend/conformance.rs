@@ -5,9 +5,9 @@ use codemie::backend::event::Event;
 use codemie::backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePlace, UsageFilter};
 use codemie::backend::storage::Storage;
 use codemie::backend::token::{Owner, Role, Token, TokenHash};
-use codemie::clock::Timestamp;
-use codemie::session::state::{EventType, Status};
 use serde_json::{Value, json};
+use wire::Timestamp;
+use wire::{EventType, Status};
 
 use super::owners::{
     a_long_session_arrives_in_any_order, a_rejected_event_costs_none_of_the_same_id,

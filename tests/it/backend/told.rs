@@ -5,9 +5,9 @@ use codemie::backend::event::Event;
 use codemie::backend::model::{By, Page, Record, SessionFilter, TimelinePlace, UsageFilter};
 use codemie::backend::storage::{Ingested, Storage};
 use codemie::backend::token::Owner;
-use codemie::clock::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use wire::Timestamp;
 
 /// 2026-11-16T00:00:00Z
 pub(super) const MIDNIGHT: i64 = 1_794_787_200_000;

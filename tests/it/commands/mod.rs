@@ -8,19 +8,23 @@ mod scan;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use codemie::clock::{Clock, SystemClock, Timestamp};
 use codemie::home::Home;
-use codemie::meter::record::{Fact, Record, Tokens, Usage};
-use codemie::meter::tier::Tier;
-use codemie::process::{Pid, ProcessId, Processes, StartTime, SystemProcesses};
+use codemie::meter::record::{Fact, Record, Usage};
 use codemie::session::absorb::{Batch, absorb};
-use codemie::session::id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 use codemie::session::lifecycle::{self, Begin, Binding, Conversation, Passage, To};
 use codemie::session::publish::publish;
-use codemie::session::state::{Ending, EvidenceKind, Exit};
+use codemie::session::state::{Ending, Exit};
 use codemie::store::{FileId, NewRun, PicoDollars, Place, Priced, Realm, Store};
+use prices::tier::Tier;
 use serde_json::Value;
+use system::clock::{Clock, SystemClock};
+use terminal::process::{Processes, SystemProcesses};
 use uuid::Uuid;
+use wire::EvidenceKind;
+use wire::Timestamp;
+use wire::Tokens;
+use wire::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
+use wire::{Pid, ProcessId, StartTime};
 
 use crate::sandbox::{Said, Sandbox, say};
 

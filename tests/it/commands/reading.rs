@@ -3,11 +3,11 @@
 use std::process::Stdio;
 
 use codemie::cli::{Request, parse};
-use codemie::clock::Timestamp;
-use codemie::session::id::{AgentSessionId, Ids as _, RandomIds};
 use codemie::session::lifecycle::{Begin, Conversation};
 use codemie::store::{Evidence, Verdict};
 use serde_json::json;
+use wire::Timestamp;
+use wire::{AgentSessionId, Ids as _, RandomIds};
 
 use super::{DAY, Given, Run, World, gone};
 use crate::sandbox::{CODEMIE, Sandbox, say};

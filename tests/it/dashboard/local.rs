@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use codemie::backend;
 use codemie::backend::dashboard::{Dashboard, Gate, router};
 use codemie::backend::sqlite::Sqlite;
-use codemie::clock::SystemClock;
+use system::clock::SystemClock;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 

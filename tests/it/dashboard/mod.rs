@@ -17,8 +17,8 @@ use codemie::backend::sqlite::Sqlite;
 use codemie::backend::storage::Storage;
 use codemie::backend::token::{Owner, Role, Token, TokenHash, new_secret};
 use codemie::backend::{self, Options};
-use codemie::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
+use system::clock::{Clock, SystemClock};
 use tokio::runtime::Runtime;
 
 use crate::support::agents::left_out;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::clock::{Clock, SystemClock};
+use system::clock::{Clock, SystemClock};
 
 use super::Served;
 use super::http::ask;

@@ -122,7 +122,7 @@ fn a_wish_to_be_left_alone_is_granted_even_when_somebody_waits() {
     world.spoken("a", 1);
     for mode in [Mode::Usual, Mode::Pressing, Mode::Usual] {
         let Rest::Waits { until, .. } = drain(&sinks, mode) else { panic!() };
-        let wait = until.since(codemie::clock::Clock::now(&codemie::clock::SystemClock));
+        let wait = until.since(system::clock::Clock::now(&system::clock::SystemClock));
         assert!(wait > Duration::from_secs(3500) && wait <= Duration::from_hours(1), "{wait:?}");
     }
     assert_eq!(receiver.received().len(), 1);
@@ -134,7 +134,7 @@ fn who_may_come_back_at_once_does_not_come_at_once_when_somebody_waits() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    let begun = codemie::clock::Clock::now(&codemie::clock::SystemClock);
+    let begun = system::clock::Clock::now(&system::clock::SystemClock);
     let Rest::Waits { until, .. } = drain(&sinks, Mode::Pressing) else { panic!() };
     assert!(until.since(begun) >= Duration::from_millis(500), "{:?}", until.since(begun));
 }
@@ -277,7 +277,7 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
     let mut both: Vec<_> = (0..2).map(|_| sinks.drains(Mode::Usual).unwrap().remove(0)).collect();
     // The first holds the lease between two steps.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut step = |at: usize| runtime.block_on(both[at].step(&codemie::clock::SystemClock)).unwrap();
+    let mut step = |at: usize| runtime.block_on(both[at].step(&system::clock::SystemClock)).unwrap();
     assert_eq!(step(0), delivered(53));
     world.spoken("b", 1);
     assert!(matches!(step(1), Step::Rest(Rest::Held { .. })));
@@ -289,7 +289,7 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
     world.spoken("c", 1);
     let dead = codemie::store::Realm::here();
     let dead = format!("{} {} {} 1 x", dead.boot, dead.pids, std::process::id());
-    let (now, later) = (world.now, codemie::clock::Timestamp(i64::MAX / 2));
+    let (now, later) = (world.now, wire::Timestamp(i64::MAX / 2));
     assert!(world.store.write(|tx| tx.lease("backend", &dead, now, later)).unwrap());
     assert_eq!(step(1), delivered(4));
 }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::clock::Timestamp;
 use codemie::forward::{Leftovers, Mode, Rest};
-use codemie::session::id::AgentSessionId;
 use codemie::session::lifecycle::{Begin, Conversation};
 use codemie::store::{Realm, Store};
 use serde_json::Value;
+use wire::AgentSessionId;
+use wire::Timestamp;
 
 use super::play::Play;
 use super::{backend, drain, honest, run, sinks};
@@ -247,7 +247,7 @@ fn a_killed_senders_lease_keeps_no_command_from_sending() {
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
     let mut store = Store::open(&world.home, world.now).unwrap();
-    let now = codemie::clock::Clock::now(&codemie::clock::SystemClock);
+    let now = system::clock::Clock::now(&system::clock::SystemClock);
     let here = Realm::here();
     let holder = |start: u64| format!("{} {} {} {start} x", here.boot, here.pids, std::process::id());
     let until = Timestamp(now.0 + 20_000);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use codemie::clock::{Clock, SystemClock, Timestamp};
 use codemie::forward::{Drain, Mode, Rest};
 use codemie::session::lifecycle;
 use serde_json::{Value, json};
+use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
 
 use super::sinks;
 use crate::commands::World;

@@ -14,10 +14,10 @@ mod surroundings;
 
 use std::sync::Arc;
 
-use codemie::clock::SystemClock;
 use codemie::config::Config;
 use codemie::forward::{Drain, Mode, Rest, Sinks, settle};
 use codemie::store::{Fate, SinkRow, Store};
+use system::clock::SystemClock;
 
 use crate::commands::World;
 use crate::support::ledger::Ledger;

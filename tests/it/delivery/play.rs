@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use codemie::clock::{Clock, SystemClock};
 use codemie::home::Home;
 use codemie::store::Store;
 use serde_json::Value;
+use system::clock::{Clock, SystemClock};
 
 use crate::sandbox::{CODEMIE, Said, Sandbox, say};
 use crate::support::processes;

@@ -4,8 +4,9 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use codemie::clock::{Clock, SystemClock, Timestamp};
 use codemie::forward::{Mode, Rest};
+use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
 
 use super::{backend, first, honest, sinks};
 use crate::commands::World;

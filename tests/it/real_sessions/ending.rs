@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use codemie::session::record::SessionRecord;
-use codemie::session::state::Status;
 use rustix::process::Signal;
+use wire::SessionRecord;
+use wire::Status;
 
 use super::scene::Scene;
 use crate::support::processes;

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use codemie::clock::Timestamp;
-use codemie::session::record::SessionRecord;
-use codemie::session::state::Link;
 use rustix::process::Signal;
 use serde_json::Value;
+use wire::Link;
+use wire::SessionRecord;
+use wire::Timestamp;
 
 use super::scene::{Played, Scene};
 use crate::support::agents::Agent;

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use codemie::clock::{Clock, SystemClock};
 use notify::RecommendedWatcher;
 use serde_json::Value;
+use system::clock::{Clock, SystemClock};
 
 use super::scene::{Scene, watch};
 use crate::support::agents::Agent;

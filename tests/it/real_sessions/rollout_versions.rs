@@ -9,8 +9,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use codemie::session::record::SessionRecord;
 use serde_json::Value;
+use wire::SessionRecord;
 
 use super::scene::{Played, Scene};
 use super::story::{spent, story};

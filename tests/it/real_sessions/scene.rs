@@ -8,13 +8,15 @@ use std::process::{Command, Output};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use codemie::clock::{Clock, SystemClock};
-use codemie::home::{Home, create_private};
+use codemie::home::Home;
 use codemie::session;
-use codemie::session::record::{SessionRecord, record};
-use codemie::session::state::Status;
+use codemie::session::record::record;
 use codemie::store::{Evidence, Filter, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use system::clock::{Clock, SystemClock};
+use system::file::create_private;
+use wire::SessionRecord;
+use wire::Status;
 
 use super::attribute;
 use super::story::{Recorded, spent, story};

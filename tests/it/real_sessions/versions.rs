@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use codemie::session::record::SessionRecord;
-use codemie::session::state::Status;
+use wire::SessionRecord;
+use wire::Status;
 
 use super::scene::Scene;
 use super::story::{Recorded, spent, story};

@@ -1,9 +1,9 @@
 //! An invented team and what it did: events as machines would have sent them, the same on every run.
 
 use codemie::backend::event::Event;
-use codemie::clock::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use wire::Timestamp;
 
 const DAY: i64 = 86_400_000;
 const MINUTE: i64 = 60_000;

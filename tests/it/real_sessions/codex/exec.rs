@@ -2,7 +2,7 @@
 
 use std::{fs, thread};
 
-use codemie::session::record::SessionRecord;
+use wire::SessionRecord;
 
 use crate::real_sessions::scene::{Played, Scene};
 use crate::real_sessions::story::story;

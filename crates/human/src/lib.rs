@@ -1,0 +1,203 @@
+//! What people read and type: numbers, durations, money, times, words of a shell. The terminal and the dashboard speak alike.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use wire::Timestamp;
+
+pub mod shell;
+pub mod since;
+
+/// `0.4s`, `42s`, `3m 05s`, `2h 07m`, `3d 04h`.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{:.1}s", time.as_secs_f64()),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// `999`, `12.3k`, `4.56M`: three digits, never more.
+pub fn count(number: u64) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
+    // Rounding must not give 1000k: the next unit begins where the last one would.
+    let Some((unit, letter)) =
+        UNITS.into_iter().find(|(unit, _)| number.saturating_add(unit / 2000) >= *unit)
+    else {
+        return number.to_string();
+    };
+    let (number, unit) = (u128::from(number), u128::from(unit));
+    // Rounded to the digits that are shown; one digit more where that makes another.
+    let rounded = |parts: u128| (number * parts + unit / 2) / unit;
+    match (rounded(100), rounded(10)) {
+        (hundredths @ 0..1_000, _) => format!("{}.{:02}{letter}", hundredths / 100, hundredths % 100),
+        (_, tenths @ 0..1_000) => format!("{}.{}{letter}", tenths / 10, tenths % 10),
+        _ => format!("{}{letter}", rounded(1)),
+    }
+}
+
+/// `1 line`, `2 lines`, `1,810 lines`.
+pub fn counted(number: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
+}
+
+/// Digits in groups of three: `12,345,678`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `$0.0123`, `$12.34`: four decimals below a dollar, where they matter.
+pub fn dollars(pico: i64) -> String {
+    decimals(pico, if pico.unsigned_abs() >= 1_000_000_000_000 { 2 } else { 4 })
+}
+
+/// Amounts that stand in one column, each with whether there is more that has no price: one precision for all, so that
+/// points are below points. Two decimals where they show something of every amount, else four.
+pub fn column(amounts: &[(i64, bool)]) -> Vec<String> {
+    const DOLLAR: u64 = 1_000_000_000_000;
+    let sizes = || amounts.iter().map(|(pico, _)| pico.unsigned_abs()).filter(|pico| *pico > 0);
+    let cents = sizes().max().is_some_and(|most| most >= DOLLAR) && sizes().all(|pico| pico >= DOLLAR / 10);
+    let more = amounts.iter().any(|(_, more)| *more);
+    let tell = |(pico, plus): &(i64, bool)| {
+        let mark = match (plus, more) {
+            (true, _) => "+",
+            (false, true) => " ",
+            (false, false) => "",
+        };
+        decimals(*pico, if cents { 2 } else { 4 }) + mark
+    };
+    amounts.iter().map(tell).collect()
+}
+
+fn decimals(pico: i64, places: u32) -> String {
+    let sign = if pico < 0 { "-" } else { "" };
+    let (one, width) = (10_u64.pow(places), places as usize);
+    let unit = 1_000_000_000_000 / one;
+    let parts = (pico.unsigned_abs() + unit / 2) / unit;
+    format!("{sign}${}.{:0width$}", grouped(parts / one), parts % one)
+}
+
+/// Dollars that were summed up elsewhere.
+pub fn usd(dollars: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "for showing; a float beyond the range saturates")]
+    let pico = (dollars * 1e12).round() as i64;
+    self::dollars(pico)
+}
+
+/// `14:05` today, `Nov 15 14:05` this year, `2025-11-15` before.
+pub fn moment(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
+    let local =
+        |at: Timestamp| jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(zone.clone()));
+    let (Some(at), Some(now)) = (local(at), local(now)) else { return String::from("?") };
+    let format = if at.date() == now.date() {
+        "%H:%M"
+    } else if at.year() == now.year() {
+        "%b %d %H:%M"
+    } else {
+        "%Y-%m-%d"
+    };
+    at.strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (millis, text) in [
+            (0, "0.0s"),
+            (440, "0.4s"),
+            (9_949, "9.9s"),
+            (42_000, "42s"),
+            (185_000, "3m 05s"),
+            (7_620_000, "2h 07m"),
+            (273_600_000, "3d 04h"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn counts_have_three_digits() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1.00k"),
+            (1_234, "1.23k"),
+            (9_995, "10.0k"),
+            (12_345, "12.3k"),
+            (15_994, "16.0k"),
+            (23_294, "23.3k"),
+            (99_950, "100k"),
+            (123_456, "123k"),
+            (199_999, "200k"),
+            (999_499, "999k"),
+            (999_500, "1.00M"),
+            (999_999, "1.00M"),
+            (4_560_000, "4.56M"),
+            (u64::MAX, "18446744T"),
+        ] {
+            assert_eq!(count(number), text);
+        }
+        assert_eq!(counted(1, "line"), "1 line");
+        assert_eq!(counted(1_268, "line"), "1,268 lines");
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(12_345_678), "12,345,678");
+    }
+
+    #[test]
+    fn money() {
+        for (pico, text) in [
+            (0, "$0.0000"),
+            (12_300_000_000, "$0.0123"),
+            (999_960_000_000, "$1.0000"),
+            (12_345_000_000_000, "$12.35"),
+            (1_234_567_890_000_000_000, "$1,234,567.89"),
+            (-12_300_000_000, "-$0.0123"),
+        ] {
+            assert_eq!(dollars(pico), text);
+        }
+    }
+
+    #[test]
+    fn a_column_of_money_has_one_precision() {
+        let dollar = 1_000_000_000_000;
+        for (amounts, column) in [
+            (&[(dollar * 3 / 4, true), (dollar * 107 / 100, true)][..], &["$0.75+", "$1.07+"][..]),
+            (&[(dollar / 50, false), (dollar * 1234, true)], &["$0.0200 ", "$1,234.0000+"]),
+            (&[(dollar / 2, false), (dollar / 4, false)], &["$0.5000", "$0.2500"]),
+            (&[(0, false), (dollar * 2, false)], &["$0.00", "$2.00"]),
+            (&[(0, false)], &["$0.0000"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(self::column(amounts), column);
+        }
+    }
+
+    #[test]
+    fn moments_say_as_much_as_is_needed() {
+        let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        for (at, text) in [
+            ("2026-11-16T09:05:00Z", "09:05"),
+            ("2026-11-15T23:59:00Z", "Nov 15 23:59"),
+            ("2025-01-02T03:04:05Z", "2025-01-02"),
+        ] {
+            assert_eq!(moment(Timestamp::parse(at).unwrap(), now, &TimeZone::UTC), text);
+        }
+    }
+}

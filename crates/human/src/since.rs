@@ -1,0 +1,118 @@
+//! A time in the past as people type it: `7d` or `30m` ago, `today`, `yesterday`, or a date.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::ToSpan;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use wire::Timestamp;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    Ago(Duration),
+    /// The first moment of the day so many days ago, in the user's own time.
+    DaysAgo(i8),
+    /// In the user's own time; a date is its first moment.
+    Local(DateTime),
+    At(Timestamp),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write it like 30m, 12h, 7d or 2w, today, yesterday, or as a date like 2026-11-01")]
+pub struct NotATime;
+
+impl Since {
+    pub fn before(&self, now: Timestamp, zone: &TimeZone) -> Timestamp {
+        match self {
+            // Nothing is older than the clock.
+            Self::Ago(time) => {
+                Timestamp(now.0.saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).max(0))
+            }
+            Self::DaysAgo(days) => jiff::Timestamp::from_millisecond(now.0)
+                .and_then(|at| at.to_zoned(zone.clone()).checked_sub(days.days())?.start_of_day())
+                .map_or(now, |at| Timestamp(at.timestamp().as_millisecond())),
+            // A time that the clock skipped is the one right after it; no date is beyond what this can hold.
+            Self::Local(time) => {
+                time.to_zoned(zone.clone()).map_or(now, |at| Timestamp(at.timestamp().as_millisecond()))
+            }
+            Self::At(at) => *at,
+        }
+    }
+}
+
+impl FromStr for Since {
+    type Err = NotATime;
+
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        let text = text.trim();
+        if let Some(time) = ago(text) {
+            return Ok(Self::Ago(time));
+        }
+        match text {
+            "today" => return Ok(Self::DaysAgo(0)),
+            "yesterday" => return Ok(Self::DaysAgo(1)),
+            _ => {}
+        }
+        if let Some(at) = Timestamp::parse(text) {
+            return Ok(Self::At(at));
+        }
+        text.parse().map(Self::Local).map_err(|_| NotATime)
+    }
+}
+
+/// A whole number and one unit.
+fn ago(text: &str) -> Option<Duration> {
+    let (number, seconds) = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)]
+        .into_iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))?;
+    // `parse` would take a sign.
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = number.parse().ok().filter(|_| digits)?;
+    number.checked_mul(seconds).map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_type() {
+        let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        let zone = TimeZone::fixed(jiff::tz::offset(2));
+        for (text, expected) in [
+            ("0s", "2026-11-16T12:00:00.000Z"),
+            ("45s", "2026-11-16T11:59:15.000Z"),
+            ("30m", "2026-11-16T11:30:00.000Z"),
+            ("12h", "2026-11-16T00:00:00.000Z"),
+            (" 7d ", "2026-11-09T12:00:00.000Z"),
+            ("90d", "2026-08-18T12:00:00.000Z"),
+            ("2w", "2026-11-02T12:00:00.000Z"),
+            ("today", "2026-11-15T22:00:00.000Z"),
+            ("yesterday", "2026-11-14T22:00:00.000Z"),
+            ("2026-11-01", "2026-10-31T22:00:00.000Z"),
+            ("2026-11-01 08:30", "2026-11-01T06:30:00.000Z"),
+            ("2026-11-01T08:30:00Z", "2026-11-01T08:30:00.000Z"),
+        ] {
+            let since: Since = text.parse().unwrap_or_else(|error| panic!("{text:?}: {error}"));
+            assert_eq!(since.before(now, &zone).to_string(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time() {
+        for text in ["", "7", "d", "-7d", "+7d", "7 d", "1.5h", "7days", "tomorrow", "2026-13-01", "2026-11"]
+        {
+            assert_eq!(text.parse::<Since>(), Err(NotATime), "{text:?}");
+        }
+        assert_eq!("99999999999999999999d".parse::<Since>(), Err(NotATime));
+        assert_eq!("9999999999999999w".parse::<Since>(), Err(NotATime));
+    }
+
+    #[test]
+    fn an_age_beyond_all_time_is_the_beginning_of_it() {
+        let long: Since = "999999999999999s".parse().unwrap();
+        assert_eq!(long.before(Timestamp(1_000), &TimeZone::UTC), Timestamp(0));
+    }
+}

@@ -1,0 +1,258 @@
+//! The terminal room: runs a program so that neither it nor the terminal can tell that codemie is there.
+//!
+//! Knows nothing of agents and sessions. It says when the program has started and how it ended, and offers a tap on what
+//! passes in between.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use libc::c_int;
+
+use wire::Pid;
+
+mod ahead;
+mod buffer;
+mod inner;
+mod interrupt;
+mod modes;
+mod monitor;
+mod plain;
+pub mod process;
+mod signals;
+mod sys;
+pub mod tap;
+mod tty;
+mod wait;
+mod wrapped;
+
+pub use tap::Tap;
+pub use tty::restore_after_panic;
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// A path, or a name to be found on `PATH`.
+    pub program: OsString,
+    /// What the program sees as its own name.
+    pub arg0: OsString,
+    pub args: Vec<OsString>,
+    /// Variables to add or replace.
+    pub set: Vec<(OsString, OsString)>,
+    /// Variables to take away.
+    pub remove: Vec<OsString>,
+}
+
+/// The program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started {
+    pub agent: Pid,
+}
+
+/// What the caller does beside the program.
+pub trait Companion {
+    /// The program's process is on its way. From here on there may be threads.
+    fn forked(&mut self);
+
+    /// It runs. Called once. The tap is fed only where there is an inner terminal.
+    fn started(&mut self, started: Started) -> Option<Tap>;
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Exited(c_int),
+    Killed(c_int),
+    /// It never ran; the system's error number says why.
+    NotStarted(c_int),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub ending: Ending,
+    /// It was asked to end before that, by a signal to us (TERM, HUP) or because its terminal is gone.
+    pub asked: bool,
+    /// `None` when it never ran.
+    pub agent: Option<Pid>,
+}
+
+impl Ending {
+    /// The signal it died of.
+    pub fn signal(self) -> Option<c_int> {
+        match self {
+            Self::Killed(signal) => Some(signal),
+            Self::Exited(_) | Self::NotStarted(_) => None,
+        }
+    }
+
+    /// The exit code as a shell reports it.
+    pub fn code(self) -> u8 {
+        let code = match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) => 128 + signal,
+            Self::NotStarted(libc::ENOENT | libc::ENOTDIR) => 127,
+            Self::NotStarted(_) => 126,
+        };
+        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
+    }
+}
+
+/// Becomes the program: for whatever is no conversation. Returns only on failure.
+pub fn exec(launch: &Launch) -> io::Error {
+    match image(launch) {
+        Ok(image) => image.exec(),
+        Err(error) => error,
+    }
+}
+
+/// Runs the program to its end, on an inner terminal if we are on one. No thread may exist before `companion` hears of the
+/// fork.
+///
+/// An error means that nothing was started.
+pub fn run(launch: &Launch, companion: &mut dyn Companion) -> io::Result<Ended> {
+    let image = image(launch)?;
+    let companion = &mut Titled { launch, companion };
+    if let Some(tty) = tty::Tty::on_stdio() {
+        // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
+        let wrapped = wrapped::Wrapped::start(tty, &image).and_then(|wrapped| wrapped.run(companion));
+        if let Ok(ended) = wrapped {
+            return Ok(ended);
+        }
+    }
+    // Not even that: then without us.
+    plain::run(&image, companion).map_err(|_| image.exec())
+}
+
+/// Has this process shown under the program's name from the moment it runs: tmux and others name a window after the job in
+/// its foreground, and that is us.
+struct Titled<'a> {
+    launch: &'a Launch,
+    companion: &'a mut dyn Companion,
+}
+
+impl Companion for Titled<'_> {
+    fn forked(&mut self) {
+        self.companion.forked();
+    }
+
+    fn started(&mut self, started: Started) -> Option<Tap> {
+        let tap = self.companion.started(started);
+        let Launch { arg0, args, .. } = self.launch;
+        let words: Vec<&OsStr> = std::iter::once(arg0).chain(args).map(OsString::as_os_str).collect();
+        sys::show_as(&words);
+        tap
+    }
+}
+
+fn image(launch: &Launch) -> io::Result<sys::Image> {
+    let argv = std::iter::once(launch.arg0.as_os_str()).chain(launch.args.iter().map(OsString::as_os_str));
+    sys::Image::new(&launch.program, argv, changed(sys::environment(), launch)?)
+}
+
+/// The caller's environment, entry by entry as it is, but for the launch's changes.
+fn changed(mut env: Vec<CString>, launch: &Launch) -> io::Result<Vec<CString>> {
+    let names = launch.set.iter().map(|(name, _)| name).chain(&launch.remove);
+    for name in names {
+        env.retain(|entry| entry_name(entry) != name.as_bytes());
+    }
+    for (name, value) in &launch.set {
+        let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        env.push(CString::new(entry).map_err(io::Error::other)?);
+    }
+    Ok(env)
+}
+
+fn entry_name(entry: &CString) -> &[u8] {
+    let bytes = entry.as_bytes();
+    memchr::memchr(b'=', bytes).map_or(bytes, |at| &bytes[..at])
+}
+
+/// Does something, such as starting a thread, while no signal can reach the calling thread: what it starts never takes one.
+pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    sys::share_one_heap();
+    sys::hold_signals();
+    let result = work();
+    sys::release_signals();
+    result
+}
+
+/// Starts a program that goes on without us and has nothing of ours but the environment.
+pub fn spawn_apart(command: &mut std::process::Command) -> io::Result<()> {
+    sys::spawn_apart(command)
+}
+
+/// Are we on a terminal that a program could be wrapped on?
+pub fn on_terminal() -> bool {
+    tty::Tty::on_stdio().is_some()
+}
+
+/// Has another wrapper end its agent, by force after ten seconds.
+pub fn ask_to_end(wrapper: Pid) {
+    sys::order_end(wrapper);
+}
+
+/// Ends this process as the program ended, so that a shell sees the same: by its signal. Returns if it cannot.
+pub fn die_of(signal: c_int) {
+    sys::die_of(signal);
+}
+
+/// Is this descriptor of ours a terminal? For those who decide whether to speak.
+pub fn is_terminal(fd: &impl std::os::fd::AsFd) -> bool {
+    rustix::termios::isatty(fd)
+}
+
+/// While a line of standard error is drawn again and again: ^C clears it before it ends us.
+pub fn clear_line_on_interrupt() {
+    if !sys::was_ignored(libc::SIGINT) {
+        let _ = sys::clear_line_before_dying(libc::SIGINT);
+    }
+}
+
+/// The line is gone.
+pub fn interrupt_as_ever() {
+    if !sys::was_ignored(libc::SIGINT) {
+        let _ = sys::set_default(libc::SIGINT);
+    }
+}
+
+/// Does the name hold a path, so that `PATH` is not searched?
+pub fn is_path(name: &OsStr) -> bool {
+    name.as_bytes().contains(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_the_shells() {
+        for (ending, code) in [
+            (Ending::Exited(0), 0),
+            (Ending::Exited(255), 255),
+            (Ending::Killed(libc::SIGTERM), 143),
+            (Ending::Killed(libc::SIGKILL), 137),
+            (Ending::NotStarted(libc::ENOENT), 127),
+            (Ending::NotStarted(libc::ENOTDIR), 127),
+            (Ending::NotStarted(libc::EACCES), 126),
+            (Ending::NotStarted(libc::ENOEXEC), 126),
+        ] {
+            assert_eq!(ending.code(), code, "{ending:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_named_variables_change() {
+        let entries = ["A=1", "B=2=3", "NOEQUALS", "A=again", "AB=4"];
+        let env = entries.iter().map(|entry| CString::new(*entry).unwrap()).collect();
+        let launch = Launch {
+            program: "x".into(),
+            arg0: "x".into(),
+            args: vec![],
+            set: vec![("A".into(), "new".into())],
+            remove: vec!["NOEQUALS".into(), "ABSENT".into()],
+        };
+        let env = changed(env, &launch).unwrap();
+        let expected = ["B=2=3", "AB=4", "A=new"].map(|entry| CString::new(entry).unwrap());
+        assert_eq!(env, expected);
+    }
+}

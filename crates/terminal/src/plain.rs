@@ -1,0 +1,136 @@
+//! Running a program without an inner terminal: it gets our own descriptors, and we stay beside it until it ends.
+//!
+//! This is the path for pipes and for whatever the inner terminal cannot serve. Wrapper and program share a process group, so
+//! the shell's job control and the terminal's ^C reach both without our help.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use rustix::process::{Pid as RustixPid, WaitOptions, WaitStatus, waitpid};
+
+use super::signals::{Signals, forwarded};
+use super::sys;
+use super::sys::{Caught, Forked, Image, Sender};
+use super::wait::{Watch, wait};
+use super::{Companion, Ended, Ending, Started};
+use wire::Pid;
+
+/// Starts the program and waits for its end.
+pub fn run(image: &Image, companion: &mut dyn Companion) -> io::Result<Ended> {
+    let (failure, theirs) = UnixStream::pair()?;
+    let mut signals = Signals::prepare()?;
+    sys::hold_signals();
+    let own = [libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGCHLD];
+    // Before the fork: an error after it would find the program running.
+    if let Err(error) = signals.catch(forwarded().chain(own)) {
+        sys::release_signals();
+        return Err(error);
+    }
+    let agent = match sys::fork() {
+        Ok(Forked::Parent(pid)) => pid,
+        Ok(Forked::Child) => become_agent(image, &theirs),
+        Err(error) => {
+            sys::release_signals();
+            return Err(error);
+        }
+    };
+    drop(theirs);
+    sys::release_signals();
+    let mut watch = Watcher { agent, signals, asked: false };
+    let_go_of_descriptors();
+    companion.forked();
+    // Waits until the program has started: then the descriptor is closed by its exec.
+    if let Some(errno) = sys::exec_failure(&failure) {
+        reap(agent);
+        return Ok(Ended { ending: Ending::NotStarted(errno), asked: false, agent: None });
+    }
+    companion.started(Started { agent });
+    let ending = watch.stay();
+    Ok(Ended { ending, asked: watch.asked, agent: Some(agent) })
+}
+
+fn become_agent(image: &Image, failure: &UnixStream) -> ! {
+    // Killing us is killing the program: nobody is left behind.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    sys::exec_or_tell(image, failure)
+}
+
+/// A pipe ends when its last holder lets go, so we hold none of the program's. Standard error stays, for our own words.
+fn let_go_of_descriptors() {
+    #[expect(clippy::disallowed_methods, reason = "the system's own device")]
+    let null = File::options().read(true).write(true).open("/dev/null");
+    if let Ok(null) = null {
+        for fd in 0..2 {
+            let _ = sys::replace(fd, null.as_fd());
+        }
+    }
+    sys::close_inherited();
+}
+
+fn reap(agent: Pid) -> Ending {
+    loop {
+        match waitpid(RustixPid::from_raw(agent.0), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return ending(status),
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return Ending::Exited(1),
+        }
+    }
+}
+
+fn ending(status: WaitStatus) -> Ending {
+    match status.terminating_signal() {
+        Some(signal) => Ending::Killed(signal),
+        None => Ending::Exited(status.exit_status().unwrap_or(1)),
+    }
+}
+
+struct Watcher {
+    agent: Pid,
+    signals: Signals,
+    asked: bool,
+}
+
+impl Watcher {
+    fn stay(&mut self) -> Ending {
+        loop {
+            match self.look() {
+                Ok(Some(ending)) => return ending,
+                // Somebody else has taken its status; that it has ended is all that can be known.
+                Err(_) => return Ending::Exited(1),
+                Ok(None) => {}
+            }
+            if wait(&mut [Watch::new(self.signals.as_fd(), true, false)], None).is_err() {
+                return reap(self.agent);
+            }
+            while let Some(caught) = self.signals.next() {
+                self.pass_on(caught);
+            }
+        }
+    }
+
+    fn look(&self) -> io::Result<Option<Ending>> {
+        let pid = RustixPid::from_raw(self.agent.0);
+        while let Some((_, status)) = waitpid(pid, WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
+            if status.stopping_signal().is_some() {
+                // It stopped, by itself or with the whole job; the shell waits for us.
+                sys::stop_self();
+                sys::signal_process(self.agent, libc::SIGCONT);
+            } else {
+                return Ok(Some(ending(status)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn pass_on(&mut self, caught: Caught) {
+        self.asked |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
+        // What the terminal sent, it sent to the whole group.
+        let ours = matches!(caught.sender, Sender::Kernel | Sender::Ourselves);
+        if !ours && caught.signal != libc::SIGCHLD {
+            sys::signal_process(self.agent, caught.signal);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Who a process is: its pid *and* its start time, because pids are reused.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wire::{Pid, ProcessId, StartTime};
+
+/// A file that a process has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    pub path: PathBuf,
+    /// It may write to it.
+    pub writes: bool,
+    /// Where the file itself can be looked at, whatever stands under its name by now.
+    pub handle: PathBuf,
+}
+
+/// A process as a listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    pub pid: Pid,
+    pub parent: Pid,
+    pub command: Vec<OsString>,
+    /// Where it works, if that can be seen.
+    pub folder: Option<PathBuf>,
+    pub age: Duration,
+}
+
+/// Looking processes up; tests hand in a table of their own to reuse a pid.
+pub trait Processes: Send + Sync {
+    /// The start time of a running process; `None` when there is none, or only a zombie.
+    fn start_time(&self, pid: Pid) -> Option<StartTime>;
+
+    /// Who started it, or has taken it over since; `None` as above.
+    fn parent(&self, pid: Pid) -> Option<Pid>;
+
+    /// The processes it started that are still its own.
+    fn children(&self, _pid: Pid) -> Vec<Pid> {
+        Vec::new()
+    }
+
+    /// The files it has open, as far as we may see them; one that was deleted is none.
+    fn open_files(&self, _pid: Pid) -> Vec<OpenFile> {
+        Vec::new()
+    }
+
+    /// A process and all below it, nearest first.
+    fn family(&self, head: Pid) -> Vec<Pid> {
+        // Pids can be reused while we climb down; no agent's family is this large.
+        let mut family = vec![head];
+        let mut at = 0;
+        while at < family.len() && family.len() < 256 {
+            let children = self.children(family[at]);
+            family.extend(children.into_iter().filter(|child| !family.contains(child)).collect::<Vec<_>>());
+            at += 1;
+        }
+        family
+    }
+
+    /// The running processes whose command line is wanted; `None`: nobody can tell.
+    fn running(&self, _wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+        None
+    }
+
+    /// Whether `pid` is a descendant of `ancestor`, as far as the chain still stands.
+    fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
+        // Pids can be reused while we climb; no real chain is this long.
+        let mut at = pid;
+        for _ in 0..64 {
+            match self.parent(at) {
+                Some(parent) if parent == ancestor => return true,
+                Some(parent) if parent.0 > 1 => at = parent,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    fn alive(&self, process: ProcessId) -> bool {
+        self.start_time(process.pid) == Some(process.start)
+    }
+
+    fn identify(&self, pid: Pid) -> Option<ProcessId> {
+        self.start_time(pid).map(|start| ProcessId { pid, start })
+    }
+}
+
+/// The processes of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemProcesses;
+
+impl Processes for SystemProcesses {
+    fn start_time(&self, pid: Pid) -> Option<StartTime> {
+        platform::look(pid).map(|seen| seen.start)
+    }
+
+    fn parent(&self, pid: Pid) -> Option<Pid> {
+        platform::look(pid).map(|seen| seen.parent)
+    }
+
+    fn children(&self, pid: Pid) -> Vec<Pid> {
+        platform::children(pid)
+    }
+
+    fn open_files(&self, pid: Pid) -> Vec<OpenFile> {
+        platform::open_files(pid)
+    }
+
+    fn running(&self, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+        platform::running(wanted)
+    }
+}
+
+/// What a look at a process tells.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    parent: Pid,
+    start: StartTime,
+}
+
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+#[path = "process/linux.rs"]
+mod platform;
+#[cfg(any(not(target_os = "linux"), feature = "portable"))]
+#[path = "process/ps.rs"]
+mod platform;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_an_earlier_one_with_its_pid_is_not() {
+        let me = Pid(i32::try_from(std::process::id()).unwrap());
+        let id = SystemProcesses.identify(me).unwrap();
+        assert!(SystemProcesses.alive(id));
+        assert!(!SystemProcesses.alive(ProcessId { start: StartTime(id.start.0 + 1), ..id }));
+        let parent = SystemProcesses.parent(me).unwrap();
+        assert!(SystemProcesses.descends(me, parent));
+        assert!(!SystemProcesses.descends(parent, me));
+        let ours = SystemProcesses.running(&|command| command == std::env::args_os().collect::<Vec<_>>());
+        let ours = ours.unwrap();
+        let listed = ours.iter().find(|running| running.pid == me).expect("we are running");
+        assert_eq!(listed.parent, parent);
+        assert!(listed.age < Duration::from_hours(24));
+    }
+
+    #[test]
+    fn children_and_what_they_have_open_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let (read, written) = (folder.join("read"), folder.join("written"));
+        std::fs::write(&read, "").unwrap();
+        let script = format!("exec 8<{} 9>{}; echo; read x", read.display(), written.display());
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says when it has them open.
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let (me, pid) = (std::process::id(), child.id());
+        let [me, pid] = [me, pid].map(|pid| Pid(i32::try_from(pid).unwrap()));
+        assert!(SystemProcesses.children(me).contains(&pid));
+        assert!(SystemProcesses.family(me).contains(&pid));
+        let open = SystemProcesses.open_files(pid);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        if open.is_empty() && cfg!(feature = "portable") {
+            return; // there is no lsof on this machine
+        }
+        let told: Vec<(PathBuf, bool)> = open.into_iter().map(|file| (file.path, file.writes)).collect();
+        assert!(told.contains(&(read, false)) && told.contains(&(written, true)), "{told:?}");
+        assert_eq!(SystemProcesses.open_files(Pid(i32::MAX)), []);
+    }
+}

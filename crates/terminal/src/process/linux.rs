@@ -1,0 +1,129 @@
+//! Linux: `/proc/PID`.
+
+#![expect(clippy::disallowed_methods, reason = "the kernel's own files: nobody else can put anything there")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use super::{OpenFile, Running, Seen};
+use wire::{Pid, StartTime};
+
+/// Clock ticks in a second, as programs see them: 100 on every architecture this is built for.
+const TICKS: u64 = 100;
+
+pub(super) fn look(pid: Pid) -> Option<Seen> {
+    parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Each thread has children of its own.
+pub(super) fn children(pid: Pid) -> Vec<Pid> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists: Vec<String> =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok()).collect();
+    if lists.is_empty() {
+        return children_by_search(pid);
+    }
+    lists
+        .iter()
+        .flat_map(|list| list.split_ascii_whitespace())
+        .filter_map(|child| child.parse().ok().map(Pid))
+        .collect()
+}
+
+/// For kernels without `children`.
+fn children_by_search(pid: Pid) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
+    pids.filter(|child| look(*child).is_some_and(|seen| seen.parent == pid)).collect()
+}
+
+pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    descriptors
+        .filter_map(|descriptor| {
+            let link = descriptor.path();
+            let path = fs::read_link(&link).ok()?;
+            // Sockets, pipes and the like have no path; a deleted file's name says so.
+            let named = path.is_absolute() && !path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
+            // The link's own mode tells how the file was opened.
+            let writes = named.then(|| fs::symlink_metadata(&link).ok())??.permissions().mode() & 0o200 != 0;
+            Some(OpenFile { path, writes, handle: link })
+        })
+        .collect()
+}
+
+/// Only of those whose command line is wanted more than that is read. What vanishes meanwhile is left out.
+pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime = Duration::from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?);
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
+    Some(pids.filter_map(|pid| process(pid, uptime, wanted)).collect())
+}
+
+fn process(pid: Pid, uptime: Duration, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Running> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
+    let command: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
+    if !wanted(&command) || is_wrapper(pid) {
+        return None;
+    }
+    let Seen { parent, start } = look(pid)?;
+    let started = Duration::from_millis(start.0.saturating_mul(1000) / TICKS);
+    let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok();
+    Some(Running { pid, parent, command, folder, age: uptime.saturating_sub(started) })
+}
+
+/// A codemie that shows itself under the name of the program it runs, which is listed by itself.
+fn is_wrapper(pid: Pid) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let name = program.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+    // A binary that was replaced meanwhile is a deleted one.
+    name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == "codemie")
+}
+
+/// The command name (field 2) may hold spaces, parentheses and any byte, so fields are counted from the last `)`.
+pub(super) fn parse_stat(stat: &[u8]) -> Option<Seen> {
+    let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
+    let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?; // field 3
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    let parent = fields.next()?.parse().ok().map(Pid)?;
+    let start = fields.nth(17)?.parse().ok().map(StartTime)?; // field 22
+    Some(Seen { parent, start })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_start_time_past_a_hostile_command_name() {
+        let stat = b"42 (a) Z (b \xff) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 290970 20";
+        let expected = Seen { parent: Pid(1), start: StartTime(290_970) };
+        assert_eq!(parse_stat(stat), Some(expected));
+    }
+
+    #[test]
+    fn children_are_found_on_any_kernel() {
+        let parent = look(Pid(i32::try_from(std::process::id()).unwrap())).unwrap().parent;
+        let mut both = [children(parent), children_by_search(parent)];
+        for list in &mut both {
+            list.sort();
+        }
+        let me = Pid(i32::try_from(std::process::id()).unwrap());
+        assert!(both.iter().all(|list| list.contains(&me)), "{both:?}");
+    }
+
+    #[test]
+    fn a_zombie_is_gone() {
+        let stat = b"42 (sh) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 290970 20";
+        assert_eq!(parse_stat(stat), None);
+    }
+}

@@ -1,0 +1,410 @@
+//! Running a program on an inner terminal: the pump between the user's terminal and the PTY, and everything that can
+//! happen while it runs.
+//!
+//! One loop waits for four things: the user's terminal, the PTY, signals, and the monitor's reports. Each direction has one
+//! bounded buffer that is filled only when it is empty, so a slow side holds the other back and memory stays flat.
+
+mod ending;
+mod interrupts;
+mod jobs;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use libc::c_int;
+use rustix::termios::{LocalModes, SpecialCodeIndex, Termios};
+
+use super::ahead::Ahead;
+use super::buffer::{Buffer, Filled, LONG_READ};
+use super::inner::Inner;
+use super::interrupt::{Interrupt, Stale};
+use super::modes::Modes;
+use super::monitor::{Monitor, Outer, Report};
+use super::signals::{Signals, forwarded};
+use super::sys;
+use super::sys::{Caught, Image, Sender};
+use super::tap::Tap;
+use super::tty::{RawGuard, Tty};
+use super::wait::{Watch, wait};
+use super::{Companion, Ended, Ending, Started};
+use wire::Pid;
+
+/// How long an agent may take that another codemie wants to be gone. Claude was measured at 2.6 s while it streams. Nobody
+/// else's TERM or HUP has a deadline: a bare program may take its time, or survive.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A terminal that takes nothing (flow control, a frozen window) keeps a stop, or an end that somebody asked for, waiting
+/// for this long, and no longer. The agent's own end waits for the terminal as its last write would have.
+const IMPATIENT: Duration = Duration::from_secs(1);
+
+/// How often a job in the background looks whether it is in the foreground again: `fg` of a running job tells nobody.
+const BACKGROUND: Duration = Duration::from_millis(500);
+
+/// More than a PTY holds: what comes after that was written after the agent's end, or its stop.
+const LAST_BYTES: usize = 128 * 1024;
+
+/// Chunks of a flood, of 4 KiB each, that are passed on before the loop looks at anything else. A key waits for that much
+/// output and no more; with 16 of them it took three times as long to be shown (p50 1.1 ms against 0.35).
+const CHUNKS_AT_ONCE: usize = 2;
+
+/// A program on the inner terminal, started but not yet pumped.
+#[derive(Debug)]
+pub struct Wrapped {
+    tty: Tty,
+    raw: Option<RawGuard>,
+    /// `None` once the user's terminal is gone and the agent's was hung up.
+    inner: Option<Inner>,
+    monitor: Monitor,
+    signals: Signals,
+    to_agent: Buffer,
+    to_tty: Buffer,
+    modes: Modes,
+    tap: Option<Tap>,
+    agent: Option<Pid>,
+    /// Signals for the agent that came before it had begun.
+    early: Vec<Caught>,
+    /// The user's terminal is there.
+    tty_open: bool,
+    /// A key was passed on that becomes a signal, and the kernel has not reported that yet.
+    interrupt: Option<(Interrupt, Instant)>,
+    /// Output to be dropped, from before an interrupt.
+    stale: Option<Stale>,
+    /// Somebody sent SIGTTIN: the stop that follows is meant.
+    stop_wanted: bool,
+    kill_at: Option<Instant>,
+    asked_to_end: bool,
+    /// Something was typed in this run.
+    typed: bool,
+    /// The process that the shell waits for, once it got a signal of a key's from us: readable when it has ended.
+    leader: Option<OwnedFd>,
+    /// The monitor could not even begin, and why.
+    unable: Option<c_int>,
+    ending: Option<Ending>,
+}
+
+impl Wrapped {
+    /// Starts the program. An error means that nothing was started and the terminal is as it was.
+    pub fn start(tty: Tty, image: &Image) -> io::Result<Self> {
+        let size = tty.size()?;
+        let settings = tty.settings()?;
+        let (inner, far) = Inner::open(size, &settings)?;
+        // From here to the installed handlers a signal would kill us with the terminal in raw mode.
+        sys::hold_signals();
+        let started = Self::start_held(tty, inner, far, image, &settings);
+        sys::release_signals();
+        started
+    }
+
+    fn start_held(
+        tty: Tty,
+        inner: Inner,
+        far: std::os::fd::OwnedFd,
+        image: &Image,
+        settings: &Termios,
+    ) -> io::Result<Self> {
+        let mut signals = Signals::prepare()?;
+        let own = [libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGCONT, libc::SIGCHLD];
+        signals.catch(forwarded().chain(own))?;
+        // Settings are changed from the background only after a look, and then must not stop us half way.
+        sys::ignore(libc::SIGTTOU)?;
+        let mut ahead = Ahead::take_lines(tty.as_fd());
+        // Raw before the agent can ask the terminal anything: the answers must not be echoed.
+        let raw = tty.raw()?;
+        if settings.local_modes.contains(LocalModes::ICANON) {
+            ahead.take_rest(tty.as_fd());
+            ahead.sort_rest(settings.special_codes[SpecialCodeIndex::VEOF]);
+            if !ahead.is_empty() {
+                ahead.put_into(far.as_fd(), inner.as_fd(), settings)?;
+            }
+        }
+        let [near, pty] = inner.descriptors();
+        let [reader, writer] = signals.descriptors();
+        let outer = Outer { tty: tty.as_fd(), saved: raw.saved() };
+        let monitor = Monitor::start(far, image, &tty.inherited(), outer, &[near, pty, reader, writer])?;
+        Ok(Self {
+            tty,
+            raw: Some(raw),
+            inner: Some(inner),
+            monitor,
+            signals,
+            to_agent: Buffer::default(),
+            to_tty: Buffer::default(),
+            modes: Modes::default(),
+            tap: None,
+            agent: None,
+            early: Vec::new(),
+            tty_open: true,
+            interrupt: None,
+            stale: None,
+            stop_wanted: false,
+            typed: !ahead.is_empty(),
+            leader: None,
+            kill_at: None,
+            asked_to_end: false,
+            unable: None,
+            ending: None,
+        })
+    }
+
+    /// Passes bytes until the program has ended and its last output is on the terminal, then gives the terminal back.
+    ///
+    /// An error means that nothing was started; `companion` was told of a fork at most.
+    pub fn run(mut self, companion: &mut dyn Companion) -> io::Result<Ended> {
+        companion.forked();
+        let mut told = false;
+        while self.ending.is_none() {
+            if self.step().is_err() {
+                // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
+                self.kill_agent();
+                self.ended(Ending::Killed(libc::SIGKILL));
+            }
+            if let (Some(agent), false) = (self.agent, told) {
+                told = true;
+                self.tap = companion.started(Started { agent });
+            }
+        }
+        match self.unable {
+            None => Ok(self.finish()),
+            Some(errno) => {
+                self.finish();
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        let raw = self.raw.is_some();
+        let in_background = self.tty_open && !raw;
+        let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout =
+            if in_background { Some(timeout.unwrap_or(BACKGROUND).min(BACKGROUND)) } else { timeout };
+        let mut watches = [
+            Watch::new(self.signals.as_fd(), true, false),
+            Watch::new(self.monitor.as_fd(), true, false),
+            match &self.inner {
+                Some(inner) => Watch::new(inner.as_fd(), self.to_tty.is_empty(), !self.to_agent.is_empty())
+                    .or_report(self.expects_report()),
+                None => Watch::new(self.monitor.as_fd(), false, false),
+            },
+            Watch::new(
+                self.tty.as_fd(),
+                // A ^C typed before the agent is there would be nobody's.
+                self.tty_open && raw && self.to_agent.is_empty() && self.agent.is_some(),
+                self.tty_open && !self.to_tty.is_empty(),
+            ),
+            match &self.leader {
+                Some(leader) => Watch::new(leader.as_fd(), true, false),
+                None => Watch::new(self.monitor.as_fd(), false, false),
+            },
+        ];
+        wait(&mut watches, timeout)?;
+        let [signals, monitor, inner, tty, leader] = watches.map(|watch| (watch.readable, watch.writable));
+        if leader.0 {
+            self.on_leader_gone();
+        }
+        // Signals first: a new size must not be overtaken by a key typed after it.
+        if signals.0 {
+            while let Some(caught) = self.signals.next() {
+                self.on_signal(caught);
+            }
+        }
+        // An end before a key: what the agent can no longer read is the shell's.
+        if monitor.0 {
+            self.on_reports();
+        }
+        if inner.1 {
+            self.write_agent();
+        }
+        if tty.0 && self.ending.is_none() {
+            self.read_tty();
+        }
+        if tty.1 {
+            self.write_tty();
+        }
+        if inner.0 && self.to_tty.is_empty() {
+            self.follow_output();
+        } else if inner.0 {
+            self.read_report();
+        }
+        if in_background && self.raw.is_none() && self.agent.is_some() && self.tty.is_foreground() {
+            self.continued();
+        }
+        if self.kill_at.is_some_and(|at| Instant::now() >= at) {
+            self.kill_agent();
+            self.kill_at = None;
+        }
+        Ok(())
+    }
+
+    fn read_tty(&mut self) {
+        match self.to_agent.fill(&self.tty) {
+            Ok(Filled::Some) => {
+                self.typed = true;
+                let interrupt = self.interrupt_typed();
+                self.write_agent();
+                if let Some(interrupt) = interrupt {
+                    self.on_interrupt(interrupt);
+                }
+                if let Some(tap) = &self.tap {
+                    tap.input(self.to_agent.filled());
+                }
+            }
+            Ok(Filled::Nothing | Filled::Control(_)) => {}
+            Ok(Filled::Gone) | Err(_) => self.hang_up(),
+        }
+    }
+
+    fn write_agent(&mut self) {
+        let written = self.inner.as_ref().map(|inner| self.to_agent.drain(inner));
+        if !matches!(written, Some(Ok(()))) {
+            self.to_agent.clear(); // nobody is left to read it
+        }
+    }
+
+    /// Passes output on, chunk by chunk, as long as it comes quickly and the terminal takes it. The bound lets a flood
+    /// not drown keys and signals.
+    fn follow_output(&mut self) {
+        for _ in 0..CHUNKS_AT_ONCE {
+            let more = match self.read_agent() {
+                Filled::Some => self.to_tty.filled().len() >= LONG_READ,
+                Filled::Control(_) => true,
+                Filled::Nothing | Filled::Gone => false,
+            };
+            if !more || !self.to_tty.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn read_agent(&mut self) -> Filled {
+        let Some(inner) = &self.inner else { return Filled::Gone };
+        let filled = if inner.packets { self.to_tty.fill_packet(inner) } else { self.to_tty.fill(inner) };
+        let filled = filled.unwrap_or(Filled::Gone);
+        match filled {
+            Filled::Some => {
+                if let Some(stale) = &mut self.stale {
+                    self.to_tty.skip(stale.count(self.to_tty.filled()));
+                    self.stale = self.stale.filter(|stale| !stale.is_over());
+                }
+                self.write_tty();
+                self.modes.feed(self.to_tty.filled());
+            }
+            Filled::Nothing => {}
+            Filled::Control(flags) => self.on_flushed(flags),
+            // Nobody has the far side open. The monitor does as long as it lives, so its last report is near.
+            Filled::Gone => self.inner = None,
+        }
+        filled
+    }
+
+    fn write_tty(&mut self) {
+        if !self.tty_open {
+            self.to_tty.clear();
+        } else if self.to_tty.drain(&self.tty).is_err() {
+            self.to_tty.clear();
+            self.hang_up();
+        }
+    }
+
+    /// The user's terminal is gone: so is the agent's, and it hears of it as it would have without us.
+    fn hang_up(&mut self) {
+        self.tty_open = false;
+        self.inner = None;
+        if !sys::was_ignored(libc::SIGHUP) {
+            self.on_signal(Caught { signal: libc::SIGHUP, sender: Sender::Kernel });
+        }
+    }
+
+    fn on_signal(&mut self, caught: Caught) {
+        match caught.signal {
+            // What our group is to hear does not concern us.
+            _ if caught.sender == Sender::Ourselves => {}
+            libc::SIGWINCH => {
+                // The kernel sends one for each change; somebody else's means what it means to the agent.
+                if !self.follow_size() && caught.sender != Sender::Kernel {
+                    self.signal_agent(caught);
+                }
+            }
+            // We were stopped from outside and are back, perhaps in another place.
+            libc::SIGCONT => self.continued(),
+            // We have read the terminal from the background.
+            libc::SIGTTIN if caught.sender == Sender::Kernel => self.stop_in_background(),
+            libc::SIGCHLD => {}
+            _ if self.agent.is_none() => self.early.push(caught),
+            _ => {
+                self.asked_to_end |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
+                self.stop_wanted |= caught.signal == libc::SIGTTIN;
+                self.signal_agent(caught);
+                if caught.sender == Sender::Codemie {
+                    self.kill_at.get_or_insert_with(|| Instant::now() + GRACE);
+                }
+            }
+        }
+    }
+
+    fn on_reports(&mut self) {
+        loop {
+            match self.monitor.report() {
+                Ok(Some(Report::Started(pid))) => {
+                    self.agent = Some(pid);
+                    sys::close_inherited();
+                    for caught in std::mem::take(&mut self.early) {
+                        self.on_signal(caught);
+                    }
+                }
+                Ok(Some(Report::NotStarted(errno))) => self.ending = Some(Ending::NotStarted(errno)),
+                Ok(Some(Report::Unable(errno))) => {
+                    self.unable = Some(errno);
+                    return self.ended(Ending::NotStarted(errno));
+                }
+                Ok(Some(Report::Stopped(signal))) => self.suspend(signal),
+                Ok(Some(Report::Exited(code))) => return self.ended(Ending::Exited(code)),
+                Ok(Some(Report::Killed(signal))) => return self.ended(Ending::Killed(signal)),
+                Ok(None) => return,
+                // Somebody killed the monitor. The kernel has hung up on the agent; nobody can know how it ends.
+                Err(_) => {
+                    self.kill_agent();
+                    return self.ended(Ending::Killed(libc::SIGKILL));
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        // An exec that failed is followed by an exit that says less.
+        self.ending.get_or_insert(ending);
+    }
+
+    /// Passes a signal on. One that was sent to our process group goes to the agent's; who knew our pid meant the agent.
+    fn signal_agent(&self, caught: Caught) {
+        let Some(agent) = self.agent else { return };
+        let for_group = matches!(
+            caught.signal,
+            libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP
+        );
+        if for_group && caught.sender != Sender::Process {
+            sys::signal_group(agent, caught.signal);
+        } else {
+            sys::signal_process(agent, caught.signal);
+        }
+        // A hang-up reaches those that are stopped, too, and so must an order to end.
+        if caught.signal == libc::SIGHUP || caught.sender == Sender::Codemie {
+            sys::signal_group(agent, libc::SIGCONT);
+        }
+    }
+
+    fn kill_agent(&self) {
+        if let Some(agent) = self.agent {
+            sys::signal_group(agent, libc::SIGKILL);
+        }
+    }
+
+    /// The inner terminal gets the size of the user's; false if it had it.
+    fn follow_size(&mut self) -> bool {
+        match (self.tty.size(), &mut self.inner) {
+            (Ok(size), Some(inner)) => inner.resize(size),
+            _ => false,
+        }
+    }
+}

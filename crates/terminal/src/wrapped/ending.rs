@@ -1,0 +1,117 @@
+//! The end of a run: the last output, modes that are undone, input for the shell.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::{IMPATIENT, LAST_BYTES, Wrapped};
+use crate::ahead::Ahead;
+use crate::buffer::Filled;
+use crate::sys;
+use crate::sys::Sender;
+use crate::wait::{Watch, wait};
+use crate::{Ended, Ending};
+
+impl Wrapped {
+    /// Everything the agent has written so far goes to the terminal, for as long as may be waited.
+    pub(super) fn flush(&mut self, limit: Option<Duration>) {
+        let mut deadline = limit.map(|limit| Instant::now() + limit);
+        let mut passed = 0;
+        while passed < LAST_BYTES {
+            while !self.to_tty.is_empty() && self.tty_open {
+                self.read_report();
+                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) || self.interrupted() {
+                    return;
+                }
+                let report = self.inner.as_ref().map_or(self.signals.as_fd(), AsFd::as_fd);
+                let mut watches = [
+                    Watch::new(self.tty.as_fd(), false, true),
+                    Watch::new(self.signals.as_fd(), true, false),
+                    Watch::new(report, false, false).or_report(self.expects_report()),
+                ];
+                if wait(&mut watches, left).is_err() {
+                    return;
+                }
+                if watches[2].readable {
+                    continue;
+                }
+                let before = self.to_tty.pending().len();
+                self.write_tty();
+                if self.to_tty.pending().len() < before {
+                    // It takes something: only one that takes nothing is not waited for.
+                    deadline = limit.map(|limit| Instant::now() + limit);
+                }
+            }
+            match (self.tty_open, self.read_agent()) {
+                (true, Filled::Some) => passed += self.to_tty.filled().len(),
+                (true, Filled::Control(_)) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Did somebody ask us to end while we wait for the terminal?
+    pub(super) fn interrupted(&mut self) -> bool {
+        while let Some(caught) = self.signals.next() {
+            match caught.signal {
+                libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT
+                    if caught.sender != Sender::Ourselves =>
+                {
+                    self.early.push(caught);
+                    return true;
+                }
+                _ => self.on_signal(caught),
+            }
+        }
+        false
+    }
+
+    /// The shell gets what was typed for it while the agent ran, where the kernel lets us type.
+    pub(super) fn give_back(&mut self) {
+        let (Some(raw), Some(inner)) = (&self.raw, &self.inner) else { return };
+        let unread = inner.take_unread();
+        let mut late = Ahead { rest: self.to_agent.pending().to_vec(), ..Ahead::default() };
+        // A byte of ours shows whether it does, and comes back with what was typed before it.
+        if (unread.is_empty() && late.is_empty()) || sys::type_into(self.tty.as_fd(), 0).is_err() {
+            return;
+        }
+        late.take_rest(self.tty.as_fd());
+        // Keys typed meanwhile may stand behind it.
+        if let Some(at) = late.rest.iter().rposition(|byte| *byte == 0) {
+            late.rest.remove(at);
+        }
+        let _ = unread.type_into(self.tty.as_fd(), raw.saved());
+        self.raw = None;
+        for key in late.rest {
+            let _ = sys::type_into(self.tty.as_fd(), key);
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Ended {
+        let ending = self.ending.unwrap_or(Ending::Exited(0));
+        // What a crash leaves is worth waiting for; who ended the program on purpose does not wait.
+        let on_purpose = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGKILL];
+        let hurried = self.asked_to_end || ending.signal().is_some_and(|signal| on_purpose.contains(&signal));
+        self.flush(hurried.then_some(IMPATIENT));
+        // It died of the key before the kernel could report that it flushed anything.
+        if let Some(interrupt) = ending.signal().and_then(|signal| self.died_of_key(signal)) {
+            self.share(interrupt);
+        }
+        let undo = match ending {
+            Ending::Killed(_) => self.modes.undo(),
+            // A program that ends by itself leaves the terminal as it wants it; but none that failed wants a keyboard that
+            // no shell can read.
+            Ending::Exited(code) if code != 0 => self.modes.undo_keyboard(),
+            _ => Vec::new(),
+        };
+        if self.tty_open && self.tty.is_foreground() && !undo.is_empty() {
+            let _ = rustix::io::write(&self.tty, &undo);
+        }
+        if self.typed && self.tty_open && self.tty.is_controlled() {
+            self.give_back();
+        }
+        self.raw = None;
+        self.monitor.reap();
+        Ended { ending, asked: self.asked_to_end, agent: self.agent }
+    }
+}

@@ -1,0 +1,94 @@
+//! Keys that become signals on the inner terminal: our own process group hears of them, and output that waits is dropped.
+
+use std::time::{Duration, Instant};
+
+use libc::c_int;
+
+use super::Wrapped;
+use crate::interrupt::{Interrupt, Keys, Stale};
+use crate::sys;
+
+/// The kernel reports a key that became a signal within microseconds. A report later than this is of something else.
+const REPORTED_WITHIN: Duration = Duration::from_secs(1);
+
+/// What a master in packet mode says of the inner terminal's queues.
+const INPUT_FLUSHED: u8 = 1;
+const OUTPUT_FLUSHED: u8 = 2;
+
+impl Wrapped {
+    /// Does what was just typed hold a key that the inner terminal turns into a signal for the agent's group?
+    pub(super) fn interrupt_typed(&self) -> Option<Interrupt> {
+        let inner = self.inner.as_ref()?;
+        let found = Keys::of(&inner.settings().ok()?)?.find(self.to_agent.filled())?;
+        self.agent.is_some_and(|agent| inner.is_foreground(agent)).then_some(found)
+    }
+
+    pub(super) fn on_interrupt(&mut self, interrupt: Interrupt) {
+        if interrupt.flush && self.inner.as_ref().is_some_and(|inner| inner.packets) {
+            self.interrupt = Some((interrupt, Instant::now()));
+        } else {
+            self.share(interrupt);
+        }
+    }
+
+    /// Our own process group gets the signal, as it would have from the kernel. We ourselves wait for what the agent makes
+    /// of it.
+    pub(super) fn share(&mut self, interrupt: Interrupt) {
+        if !self.tty.is_controlled() {
+            return;
+        }
+        // The script that started us may die of it, now or later, and then the shell behind it takes the terminal as it is.
+        self.leader = self.leader.take().or_else(sys::watch_group_leader);
+        interrupt.signals().for_each(sys::signal_own_group);
+    }
+
+    /// A report about the queues would wait behind output that the user's terminal does not take.
+    pub(super) fn expects_report(&self) -> bool {
+        !self.to_tty.is_empty() && self.inner.as_ref().is_some_and(|inner| inner.packets)
+    }
+
+    /// The process that the shell waits for has ended, and we have not. The shell must not find the terminal raw.
+    pub(super) fn on_leader_gone(&mut self) {
+        self.leader = None;
+        if let Some(raw) = self.raw.take() {
+            raw.leave();
+        }
+    }
+
+    /// The program has died of a key whose report never came.
+    pub(super) fn died_of_key(&self, signal: c_int) -> Option<Interrupt> {
+        let (interrupt, at) = self.interrupt.as_ref()?;
+        let recent = at.elapsed() < REPORTED_WITHIN;
+        (recent && interrupt.signals().any(|sent| sent == signal)).then_some(*interrupt)
+    }
+
+    /// Reads what the kernel reports of the inner terminal's queues, and no output.
+    pub(super) fn read_report(&mut self) {
+        let Some(inner) = self.inner.as_ref().filter(|inner| inner.packets) else { return };
+        if !inner.has_report() {
+            return;
+        }
+        let mut flags = [0];
+        if rustix::io::read(inner, &mut flags) == Ok(1) && flags != [0] {
+            self.on_flushed(flags[0]);
+        }
+    }
+
+    /// The inner terminal has dropped what waited in its queues. What of it has come further is dropped, too.
+    pub(super) fn on_flushed(&mut self, flags: u8) {
+        if flags & OUTPUT_FLUSHED == 0 {
+            return;
+        }
+        self.to_tty.clear();
+        if self.tty_open && self.raw.is_some() {
+            self.tty.drop_output();
+        }
+        let interrupt = self.interrupt.take_if(|_| flags & INPUT_FLUSHED != 0);
+        if let Some((interrupt, at)) = interrupt
+            && at.elapsed() < REPORTED_WITHIN
+        {
+            self.stale = interrupt.echo.map(Stale::before);
+            self.share(interrupt);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! One form for each fact that leaves a room: ids, moments, money, tokens, the words for states and reasons, the record of a
+//! session, and an event with its attributes.
+//!
+//! Whoever produces a fact builds these types, whoever receives one parses them, and nothing else in the house spells a field's
+//! name. No I/O, no policy.
+
+mod coverage;
+pub mod hex;
+mod id;
+pub mod money;
+mod process;
+mod record;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod time;
+mod tokens;
+mod words;
+
+/// For the macro that spells enums in columns.
+#[cfg(feature = "sqlite")]
+#[doc(hidden)]
+pub use rusqlite;
+
+pub use coverage::{Coverage, Reading};
+pub use id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
+pub use money::PicoDollars;
+pub use process::{Pid, ProcessId, StartTime};
+pub use record::{Correlation, SessionRecord, Sync, UsageSummary};
+pub use time::Timestamp;
+pub use tokens::{MAX_COUNT, Tokens};
+pub use words::{EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind};
