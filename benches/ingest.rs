@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use codemie::backend::event::Event;
+use backend::event::Event;
 use rusqlite::ToSql;
 use serde_json::{Value, json};
 use uuid::Uuid;

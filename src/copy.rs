@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::backend::attributes::{Attributes, Text};
-use crate::backend::event::Event;
-use crate::backend::sqlite::Sqlite;
-use crate::backend::storage::{self, Reader, Storage};
-use crate::backend::token::Owner;
 use crate::home::Home;
 use crate::store::{self, Outgoing, Store};
+use backend::attributes::{Attributes, Text};
+use backend::event::Event;
+use backend::sqlite::Sqlite;
+use backend::storage::{self, Reader, Storage};
+use backend::token::Owner;
 use system::clock::{Clock, SystemClock};
 use wire::EventKind;
 
@@ -256,11 +256,11 @@ fn remove(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::model::{Page, Session, SessionFilter};
     use crate::session::lifecycle::{self, Begin, Conversation, Passage, To};
     use crate::session::prune::prune;
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, binding};
+    use backend::model::{Page, Session, SessionFilter};
     use wire::SessionId;
     use wire::Status;
 

@@ -9,7 +9,6 @@
 
 pub mod agent;
 pub mod apart;
-pub mod backend;
 pub mod cli;
 pub mod cmd;
 pub mod config;

@@ -21,6 +21,7 @@ pub mod transcript;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use uuid::Uuid;
 
@@ -204,6 +205,13 @@ static BUILT_IN: &[&dyn Agent] = &[
     #[cfg(test)]
     &fourth::Scribe,
 ];
+
+/// The names of those that a user can call, in the order of the registry.
+pub fn names() -> &'static [&'static str] {
+    static NAMES: LazyLock<Vec<&'static str>> =
+        LazyLock::new(|| ALL.iter().map(|agent| agent.name()).collect());
+    &NAMES
+}
 
 /// The agent that somebody called.
 pub fn called(name: &str) -> Option<&'static dyn Agent> {

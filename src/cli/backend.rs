@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::backend::database::Database;
-use crate::backend::limits;
-use crate::backend::token::Role;
+use backend::database::Database;
+use backend::limits;
+use backend::token::Role;
 
 #[derive(Debug, Args)]
 pub struct Backend {

@@ -12,17 +12,19 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::open::configured;
-use crate::backend::api::Options;
-use crate::backend::database::Database;
-use crate::backend::first::{self, Outcome};
-use crate::backend::storage::Storage;
-use crate::backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
-use crate::backend::{log, server};
+use crate::agent;
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::forward::identity::login_name;
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
+use backend::api::Options;
+use backend::dashboard::KnownAgents;
+use backend::database::Database;
+use backend::first::{self, Outcome};
+use backend::storage::Storage;
+use backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
+use backend::{log, server};
 use system::clock::{Clock, SystemClock};
 use system::file::create_private;
 
@@ -99,7 +101,13 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     tell(out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
     let proxies = args.behind_proxy.clone();
-    server::run(listener, storage, Options { rate: args.rate, proxies, ..Options::default() }, ended).await;
+    server::run(
+        listener,
+        storage,
+        Options { rate: args.rate, proxies, agents: KnownAgents(agent::names()), ..Options::default() },
+        ended,
+    )
+    .await;
     tracing::info!("ended");
     Ok(())
 }

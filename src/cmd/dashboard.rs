@@ -14,12 +14,13 @@ use tokio::sync::watch;
 
 use super::browser;
 use super::open::{open, recover};
-use crate::backend;
-use crate::backend::dashboard::{Dashboard, Gate, Outbox, router};
+use crate::agent;
 use crate::cli;
 use crate::copy::LocalCopy;
 use crate::home::Home;
 use crate::store::{self, Store, View};
+use backend;
+use backend::dashboard::{Dashboard, Gate, KnownAgents, Outbox, router};
 use system::clock::{Clock, SystemClock};
 
 /// How soon what happens is to be seen. A look at a counter in shared memory, each time.
@@ -45,8 +46,14 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     let (gate, secret) = Gate::once(address.port())?;
     let (closing, closed) = watch::channel(false);
     let asked = Mutex::new(Store::open(home, SystemClock.now())?);
-    let dashboard = Dashboard::new(copy.storage(), gate, Arc::new(SystemClock), closed.clone())
-        .with_outbox(Arc::new(move || outbox(&asked)));
+    let dashboard = Dashboard::new(
+        copy.storage(),
+        gate,
+        KnownAgents(agent::names()),
+        Arc::new(SystemClock),
+        closed.clone(),
+    )
+    .with_outbox(Arc::new(move || outbox(&asked)));
     let url = entrance(address, &secret);
     write!(out, "{url}\nThis address lets one browser in, once. ^C ends the dashboard.\n")?;
     out.flush()?;

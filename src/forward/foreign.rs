@@ -23,14 +23,11 @@ use crate::session::event::{NAMESPACE, keyed_id, opening_id};
 use crate::session::record::summary;
 use crate::store::{Outgoing, Priced, Totals, plain};
 use system::clock::{Clock, SystemClock};
-use wire::PicoDollars;
 use wire::SessionId;
 use wire::Timestamp;
 use wire::{Coverage, UsageSummary};
 use wire::{EndReason, EventType, StartReason, Status};
-
-/// What marks them at the receiver.
-pub const TAG: &str = "foreign";
+use wire::{FOREIGN_TAG, PicoDollars};
 
 /// The highest `rev` there is.
 const MOST_REVISED: i64 = i32::MAX as i64;
@@ -80,7 +77,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
         "branch": session.branch,
         "transitionedFrom": null,
         "parentSessionId": null,
-        "tags": [TAG],
+        "tags": [FOREIGN_TAG],
         "group": null,
     });
     let end = json!({

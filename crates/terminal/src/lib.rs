@@ -2,6 +2,13 @@
 //!
 //! Knows nothing of agents and sessions. It says when the program has started and how it ended, and offers a tap on what
 //! passes in between.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests open what they made; the build without them is checked"
+    )
+)]
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;

@@ -21,6 +21,11 @@ mod words;
 #[doc(hidden)]
 pub use rusqlite;
 
+/// The agent of the demonstration: local only, left out of `usage`, sent to the embedded backend alone.
+pub const DEMO: &str = "demo";
+/// The tag of conversations that never ran through codemie, where they are reported at all.
+pub const FOREIGN_TAG: &str = "foreign";
+
 pub use coverage::{Coverage, Reading};
 pub use id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 pub use money::PicoDollars;

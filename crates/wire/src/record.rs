@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentSessionId, Coverage, EndReason, EvidenceKind, Link, Pid, RunId, Status, Timestamp};
+use super::{AgentSessionId, Coverage, EndReason, EvidenceKind, Link, Pid, RunId, Status, Timestamp};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

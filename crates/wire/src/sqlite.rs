@@ -3,7 +3,7 @@
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
-use crate::{
+use super::{
     AgentSessionId, EndReason, EventType, EvidenceKind, Link, PicoDollars, Pid, RunId, SessionId,
     StartReason, StartTime, Status, Timestamp, ToolKind,
 };

@@ -14,11 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::super::browser;
-use crate::backend::dashboard::{Dashboard, Gate, router};
-use crate::backend::sqlite::Sqlite;
-use crate::backend::storage::Storage;
-use crate::backend::token::{Owner, Role, Token, TokenHash, new_secret};
-use crate::backend::{self, Backend, Options};
+use crate::agent;
 use crate::config::delivery::{Secret, User};
 use crate::demo;
 use crate::forward::foreign::post;
@@ -26,6 +22,11 @@ use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native};
 use crate::home::Home;
 use crate::store::{Outgoing, Store};
+use backend::dashboard::{Dashboard, Gate, KnownAgents, router};
+use backend::sqlite::Sqlite;
+use backend::storage::Storage;
+use backend::token::{Owner, Role, Token, TokenHash, new_secret};
+use backend::{self, Backend, Options};
 use system::clock::{Clock, SystemClock};
 use system::file::{read_at_most, text_at_most};
 use wire::SessionRecord;
@@ -115,8 +116,14 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let (name, owner) = (format!("demo-{nonce}"), Owner::default());
         storage.add_token(Token { name, role, owner, hash, created_at, revoked_at: None }).await?;
         let (close, closing) = watch::channel(false);
-        let pages = Dashboard::new(storage.clone(), gate, Arc::new(SystemClock), closing.clone())
-            .opened_by("codemie demo");
+        let pages = Dashboard::new(
+            storage.clone(),
+            gate,
+            KnownAgents(agent::names()),
+            Arc::new(SystemClock),
+            closing.clone(),
+        )
+        .opened_by("codemie demo");
         let routes = Backend::new(storage, &Options::default(), closing).router().merge(router(pages));
         let entrance = format!("http://{address}/enter?token={secret}");
         say(

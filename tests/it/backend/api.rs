@@ -4,10 +4,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use codemie::backend::api::Options;
-use codemie::backend::sqlite::Sqlite;
-use codemie::backend::storage::Storage;
-use codemie::backend::token::{Owner, Role, Token, TokenHash};
+use backend::api::Options;
+use backend::sqlite::Sqlite;
+use backend::storage::Storage;
+use backend::token::{Owner, Role, Token, TokenHash};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -49,7 +49,7 @@ impl Node {
         }
         let thread = std::thread::spawn(move || {
             let shutdown = async { drop(stopped.await) };
-            runtime.block_on(codemie::backend::run(listener, kept, options, shutdown));
+            runtime.block_on(backend::run(listener, kept, options, shutdown));
         });
         Self { address, storage, stop: Some(stop), thread: Some(thread), _folder: folder }
     }

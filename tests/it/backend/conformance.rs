@@ -1,10 +1,10 @@
 //! What every storage must do, once for SQLite and once for PostgreSQL.
 use std::collections::BTreeMap;
 
-use codemie::backend::event::Event;
-use codemie::backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePlace, UsageFilter};
-use codemie::backend::storage::Storage;
-use codemie::backend::token::{Owner, Role, Token, TokenHash};
+use backend::event::Event;
+use backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePlace, UsageFilter};
+use backend::storage::Storage;
+use backend::token::{Owner, Role, Token, TokenHash};
 use serde_json::{Value, json};
 use wire::Timestamp;
 use wire::{EventType, Status};
@@ -752,7 +752,7 @@ async fn sums_equal_what_was_sent(kind: Kind<'_>) {
         assert!((row.sums.cost_usd - calls * 0.000_001_25).abs() < 1e-12, "{row:?}");
     }
     let page = world.one.sessions(SessionFilter::default(), Page::first(100)).await.unwrap();
-    assert!(page.sessions.iter().all(codemie::backend::model::Session::complete));
+    assert!(page.sessions.iter().all(backend::model::Session::complete));
 }
 
 async fn who_watches_hears_of_it(kind: Kind<'_>) {

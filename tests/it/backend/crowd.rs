@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use codemie::backend::Options;
-use codemie::backend::patience::Patience;
-use codemie::backend::postgres::Postgres;
-use codemie::backend::storage::{Error, Storage};
-use codemie::backend::token::Role;
+use backend::Options;
+use backend::patience::Patience;
+use backend::postgres::Postgres;
+use backend::storage::{Error, Storage};
+use backend::token::Role;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
 

@@ -14,8 +14,8 @@ mod upgrade;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use codemie::backend::storage::Storage;
-use codemie::backend::{postgres::Postgres, sqlite::Sqlite};
+use backend::storage::Storage;
+use backend::{postgres::Postgres, sqlite::Sqlite};
 
 use crate::support::postgres::Cluster;
 

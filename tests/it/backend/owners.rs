@@ -1,6 +1,6 @@
 //! Whose session it is, and what may be added to it: cases for every storage, run by `conformance`.
-use codemie::backend::model::TimelinePlace;
-use codemie::backend::token::Owner;
+use backend::model::TimelinePlace;
+use backend::token::Owner;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -3,11 +3,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use codemie::backend::postgres::Postgres;
-use codemie::backend::read::Database;
-use codemie::backend::sql::Query;
-use codemie::backend::storage::{Error, Reader, Storage};
-use codemie::backend::token::Owner;
+use backend::postgres::Postgres;
+use backend::read::Database;
+use backend::sql::Query;
+use backend::storage::{Error, Reader, Storage};
+use backend::token::Owner;
 use serde_json::json;
 use tokio::net::TcpSocket;
 

@@ -3,9 +3,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use codemie::backend::Options;
-use codemie::backend::patience::Patience;
-use codemie::backend::token::Role;
+use backend::Options;
+use backend::patience::Patience;
+use backend::token::Role;
 
 use super::api::Node;
 

@@ -1,10 +1,10 @@
 //! Events for tests, told in few words, and everything a storage answers, in one value to compare.
 use std::fmt::Write;
 
-use codemie::backend::event::Event;
-use codemie::backend::model::{By, Page, Record, SessionFilter, TimelinePlace, UsageFilter};
-use codemie::backend::storage::{Ingested, Storage};
-use codemie::backend::token::Owner;
+use backend::event::Event;
+use backend::model::{By, Page, Record, SessionFilter, TimelinePlace, UsageFilter};
+use backend::storage::{Ingested, Storage};
+use backend::token::Owner;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wire::Timestamp;

@@ -1,11 +1,11 @@
 //! Databases that an older version has written: they are brought up to date, and tell the same.
 use std::path::Path;
 
-use codemie::backend::model::{Page, SessionFilter};
-use codemie::backend::postgres::Postgres;
-use codemie::backend::sqlite::Sqlite;
-use codemie::backend::storage::Storage;
-use codemie::backend::token::Owner;
+use backend::model::{Page, SessionFilter};
+use backend::postgres::Postgres;
+use backend::sqlite::Sqlite;
+use backend::storage::Storage;
+use backend::token::Owner;
 
 use super::conformance::story;
 use super::told::{NOW, assert_same, bound, everything, life, parsed, post, session};

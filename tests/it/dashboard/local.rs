@@ -7,9 +7,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use codemie::backend;
-use codemie::backend::dashboard::{Dashboard, Gate, router};
-use codemie::backend::sqlite::Sqlite;
+use backend::dashboard::{Dashboard, Gate, KnownAgents, router};
+use backend::sqlite::Sqlite;
 use system::clock::SystemClock;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -205,8 +204,8 @@ fn an_outbox_that_takes_its_time_keeps_no_other_page_waiting() {
     let (closing, closed) = watch::channel(false);
     let ((tell_asked, asked), (tell_others, others)) = (mpsc::channel(), mpsc::channel());
     let (tell_asked, others) = (Mutex::new(tell_asked), Mutex::new(others));
-    let dashboard =
-        Dashboard::new(storage, gate, Arc::new(SystemClock), closed).with_outbox(Arc::new(move || {
+    let dashboard = Dashboard::new(storage, gate, KnownAgents::default(), Arc::new(SystemClock), closed)
+        .with_outbox(Arc::new(move || {
             tell_asked.lock().unwrap().send(()).unwrap();
             others
                 .lock()

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use codemie::backend::event::Event;
-use codemie::backend::postgres::Postgres;
-use codemie::backend::sqlite::Sqlite;
-use codemie::backend::storage::Storage;
-use codemie::backend::token::{Owner, Role, Token, TokenHash, new_secret};
-use codemie::backend::{self, Options};
+use backend::event::Event;
+use backend::postgres::Postgres;
+use backend::sqlite::Sqlite;
+use backend::storage::Storage;
+use backend::token::{Owner, Role, Token, TokenHash, new_secret};
+use backend::{self, Options};
 use serde_json::{Value, json};
 use system::clock::{Clock, SystemClock};
 use tokio::runtime::Runtime;

@@ -1,6 +1,6 @@
 //! An invented team and what it did: events as machines would have sent them, the same on every run.
 
-use codemie::backend::event::Event;
+use backend::event::Event;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wire::Timestamp;

@@ -1,0 +1,99 @@
+//! The HTTP interface: one table of routes, from which both the router and `/openapi.json` are made.
+//!
+//! Every route but `/healthz` asks for a token; who has none learns nothing else, not even which routes there are bodies for.
+
+mod answer;
+mod auth;
+mod health;
+mod ingest;
+mod live;
+mod openapi;
+mod read;
+mod routes;
+mod schemas;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::sync::{Semaphore, watch};
+
+use super::dashboard::KnownAgents;
+use super::limits::{self, Rates};
+use super::metrics::Metrics;
+use super::patience::Patience;
+use super::storage::Storage;
+use auth::Tokens;
+use health::Health;
+use system::clock::{Clock, SystemClock};
+
+/// What the operator may set.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Requests per second and token.
+    pub rate: u32,
+    /// Proxies in front of this node, whose connections are not limited by address.
+    pub proxies: Vec<IpAddr>,
+    /// The agents that the pages know by name.
+    pub agents: KnownAgents,
+    /// How long a client may take.
+    pub patience: Patience,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rate: limits::RATE,
+            proxies: Vec::new(),
+            agents: KnownAgents::default(),
+            patience: Patience::default(),
+        }
+    }
+}
+
+/// A node: the storage behind it, and what it counts and limits by itself.
+pub struct Backend {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    tokens: Tokens,
+    health: Health,
+    rates: Rates,
+    /// Room for bodies, in KiB.
+    bodies: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
+    /// True once the server is to end: who watches is hung up on.
+    closing: watch::Receiver<bool>,
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backend").finish_non_exhaustive()
+    }
+}
+
+impl Backend {
+    pub fn new(storage: Arc<dyn Storage>, options: &Options, closing: watch::Receiver<bool>) -> Self {
+        Self {
+            tokens: Tokens::new(storage.clone()),
+            storage,
+            clock: Arc::new(SystemClock),
+            metrics: Arc::default(),
+            health: Health::default(),
+            rates: Rates::new(options.rate),
+            bodies: Arc::new(Semaphore::new(limits::ALL_BODIES >> 10)),
+            watchers: Arc::new(Semaphore::new(limits::WATCHERS)),
+            closing,
+        }
+    }
+
+    /// The API of this node.
+    pub fn router(self) -> Router {
+        routes::router(Arc::new(self))
+    }
+}
+
+/// The description of the API, as `/openapi.json` gives it.
+pub fn description() -> serde_json::Value {
+    openapi::document()
+}

@@ -1,0 +1,292 @@
+//! Everything that is asked: sessions, usage, health, counters.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, StatusCode, header};
+use jiff::tz::TimeZone;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+use super::Backend;
+use super::answer::Refusal;
+use crate::model::{
+    By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, TimelinePlace, UsageFilter,
+    UsageRow,
+};
+use human::since::Since;
+use wire::Status;
+use wire::Timestamp;
+
+type Shared = State<Arc<Backend>>;
+
+/// How many sessions, rows or events come if nobody says.
+pub(super) const SESSIONS: usize = 50;
+pub(super) const ROWS: usize = 1000;
+pub(super) const MOST_ROWS: usize = 10_000;
+
+/// The query, strictly: a name that nobody knows is more likely a mistake than a wish.
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        // No database text holds NUL, so nothing can be found by it.
+        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+            return Err(Refusal::BadRequest("a parameter contains NUL".to_owned()));
+        }
+        let query = Query::try_from_uri(&parts.uri);
+        query.map(|Query(query)| Self(query)).map_err(|error| Refusal::BadRequest(error.body_text()))
+    }
+}
+
+/// An empty parameter is one that was not given, as a form sends it.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty()))
+}
+
+fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Since>, D::Error> {
+    given(deserializer)?.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionsQuery {
+    #[serde(default, deserialize_with = "given")]
+    agent: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    project: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    branch: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    user: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    machine: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    model: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    search: Option<String>,
+    status: Option<Status>,
+    #[serde(default, deserialize_with = "moment")]
+    since: Option<Since>,
+    #[serde(default, deserialize_with = "moment")]
+    until: Option<Since>,
+    #[serde(default)]
+    gaps: bool,
+    #[serde(default, deserialize_with = "given")]
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct SessionsAnswer {
+    sessions: Vec<Record>,
+    /// To be given as `cursor` for the next page.
+    next: Option<String>,
+}
+
+/// A number of things asked for, or the reason why not.
+fn limit(asked: Option<usize>, otherwise: usize, most: usize) -> Result<usize, Refusal> {
+    match asked {
+        None => Ok(otherwise),
+        Some(limit) if (1..=most).contains(&limit) => Ok(limit),
+        Some(_) => Err(Refusal::BadRequest(format!("limit is between 1 and {most}"))),
+    }
+}
+
+pub(super) async fn sessions(
+    State(backend): Shared,
+    Parameters(query): Parameters<SessionsQuery>,
+) -> Result<Json<SessionsAnswer>, Refusal> {
+    let now = backend.clock.now();
+    let cursor: Option<Cursor> = query
+        .cursor
+        .map(|cursor| cursor.parse())
+        .transpose()
+        .map_err(|error| Refusal::BadRequest(format!("cursor: {error}")))?;
+    let page = Page { after: cursor, limit: limit(query.limit, SESSIONS, Page::MOST)? };
+    let at = |moment: Option<Since>| moment.map(|moment| moment.before(now, &TimeZone::UTC));
+    let filter = SessionFilter {
+        without_agent: None,
+        agent: query.agent,
+        project: query.project,
+        branch: query.branch,
+        user: query.user,
+        machine: query.machine,
+        model: query.model,
+        status: query.status,
+        since: at(query.since),
+        until: at(query.until),
+        gaps: query.gaps,
+        order: Order::Newest,
+        tag: None,
+        search: query.search.filter(|words| !words.is_empty()),
+    };
+    let page = backend.storage.sessions(filter, page).await?;
+    let sessions = page.sessions.iter().map(|session| Record::of(session, now)).collect();
+    Ok(Json(SessionsAnswer { sessions, next: page.next.map(|next| next.to_string()) }))
+}
+
+/// An id from the path; one with NUL is nobody's.
+fn checked(id: String) -> Result<String, Refusal> {
+    if id.contains('\0') { Err(Refusal::NotFound("session")) } else { Ok(id) }
+}
+
+pub(super) async fn session(State(backend): Shared, Path(id): Path<String>) -> Result<Json<Record>, Refusal> {
+    let found = backend.storage.sessions_by_id(vec![checked(id)?]).await?.pop();
+    let session = found.ok_or(Refusal::NotFound("session"))?;
+    Ok(Json(Record::of(&session, backend.clock.now())))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TimelineQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct TimelineAnswer {
+    events: Vec<TimelineEvent>,
+    /// To be given as `after` for the next page.
+    next: Option<String>,
+}
+
+pub(super) async fn timeline(
+    State(backend): Shared,
+    Path(id): Path<String>,
+    Parameters(query): Parameters<TimelineQuery>,
+) -> Result<Json<TimelineAnswer>, Refusal> {
+    let (id, limit) = (checked(id)?, limit(query.limit, ROWS, MOST_ROWS)?);
+    let after: Option<TimelinePlace> = query
+        .after
+        .map(|after| after.parse())
+        .transpose()
+        .map_err(|error| Refusal::BadRequest(format!("after: {error}")))?;
+    if backend.storage.sessions_by_id(vec![id.clone()]).await?.is_empty() {
+        return Err(Refusal::NotFound("session"));
+    }
+    let page = backend.storage.timeline(&id, after.unwrap_or_default(), limit).await?;
+    Ok(Json(TimelineAnswer { events: page.events, next: page.next.map(|next| next.to_string()) }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UsageQuery {
+    by: Option<By>,
+    #[serde(default, deserialize_with = "given")]
+    agent: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    model: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    project: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    branch: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    user: Option<String>,
+    #[serde(default, deserialize_with = "moment")]
+    since: Option<Since>,
+    #[serde(default, deserialize_with = "moment")]
+    until: Option<Since>,
+    limit: Option<usize>,
+    /// How many rows were given before.
+    cursor: Option<u32>,
+}
+
+pub(super) async fn usage(
+    State(backend): Shared,
+    Parameters(query): Parameters<UsageQuery>,
+) -> Result<Json<Value>, Refusal> {
+    let now = backend.clock.now();
+    let day = |moment: Option<Since>| moment.map(|moment| Day::of(moment.before(now, &TimeZone::UTC)));
+    let filter = UsageFilter {
+        without_agent: None,
+        agent: query.agent,
+        model: query.model,
+        project: query.project,
+        branch: query.branch,
+        user: query.user,
+        since: day(query.since),
+        until: day(query.until),
+    };
+    let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, ROWS, MOST_ROWS)?);
+    let of_model = filter.model.is_some();
+    // The total is of everything, whatever number of rows is shown; agents are few.
+    let all = backend.storage.usage(By::Agent, filter.clone(), 0..MOST_ROWS).await?;
+    let before = usize::try_from(query.cursor.unwrap_or(0)).unwrap_or(usize::MAX);
+    let page = backend.storage.usage(by, filter, before..before.saturating_add(limit)).await?;
+    let mut total = UsageRow::default();
+    for row in &all.rows {
+        total.sums.add(&row.sums);
+        total.unpriced_models.extend(row.unpriced_models.iter().cloned());
+    }
+    total.unpriced_models.sort();
+    total.unpriced_models.dedup();
+    let rows: Vec<Value> = page.rows.iter().map(|row| usage_row(row, by == By::Model || of_model)).collect();
+    let total = sums(&total.sums, &total.unpriced_models, of_model);
+    let next = page.more.then(|| (before + limit).to_string());
+    Ok(Json(json!({"by": by, "rows": rows, "more": page.more, "next": next, "total": total})))
+}
+
+fn usage_row(row: &UsageRow, of_model: bool) -> Value {
+    let mut told = sums(&row.sums, &row.unpriced_models, of_model);
+    told["key"] = json!(row.key);
+    told["agent"] = json!(row.agent);
+    if let Some(id) = &row.session_id {
+        told["sessionId"] = json!(id);
+    }
+    told
+}
+
+/// What no model does: of one model's part of the sums these are not known.
+pub(super) const OF_NO_MODEL: [&str; 7] =
+    ["sessions", "prompts", "toolCalls", "toolErrors", "linesAdded", "linesRemoved", "apiErrors"];
+
+/// In the words of `codemie usage --json`.
+fn sums(sums: &Sums, unpriced_models: &[String], of_model: bool) -> Value {
+    let counts = &sums.counts;
+    let mut told = json!({
+        "sessions": counts.sessions,
+        "apiCalls": counts.api_calls,
+        "inputTokens": counts.input,
+        "outputTokens": counts.output,
+        "cacheReadTokens": counts.cache_read,
+        "cacheWriteTokens": counts.cache_write,
+        "reasoningTokens": counts.reasoning,
+        "costUsd": (sums.cost_usd * 1e12).round() / 1e12, // sums of floats are a little beside it
+        "unpricedModels": unpriced_models,
+        "prompts": counts.prompts,
+        "toolCalls": counts.tool_calls,
+        "toolErrors": counts.tool_errors,
+        "linesAdded": counts.lines_added,
+        "linesRemoved": counts.lines_removed,
+        "apiErrors": counts.api_errors,
+    });
+    for name in OF_NO_MODEL.into_iter().filter(|_| of_model) {
+        told[name] = Value::Null;
+    }
+    told
+}
+
+pub(super) async fn healthz(State(backend): Shared) -> (StatusCode, Json<Value>) {
+    match backend.health.ask(&*backend.storage).await {
+        Ok(()) => (StatusCode::OK, Json(json!({"status": "ok"}))),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": reason}))),
+    }
+}
+
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) async fn metrics(State(backend): Shared) -> ([(HeaderName, &'static str); 1], String) {
+    let health = backend.storage.health(0).await.ok();
+    ([(header::CONTENT_TYPE, EXPOSITION)], backend.metrics.text(health.as_ref()))
+}
+
+/// The record with what happened last, for those who watch.
+pub(super) fn watched(record: &Record, latest: Option<wire::EventType>, now: Timestamp) -> Value {
+    json!({"time": now, "event": latest, "session": record})
+}

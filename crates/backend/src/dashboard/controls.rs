@@ -1,0 +1,113 @@
+//! What several pages have in common: the filter as a form, the ranges, a session's status and agent.
+
+use maud::{Markup, html};
+
+use super::agents::KnownAgents;
+use super::filter::{Filter, RANGES, Range};
+use super::frame::Place;
+use crate::model::{Facets, Session};
+use wire::{EndReason, Status};
+
+pub fn agent(agents: KnownAgents, name: &str) -> Markup {
+    html! { span class={ "agent dot" (agents.colour(name)) } title=[(name.len() > 20).then_some(name)] { (name) } }
+}
+
+pub fn status(session: &Session) -> Markup {
+    let status = session.status();
+    let told = match (status, session.ending().and_then(|end| end.said.end_reason)) {
+        (Status::Completed, Some(EndReason::Clear)) => "cleared",
+        (Status::Completed, Some(EndReason::Switch)) => "switched",
+        (Status::Active, _) => "running",
+        (status, _) => status.as_str(),
+    };
+    html! { span class={ "pill " (status.as_str()) } { (told) } }
+}
+
+/// Beside a heading over days. They are added up as they come in, wherever that is.
+pub fn utc() -> Markup {
+    html! { " " span.aside { "days in UTC" } }
+}
+
+pub fn ranges(filter: &Filter, path: &str) -> Markup {
+    html! {
+        nav.ranges aria-label="Days" {
+            @for (range, name) in RANGES {
+                a href=(filter.with(|f| f.range = range).address(path)) aria-current=[(filter.range == range).then_some("true")] { (name) }
+            }
+        }
+    }
+}
+
+/// The filter as a form whose address is the page with the filter; `more` are the fields of the page's own.
+pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Markup {
+    let (from, to) = match filter.range {
+        Range::Between(from, to) => (from, to),
+        _ => (None, None),
+    };
+    let parts = filter.parts();
+    html! {
+        input.fold type="checkbox" id="filters" aria-label="Show the filters";
+        label.fold for="filters" { "Filters" @if !parts.is_empty() { " (" (parts.len()) ")" } }
+        form.filters method="get" action=(path) {
+            @if let Some(range) = filter.range_word() { input type="hidden" name="range" value=(range); }
+            (more)
+            (select("agent", "Agent", &choices.agents, filter.agent.as_deref()))
+            (select("project", "Project", &choices.projects, filter.project.as_deref()))
+            (select("model", "Model", &choices.models, filter.model.as_deref()))
+            @if choices.users.len() > 1 || filter.user.is_some() {
+                (select("user", "User", &choices.users, filter.user.as_deref()))
+            }
+            div.span {
+                label { "From" input type="date" name="from" value=[from]; }
+                label { "To" input type="date" name="to" value=[to]; }
+                button type="submit" { "Apply" }
+            }
+        }
+        @if !parts.is_empty() {
+            ul.chips aria-label="Filters" {
+                @for (part, without) in &parts {
+                    li { a href=(without.address(path)) title="Take this filter away" { (part) " ×" } }
+                }
+                @if parts.len() > 1 {
+                    li { a href=(path) { "clear all" } }
+                }
+            }
+        }
+    }
+}
+
+pub fn select(name: &str, label: &str, choices: &[String], chosen: Option<&str>) -> Markup {
+    html! {
+        label {
+            (label)
+            select name=(name) {
+                option value="" { "all" }
+                @for choice in choices {
+                    option value=(choice) selected[chosen == Some(choice)] { (choice) }
+                }
+                // What the address names stays chosen, though nothing has it.
+                @if let Some(chosen) = chosen.filter(|chosen| !choices.iter().any(|choice| choice == chosen)) {
+                    option value=(chosen) selected { (chosen) }
+                }
+            }
+        }
+    }
+}
+
+/// Where the demonstration would be among what is shown, and is not.
+pub fn demo_left_out(filter: &Filter, path: &str) -> Markup {
+    html! { p.muted.small { "The demonstration's sessions are left out. " a href=(filter.only_demo().address(path)) { "Show them" } } }
+}
+
+/// What to do where there is nothing at all.
+pub fn how_to_begin(place: Place) -> Markup {
+    match place {
+        Place::Local => html! {
+            "Run " code { "codemie demo" } " to see it at work, or start an agent through codemie: " code { "codemie claude" } ". Its session appears here at once."
+        },
+        Place::Backend => html! {
+            "On a developer's machine set " code { "CODEMIE_BACKEND_URL" } " to this address and " code { "CODEMIE_BACKEND_TOKEN" }
+            " to a token that " code { "codemie backend token create --role ingest" } " prints. The next session appears here at once."
+        },
+    }
+}

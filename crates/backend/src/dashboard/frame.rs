@@ -1,0 +1,110 @@
+//! What every page has around it.
+
+use maud::{DOCTYPE, Markup, html};
+
+use super::agents::KnownAgents;
+use super::assets::{ICON, SCRIPT, STYLE};
+use super::text::Now;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A team's backend: somebody logged in and can log out.
+    Backend,
+    /// This user's own store, for as long as the command runs.
+    Local,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Overview,
+    Sessions,
+    Live,
+    Health,
+}
+
+const ROOMS: [(Room, &str, &str); 4] = [
+    (Room::Overview, "/", "Overview"),
+    (Room::Sessions, "/sessions", "Sessions"),
+    (Room::Live, "/live", "Live"),
+    (Room::Health, "/health", "Health"),
+];
+
+/// When and where a page is shown.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub now: Now,
+    pub place: Place,
+    pub agents: KnownAgents,
+}
+
+impl Frame {
+    pub fn page(&self, room: Option<Room>, title: &str, content: &Markup) -> Markup {
+        let header = html! {
+            header.top { div {
+                (brand())
+                nav.main aria-label="Pages" {
+                    @for (other, address, name) in ROOMS {
+                        a href=(address) aria-current=[(room == Some(other)).then_some("page")] { (name) }
+                    }
+                }
+                div.end {
+                    @if self.place == Place::Local {
+                        span.pill { "this machine" }
+                    } @else {
+                        form method="post" action="/logout" { button.quiet type="submit" { "Log out" } }
+                    }
+                }
+            } }
+        };
+        let footer = html! {
+            footer { "codemie " (env!("CARGO_PKG_VERSION")) " · numbers only, no prompts and no code · made " (self.now.ago(self.now.at)) }
+        };
+        document(title, &header, content, &footer)
+    }
+}
+
+fn brand() -> Markup {
+    html! {
+        a.brand href="/" {
+            svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true" {
+                rect.m1 x="2" y="10" width="4" height="8" rx="1.2" {}
+                rect.m2 x="8" y="5" width="4" height="13" rx="1.2" {}
+                rect.m3 x="14" y="2" width="4" height="16" rx="1.2" {}
+            }
+            "codemie"
+        }
+    }
+}
+
+/// A page for who has not been let in, with nothing on it that tells of the rest.
+pub fn door(title: &str, content: &Markup) -> Markup {
+    document(title, &html! { header.top { div { (brand()) } } }, content, &html! {})
+}
+
+fn document(title: &str, header: &Markup, content: &Markup, footer: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · codemie" }
+                link rel="stylesheet" href=(STYLE.path);
+                link rel="icon" type="image/svg+xml" href=(ICON.path);
+                script defer src=(SCRIPT.path) {}
+            }
+            body {
+                a.skip href="#content" { "Skip to the content" }
+                (header)
+                main #content tabindex="-1" { (content) }
+                (footer)
+            }
+        }
+    }
+}
+
+/// What a page says in place of a table that would be empty: what is missing, and what to do about it.
+pub fn empty(what: &str, next: &Markup) -> Markup {
+    html! { div.empty { strong { (what) } p { (next) } } }
+}

@@ -1,0 +1,112 @@
+//! What is running now and what just happened, as it happens.
+//!
+//! The page is whole without its script. With it, the server sends rows as it would have rendered them, and the script puts
+//! them in their place.
+
+use std::cmp::Reverse;
+
+use maud::{Markup, html};
+
+use super::controls;
+use super::frame::{Frame, Room};
+use super::sessions::{address, chain_mark, chained, cost, link, marks};
+use super::text::count;
+use crate::model::Session;
+use wire::Timestamp;
+
+use wire::{EndReason, EventType, StartReason, Status};
+
+pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
+    let content = html! {
+        div.head {
+            h1 { "Live" }
+            span #state .state role="status" { "Connecting" }
+        }
+        noscript { p.note { "Without JavaScript this page stands still. " a href="/live" { "Load it again" } " to see what is new." } }
+        section.panel {
+            h2 { "Running now " span.aside #count { (running.len()) } }
+            ul.live #running { @for session in running { (running_row(frame, session)) } }
+            p.muted #running-none hidden[!running.is_empty()] { "No session is running. One that starts appears here by itself." }
+        }
+        section.panel {
+            h2 { "What happened" }
+            ul.live #feed aria-live="polite" { @for session in in_order(recent) { (told_row(frame, session, said_last(session))) } }
+            p.muted #feed-none hidden[!recent.is_empty()] { "Nothing yet. Starts, clears and ends appear here." }
+        }
+    };
+    frame.page(Some(Room::Live), "Live", &content)
+}
+
+/// A session in the list of what runs.
+pub fn running_row(frame: &Frame, session: &Session) -> Markup {
+    html! {
+        li id={ "run-" (session.id) } {
+            b { (link(session)) @if chained(session) { (chain_mark("chain")) } (marks(session)) }
+            (controls::agent(frame.agents, &session.life.agent))
+            (place(session))
+            span.end { (human::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt")) " · " (count(session.numbers.tokens())) " tokens · " (cost(session)) " · started " (frame.now.ago(session.started_at())) }
+        }
+    }
+}
+
+/// Where it runs, and whose it is.
+fn place(session: &Session) -> Markup {
+    let words: Vec<&str> = session.project().into_iter().chain(session.life.user.as_deref()).collect();
+    let said = words.join(" · ");
+    html! { span.muted.where title=[(said.len() > 24).then_some(&said)] { (said) } }
+}
+
+/// The last thing that is known to have happened in a session.
+fn said_last(session: &Session) -> EventType {
+    if session.ending().is_some() { EventType::End } else { EventType::Start }
+}
+
+fn when(session: &Session, what: EventType) -> Timestamp {
+    match what {
+        EventType::End => session.ending().map_or(session.last_at, |end| end.time),
+        _ => session.life.start.as_ref().map_or(session.first_at, |start| start.time),
+    }
+}
+
+/// The last thing that happened first.
+fn in_order(recent: &[Session]) -> Vec<&Session> {
+    let mut recent: Vec<&Session> = recent.iter().collect();
+    recent.sort_by_key(|session| Reverse(when(session, said_last(session))));
+    recent
+}
+
+/// What happened, as one line.
+pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
+    let (verb, class) = if what == EventType::End {
+        let end = session.ending();
+        let verb = match end.map(|end| (end.said.status, end.said.end_reason)) {
+            Some((_, Some(EndReason::Clear))) => "cleared",
+            Some((_, Some(EndReason::Switch))) => "switched",
+            Some((Status::Failed, _)) => "failed",
+            Some((Status::Interrupted, _)) => "interrupted",
+            _ => "ended",
+        };
+        (verb, session.status().as_str())
+    } else {
+        let start = session.life.start.as_ref();
+        let verb = match start.and_then(|start| start.said.reason) {
+            Some(StartReason::Resume) => "resumed",
+            Some(StartReason::Clear | StartReason::Switch) => "continued",
+            _ => "started",
+        };
+        (verb, Status::Active.as_str())
+    };
+    html! {
+        li id={ "told-" (what.as_str()) "-" (session.id) } {
+            span.verb { span class={ "pill " (class) } { (verb) } }
+            b {
+                (link(session))
+                @if what == EventType::End { @if let Some(next) = session.transitioned_to() { span.muted { " → " a href=(address(next)) { "next" } } } }
+                @else if let Some(before) = session.transitioned_from() { span.muted { " ← " a href=(address(before)) { "before" } } }
+            }
+            (controls::agent(frame.agents, &session.life.agent))
+            (place(session))
+            span.end { @if what == EventType::End { (cost(session)) " · " } (frame.now.ago(when(session, what))) }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a page is made of beyond the read model of the backend.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::agents::{KnownAgents, OTHERS};
+use crate::model::{
+    Counted, Facets, SeriesRow, SessionDetail, SessionPage, Stretch, Sums, TimelineEvent, UsageRow,
+};
+use wire::Timestamp;
+
+/// What the overview tells, under one filter.
+#[derive(Clone, Debug, Default)]
+pub struct Overview {
+    pub facets: Facets,
+    /// Per day and agent.
+    pub days: Vec<SeriesRow>,
+    pub models: Vec<UsageRow>,
+    pub projects: Vec<UsageRow>,
+    pub users: Vec<UsageRow>,
+    /// Of as many days before these.
+    pub before: Option<Sums>,
+    /// Where one model is asked for: the sessions begun that called it, unless counting takes too long. The sums by model
+    /// know of no sessions.
+    pub with_model: Option<Counted>,
+    /// The demonstration would be among them, and is not.
+    pub demo_left_out: bool,
+}
+
+impl Overview {
+    /// The days added up by agent, the dearest first; what is no agent last, and nothing that costs nothing.
+    pub fn agents(&self, known: KnownAgents) -> Vec<UsageRow> {
+        let mut agents: BTreeMap<&str, Sums> = BTreeMap::new();
+        for row in &self.days {
+            agents.entry(known.known(&row.key)).or_default().add(&row.sums);
+        }
+        let mut rows: Vec<UsageRow> = agents
+            .into_iter()
+            .filter(|(_, sums)| sums.cost_usd > 0.0 || sums.counts.unpriced_calls > 0)
+            .map(|(agent, sums)| UsageRow { key: agent.to_owned(), sums, ..UsageRow::default() })
+            .collect();
+        let other = |row: &UsageRow| row.key == OTHERS;
+        rows.sort_by(|one, two| {
+            other(one).cmp(&other(two)).then(two.sums.cost_usd.total_cmp(&one.sums.cost_usd))
+        });
+        rows
+    }
+
+    pub fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for row in &self.days {
+            sums.add(&row.sums);
+        }
+        sums
+    }
+
+    pub fn added(rows: &[UsageRow]) -> Sums {
+        let mut sums = Sums::default();
+        for row in rows {
+            sums.add(&row.sums);
+        }
+        sums
+    }
+
+    /// Sessions of agents that called a model at all: what ran without one cost nothing, and lowers no average.
+    pub fn paying_sessions(&self) -> i64 {
+        let mut agents: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+        for SeriesRow { key, sums, .. } in &self.days {
+            let (sessions, calls) = agents.entry(key).or_default();
+            *sessions += sums.counts.sessions;
+            *calls += sums.counts.api_calls;
+        }
+        agents.values().filter(|(_, calls)| *calls > 0).map(|(sessions, _)| sessions).sum()
+    }
+}
+
+/// A page of the table of sessions.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    pub facets: Facets,
+    pub page: SessionPage,
+    /// All of them, where counting does not take longer than the page itself.
+    pub total: Option<Counted>,
+    /// Those that are part of a chain though their last opening does not say so.
+    pub chained: HashSet<String>,
+    /// The demonstration would be among them, and is not.
+    pub demo_left_out: bool,
+}
+
+/// A session and what happened in it.
+#[derive(Clone, Debug)]
+pub struct Story {
+    pub detail: SessionDetail,
+    /// In the order they happened.
+    pub events: Vec<TimelineEvent>,
+    /// If there are more events than these: all of them, added up.
+    pub course: Option<Vec<Stretch>>,
+}
+
+/// A receiver of what the local store holds: only that machine knows what has not left it yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outbox {
+    pub sink: String,
+    pub pending: i64,
+    pub dead: i64,
+    pub deferred: i64,
+    /// Why nothing is sent until someone does something about it.
+    pub paused: Option<String>,
+    /// What went wrong last.
+    pub trouble: Option<String>,
+    pub failures: i64,
+    pub retry_at: Option<Timestamp>,
+    pub last_delivered: Option<Timestamp>,
+}

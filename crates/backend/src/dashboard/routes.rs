@@ -1,0 +1,412 @@
+//! The pages at their addresses: who asks is looked at, the read model asked, the page made.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::filter::{Parameters, Range, encoded};
+use super::frame::{Frame, Place, empty};
+use super::gate::Gate;
+use super::login::{self, GOOD_FOR_MS, safe_target};
+use super::model::{Listing, Outbox, Overview, Story};
+use super::text::Now;
+use super::{Dashboard, assets, health, live, overview, session, sessions, stream, turns};
+use crate::limits;
+use crate::model::{By, Counted, Page, SessionFilter, TimelinePlace, UsageFilter};
+use crate::patience::TooSlow;
+use crate::seats::Visitor;
+use crate::storage::Error;
+use wire::Status;
+
+/// Rows of the table of sessions.
+const ROWS: usize = 50;
+/// Events of one session on its page. Beyond them it says that there are more.
+const EVENTS: usize = 5000;
+/// Into so many parts the time of a session is cut that has more: each some pixels of a chart.
+const PARTS: usize = 240;
+/// Sessions on the live page: running, and recent.
+const RUNNING: usize = 200;
+const RECENT: usize = 30;
+/// Agents whose sums are added up.
+const AGENTS: usize = 10_000;
+/// People named on the overview; more are only counted up to this.
+const PEOPLE: usize = 200;
+
+/// Nothing but what this server itself serves, nothing inline, in nobody's frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+type Shared = State<Arc<Dashboard>>;
+
+/// All pages. Every answer has the headers that keep a browser from doing more than showing it.
+pub fn router(dashboard: Dashboard) -> Router {
+    let dashboard = Arc::new(dashboard);
+    let inside = Router::new()
+        .route("/", get(overview_page))
+        .route("/sessions", get(sessions_page))
+        .route("/sessions/{id}", get(session_page))
+        .route("/live", get(live_page))
+        .route("/live/events", get(stream::events))
+        .route("/health", get(health_page))
+        .route_layer(middleware::from_fn_with_state(dashboard.clone(), guard));
+    Router::new()
+        .merge(inside)
+        .route("/login", get(login_page).post(log_in).layer(DefaultBodyLimit::max(limits::FORM)))
+        .route("/logout", post(log_out))
+        .route("/enter", get(enter))
+        .route("/static/{file}", get(|uri: Uri| async move { assets::serve(uri.path()) }))
+        .fallback(no_page)
+        .layer(middleware::map_response(harden))
+        .with_state(dashboard)
+}
+
+async fn harden(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // What shows numbers of people's work stays in no cache.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Lets in who has a pass; shows everybody else the door.
+async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result<Response, Failure> {
+    if dashboard.gate.admits(cookies(request.headers()), dashboard.now().at).await? {
+        if let Some(visitor) = request.extensions().get::<Visitor>() {
+            visitor.has_shown_a_token();
+        }
+        return Ok(next.run(request).await);
+    }
+    let wants_page = request.method() == Method::GET && request.uri().path() != "/live/events";
+    if !wants_page {
+        return Ok((StatusCode::UNAUTHORIZED, "log in first\n").into_response());
+    }
+    let asked = request.uri().path_and_query().map_or("/", |asked| asked.as_str());
+    // Who followed a link from elsewhere may be in: their browser keeps the cookie back until a page of ours asks.
+    if request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+        return Ok(page(&login::onward(safe_target(asked))).into_response());
+    }
+    let door = if asked == "/" { "/login".to_owned() } else { format!("/login?next={}", encoded(asked)) };
+    Ok(Redirect::to(&door).into_response())
+}
+
+pub(super) fn cookies(headers: &HeaderMap) -> &str {
+    headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+async fn overview_page(
+    State(dashboard): Shared,
+    Query(given): Query<Parameters>,
+) -> Result<Html<String>, Failure> {
+    let (frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
+    let (reader, today) = (&dashboard.reader, frame.now.today());
+    let facets = reader.facets().await?;
+    let usage = filter.usage(today, &facets);
+    let of = |by, limit| reader.usage(by, usage.clone(), 0..limit);
+    let sums = async |filter: Option<UsageFilter>| match filter {
+        Some(filter) => reader.usage(By::Agent, filter, 0..AGENTS).await.map(|page| Some(page.rows)),
+        None => Ok(None),
+    };
+    let with_model = async || match filter.model {
+        Some(_) => reader.count_sessions(filter.sessions(today, &facets), sessions::COUNTED).await.map(Some),
+        _ => Ok(None),
+    };
+    let before = filter.before(today).map(|before| before.usage(today, &facets));
+    let demo = usage.without_agent.is_some().then(|| filter.only_demo().usage(today, &facets));
+    // Side by side: with many sessions each of them is work for a core.
+    let (days, models, projects, users, before, demo, with_model) = tokio::try_join!(
+        reader.series(By::Agent, usage.clone()),
+        of(By::Model, overview::BARS + 1),
+        of(By::Project, overview::BARS + 1),
+        of(By::User, PEOPLE),
+        sums(before),
+        sums(demo),
+        with_model(),
+    )?;
+    let (models, projects, users) = (models.rows, projects.rows, users.rows);
+    let (before, demo_left_out) =
+        (before.map(|rows| Overview::added(&rows)), demo.is_some_and(|rows| !rows.is_empty()));
+    let view = Overview { facets, days, models, projects, users, before, with_model, demo_left_out };
+    Ok(page(&overview::page(&frame, &filter, &view)))
+}
+
+async fn sessions_page(
+    State(dashboard): Shared,
+    Query(given): Query<Parameters>,
+) -> Result<Html<String>, Failure> {
+    let (frame, filter) = (dashboard.frame(), given.filter(Range::All)?);
+    let after = filter
+        .after
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|error| Failure::Misread(format!("{error}")))?;
+    let (reader, today) = (&dashboard.reader, frame.now.today());
+    let facets = reader.facets().await?;
+    let asked = filter.sessions(today, &facets);
+    let first = after.is_none();
+    let demo = async {
+        match asked.without_agent {
+            Some(_) => reader.count_sessions(filter.only_demo().sessions(today, &facets), 1).await,
+            None => Ok(Counted::default()),
+        }
+    };
+    let all = async {
+        if !filter.countable(today) {
+            return Ok(None); // no index tells; every session would be looked at
+        }
+        reader.count_sessions(asked.clone(), sessions::COUNTED).await.map(Some)
+    };
+    let wanted = Page { after, limit: ROWS };
+    let (listing, demo, all) = tokio::try_join!(reader.sessions(asked.clone(), wanted), demo, all)?;
+    let demo_left_out = demo.sessions > 0;
+    let total = if first && listing.next.is_none() { Some(Counted::of(&listing.sessions)) } else { all };
+    let (ids, reopened) = sessions::unlinked(&listing.sessions);
+    let chained = reader.chained(ids, reopened).await?.into_iter().collect();
+    let view = Listing { facets, page: listing, total, chained, demo_left_out };
+    Ok(page(&sessions::page(&frame, &filter, &view)))
+}
+
+async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Result<Response, Failure> {
+    let frame = dashboard.frame();
+    // No database is asked for an id with NUL; not every one could be.
+    let found = if id.contains('\0') { None } else { dashboard.reader.session(&id).await? };
+    let Some(detail) = found else {
+        return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
+    };
+    let mut told = dashboard.reader.timeline(&id, TimelinePlace::default(), EVENTS).await?;
+    turns::order(&mut told.events);
+    let course = if told.next.is_some() {
+        let (from, to) = session::span(&detail.session, frame.now.at);
+        Some(dashboard.reader.course(&id, from, to, PARTS).await?)
+    } else {
+        None
+    };
+    Ok(page(&session::page(&frame, &Story { detail, events: told.events, course })).into_response())
+}
+
+async fn live_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
+    let running = dashboard.running().await?;
+    let recent = dashboard.reader.sessions(SessionFilter::default(), Page::first(RECENT)).await?;
+    Ok(page(&live::page(&dashboard.frame(), &running, &recent.sessions)))
+}
+
+async fn health_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
+    let (health, outbox) = tokio::try_join!(dashboard.reader.health(health::GAPS), dashboard.outbox())?;
+    Ok(page(&health::page(&dashboard.frame(), &health, outbox.as_deref())))
+}
+
+/// Programs are told in as many words as they read.
+async fn no_page(headers: HeaderMap) -> Response {
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepts.contains("text/html") {
+        Failure::Absent.into_response()
+    } else {
+        (StatusCode::NOT_FOUND, "there is nothing at this address\n").into_response()
+    }
+}
+
+#[derive(Deserialize)]
+struct Target {
+    #[serde(default)]
+    next: String,
+}
+
+async fn login_page(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    Query(target): Query<Target>,
+) -> Result<Response, Failure> {
+    let next = safe_target(&target.next);
+    if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
+        return Ok(Redirect::to(next).into_response());
+    }
+    Ok(match dashboard.gate {
+        Gate::Tokens(_) => page(&login::page(next, false)).into_response(),
+        Gate::Once(_) => {
+            (StatusCode::UNAUTHORIZED, page(&login::closed(dashboard.opened_by))).into_response()
+        }
+    })
+}
+
+#[derive(Deserialize)]
+struct Login {
+    token: String,
+    #[serde(default)]
+    next: String,
+}
+
+async fn log_in(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    form: Result<Form<Login>, FormRejection>,
+) -> Result<Response, Failure> {
+    own_form(&headers)?;
+    let Form(form) = form?;
+    let next = safe_target(&form.next);
+    if matches!(dashboard.gate, Gate::Tokens(_))
+        && let Some(cookie) = dashboard.pass(&headers, &form.token).await?
+    {
+        return Ok(([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response());
+    }
+    tracing::warn!("a login with a token that may not read");
+    Ok((StatusCode::UNAUTHORIZED, page(&login::page(next, true))).into_response())
+}
+
+#[derive(Deserialize)]
+struct Secret {
+    token: String,
+}
+
+/// The address that `codemie dashboard` prints. The secret is gone from the address bar before a page is shown.
+async fn enter(
+    State(dashboard): Shared,
+    headers: HeaderMap,
+    Query(given): Query<Secret>,
+) -> Result<Response, Failure> {
+    if matches!(dashboard.gate, Gate::Once(_))
+        && let Some(cookie) = dashboard.pass(&headers, &given.token).await?
+    {
+        return Ok(([(header::SET_COOKIE, cookie)], page(&login::onward("/"))).into_response());
+    }
+    // Somebody who is in already and comes back by the old address.
+    Ok(Redirect::to(if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
+        "/"
+    } else {
+        "/login"
+    })
+    .into_response())
+}
+
+/// Takes the cookie from this browser, and lets no copy of it in any more.
+async fn log_out(State(dashboard): Shared, headers: HeaderMap) -> Result<Response, Failure> {
+    own_form(&headers)?;
+    dashboard.gate.close(cookies(&headers), dashboard.now().at).await?;
+    let cookie = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", dashboard.gate.cookie_name());
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
+}
+
+/// A form of another site may make a browser send something here; browsers say so.
+fn own_form(headers: &HeaderMap) -> Result<(), Failure> {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let foreign = match (text(&HeaderName::from_static("sec-fetch-site")), text(&header::ORIGIN)) {
+        (Some(site), _) => !matches!(site, "same-origin" | "none"),
+        (None, Some(origin)) => origin.split_once("://").map(|(_, host)| host) != text(&header::HOST),
+        (None, None) => false,
+    };
+    if foreign { Err(Failure::Foreign) } else { Ok(()) }
+}
+
+impl Dashboard {
+    pub(super) fn now(&self) -> Now {
+        Now { at: self.clock.now(), zone: self.zone.clone() }
+    }
+
+    pub(super) fn frame(&self) -> Frame {
+        let place = if matches!(self.gate, Gate::Once(_)) { Place::Local } else { Place::Backend };
+        Frame { now: self.now(), place, agents: self.agents }
+    }
+
+    pub(super) async fn running(&self) -> Result<Vec<crate::model::Session>, Error> {
+        let filter = SessionFilter { status: Some(Status::Active), ..SessionFilter::default() };
+        Ok(self.reader.sessions(filter, Page::first(RUNNING)).await?.sessions)
+    }
+
+    async fn outbox(&self) -> Result<Option<Vec<Outbox>>, Error> {
+        let Some(ask) = self.outbox.clone() else { return Ok(None) };
+        let asked = tokio::task::spawn_blocking(move || ask()).await;
+        asked.map(Some).map_err(|error| Error::Failed(error.to_string()))
+    }
+
+    /// The cookie for a secret that may read.
+    async fn pass(&self, headers: &HeaderMap, secret: &str) -> Result<Option<String>, Error> {
+        let Some(pass) = self.gate.open(secret, self.now().at).await? else { return Ok(None) };
+        // Behind a proxy that speaks TLS the cookie must never travel without it.
+        let proxied = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+        let (name, secure) = (self.gate.cookie_name(), if proxied { "; Secure" } else { "" });
+        let seconds = GOOD_FOR_MS / 1000;
+        Ok(Some(format!(
+            "{name}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
+            pass.to_cookie()
+        )))
+    }
+}
+
+fn page(markup: &Markup) -> Html<String> {
+    Html(markup.0.clone())
+}
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Misread(String),
+    Foreign,
+    Form(FormRejection),
+    Absent,
+    Storage(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<FormRejection> for Failure {
+    fn from(rejection: FormRejection) -> Self {
+        Self::Form(rejection)
+    }
+}
+
+impl From<super::filter::Misread> for Failure {
+    fn from(misread: super::filter::Misread) -> Self {
+        Self::Misread(misread.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (status, what, next) = match self {
+            Self::Misread(said) => (StatusCode::BAD_REQUEST, "This address makes no sense", said),
+            Self::Foreign => (
+                StatusCode::FORBIDDEN,
+                "This came from another site",
+                "Open the page itself and try again.".to_owned(),
+            ),
+            Self::Form(rejection) => {
+                let slow = TooSlow::is_behind(&rejection);
+                let status = if slow { StatusCode::REQUEST_TIMEOUT } else { rejection.status() };
+                (status, "This form did not arrive whole", "Open the page itself and try again.".to_owned())
+            }
+            Self::Absent => (
+                StatusCode::NOT_FOUND,
+                "There is no such page",
+                "Nothing of the dashboard is at this address.".to_owned(),
+            ),
+            Self::Storage(error) => {
+                tracing::error!(%error, "a page could not be made");
+                let next = "Load the page again in a moment; the server's log tells more.".to_owned();
+                (StatusCode::SERVICE_UNAVAILABLE, "The database does not answer", next)
+            }
+        };
+        let content = html! { div.panel { (empty(what, &html! { (next) " " a href="/" { "Overview" } })) } };
+        (status, page(&super::frame::door(what, &content))).into_response()
+    }
+}

@@ -1,0 +1,263 @@
+//! A session's events as a story: it begins, the user says something, the agent calls its model and its tools, it ends.
+//! Pure: events in, what to show out.
+
+use crate::attributes::{Attributes, End, Start};
+use crate::model::TimelineEvent;
+use crate::numbers::Numbers;
+use wire::EvidenceKind;
+use wire::Timestamp;
+
+#[derive(Debug, PartialEq)]
+pub enum Step<'a> {
+    Start(&'a Start),
+    Bound(Option<EvidenceKind>),
+    Turn(Turn<'a>),
+    End(&'a End),
+}
+
+/// What one prompt set off.
+#[derive(Debug, Default, PartialEq)]
+pub struct Turn<'a> {
+    /// `None` for what the agent did before anybody said anything, and for what was written after its end.
+    pub number: Option<usize>,
+    pub until: Timestamp,
+    pub sums: Numbers,
+    /// Tools in the order of their first call: how often, and how often in vain.
+    pub tools: Vec<(&'a str, Tally)>,
+    pub errors: Vec<String>,
+    pub subagent_calls: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub calls: i64,
+    pub errors: i64,
+}
+
+/// As it happened. Lines that were written late have a late `seq`; of what happened in one moment the END comes last, for
+/// it is told before the calls of a conversation that never ran through codemie. An opening after it stays after it.
+pub fn order(events: &mut [TimelineEvent]) {
+    events.sort_by_key(|event| (event.time, event.seq));
+    let mut at = 0;
+    while let Some(event) = events.get(at) {
+        let moment = event.time;
+        let later = events[at + 1..].iter().take_while(|other| {
+            other.time == moment && !matches!(other.attributes, Attributes::Start(_) | Attributes::End(_))
+        });
+        let later = later.count();
+        if matches!(event.attributes, Attributes::End(_)) {
+            events[at..=at + later].rotate_left(1);
+            at += later;
+        }
+        at += 1;
+    }
+}
+
+/// The steps, each with the time it began.
+pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, Step<'_>)> {
+    let mut story = Story::default();
+    for event in events {
+        let step = match &event.attributes {
+            Attributes::Start(start) => Step::Start(start),
+            Attributes::Bound(bound) => Step::Bound(bound.evidence),
+            Attributes::End(end) => Step::End(end),
+            Attributes::Prompt => {
+                story.close();
+                story.prompts += 1;
+                let turn = Turn { number: Some(story.prompts), until: event.time, ..Turn::default() };
+                story.open = Some((event.time, turn));
+                continue;
+            }
+            Attributes::Other(_) => continue,
+            what => {
+                let fresh = || (event.time, Turn { until: event.time, ..Turn::default() });
+                story.open.get_or_insert_with(fresh).1.take(event.time, what);
+                continue;
+            }
+        };
+        // The agent's session is often known only after the first prompt; that ends no turn.
+        if !matches!(step, Step::Bound(_)) {
+            story.close();
+        }
+        story.steps.push((event.time, step));
+    }
+    story.close();
+    // A turn is told when it is over, and stands where it began.
+    story.steps.sort_by_key(|(time, _)| *time);
+    story.steps
+}
+
+#[derive(Default)]
+struct Story<'a> {
+    steps: Vec<(Timestamp, Step<'a>)>,
+    open: Option<(Timestamp, Turn<'a>)>,
+    prompts: usize,
+}
+
+impl Story<'_> {
+    fn close(&mut self) {
+        if let Some((time, turn)) = self.open.take() {
+            self.steps.push((time, Step::Turn(turn)));
+        }
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// Somebody said something, and nothing came of it.
+    pub fn unanswered(&self) -> bool {
+        self.number.is_some() && self.sums.api_calls == 0 && self.tools.is_empty() && self.errors.is_empty()
+    }
+
+    fn take(&mut self, time: Timestamp, what: &'a Attributes) {
+        self.until = self.until.max(time);
+        match what {
+            Attributes::Usage(usage) => {
+                self.sums.add(&Numbers {
+                    api_calls: 1,
+                    input: usage.input_tokens,
+                    output: usage.output_tokens,
+                    cache_read: usage.cache_read_tokens,
+                    cache_write: usage.cache_write_tokens,
+                    reasoning: usage.reasoning_tokens,
+                    cost: usage.cost.unwrap_or_default().0,
+                    unpriced_calls: i64::from(usage.cost.is_none()),
+                    ..Numbers::default()
+                });
+                self.subagent_calls += i64::from(usage.subagent);
+            }
+            Attributes::Tool(tool) => {
+                let name: &str = &tool.name;
+                let at = self.tools.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                    self.tools.push((name, Tally::default()));
+                    self.tools.len() - 1
+                });
+                self.tools[at].1.count(tool.ok);
+                self.sums.lines_added += tool.lines_added;
+                self.sums.lines_removed += tool.lines_removed;
+            }
+            Attributes::Error(error) => {
+                let kind = error.kind.as_deref().unwrap_or("API error");
+                self.errors.push(error.status.map_or(kind.to_owned(), |status| format!("{kind} ({status})")));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, ok: Option<bool>) {
+        self.calls += 1;
+        self.errors += i64::from(ok == Some(false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use wire::EventType;
+
+    fn event(time: i64, kind: EventType, attributes: &Value) -> TimelineEvent {
+        TimelineEvent {
+            seq: time,
+            rev: 0,
+            kind: kind.into(),
+            time: Timestamp(time),
+            attributes: Attributes::parse(kind, &attributes.to_string()).unwrap(),
+        }
+    }
+
+    fn call(time: i64) -> TimelineEvent {
+        event(time, EventType::Usage, &json!({"model": "m", "outputTokens": 5, "costUsd": 0.5}))
+    }
+
+    fn tool(time: i64, name: &str, ok: bool) -> TimelineEvent {
+        event(time, EventType::Tool, &json!({"name": name, "ok": ok, "linesAdded": 2}))
+    }
+
+    #[test]
+    fn the_end_comes_after_what_happened_in_its_moment() {
+        let at = |time, seq, event: TimelineEvent| TimelineEvent { time: Timestamp(time), seq, ..event };
+        let start = || event(0, EventType::Start, &json!({"reason": "startup"}));
+        let end = || event(0, EventType::End, &json!({"status": "completed", "lastSeq": 5}));
+        let mut events = [
+            at(1, 1, start()),
+            at(5, 3, end()),
+            at(1, 4, call(0)),
+            at(5, 5, call(0)),
+            at(5, 6, call(0)),
+            at(5, 7, start()),
+            at(5, 8, call(0)),
+            at(6, 9, end()),
+            at(7, 10, call(0)),
+        ];
+        order(&mut events);
+        let seqs: Vec<i64> = events.iter().map(|event| event.seq).collect();
+        assert_eq!(seqs, [1, 4, 5, 6, 3, 7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn a_prompt_that_was_interrupted_has_no_answer() {
+        let prompt = |at| event(at, EventType::Prompt, &json!({}));
+        let error = event(5, EventType::Error, &json!({"status": 529}));
+        let events = [call(0), prompt(1), prompt(2), call(3), prompt(4), error];
+        let told: Vec<bool> = steps(&events)
+            .iter()
+            .map(|(_, step)| matches!(step, Step::Turn(turn) if turn.unanswered()))
+            .collect();
+        assert_eq!(told, [false, true, false, false]);
+    }
+
+    #[test]
+    fn events_become_turns() {
+        let events = [
+            event(1, EventType::Start, &json!({"reason": "startup"})),
+            call(2),
+            event(3, EventType::Prompt, &json!({})),
+            event(4, EventType::Bound, &json!({"agentSessionId": "a", "evidence": "log"})),
+            call(5),
+            tool(6, "Edit", true),
+            tool(7, "Bash", false),
+            tool(8, "Edit", false),
+            call(9),
+            event(10, EventType::Prompt, &json!({})),
+            event(11, EventType::Error, &json!({"status": 529, "kind": "overloaded"})),
+            event(12, EventType::End, &json!({"status": "completed", "endReason": "clear", "lastSeq": 12})),
+            call(13),
+        ];
+        let told: Vec<String> = steps(&events)
+            .iter()
+            .map(|(Timestamp(at), step)| match step {
+                Step::Start(_) => format!("{at} start"),
+                Step::Bound(evidence) => format!("{at} bound {evidence:?}"),
+                Step::End(end) => format!("{at} end {}", end.status),
+                Step::Turn(turn) => format!(
+                    "{at}-{} turn {:?}: {} calls, {} pico, {:?}, +{}, {:?}",
+                    turn.until.0,
+                    turn.number,
+                    turn.sums.api_calls,
+                    turn.sums.cost,
+                    turn.tools
+                        .iter()
+                        .map(|(name, tally)| (*name, tally.calls, tally.errors))
+                        .collect::<Vec<_>>(),
+                    turn.sums.lines_added,
+                    turn.errors,
+                ),
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "1 start",
+                "2-2 turn None: 1 calls, 500000000000 pico, [], +0, []",
+                "3-9 turn Some(1): 2 calls, 1000000000000 pico, [(\"Edit\", 2, 1), (\"Bash\", 1, 1)], +6, []",
+                "4 bound Some(Log)",
+                "10-11 turn Some(2): 0 calls, 0 pico, [], +0, [\"overloaded (529)\"]",
+                "12 end completed",
+                "13-13 turn None: 1 calls, 500000000000 pico, [], +0, []",
+            ]
+        );
+    }
+}

@@ -1,0 +1,375 @@
+//! Taking a batch in: the statements. What to write is decided by [`Intake`].
+
+use std::collections::{HashMap, HashSet};
+
+use deadpool_postgres::Object;
+use futures_util::future::{FutureExt, try_join, try_join_all, try_join4};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::rows::Rows;
+use super::{RowColumns, Trouble};
+use crate::event::Event;
+use crate::fold::{Change, Known};
+use crate::intake::{Found, Intake, Stored};
+use crate::model::{Day, Session};
+use crate::numbers::Numbers;
+use crate::sql::{
+    COST, COUNTED, Get, LIFE, LISTED, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers,
+    numbers_added, session, session_columns, text,
+};
+use wire::Timestamp;
+
+/// Sessions are locked by stripes: a batch of ten thousand sessions must not fill the server's table of locks.
+const STRIPES: u32 = 256;
+/// Which of its advisory locks are ours.
+const LOCKS: i32 = 0x636d;
+
+/// Each statement sees what was committed before it, whatever the server or the role has for a default: under a stricter
+/// level all of them would see what was there before the lock was waited for.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// The number of each session of the batch in this database, and whether it is there already.
+type Places = HashMap<String, (i64, bool)>;
+
+/// Three waits for the server: what is there, which events are new, and the commit.
+pub(super) async fn ingest(
+    client: &Object,
+    owner: i64,
+    intake: &mut Intake,
+    now: Timestamp,
+) -> Result<(), Trouble> {
+    let mut tx = Transaction { client, open: false };
+    let (places, sessions) = begin(&mut tx, intake).await?;
+    let revisions = stored_revisions(&tx, owner, intake.far_revisions()).await?;
+    intake.load(Found { owner, sessions, revisions });
+    add_events(&tx, owner, intake, &places).await?;
+    let before = days_before(&tx, intake, &places).await?;
+    write(&mut tx, intake, &places, &before, now).await
+}
+
+/// One whose BEGIN and COMMIT travel with other statements. Whoever drops it in the middle rolls it back.
+struct Transaction<'a> {
+    client: &'a Object,
+    open: bool,
+}
+
+impl Transaction<'_> {
+    async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Trouble> {
+        let statement = self.client.prepare_cached(sql).await?;
+        Ok(self.client.query(&statement, values).await?)
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            // Sent, and not waited for: what is asked next on this connection comes after it.
+            let _ = self.client.batch_execute("ROLLBACK").now_or_never();
+        }
+    }
+}
+
+fn stripe(session: &str) -> i32 {
+    // FNV-1a: every node and every version must come to the same.
+    let hash = session
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (hash % STRIPES).cast_signed()
+}
+
+/// Locks the sessions of the batch, then reads them; those that are not there get numbers. All that goes out at once.
+async fn begin(tx: &mut Transaction<'_>, intake: &Intake) -> Result<(Places, Vec<Session>), Trouble> {
+    let (client, ids) = (tx.client, intake.sessions());
+    let mut stripes: Vec<i32> = ids.iter().map(|id| stripe(id)).collect();
+    stripes.sort_unstable();
+    stripes.dedup();
+    let lock = format!("SELECT pg_advisory_xact_lock({LOCKS}, stripe) FROM unnest($1::int[]) AS stripe");
+    // A statement of its own: it sees what was committed while the lock was waited for.
+    let select = format!("SELECT {}, s.n FROM session s WHERE s.id = ANY($1)", session_columns());
+    // A number for each, since it is not known yet which are there; there are more than will ever be used.
+    let numbers = "SELECT nextval('session_n') FROM generate_series(1, $1::bigint)";
+    let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+    let lock = client.prepare_cached(&lock).await?;
+    let select = client.prepare_cached(&select).await?;
+    let numbers = client.prepare_cached(numbers).await?;
+    tx.open = true;
+    let ((), _, rows, numbers) = try_join4(
+        client.batch_execute(BEGIN),
+        client.query(&lock, &[&stripes]),
+        client.query(&select, &[&ids]),
+        client.query(&numbers, &[&count]),
+    )
+    .await?;
+    let (mut places, mut sessions) = (Places::new(), Vec::new());
+    for row in &rows {
+        // A session that cannot be read must not be written over.
+        let stored = session(&RowColumns(row))?;
+        places.insert(stored.id.clone(), (row.try_get(SESSION_COLUMNS)?, true));
+        sessions.push(stored);
+    }
+    for (id, row) in ids.into_iter().zip(&numbers) {
+        let fresh = row.try_get(0)?;
+        places.entry(id).or_insert((fresh, false));
+    }
+    Ok((places, sessions))
+}
+
+fn number(places: &Places, id: &str) -> i64 {
+    places.get(id).map_or(0, |(n, _)| *n)
+}
+
+/// What is stored of the events whose revision is far from the first.
+async fn stored_revisions(
+    tx: &Transaction<'_>,
+    owner: i64,
+    ids: Vec<Uuid>,
+) -> Result<HashMap<Uuid, (String, i64)>, Trouble> {
+    let mut revisions = HashMap::new();
+    if !ids.is_empty() {
+        let sql = "SELECT e.id, s.id, e.rev FROM event e JOIN session s ON s.n = e.session
+             WHERE e.owner = $1 AND e.id = ANY($2)";
+        for row in tx.query(sql, &[&owner, &ids]).await? {
+            revisions.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
+        }
+    }
+    Ok(revisions)
+}
+
+async fn add_events(
+    tx: &Transaction<'_>,
+    owner: i64,
+    intake: &mut Intake,
+    places: &Places,
+) -> Result<(), Trouble> {
+    let events = || intake.events().iter();
+    let rows = Rows::default()
+        .int("session", events().map(|event| number(places, &event.session)))
+        .int("seq", events().map(|event| event.seq))
+        .uuid("id", events().map(|event| event.id))
+        .int("rev", events().map(|event| event.rev))
+        .text("kind", events().map(|event| Some(event.kind().as_str().to_owned())))
+        .int("time", events().map(|event| event.time.0))
+        .text("attributes", events().map(|event| Some(event.attributes.to_json())))
+        .int("owner", events().map(|_| owner));
+    // Which were added is told only if some were not.
+    let sql = format!(
+        "WITH added AS ({} ON CONFLICT (owner, id) DO NOTHING RETURNING id)
+         SELECT CASE WHEN count(*) < cardinality($3::uuid[]) THEN coalesce(array_agg(id), '{{}}') END FROM added",
+        rows.insert("event")
+    );
+    let told = tx.query(&sql, &rows.values()).await?;
+    let added: Option<Vec<Uuid>> = told.first().map_or(Ok(None), |row| row.try_get(0))?;
+    let mut known: Vec<Known> = vec![Known::Fresh; intake.events().len()];
+    if let Some(added) = added {
+        let added = added.into_iter().collect();
+        settle_others(tx, owner, intake.events(), &added, &mut known, places).await?;
+    }
+    for (at, known) in known.iter().enumerate() {
+        intake.settle(at, known);
+    }
+    Ok(())
+}
+
+/// Events that were there: replaced by a higher revision of the same session, else left alone.
+async fn settle_others(
+    tx: &Transaction<'_>,
+    owner: i64,
+    events: &[Event],
+    added: &HashSet<Uuid>,
+    known: &mut [Known],
+    places: &Places,
+) -> Result<(), Trouble> {
+    let ids: Vec<Uuid> = events.iter().map(|event| event.id).filter(|id| !added.contains(id)).collect();
+    let sql = "SELECT id, session, rev, kind, time, attributes FROM event WHERE owner = $1 AND id = ANY($2)";
+    let mut stored: HashMap<Uuid, Row> = HashMap::with_capacity(ids.len());
+    for row in tx.query(sql, &[&owner, &ids]).await? {
+        stored.insert(row.try_get(0)?, row);
+    }
+    let mut revised = Vec::new();
+    for (event, known) in events.iter().zip(known).filter(|(event, _)| !added.contains(&event.id)) {
+        *known = match stored.get(&event.id) {
+            Some(row) => Stored {
+                same_session: row.try_get::<_, i64>(1)? == number(places, &event.session),
+                rev: row.try_get(2)?,
+                kind: row.try_get(3)?,
+                time: Timestamp(row.try_get(4)?),
+                attributes: row.try_get(5)?,
+            }
+            .against(event),
+            None => Known::Already,
+        };
+        if matches!(known, Known::Revised { .. }) {
+            revised.push(event);
+        }
+    }
+    if !revised.is_empty() {
+        let rows = Rows::default()
+            .int("owner", revised.iter().map(|_| owner))
+            .uuid("id", revised.iter().map(|event| event.id))
+            .int("rev", revised.iter().map(|event| event.rev))
+            .int("time", revised.iter().map(|event| event.time.0))
+            .text("attributes", revised.iter().map(|event| Some(event.attributes.to_json())));
+        tx.query(&rows.update("event", 2), &rows.values()).await?;
+    }
+    Ok(())
+}
+
+type Days = HashMap<String, Vec<(Day, String, Numbers)>>;
+
+/// The days of the sessions whose sums move to another project, user or agent.
+async fn days_before(tx: &Transaction<'_>, intake: &Intake, places: &Places) -> Result<Days, Trouble> {
+    let mut days = Days::new();
+    for change in intake.changes().filter(|change| change.moves()) {
+        let sql = format!("SELECT day, model, {} FROM session_day WHERE session = $1", number_columns("{}"));
+        let rows = tx.query(&sql, &[&number(places, &change.session.id)]).await?;
+        let rows =
+            rows.iter().map(RowColumns).map(|row| Ok((day(&row, 0)?, text(&row, 1)?, numbers(&row, 2)?)));
+        days.insert(change.session.id.clone(), rows.collect::<Result<_, Trouble>>()?);
+    }
+    Ok(days)
+}
+
+/// All that is left goes out at once, the commit with it, and is carried out in order: one wait instead of nine. After a
+/// statement that failed, the server takes the commit for a rollback.
+async fn write(
+    tx: &mut Transaction<'_>,
+    intake: &Intake,
+    places: &Places,
+    before: &Days,
+    now: Timestamp,
+) -> Result<(), Trouble> {
+    let changes: Vec<&Change> = intake.changes().collect();
+    let here = |change: &&&Change| places.get(&change.session.id).is_some_and(|(_, stored)| *stored);
+    let (old, new): (Vec<&Change>, Vec<&Change>) = changes.iter().copied().partition(|change| here(&change));
+    // All new ones are told of, and some of the old. Each row is written once: every version of one is a whole row.
+    let (told, recounted): (Vec<&Change>, Vec<&Change>) =
+        changes.iter().partition(|change| change.life_changed);
+    let retold: Vec<&Change> = old.iter().copied().filter(|change| change.life_changed).collect();
+    let sums = intake.daily(before).0;
+    let origins: Vec<_> = intake.origins().collect();
+    let mut statements: Vec<(String, Rows<'_>)> = Vec::new();
+    let mut add = |some: bool, rows, sql: &dyn Fn(&Rows<'_>) -> String| {
+        if some {
+            statements.push((sql(&rows), rows));
+        }
+    };
+    add(!new.is_empty(), counted(with(named(&new, places), &LIFE, &new), &new), &|rows| {
+        rows.insert("session")
+    });
+    let lives = counted(with(numbered("n", &retold, places), &LIFE, &retold), &retold);
+    add(!retold.is_empty(), lives, &|rows| rows.update("session", 1));
+    let numbers = counted(numbered("n", &recounted, places), &recounted);
+    add(!recounted.is_empty(), numbers, &|rows| rows.update("session", 1));
+    add(!told.is_empty(), with(numbered("session", &told, places), &LISTED, &told), &|rows| {
+        let set: Vec<_> = LISTED.iter().map(|(name, _)| format!("{name} = excluded.{name}")).collect();
+        let insert = rows.insert("session_list");
+        format!("{insert} ON CONFLICT (session) DO UPDATE SET {}", set.join(", "))
+    });
+    let costs = with(numbered("session", &recounted, places), &[COST], &recounted);
+    add(!recounted.is_empty(), costs, &|rows| rows.update("session_list", 1));
+    let days = session_days(&changes, places);
+    add(changes.iter().any(|change| !change.days.is_empty()), days, &|rows| {
+        upsert(rows, "session_day", "session, day, model")
+    });
+    let tools = session_tools(&changes, places);
+    add(changes.iter().any(|change| !change.tools.is_empty()), tools, &|rows| {
+        let sums = ["calls", "errors", "lines_added", "lines_removed"];
+        let set: Vec<_> = sums.iter().map(|sum| added("session_tool", sum)).collect();
+        let insert = rows.insert("session_tool");
+        format!("{insert} ON CONFLICT (session, tool, kind) DO UPDATE SET {}", set.join(", "))
+    });
+    let keys = || sums.keys();
+    let daily = Rows::default()
+        .int("day", keys().map(|key| i64::from(key.day.0)))
+        .text("agent", keys().map(|key| Some(&*key.dimensions.agent)))
+        .text("model", keys().map(|key| Some(&*key.model)))
+        .text("project", keys().map(|key| Some(&*key.dimensions.project)))
+        .text("user_name", keys().map(|key| Some(&*key.dimensions.user)))
+        .numbers(sums.values());
+    add(!sums.is_empty(), daily, &|rows| upsert(rows, "daily", "day, agent, model, project, user_name"));
+    let origin = Rows::default()
+        .text("machine", origins.iter().map(|origin| Some(origin.0)))
+        .text("user_name", origins.iter().map(|origin| Some(origin.1)))
+        .int("first_received_at", origins.iter().map(|_| now.0))
+        .int("last_received_at", origins.iter().map(|_| now.0))
+        .int("events", origins.iter().map(|origin| origin.2));
+    add(!origins.is_empty(), origin, &|rows| {
+        format!(
+            "{} ON CONFLICT (machine, user_name) DO UPDATE SET
+               last_received_at = greatest(origin.last_received_at, excluded.last_received_at),
+               events = origin.events + excluded.events",
+            rows.insert("origin")
+        )
+    });
+    let client = tx.client;
+    let prepared = try_join_all(statements.iter().map(|(sql, _)| client.prepare_cached(sql))).await?;
+    let values: Vec<_> = statements.iter().map(|(_, rows)| rows.values()).collect();
+    // Fewer than the number from which on their order would not be kept.
+    let run = prepared.iter().zip(&values).map(|(statement, values)| client.execute(statement, values));
+    tx.open = false;
+    try_join(try_join_all(run), client.batch_execute("COMMIT")).await?;
+    Ok(())
+}
+
+fn upsert(rows: &Rows<'_>, table: &str, key: &str) -> String {
+    format!("{} ON CONFLICT ({key}) DO UPDATE SET {}", rows.insert(table), numbers_added(table))
+}
+
+fn numbered<'a>(name: &'static str, changes: &[&Change], places: &Places) -> Rows<'a> {
+    Rows::default().int(name, changes.iter().map(|change| number(places, &change.session.id)))
+}
+
+fn named<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
+    numbered("n", changes, places)
+        .text("id", changes.iter().map(|change| Some(&*change.session.id)))
+        .int("owner", changes.iter().map(|change| change.session.owner))
+}
+
+fn with<'a>(mut rows: Rows<'a>, columns: &[SessionColumn], changes: &[&'a Change]) -> Rows<'a> {
+    let sessions = || changes.iter().map(|change| &change.session);
+    for (name, get) in columns {
+        rows = match *get {
+            Get::Int(get) => rows.int(name, sessions().map(get)),
+            Get::Text(get) => rows.text(name, sessions().map(get)),
+        };
+    }
+    rows
+}
+
+/// With the columns that every batch changes.
+fn counted<'a>(rows: Rows<'a>, changes: &[&'a Change]) -> Rows<'a> {
+    with(rows, &COUNTED, changes).numbers(changes.iter().map(|change| &change.session.numbers))
+}
+
+fn session_days<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
+    let days = || {
+        changes.iter().flat_map(|change| {
+            let n = number(places, &change.session.id);
+            change.days.iter().map(move |((day, model), numbers)| (n, day, model, numbers))
+        })
+    };
+    Rows::default()
+        .int("session", days().map(|row| row.0))
+        .int("day", days().map(|row| i64::from(row.1.0)))
+        .text("model", days().map(|row| Some(&**row.2)))
+        .numbers(days().map(|row| row.3).collect::<Vec<_>>().into_iter())
+}
+
+fn session_tools<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
+    let tools = || {
+        changes.iter().flat_map(|change| {
+            let n = number(places, &change.session.id);
+            change.tools.iter().map(move |((tool, kind), sums)| (n, tool, *kind, sums))
+        })
+    };
+    Rows::default()
+        .int("session", tools().map(|row| row.0))
+        .text("tool", tools().map(|row| Some(&**row.1)))
+        .text("kind", tools().map(|row| Some(row.2)))
+        .int("calls", tools().map(|row| row.3.calls))
+        .int("errors", tools().map(|row| row.3.errors))
+        .int("lines_added", tools().map(|row| row.3.lines_added))
+        .int("lines_removed", tools().map(|row| row.3.lines_removed))
+}
