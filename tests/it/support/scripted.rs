@@ -95,4 +95,14 @@ impl Scripted {
         drop(self.orders);
         self.child.wait().unwrap().code()
     }
+
+    /// The wrapper's.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Waits for its end, however it comes. Its input stays open meanwhile: the end of that would be another way to go.
+    pub(crate) fn wait(mut self) {
+        self.child.wait().unwrap();
+    }
 }
