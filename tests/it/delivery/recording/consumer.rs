@@ -1,11 +1,14 @@
 //! The recorded events, and malformed ones, posted to a real backend, and its answers to every question.
 
 use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use super::fixture::{self, Comparison};
 use super::stable::{Stable, numbers, without_number};
+use crate::sandbox::{CODEMIE, say};
 use crate::support::http::ask;
 use crate::support::postgres::Cluster;
 use crate::support::served::Served;
@@ -149,15 +152,19 @@ struct Conversation<'a> {
 
 impl Conversation<'_> {
     fn ask(&mut self, method: &str, path: &str, role: Option<&str>, body: &str) -> String {
+        let token = role.map(|role| self.served.token(role));
+        self.ask_with(method, path, role.unwrap_or("nobody"), token, body)
+    }
+
+    fn ask_with(&mut self, method: &str, path: &str, who: &str, token: Option<String>, body: &str) -> String {
         let json = ("content-type".to_owned(), "application/json".to_owned());
-        let token =
-            role.map(|role| ("authorization".to_owned(), format!("Bearer {}", self.served.token(role))));
+        let token = token.map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
         let headers: Vec<_> = [json].into_iter().chain(token).collect();
         let (status, _, answer) = ask(&self.served.url(), method, path, &headers, body.as_bytes()).unwrap();
         let answer = String::from_utf8(answer).unwrap();
         // Objects of a list on lines of their own, so that a difference is found by eye.
         let shown = sorted_models(&answer).replace("},{", "},\n{");
-        writeln!(self.text, "{method} {path} {}\n{status} {shown}\n", role.unwrap_or("nobody")).unwrap();
+        writeln!(self.text, "{method} {path} {who}\n{status} {shown}\n").unwrap();
         answer
     }
 
@@ -189,9 +196,21 @@ fn without_now(text: &str, began: i64) -> String {
     })
 }
 
-fn converse(served: &Served) -> [(&'static str, String); 3] {
+/// More separate ranges of numbers than are kept: the last of them is refused.
+fn holes() -> String {
+    let event = |number: u32| {
+        format!(
+            r#"{{"id":"0f000000-0000-4000-8001-{number:012}","rev":0,"type":"prompt","sessionId":"holes","seq":{},"time":"2026-09-21T15:13:20.000Z","agent":"claude","attributes":{{}}}}"#,
+            2 * number
+        )
+    };
+    format!("[{}]", (1..=4097).map(event).collect::<Vec<_>>().join(","))
+}
+
+fn converse(database: &str) -> [(&'static str, String); 3] {
     let began = jiff::Timestamp::now().as_millisecond() - 60_000;
-    let mut talk = Conversation { served, text: String::new() };
+    let served = Served::start(database);
+    let mut talk = Conversation { served: &served, text: String::new() };
     for name in ["import.native.txt", "import.foreign.txt"] {
         for body in bodies(&fixture::read(name)) {
             talk.ask("POST", "/v1/events", Some("ingest"), &body);
@@ -207,7 +226,15 @@ fn converse(served: &Served) -> [(&'static str, String); 3] {
     }
     talk.ask("POST", "/v1/events", None, "[]");
     talk.ask("POST", "/v1/events", Some("read"), "[]");
-    let ingest = without_now(&std::mem::take(&mut talk.text), began);
+    let too_many = format!("[{}]", vec!["1"; 10_001].join(","));
+    talk.ask("POST", "/v1/events", Some("ingest"), &too_many);
+    let create =
+        ["backend", "token", "create", "--role", "ingest", "--name", "other", "--database", database];
+    let home = tempfile::tempdir().unwrap();
+    let other = say(Command::new(CODEMIE).args(create).env("CODEMIE_HOME", home.path())).out;
+    let other = Some(other.trim().to_owned());
+    talk.ask_with("POST", "/v1/events", "another owner", other, &revisions()[0]);
+    let mut ingest = without_now(&std::mem::take(&mut talk.text), began);
 
     let page = talk.get("/v1/sessions?limit=4");
     let next = serde_json::from_str::<Value>(&page).unwrap()["next"].as_str().unwrap().to_owned();
@@ -229,6 +256,9 @@ fn converse(served: &Served) -> [(&'static str, String); 3] {
     talk.get("/v1/usage?by=day&model=claude-opus-4-8&since=2026-09-22");
     let answers = without_now(&std::mem::take(&mut talk.text), began);
 
+    talk.ask("POST", "/v1/events", Some("ingest"), &holes());
+    ingest += &std::mem::take(&mut talk.text);
+
     talk.ask("GET", "/openapi.json", None, "");
     talk.get("/openapi.json");
     let all = [
@@ -247,7 +277,7 @@ fn backends_answer_recorded_and_malformed_events_as_recorded() {
     }
     let folder = tempfile::tempdir().unwrap();
     let database = format!("sqlite:{}", folder.path().join("backend.db").display());
-    for (name, text) in converse(&Served::start(&database)) {
+    for (name, text) in converse(&database) {
         comparison.add(name, &text);
     }
     comparison.finish();
@@ -260,8 +290,35 @@ fn postgres_answers_as_sqlite_does() {
     }
     let Some(cluster) = Cluster::start() else { return };
     let mut comparison = Comparison::default();
-    for (name, text) in converse(&Served::start(&cluster.database("recording"))) {
+    for (name, text) in converse(&cluster.database("recording")) {
         comparison.add(name, &text);
     }
+    comparison.finish();
+}
+
+/// The dashboard reads a copy of the store, made without HTTP; a backend on that file tells what it holds.
+#[test]
+fn dashboard_copy_holds_the_events_as_recorded() {
+    let (sandbox, _) = super::imported();
+    let mut dashboard =
+        super::codemie(&sandbox, &["dashboard", "--no-open"]).stdout(Stdio::piped()).spawn().unwrap();
+    // Its address is printed when the copy is made.
+    let mut address = String::new();
+    BufReader::new(dashboard.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    dashboard.kill().unwrap();
+    dashboard.wait().unwrap();
+    assert!(address.starts_with("http://"), "{address}");
+
+    let began = jiff::Timestamp::now().as_millisecond() - 60_000;
+    let served = Served::start(&format!("sqlite:{}", sandbox.path(".codemie/dashboard.db").display()));
+    let mut talk = Conversation { served: &served, text: String::new() };
+    let imported = [1, 4, 5, 7].map(|number| format!("0a000000-0000-4000-8000-{number:012}"));
+    for id in imported.iter().map(String::as_str).chain(["legacy-implementor-1760747400000"]) {
+        talk.get(&format!("/v1/sessions/{id}"));
+        talk.get(&format!("/v1/sessions/{id}/events"));
+    }
+    let mut comparison = Comparison::default();
+    let text = Stable::imported().apply(&without_now(&talk.text, began));
+    comparison.add("dashboard.answers.txt", &text);
     comparison.finish();
 }

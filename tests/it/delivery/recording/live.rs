@@ -12,30 +12,7 @@ use super::stable::Stable;
 use super::{compare_requests, file, receiver, said, settings};
 use crate::sandbox::Sandbox;
 use crate::support::processes;
-use crate::support::scripted::{Scripted, await_some};
-
-/// Says `done` after each line: `be ID` registers a conversation, `write FILE JSON` appends a line to one of its files,
-/// `exit N` leaves.
-const SCRIPT: &str = r#"
-root="$HOME/.claude"
-project="$root/projects/$(pwd -P | sed 's/[^A-Za-z0-9]/-/g')"
-mkdir -p "$root/sessions" "$project"
-read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ start _ < /proc/$$/stat
-while read -r order what line; do
-  case $order in
-  be)
-    printf '{"pid":%s,"sessionId":"%s","procStart":"%s","cwd":"%s","version":"2.1.197"}' \
-      $$ "$what" "$start" "$(pwd -P)" > "$root/sessions/$$.json" ;;
-  write)
-    mkdir -p "$(dirname "$project/$what")"
-    printf '%s\n' "$line" >> "$project/$what.jsonl" ;;
-  exit)
-    rm -f "$root/sessions/$$.json"
-    exit "$what" ;;
-  esac
-  echo done
-done
-"#;
+use crate::support::scripted::{Scripted, await_some, install};
 
 fn conversation(number: u32) -> String {
     format!("0e000000-0000-4000-8000-{number:012}")
@@ -58,7 +35,7 @@ impl Stage {
         );
         sandbox.file("work/widgets/.git/HEAD", "ref: refs/heads/main\n");
         let folder = fs::canonicalize(sandbox.path("work/widgets")).unwrap();
-        let agent = sandbox.script("agent/claude", SCRIPT);
+        let agent = install(&sandbox);
         let mut stable = Stable::live();
         for home in [fs::canonicalize(sandbox.home()).unwrap(), sandbox.home().to_owned()] {
             let home = home.to_str().unwrap();
@@ -260,6 +237,11 @@ fn live_runs_are_sent_as_recorded() {
     let id = record["sessionId"].as_str().unwrap();
     let published = stage.sandbox.path(&format!(".codemie/metrics/sessions/{id}.json"));
     writeln!(shown, "published\n{}", file(&published)).unwrap();
-    comparison.add("live.shown.txt", &stage.stable.apply(&shown));
+    let (before, rest) = shown.split_once("\"evidence\": [").unwrap();
+    let (evidence, after) = rest.split_once("\"records\": [").unwrap();
+    let stable = &mut stage.stable;
+    let parts = [stable.apply(before), stable.apply_beside_lines(evidence), stable.apply(after)];
+    comparison
+        .add("live.shown.txt", &format!("{}\"evidence\": [{}\"records\": [{}", parts[0], parts[1], parts[2]));
     comparison.finish();
 }

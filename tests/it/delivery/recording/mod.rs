@@ -10,6 +10,7 @@
 //! - `live.*`: runs of a scripted agent, with each way to begin and to end that can be had cheaply.
 //! - `backend.*`: what a real backend answers to the recorded events, to malformed ones, and to every question. SQLite and
 //!   PostgreSQL have the same recording.
+//! - `dashboard.*`: the events of the import in the copy of the store that the dashboard reads.
 //!
 //! Ids, times and the rest of what differs between runs are replaced as `stable.rs` says. Prices of live runs and foreign
 //! conversations are those of the price table: where it changes, so do the recordings.

@@ -47,8 +47,8 @@ impl Stable {
         self.texts.push((text.to_owned(), word.to_owned()));
     }
 
-    /// The time of the next line of an agent's file. It is nobody else's: whatever happened before is at least two milliseconds
-    /// older (a session's sum is dated one after its start), and this returns only when the clock has passed it.
+    /// The time of the next line of an agent's file. No event that is not about it has it: whatever the test waited for is at
+    /// least two milliseconds older (a session's sum is dated one after its start), and this returns when the clock has passed it.
     pub(super) fn next_line(&mut self) -> String {
         let now = || jiff::Timestamp::now().as_millisecond();
         let line = now() + 2;
@@ -112,6 +112,14 @@ impl Stable {
         });
         let text = numbers(&text, |number| self.epoch(number));
         MEASURED.iter().fold(text, |text, key| without_number(&text, key))
+    }
+
+    /// The same for what is dated while lines are written, by the wrapper for itself: it may have the time of one by chance.
+    pub(super) fn apply_beside_lines(&mut self, text: &str) -> String {
+        let lines = std::mem::take(&mut self.lines);
+        let text = self.apply(text);
+        self.lines = lines;
+        text
     }
 
     /// Milliseconds or nanoseconds since the epoch of this run.
