@@ -296,7 +296,7 @@ fn postgres_answers_as_sqlite_does() {
     comparison.finish();
 }
 
-/// The dashboard reads a copy of the store, made without HTTP; a backend on that file tells what it holds.
+/// The dashboard reads a copy of the store, made without HTTP; a backend on that file shows what it holds.
 #[test]
 fn dashboard_copy_holds_the_events_as_recorded() {
     let (sandbox, _) = super::imported();

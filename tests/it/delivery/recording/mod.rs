@@ -1,8 +1,9 @@
 //! Every event as it leaves the machine and as the backend takes it in, compared byte for byte with recordings in
 //! `tests/fixtures/events`.
 //!
-//! These tests know the program by its commands, its files and HTTP alone, so that they stay as they are when its inside
-//! changes. What is recorded:
+//! These tests know the program by its commands, its files and HTTP, so that they stay as they are when its inside changes.
+//! Two places look into the store: the event of a newer codemie is put into its table `event`, and the scripted agent waits
+//! for a row of `session`. What is recorded:
 //!
 //! - `import.*`: an export (`sessions.export.json`, with every event type, revisions and names that are not plain), old stores,
 //!   an event of a type that only a newer codemie knows, and session files of three agents that never ran through codemie,
@@ -81,7 +82,7 @@ fn head(request: &Received) -> String {
     head
 }
 
-/// The requests to one receiver in their order, bodies unpacked. Receivers are told side by side, so each is recorded alone.
+/// The requests to one receiver in their order, bodies unpacked. Each receiver is recorded alone: they are sent to side by side.
 fn requests(received: &[Received], path: &str, body: impl Fn(&Received) -> String) -> String {
     let mut text = String::new();
     for one in received.iter().filter(|one| one.path == path) {
@@ -200,7 +201,7 @@ fn send_imported(comparison: &mut Comparison) {
     );
     write!(printed, "sync --backfill\n{}", synced.err).unwrap();
 
-    // A session of the store is nobody's foreign conversation, so only these are sent now, besides nothing.
+    // The backfill sends the sessions of the store once more; the foreign conversations are a request of their own.
     foreign(&sandbox);
     let scanned = said(&sandbox, &["sync", "--backfill", "--scan"]);
     let received = receiver.received().split_off(received.len());
