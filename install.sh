@@ -270,9 +270,9 @@ obtain_binary() {
         fail "this is not a checkout of codemie; give --binary FILE --sha256 HEX"
     command -v cargo >/dev/null 2>&1 || fail "cargo is needed to build codemie; see https://rustup.rs"
     target=$(absolute "${CARGO_TARGET_DIR:-$checkout/target}")
-    binary=$target/release/codemie
+    binary=$target/dist/codemie
     if step "build codemie in $checkout"; then
-        cargo build --release --locked --manifest-path "$checkout/Cargo.toml" --target-dir "$target" </dev/null ||
+        cargo build --profile dist --locked --manifest-path "$checkout/Cargo.toml" --target-dir "$target" </dev/null ||
             fail "the build failed; see above"
         [ -f "$binary" ] || fail "cargo built no $binary; a build.target in cargo's settings may be why"
     fi
