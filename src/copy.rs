@@ -318,7 +318,7 @@ mod tests {
     #[tokio::test]
     async fn the_demo_is_shown_though_it_is_never_sent() {
         let mut world = World::new();
-        let begin = Begin { agent: "demo".into(), ..world.begin(Conversation::Fresh) };
+        let begin = Begin { agent: "demo".into(), local_only: true, ..world.begin(Conversation::Fresh) };
         world.start_as(&begin);
         let copy = LocalCopy::open(&world.home).await.unwrap();
         assert_eq!(shown(&copy).await[0].life.agent, "demo");

@@ -196,6 +196,7 @@ mod tests {
                 begun_at: SystemClock.now(),
                 run: RandomIds.run(),
                 session: RandomIds.session(),
+                local_only: false,
                 agent: "scribe".into(),
                 trail: Scribe.trail(&var, &self.folder),
                 version: None,
@@ -314,6 +315,7 @@ mod tests {
                 wrapper: dead,
             },
             agent: "scribe".into(),
+            local_only: false,
             agent_version: None,
             place: crate::store::Place {
                 cwd: desk.folder.clone(),

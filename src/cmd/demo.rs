@@ -151,6 +151,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         begun_at: now,
         run: RandomIds.run(),
         session,
+        local_only: true,
         agent: Demo.name().to_owned(),
         trail: Demo.trail(&var, &folder),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),

@@ -252,6 +252,7 @@ impl Prepared {
             run: RandomIds.run(),
             session: RandomIds.session(),
             agent: target.name(),
+            local_only: false,
             trail,
             version: self.agent.as_ref().and_then(|run| run.version.clone()),
             binary: self.agent.as_ref().and_then(|run| run.binary.clone()),

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::Error;
 use super::event::{amend_end, keyed_id};
-use super::state::{Move, Phase};
+use super::state::{Move, Phase, State};
 use crate::meter::record::Fact;
 use crate::store::{Draft, FileId, Known, PicoDollars, Position, Priced, RecordKind, SessionRow, Totals, Tx};
 use wire::EventType;
@@ -155,7 +155,7 @@ impl Taking<'_> {
             let Some(row) = self.tx.session_number(*session)? else { continue };
             if row.phase == Phase::Closed {
                 amend_end(self.tx, &row)?;
-                self.tx.set_state(row.n, row.state()?)?;
+                self.tx.set_phase(row.n, State::of_row(&row)?.parts())?;
             }
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Taking<'_> {
 
 /// Only a session that is bound has a file to read.
 fn permit(row: &SessionRow) -> Result<(), Error> {
-    row.state()?.step(Move::Learn).map(drop).map_err(|source| {
+    State::of_row(row)?.step(Move::Learn).map(drop).map_err(|source| {
         tracing::warn!(session = %row.id, "refused: {source}");
         Error::Illegal { session: row.id, source }
     })

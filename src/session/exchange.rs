@@ -246,6 +246,7 @@ fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error>
         name_number: if same_name { exported.name_number } else { name.number },
         named: exported.named,
         agent: &told.agent,
+        local_only: told.agent == wire::DEMO,
         agent_version: told.agent_version.as_deref(),
         phase: Phase::Open,
         started_at: told.start_time,
@@ -286,7 +287,7 @@ fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error>
             _ => tx.set_imported_binding(n, id, file)?,
         }
     }
-    tx.set_state(n, if bound.is_some() { State::ClosedMatched } else { State::ClosedFailed })?;
+    tx.set_phase(n, (if bound.is_some() { State::ClosedMatched } else { State::ClosedFailed }).parts())?;
     let row = tx.session_number(n)?.ok_or(Error::NoSession(exported.id))?;
     let exit = told.exit_code.map(Exit::Code).or(told.signal.map(Exit::Signal));
     let last_seen = told

@@ -263,6 +263,7 @@ fn take_in(
         name_number: name.number,
         named: old.name.is_some(),
         agent: &old.agent,
+        local_only: old.agent == wire::DEMO,
         agent_version: None,
         phase: super::state::Phase::Open,
         started_at,
@@ -283,7 +284,7 @@ fn take_in(
     if let Some(agent_session) = bound {
         tx.set_imported_binding(n, agent_session, old.agent_session_file.as_deref())?;
     }
-    tx.set_state(n, if bound.is_some() { State::ClosedMatched } else { State::ClosedFailed })?;
+    tx.set_phase(n, (if bound.is_some() { State::ClosedMatched } else { State::ClosedFailed }).parts())?;
     tx.set_imported(n, &place, former_id.as_deref())?;
     if let Some(former_id) = &former_id {
         tx.add_alias(former_id, n)?;

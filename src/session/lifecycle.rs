@@ -25,6 +25,8 @@ const NOTICED_WITHIN_MS: i64 = 500;
 pub struct Begin {
     pub run: NewRun,
     pub agent: String,
+    /// Nothing of it is ever sent, and `usage` leaves it out.
+    pub local_only: bool,
     pub agent_version: Option<String>,
     pub place: Place,
     pub conversation: Conversation,
@@ -143,6 +145,7 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
             name: names::first(tx, &wanted)?,
             named: name.is_some(),
             agent: &begin.agent,
+            local_only: begin.local_only,
             agent_version: begin.agent_version.as_deref(),
             provisional,
             reason: if continues { StartReason::Resume } else { StartReason::Startup },
@@ -209,6 +212,7 @@ pub fn transition(
                 name,
                 named: false,
                 agent: &old.agent,
+                local_only: old.local_only,
                 agent_version: old.agent_version.as_deref(),
                 provisional: false,
                 reason: start_reason,
@@ -263,7 +267,7 @@ fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> 
     if row.phase == Phase::Provisional {
         release(tx, row)?;
     }
-    tx.set_state(row.n, next)?;
+    tx.set_phase(row.n, next.parts())?;
     tx.set_binding(row.n, &binding.agent_session, binding.file.as_deref(), binding.evidence, at)?;
     let row = load(tx, row.n, row.id)?;
     let (session, agent_session, evidence) = (row.id, binding.agent_session.clone(), binding.evidence);
@@ -297,8 +301,8 @@ fn merge(tx: &Tx<'_>, row: &SessionRow, known: &SessionRow) -> Result<Started, E
 pub fn doubt(tx: &Tx<'_>, session: SessionId) -> Result<(), Error> {
     let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
     let next = step(&row, Move::Doubt)?;
-    if next != row.state()? {
-        tx.set_state(row.n, next)?;
+    if next != State::of_row(&row)? {
+        tx.set_phase(row.n, next.parts())?;
         tx.say(move || tracing::info!(%session, "ambiguous"));
     }
     Ok(())
@@ -319,6 +323,7 @@ struct Creation<'a> {
     name: Name,
     named: bool,
     agent: &'a str,
+    local_only: bool,
     agent_version: Option<&'a str>,
     provisional: bool,
     reason: StartReason,
@@ -339,6 +344,7 @@ fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<Started, Err
         name_number: new.name.number,
         named: new.named,
         agent: new.agent,
+        local_only: new.local_only,
         agent_version: new.agent_version,
         phase: if new.provisional { Phase::Provisional } else { Phase::Open },
         started_at: at,
@@ -383,7 +389,7 @@ fn reopen(
     let next = step(row, Move::Reopen)?;
     // Every receiver is told it from its first event on, though it was imported, or ended before there was a receiver.
     tx.let_go_session(row.n)?;
-    tx.set_state(row.n, next)?;
+    tx.set_phase(row.n, next.parts())?;
     tx.reopen_session(row, run, reason, at, from)?;
     tx.say(move || tracing::info!(%session, %reason, "re-opened"));
     queue_start(tx, &load(tx, row.n, row.id)?, at)?;
@@ -414,7 +420,7 @@ fn leave(
     if row.phase == Phase::Provisional {
         release(tx, row)?;
     }
-    tx.set_state(row.n, next)?;
+    tx.set_phase(row.n, next.parts())?;
     let opened = tx.openings(row.n)?.pop().map_or(row.started_at, |opening| opening.opened_at);
     let at = at.max(opened);
     tx.close_session(row, at, ending.status(), ending.reason, ending.exit, to)?;
@@ -425,7 +431,7 @@ fn leave(
 
 /// A provisional session is a session of its own: its START, held back so far, is told as of when it was.
 fn release(tx: &Tx<'_>, row: &SessionRow) -> Result<(), Error> {
-    tx.set_state(row.n, State::OpenPending)?;
+    tx.set_phase(row.n, State::OpenPending.parts())?;
     queue_start(tx, &load(tx, row.n, row.id)?, row.started_at)?;
     for child in tx.children(row.n)? {
         revise_start(tx, &child)?;
@@ -471,7 +477,7 @@ fn step(row: &SessionRow, attempted: Move) -> Result<State, Error> {
 }
 
 fn step_to(row: &SessionRow, attempted: Move) -> Result<Next, Error> {
-    match row.state()?.step(attempted) {
+    match State::of_row(row)?.step(attempted) {
         Ok(next) => Ok(next),
         Err(source) => {
             tracing::warn!(session = %row.id, "refused: {source}");

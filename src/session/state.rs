@@ -5,13 +5,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-use wire::{EndReason, Link, Status, spelled};
+use wire::{EndReason, Link, Status};
 
-spelled!(
-    /// Whether a session is going on. A provisional one is, but may yet turn out to be another.
-    Phase { Provisional = "provisional", Open = "open", Closed = "closed" }
-);
+use crate::store::{self, SessionRow};
+pub use crate::store::{Exit, Phase};
 
 /// Every state a stored session can be in. A provisional session found to be a known one is no longer stored: its id
 /// has become an alias.
@@ -74,6 +71,13 @@ impl State {
         Self::ClosedFailed,
     ];
 
+    /// The state of a stored session. A pair that no move leads to was not written by codemie.
+    pub fn of_row(row: &SessionRow) -> Result<Self, store::Error> {
+        Self::of(row.phase, row.link).ok_or_else(|| {
+            store::Error::Inconsistent(format!("session {} is {} and {}", row.id, row.phase, row.link))
+        })
+    }
+
     /// `None` for a pair that no move leads to.
     pub fn of(phase: Phase, link: Link) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.parts() == (phase, link))
@@ -135,13 +139,6 @@ impl fmt::Display for Move {
             Self::Learn => "take up records",
         })
     }
-}
-
-/// How the agent's process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Exit {
-    Code(i32),
-    Signal(i32),
 }
 
 /// Why and how a run ends its stay in a session.

@@ -23,6 +23,8 @@ pub enum Error {
     Busy,
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
+    #[error("the database holds what codemie never writes: {0}")]
+    Inconsistent(String),
     #[error("the database: {0}")]
     Sqlite(rusqlite::Error),
 }

@@ -2,8 +2,8 @@
 
 use rusqlite::{Row, params};
 
+use super::Phase;
 use super::{Error, Filter, View};
-use crate::session::state::Phase;
 use wire::PicoDollars;
 use wire::Status;
 use wire::Timestamp;

@@ -138,7 +138,7 @@ impl View<'_> {
         };
         let (dead, deferred) = (letters(Fate::Dead)?, letters(Fate::Deferred)?);
         let sync = |row: &SessionRow| {
-            if row.agent == "demo" {
+            if row.local_only {
                 return Sync::default();
             }
             let last_delivered_at = row.last_delivered_at;

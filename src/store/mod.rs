@@ -16,6 +16,7 @@
 //! by `session::lifecycle` on a [`Tx`].
 
 mod address;
+mod columns;
 mod error;
 mod evidence;
 mod imported;
@@ -27,6 +28,7 @@ mod open;
 mod opening;
 mod outbox;
 mod outgoing;
+mod phase;
 pub mod plain;
 mod position;
 mod pruned;
@@ -61,6 +63,7 @@ pub use many::RunProcesses;
 pub use opening::OpeningRow;
 pub use outbox::{Draft, EventRow};
 pub use outgoing::Outgoing;
+pub use phase::{Exit, Phase};
 pub use position::Position;
 pub use pruned::PrunedSession;
 pub use query::{Filter, Show};

@@ -93,7 +93,7 @@ impl View<'_> {
     /// How far a session's events have got, over all sinks there are. With none, nothing waits and nothing was sent; and
     /// nothing of the demo's ever does.
     pub fn sync(&self, session: &SessionRow) -> Result<Sync, Error> {
-        if session.agent == "demo" {
+        if session.local_only {
             return Ok(Sync::default());
         }
         let slowest = self.one("SELECT min(since), min(cursor) FROM sink", [], |row| {

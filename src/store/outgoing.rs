@@ -128,7 +128,7 @@ impl View<'_> {
     /// What a sink whose part of the outbox begins after `since` gets of the events changed after one number up to another,
     /// oldest change first. Of a session that it cannot be told whole it gets nothing, and the demo's are play and never sent.
     pub fn outgoing(&self, since: i64, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
-        let whole = format!("s.agent <> 'demo' AND NOT {}", began_before(&since.to_string()));
+        let whole = format!("s.local_only = 0 AND NOT {}", began_before(&since.to_string()));
         self.changed_where(&whole, after, up_to, limit)
     }
 
@@ -192,7 +192,7 @@ impl View<'_> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
             &format!(
-                "SELECT {OUTGOING} FROM {FROM} WHERE s.agent <> 'demo'
+                "SELECT {OUTGOING} FROM {FROM} WHERE s.local_only = 0
                  ORDER BY ifnull(e.change, 9223372036854775807), e.session, e.seq LIMIT ?1"
             ),
             [limit],

@@ -42,7 +42,7 @@ impl Tx<'_> {
     /// Keeps the calls of a session that is about to leave, and what they are counted by. What made none leaves nothing, nor
     /// does the demonstration, whose calls are never counted.
     pub(crate) fn keep_calls(&self, session: &SessionRow) -> Result<(), Error> {
-        if session.agent == "demo" {
+        if session.local_only {
             return Ok(());
         }
         self.run(

@@ -139,7 +139,7 @@ impl View<'_> {
         self.all(
             &format!(
                 "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at < ?1 AND s.n BETWEEN ?2 AND ?3
-                   AND (s.agent = 'demo' OR NOT EXISTS (SELECT 1 FROM event e
+                   AND (s.local_only = 1 OR NOT EXISTS (SELECT 1 FROM event e
                      WHERE e.session = s.n AND (e.change > (SELECT min(cursor) FROM sink) OR EXISTS (
                        SELECT 1 FROM letter l WHERE l.event = e.n AND l.fate IN ('deferred', 'dead')))))
                  ORDER BY s.ended_at"

@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 7;
+pub(super) const KNOWN: i64 = 8;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -348,6 +348,12 @@ CREATE TABLE pruned_call (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX imported_as ON imported (source, session);
 CREATE INDEX session_of_run ON session (run) WHERE run IS NOT NULL;
+";
+
+const V8: &str = "
+-- Nothing of it is ever sent, and usage leaves it out: the demonstration.
+ALTER TABLE session ADD COLUMN local_only INTEGER NOT NULL DEFAULT 0;
+UPDATE session SET local_only = 1 WHERE agent = 'demo';
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Row, params};
 
-use super::{Error, Tx, View};
-use crate::session::state::{Exit, Phase, State};
+use super::columns::columns;
+use super::{Error, Exit, Phase, Tx, View};
 use crate::short::{NAME, short};
 use wire::Timestamp;
 use wire::{AgentSessionId, RunId, SessionId};
@@ -34,6 +34,8 @@ pub struct SessionRow {
     /// By the user, not by us.
     pub named: bool,
     pub agent: String,
+    /// Nothing of it is ever sent, and `usage` leaves it out.
+    pub local_only: bool,
     pub agent_version: Option<String>,
     pub wrapper_version: String,
     pub phase: Phase,
@@ -63,15 +65,6 @@ pub struct SessionRow {
 }
 
 impl SessionRow {
-    pub fn state(&self) -> Result<State, Error> {
-        State::of(self.phase, self.link).ok_or_else(|| {
-            Error::Sqlite(rusqlite::Error::InvalidParameterName(format!(
-                "session {} is {} and {}",
-                self.id, self.phase, self.link
-            )))
-        })
-    }
-
     pub fn is_active(&self) -> bool {
         self.phase != Phase::Closed
     }
@@ -82,53 +75,93 @@ impl SessionRow {
     }
 }
 
-pub(super) const COLUMNS: &str = "s.n, s.id, s.former_id, s.name, s.name_base, s.name_number, s.agent, s.agent_version, \
-     s.wrapper_version, s.phase, s.link, s.opening, s.started_at, s.ended_at, s.status, s.end_reason, s.exit_code, \
-     s.signal, s.transitioned_to, s.transitioned_from, s.run, s.parent, s.cwd, s.project, s.repository, s.branch, \
-     s.agent_session, s.agent_session_file, s.evidence, s.bound_at, s.owns_from, s.last_seq, s.last_delivered_at, \
-     s.grp, s.archived, s.imported_from, s.named";
+columns!(Column of "s" {
+    N = "n",
+    Id = "id",
+    FormerId = "former_id",
+    Name = "name",
+    NameBase = "name_base",
+    NameNumber = "name_number",
+    Agent = "agent",
+    AgentVersion = "agent_version",
+    WrapperVersion = "wrapper_version",
+    Phase = "phase",
+    Link = "link",
+    Opening = "opening",
+    StartedAt = "started_at",
+    EndedAt = "ended_at",
+    Status = "status",
+    EndReason = "end_reason",
+    ExitCode = "exit_code",
+    Signal = "signal",
+    TransitionedTo = "transitioned_to",
+    TransitionedFrom = "transitioned_from",
+    Run = "run",
+    Parent = "parent",
+    Cwd = "cwd",
+    Project = "project",
+    Repository = "repository",
+    Branch = "branch",
+    AgentSession = "agent_session",
+    AgentSessionFile = "agent_session_file",
+    Evidence = "evidence",
+    BoundAt = "bound_at",
+    OwnsFrom = "owns_from",
+    LastSeq = "last_seq",
+    LastDeliveredAt = "last_delivered_at",
+    Grp = "grp",
+    Archived = "archived",
+    ImportedFrom = "imported_from",
+    Named = "named",
+    LocalOnly = "local_only",
+});
+
+pub(super) const COLUMNS: &str = Column::LIST;
 
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     Ok(SessionRow {
-        n: row.get(0)?,
-        id: row.get(1)?,
-        former_id: row.get(2)?,
-        name: row.get(3)?,
-        name_base: row.get(4)?,
-        name_number: row.get(5)?,
-        agent: row.get(6)?,
-        agent_version: row.get(7)?,
-        wrapper_version: row.get(8)?,
-        phase: row.get(9)?,
-        link: row.get(10)?,
-        opening: row.get(11)?,
-        started_at: row.get(12)?,
-        ended_at: row.get(13)?,
-        status: row.get(14)?,
-        end_reason: row.get(15)?,
-        exit_code: row.get(16)?,
-        signal: row.get(17)?,
-        transitioned_to: row.get(18)?,
-        transitioned_from: row.get(19)?,
-        run: row.get(20)?,
-        parent: row.get(21)?,
+        n: row.get(Column::N as usize)?,
+        id: row.get(Column::Id as usize)?,
+        former_id: row.get(Column::FormerId as usize)?,
+        name: row.get(Column::Name as usize)?,
+        name_base: row.get(Column::NameBase as usize)?,
+        name_number: row.get(Column::NameNumber as usize)?,
+        local_only: row.get(Column::LocalOnly as usize)?,
+        agent: row.get(Column::Agent as usize)?,
+        agent_version: row.get(Column::AgentVersion as usize)?,
+        wrapper_version: row.get(Column::WrapperVersion as usize)?,
+        phase: row.get(Column::Phase as usize)?,
+        link: row.get(Column::Link as usize)?,
+        opening: row.get(Column::Opening as usize)?,
+        started_at: row.get(Column::StartedAt as usize)?,
+        ended_at: row.get(Column::EndedAt as usize)?,
+        status: row.get(Column::Status as usize)?,
+        end_reason: row.get(Column::EndReason as usize)?,
+        exit_code: row.get(Column::ExitCode as usize)?,
+        signal: row.get(Column::Signal as usize)?,
+        transitioned_to: row.get(Column::TransitionedTo as usize)?,
+        transitioned_from: row.get(Column::TransitionedFrom as usize)?,
+        run: row.get(Column::Run as usize)?,
+        parent: row.get(Column::Parent as usize)?,
         place: Place {
-            cwd: row.get::<_, Option<String>>(22)?.unwrap_or_default().into(),
-            project: row.get(23)?,
-            repository: row.get(24)?,
-            branch: row.get(25)?,
+            cwd: row.get::<_, Option<String>>(Column::Cwd as usize)?.unwrap_or_default().into(),
+            project: row.get(Column::Project as usize)?,
+            repository: row.get(Column::Repository as usize)?,
+            branch: row.get(Column::Branch as usize)?,
         },
-        agent_session: row.get(26)?,
-        agent_session_file: row.get::<_, Option<String>>(27)?.map(PathBuf::from),
-        evidence: row.get(28)?,
-        bound_at: row.get(29)?,
-        owns_from: row.get(30)?,
-        last_seq: row.get(31)?,
-        last_delivered_at: row.get(32)?,
-        group: row.get(33)?,
-        archived: row.get(34)?,
-        imported_from: row.get(35)?,
-        named: row.get(36)?,
+        agent_session: row.get(Column::AgentSession as usize)?,
+        agent_session_file: row
+            .get::<_, Option<String>>(Column::AgentSessionFile as usize)?
+            .map(PathBuf::from),
+        evidence: row.get(Column::Evidence as usize)?,
+        bound_at: row.get(Column::BoundAt as usize)?,
+        owns_from: row.get(Column::OwnsFrom as usize)?,
+        last_seq: row.get(Column::LastSeq as usize)?,
+        last_delivered_at: row.get(Column::LastDeliveredAt as usize)?,
+        group: row.get(Column::Grp as usize)?,
+        archived: row.get(Column::Archived as usize)?,
+        imported_from: row.get(Column::ImportedFrom as usize)?,
+        named: row.get(Column::Named as usize)?,
     })
 }
 
@@ -141,6 +174,7 @@ pub struct NewSession<'a> {
     pub name_number: u32,
     pub named: bool,
     pub agent: &'a str,
+    pub local_only: bool,
     pub agent_version: Option<&'a str>,
     pub phase: Phase,
     pub started_at: Timestamp,
@@ -224,8 +258,8 @@ impl Tx<'_> {
         self.run(
             "INSERT INTO session (id, name, name_base, name_number, agent, agent_version, wrapper_version, phase, link,
                opening, started_at, run, parent, transitioned_from, cwd, project, repository, branch, owns_from, grp,
-               named, unpublished)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, 1)",
+               named, local_only, unpublished)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, 1)",
             params![
                 new.id,
                 new.name,
@@ -247,6 +281,7 @@ impl Tx<'_> {
                 new.owns_from,
                 new.group,
                 new.named,
+                new.local_only,
             ],
         )?;
         let n = self.last_inserted();
@@ -254,8 +289,7 @@ impl Tx<'_> {
         Ok(n)
     }
 
-    pub(crate) fn set_state(&self, session: i64, state: State) -> Result<(), Error> {
-        let (phase, link) = state.parts();
+    pub(crate) fn set_phase(&self, session: i64, (phase, link): (Phase, Link)) -> Result<(), Error> {
         self.run(
             "UPDATE session SET phase = ?2, link = ?3, unpublished = 1 WHERE n = ?1",
             params![session, phase, link],

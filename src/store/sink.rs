@@ -85,7 +85,7 @@ impl View<'_> {
             &format!(
                 // Sessions are fewer than events: those that it does not get are found once.
                 "SELECT count(*) FROM event e WHERE e.change > ?1
-                   AND e.session NOT IN (SELECT s.n FROM session s WHERE s.agent = 'demo' OR {})",
+                   AND e.session NOT IN (SELECT s.n FROM session s WHERE s.local_only = 1 OR {})",
                 began_before("?2")
             ),
             [sink.cursor, sink.since],
@@ -124,7 +124,7 @@ impl View<'_> {
     pub fn sessions_before(&self, sink: &str) -> Result<i64, Error> {
         self.one(
             &format!(
-                "SELECT count(*) FROM session s WHERE s.agent <> 'demo' AND {}",
+                "SELECT count(*) FROM session s WHERE s.local_only = 0 AND {}",
                 began_before("(SELECT since FROM sink WHERE name = ?1)")
             ),
             [sink],
@@ -142,7 +142,7 @@ impl View<'_> {
         self.one(
             "SELECT count(*), ifnull(sum(ifnull(length(e.attributes), 300) + 250), 0)
              FROM event e JOIN session s ON s.n = e.session
-             WHERE e.change > (SELECT min(cursor) FROM sink) AND s.agent <> 'demo'",
+             WHERE e.change > (SELECT min(cursor) FROM sink) AND s.local_only = 0",
             [],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )

@@ -4,9 +4,8 @@ use wire::as_word;
 
 use super::evidence::Verdict;
 use super::record::RecordKind;
-use crate::session::state::Phase;
 
-as_word!(Phase, RecordKind, Verdict);
+as_word!(RecordKind, Verdict);
 
 /// Token counts are unsigned; a count beyond 2^63 is held at the edge rather than made negative.
 pub(super) fn count(value: u64) -> i64 {

@@ -164,7 +164,7 @@ impl View<'_> {
                    {input}, {output}, {cache_read}, {cache_write}, {reasoning}, {cost} AS cost,
                    json_group_array(r.model) FILTER (WHERE r.cost IS NULL), min(r.at)
                  FROM {calls}
-                 WHERE s.agent <> 'demo' AND (?1 IS NULL OR r.at >= ?1)
+                 WHERE s.local_only = 0 AND (?1 IS NULL OR r.at >= ?1)
                  GROUP BY 1 ORDER BY {order}"
             ),
             params![since],

@@ -71,6 +71,7 @@ impl Run {
         let begin = Begin {
             run: NewRun { id: self.plan.run, realm: Realm::here(), wrapper },
             agent: self.plan.agent.clone(),
+            local_only: self.plan.local_only,
             agent_version: self.version.clone(),
             place: place(&self.plan.folder),
             conversation: self.plan.conversation.clone(),

@@ -131,6 +131,7 @@ mod tests {
                 wrapper: ProcessId { pid: Pid(i32::MAX), start: StartTime(1) },
             },
             agent: "claude".into(),
+            local_only: false,
             agent_version: None,
             place: Place { cwd, ..Place::default() },
             conversation: Conversation::Fresh,

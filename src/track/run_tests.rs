@@ -99,6 +99,7 @@ impl Scene {
             begun_at: SystemClock.now(),
             run: RandomIds.run(),
             session: RandomIds.session(),
+            local_only: false,
             agent: "claude".into(),
             trail: Some(Box::new(trail)),
             version: None,

@@ -227,6 +227,7 @@ impl Run {
         Begin {
             run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process },
             agent: self.plan.agent.clone(),
+            local_only: self.plan.local_only,
             agent_version: self.version.clone(),
             place: place(folder),
             conversation,

@@ -238,6 +238,7 @@ fn usage_adds_up_by_every_key() {
     world.feed(two.session, 2, &[usage("m3", next_day, 7)]);
     begin = world.begin(Conversation::Fresh);
     begin.agent = "demo".into();
+    begin.local_only = true;
     let (_, demo) = world.start_as(&begin);
     world.bind(demo.session, "c").unwrap();
     world.feed(demo.session, 3, &[usage("m4", next_day, 1000)]);

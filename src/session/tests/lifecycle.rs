@@ -444,3 +444,19 @@ impl World {
         self.ids.run()
     }
 }
+
+#[test]
+fn only_a_session_marked_local_stays_here_whatever_its_agent_is_called() {
+    let mut world = World::new();
+    for (local_only, sent) in [(true, false), (false, true)] {
+        // `codemie run -- ./demo` is a program of the user's; the demonstration is not.
+        let begin = lifecycle::Begin { agent: "demo".into(), local_only, ..world.begin(Conversation::Fresh) };
+        let (run, started) = world.start_as(&begin);
+        let next = world.pass(run, To::Clear, None).unwrap().new.session;
+        assert_eq!(world.session(next).local_only, local_only, "a /clear changes nothing of it");
+        let outgoing = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
+        for session in [started.session, next] {
+            assert_eq!(outgoing.iter().any(|event| event.session == session.to_string()), sent);
+        }
+    }
+}

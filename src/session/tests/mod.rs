@@ -66,6 +66,7 @@ impl World {
         Begin {
             run: NewRun { id: run, realm: realm(), wrapper: process(run) },
             agent: "claude".into(),
+            local_only: false,
             agent_version: None,
             place: Place {
                 cwd: "/home/dev/project".into(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::{OldSession, ending, text, time};
-use crate::session::state::Exit;
+use crate::store::Exit;
 use crate::store::Place;
 use wire::AgentSessionId;
 

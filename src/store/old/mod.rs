@@ -14,8 +14,8 @@ use serde_json::Value;
 use stream::Lossy;
 
 use super::Place;
-use crate::session::state::Exit;
 use crate::short::{self, shorten};
+use crate::store::Exit;
 use wire::AgentSessionId;
 use wire::Timestamp;
 use wire::{EndReason, Status};

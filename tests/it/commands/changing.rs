@@ -136,7 +136,7 @@ fn what_is_not_delivered_is_not_pruned() {
     let why = "Why: codemie sync --status";
     assert_eq!(text, format!("Not yet removed, because not all of it is delivered: 1 session. {why}\n"));
     // The demonstration's are sent to nobody, so nobody has to get them first.
-    let demo = world.start_as(&Begin { agent: "demo".into(), ..World::begin("demo") });
+    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.end(demo, 0);
     assert!(world.out(&["prune", "--agent", "demo"]).contains("1 session of demo that ended removed."));
     assert_eq!(world.listed(&["--all"]), ["old"]);

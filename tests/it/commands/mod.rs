@@ -69,6 +69,7 @@ impl World {
                 wrapper: SystemProcesses.identify(me).unwrap(),
             },
             agent: "claude".into(),
+            local_only: false,
             agent_version: Some("2.1.197".into()),
             place: Place {
                 cwd: "/home/dev/widgets".into(),

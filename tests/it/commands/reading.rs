@@ -80,7 +80,7 @@ fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
     world.end(tagged, 0);
     let running = world.start("running");
     let next = world.clear(running, "second");
-    let demo = world.start_as(&Begin { agent: "demo".into(), ..World::begin("demo") });
+    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.end(demo, 0);
     world.out(&["archive", "tagged"]);
 
@@ -378,7 +378,7 @@ fn usage_adds_up_and_names_what_has_no_price() {
     world.call(first, "m2", "brand-new", None);
     let second = world.clear(first, "7a276c6b-two");
     world.call(second, "m3", "claude-sonnet-4-5", Some(2_000_000_000));
-    let demo = world.start_as(&Begin { agent: "demo".into(), ..World::begin("demo") });
+    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.bind(demo, "play", None);
     world.call(demo, "m4", "claude-sonnet-4-5", Some(2_000_000_000));
 
