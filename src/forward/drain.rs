@@ -283,7 +283,7 @@ impl Drain {
                     && !matches!(sent.verdict, Verdict::Accepted { .. })
                 {
                     self.store.write(|tx| {
-                        sending.events.iter().try_for_each(|event| tx.note_told(name, event, told))
+                        sending.events.iter().try_for_each(|event| tx.note_accepted(name, event, told))
                     })?;
                 }
                 self.note(&sending, sent, row.failures, clock.now())

@@ -53,7 +53,7 @@ pub(super) fn plan(
         }
         match sink.due(view, &letter, now)? {
             Due::Now => {
-                told = letter.told;
+                told = letter.accepted;
                 letters.push(letter.event);
             }
             Due::Unknown => {}

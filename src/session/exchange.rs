@@ -89,12 +89,12 @@ const MOST: i64 = 1 << 30;
 impl Exported {
     /// No text longer than anybody needs. The rest is bounded where it is checked (names, records) or stored (evidence).
     pub(super) fn bound(&mut self) {
-        let told = &mut self.session;
-        shorten(&mut told.agent, short::NAME);
-        if told.working_directory.len() > short::PATH {
-            told.working_directory.clear();
+        let record = &mut self.session;
+        shorten(&mut record.agent, short::NAME);
+        if record.working_directory.len() > short::PATH {
+            record.working_directory.clear();
         }
-        let file = &mut told.correlation.agent_session_file;
+        let file = &mut record.correlation.agent_session_file;
         *file = file.take().filter(|file| file.len() <= short::PATH);
         self.changed_files.retain(|file| file.len() <= short::PATH);
     }
@@ -119,8 +119,8 @@ impl Exported {
             return Err(ParseError::Number(what, number));
         }
         let opened = self.openings.iter().flat_map(|opening| [Some(opening.opened_at), opening.closed_at]);
-        let told = [Some(self.session.start_time), self.session.end_time, self.owns_from];
-        let times = told.into_iter().chain(opened).chain(self.events.iter().map(|event| Some(event.time)));
+        let known = [Some(self.session.start_time), self.session.end_time, self.owns_from];
+        let times = known.into_iter().chain(opened).chain(self.events.iter().map(|event| Some(event.time)));
         match times.flatten().find(|time| !time.is_a_date()) {
             Some(time) => Err(ParseError::Number("time", time.0)),
             None => Ok(()),
@@ -228,13 +228,13 @@ pub(super) fn take_in(
 }
 
 fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error> {
-    let told = &exported.session;
-    let wanted = names::of_elsewhere(Some(&told.name), &told.agent, told.start_time);
+    let record = &exported.session;
+    let wanted = names::of_elsewhere(Some(&record.name), &record.agent, record.start_time);
     let name = names::first(tx, &wanted)?;
     let same_name =
-        name.full == told.name && names::is_of(&told.name, &exported.name_base, exported.name_number);
+        name.full == record.name && names::is_of(&record.name, &exported.name_base, exported.name_number);
     let parsed = |id: &Option<String>| id.as_deref().and_then(|id| id.parse::<SessionId>().ok());
-    let parent = match parsed(&told.parent_session_id) {
+    let parent = match parsed(&record.parent_session_id) {
         Some(parent) => tx.session(parent)?.map(|parent| parent.n),
         None => None,
     };
@@ -245,37 +245,37 @@ fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error>
         name_base: if same_name { &exported.name_base } else { &name.base },
         name_number: if same_name { exported.name_number } else { name.number },
         named: exported.named,
-        agent: &told.agent,
-        local_only: told.agent == wire::DEMO,
-        agent_version: told.agent_version.as_deref(),
+        agent: &record.agent,
+        local_only: record.agent == wire::DEMO,
+        agent_version: record.agent_version.as_deref(),
         phase: Phase::Open,
-        started_at: told.start_time,
+        started_at: record.start_time,
         reason: first.map_or(wire::StartReason::Startup, |opening| opening.reason),
         run: None,
         parent,
         transitioned_from: first.and_then(|opening| opening.transitioned_from),
         place: &Place {
-            cwd: told.working_directory.clone().into(),
-            project: told.project.clone(),
-            repository: told.repository.clone(),
-            branch: told.branch.clone(),
+            cwd: record.working_directory.clone().into(),
+            project: record.project.clone(),
+            repository: record.repository.clone(),
+            branch: record.branch.clone(),
         },
         owns_from: exported.owns_from,
-        group: told.group.as_deref().and_then(|group| names::check_group(group).ok()),
+        group: record.group.as_deref().and_then(|group| names::check_group(group).ok()),
     })?;
     // An older store's id, which is an alias of it here as it was there. Anything else that is shown could not be asked for.
-    let former = Some(&told.session_id)
+    let former = Some(&record.session_id)
         .filter(|id| {
             exported.aliases.contains(id) && names::check(id).is_ok() && id.parse::<SessionId>().is_err()
         })
         .map(String::as_str);
     tx.set_imported(n, &source.to_string_lossy(), former)?;
-    tx.replace_openings(n, &exported.openings, parsed(&told.transitioned_from))?;
+    tx.replace_openings(n, &exported.openings, parsed(&record.transitioned_from))?;
 
-    let correlation = &told.correlation;
+    let correlation = &record.correlation;
     let bound = match &correlation.agent_session_id {
         Some(id) if correlation.status == Link::Matched && id.is_plain() => {
-            let free = tx.session_by_agent_session(&told.agent, id)?.is_none();
+            let free = tx.session_by_agent_session(&record.agent, id)?.is_none();
             free.then_some(id)
         }
         _ => None,
@@ -289,15 +289,15 @@ fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error>
     }
     tx.set_phase(n, (if bound.is_some() { State::ClosedMatched } else { State::ClosedFailed }).parts())?;
     let row = tx.session_number(n)?.ok_or(Error::NoSession(exported.id))?;
-    let exit = told.exit_code.map(Exit::Code).or(told.signal.map(Exit::Signal));
-    let last_seen = told
-        .end_time
-        .unwrap_or(Timestamp(told.start_time.0.saturating_add(i64::try_from(told.duration_ms).unwrap_or(0))));
-    let (status, reason) = match (told.status, told.end_reason) {
+    let exit = record.exit_code.map(Exit::Code).or(record.signal.map(Exit::Signal));
+    let last_seen = record.end_time.unwrap_or(Timestamp(
+        record.start_time.0.saturating_add(i64::try_from(record.duration_ms).unwrap_or(0)),
+    ));
+    let (status, reason) = match (record.status, record.end_reason) {
         (Status::Active, _) | (_, None) => (Status::Interrupted, EndReason::Crash),
         (status, Some(reason)) => (status, reason),
     };
-    tx.close_session(&row, last_seen, status, reason, exit, parsed(&told.transitioned_to))?;
+    tx.close_session(&row, last_seen, status, reason, exit, parsed(&record.transitioned_to))?;
     Ok(n)
 }
 
@@ -314,14 +314,14 @@ fn insert_event(tx: &Tx<'_>, session: i64, agent: &str, event: &ExportedEvent) -
         (Some(kind), Some(key)) => tx.known(agent, kind, key)?.filter(|known| known.session == session),
         _ => None,
     };
-    let told = event.attributes.to_string();
+    let attributes = event.attributes.to_string();
     let draft = Draft {
         id: event.id,
         kind: event.kind,
         opening: event.opening,
         time: event.time,
         record: known.as_ref().map(|known| known.n),
-        attributes: known.is_none().then_some(told.as_str()),
+        attributes: known.is_none().then_some(attributes.as_str()),
     };
     Ok(tx.insert_event(session, event.seq, event.rev, &draft, None)?)
 }

@@ -15,7 +15,7 @@ pub fn rename<'a>(tx: &Tx<'_>, row: &SessionRow, name: &'a str) -> Result<&'a st
         return Err(Error::NameTaken(name.to_owned()));
     }
     tx.set_name(row.n, name, name, 1)?;
-    tell(tx, row)?;
+    report(tx, row)?;
     Ok(name)
 }
 
@@ -23,7 +23,7 @@ pub fn rename<'a>(tx: &Tx<'_>, row: &SessionRow, name: &'a str) -> Result<&'a st
 pub fn tag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
     let added = tx.add_tag(row.n, names::check_tag(tag)?)?;
     if added {
-        tell(tx, row)?;
+        report(tx, row)?;
     }
     Ok(added)
 }
@@ -32,7 +32,7 @@ pub fn tag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
 pub fn untag(tx: &Tx<'_>, row: &SessionRow, tag: &str) -> Result<bool, Error> {
     let removed = tx.remove_tag(row.n, names::check_tag(tag).unwrap_or(tag))?;
     if removed {
-        tell(tx, row)?;
+        report(tx, row)?;
     }
     Ok(removed)
 }
@@ -42,7 +42,7 @@ pub fn group<'a>(tx: &Tx<'_>, row: &SessionRow, group: Option<&'a str>) -> Resul
     let group = group.map(names::check_group).transpose()?;
     if row.group.as_deref() != group {
         tx.set_group(row.n, group)?;
-        tell(tx, row)?;
+        report(tx, row)?;
     }
     Ok(group)
 }
@@ -52,7 +52,7 @@ pub fn archive(tx: &Tx<'_>, row: &SessionRow, archived: bool) -> Result<(), Erro
 }
 
 /// The START carries name, tags and group: it gets a new revision, and so the backend knows.
-fn tell(tx: &Tx<'_>, row: &SessionRow) -> Result<(), Error> {
+fn report(tx: &Tx<'_>, row: &SessionRow) -> Result<(), Error> {
     match tx.session_number(row.n)? {
         Some(row) => Ok(revise_start(tx, &row)?),
         None => Ok(()),

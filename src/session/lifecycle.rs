@@ -1,7 +1,7 @@
 //! How sessions begin and end. `start` and `end` exist once; exit, `/clear`, switch, stop, signal and crash recovery all
 //! come through here, and a transition is both in one transaction.
 //!
-//! Each function takes a transaction: the rows and the events that tell of them are committed together or not at all.
+//! Each function takes a transaction: the rows and the events that describe them are committed together or not at all.
 //! What is allowed is decided by [`State::step`]; a refused move is logged and changes nothing.
 
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub struct Begin {
 /// What the arguments say of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conversation {
-    /// It begins empty for certain, so every line of its file is its own whatever the clock says.
+    /// It begins empty for certain, so every line of its file is its own whatever the clock shows.
     Fresh,
     /// It may begin with copies of another's lines (a fork, unknown flags): only lines since the START are its own.
     Unsure,
@@ -114,7 +114,7 @@ pub enum Bound {
     Already,
     /// The session was provisional and is gone; its id answers for this one.
     Merged(Started),
-    /// The session had been told of already, so it ended as a switch to the one that has that conversation.
+    /// The session had been reported already, so it ended as a switch to the one that has that conversation.
     Switched(Passed),
 }
 
@@ -387,7 +387,7 @@ fn reopen(
         return Ok(How::Joined);
     }
     let next = step(row, Move::Reopen)?;
-    // Every receiver is told it from its first event on, though it was imported, or ended before there was a receiver.
+    // Every receiver gets it from its first event on, though it was imported, or ended before there was a receiver.
     tx.let_go_session(row.n)?;
     tx.set_phase(row.n, next.parts())?;
     tx.reopen_session(row, run, reason, at, from)?;
@@ -429,7 +429,7 @@ fn leave(
     Ok(Ended { session, closed: true })
 }
 
-/// A provisional session is a session of its own: its START, held back so far, is told as of when it was.
+/// A provisional session is a session of its own: its START, held back so far, is sent with the time it was made.
 fn release(tx: &Tx<'_>, row: &SessionRow) -> Result<(), Error> {
     tx.set_phase(row.n, State::OpenPending.parts())?;
     queue_start(tx, &load(tx, row.n, row.id)?, row.started_at)?;
@@ -439,7 +439,7 @@ fn release(tx: &Tx<'_>, row: &SessionRow) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the command line says of a session that exists already.
+/// The labels that the command line gives a session that exists already.
 fn label(
     tx: &Tx<'_>,
     session: i64,

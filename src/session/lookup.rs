@@ -210,14 +210,14 @@ mod tests {
         ];
         for (wanted, expected) in table {
             let found = world.store.read(|view| find(view, wanted, &files));
-            let told = match &found {
+            let shown = match &found {
                 Ok(Found::Session(row)) => Ok(row.id),
                 Ok(Found::Foreign(foreign)) => Err(format!("foreign {}", foreign.agent_session)),
                 Err(LookupError::Unknown(_)) => Err("unknown".into()),
                 Err(LookupError::Several { candidates, .. }) => Err(candidates.len().to_string()),
                 Err(LookupError::Store(error)) => panic!("{error}"),
             };
-            assert_eq!(told, expected.map_err(str::to_owned), "{wanted:?}");
+            assert_eq!(shown, expected.map_err(str::to_owned), "{wanted:?}");
         }
     }
 

@@ -19,7 +19,7 @@ impl Name {
     }
 }
 
-/// What is wrong with a name, a tag or a group: `0` says which of them it is.
+/// What is wrong with a name, a tag or a group: `0` names which of them it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("a {0} cannot be empty")]
@@ -253,8 +253,8 @@ mod tests {
         }
         for bad in ["", "  ", "-x", "a\nb", "a/b", "\u{1b}[31m", &"x".repeat(101)] {
             assert!(check(bad).is_err(), "{bad:?}");
-            let said = check_tag(bad).unwrap_err().to_string();
-            assert!(said.contains("tag") && !said.contains("name"), "{said}");
+            let message = check_tag(bad).unwrap_err().to_string();
+            assert!(message.contains("tag") && !message.contains("name"), "{message}");
         }
     }
 }

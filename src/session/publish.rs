@@ -1,6 +1,6 @@
 //! The records as files for scripts to read: `metrics/sessions/<sessionId>.json`, never read back.
 //!
-//! Every lifecycle change marks its session in the same transaction; whoever publishes takes all that are marked. So a
+//! Every lifecycle change marks its session in the same transaction; a publisher takes all that are marked. So a
 //! process killed between its commit and its file leaves the file to the next one, and since it happens under the
 //! write lock no older record ever lies over a newer one.
 

@@ -23,7 +23,7 @@ fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
 ///
 /// `read_to_end` meters what is left of the files of a session of the run, through the same store, and says when the file last grew if
 /// it knows. A file that cannot be read keeps no session open, and is no error. A store that refuses is one: nobody reads the
-/// files of what has ended, so the run is left as it is to whoever comes next.
+/// files of what has ended, so the run is left as it is for the next recovery.
 pub fn recover(
     store: &mut Store,
     processes: &dyn Processes,
@@ -69,7 +69,7 @@ pub fn recover(
     Ok(ended)
 }
 
-/// When it ended nobody saw; the last thing known of it is the best that can be said, and open time stays honest.
+/// When it ended nobody saw; its last known moment is the best estimate, and open time stays honest.
 fn last_sign_of_life(signs: &[Option<Timestamp>]) -> Timestamp {
     signs.iter().flatten().copied().max().unwrap_or_default()
 }
@@ -226,7 +226,7 @@ mod tests {
         world.check();
         assert_eq!(ended, 5, "each was ended by exactly one");
         for session in sessions {
-            assert_eq!(world.told(session), ["1.0 session.start startup", "2.0 session.end crash"]);
+            assert_eq!(world.events(session), ["1.0 session.start startup", "2.0 session.end crash"]);
         }
     }
 

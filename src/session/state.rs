@@ -14,7 +14,7 @@ pub use crate::store::{Exit, Phase};
 /// has become an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Continues a conversation that nobody named yet; nothing of it has been told.
+    /// Continues a conversation that nobody named yet; nothing of it has been reported.
     ProvisionalPending,
     ProvisionalAmbiguous,
     OpenPending,
@@ -41,7 +41,7 @@ pub enum Move {
     LeaveLast,
     /// A run continues a conversation that had ended.
     Reopen,
-    /// Its file told something new.
+    /// Something new was read from its file.
     Learn,
 }
 
@@ -203,7 +203,7 @@ mod tests {
         (State::ClosedFailed, ["-", "CM", "-", "-", "-", "-", "-", "-"]),
     ];
 
-    fn told(state: State, attempted: Move) -> &'static str {
+    fn outcome(state: State, attempted: Move) -> &'static str {
         match state.step(attempted) {
             Err(_) => "-",
             Ok(Next::Merged) => "merged",
@@ -221,7 +221,7 @@ mod tests {
     fn every_state_with_every_move() {
         for (state, row) in TABLE {
             for (attempted, expected) in MOVES.into_iter().zip(row) {
-                assert_eq!(told(state, attempted), expected, "{state}: {attempted}");
+                assert_eq!(outcome(state, attempted), expected, "{state}: {attempted}");
             }
         }
         assert_eq!(TABLE.map(|(state, _)| state), State::ALL);

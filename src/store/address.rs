@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::{Error, SinkRow, Tx};
 
-/// Stands for where a sink leads, and as whom, and tells neither.
+/// A fingerprint of where a sink leads and as whom; neither can be read from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     pub address: String,
@@ -32,7 +32,7 @@ impl Tx<'_> {
     /// Has the sink lead there. Another address or other credentials are another chance: pause and backoff are over, though
     /// not the wish of a receiver that stays.
     /// Another address is another receiver. One that was there before goes on where it was left; a new one has got nothing
-    /// yet, and gets the sessions that are open now, or wait to be told of, whole.
+    /// yet, and gets the sessions that are open now, or wait to be reported, whole.
     pub fn lead(&self, sink: &str, target: &Fingerprint) -> Result<(), Error> {
         let Some(before) = self.sink(sink)?.filter(|row| !row.leads_to(target)) else { return Ok(()) };
         self.run(
@@ -74,7 +74,7 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// It leads nowhere ([`SinkRow::is_retired`]) until it is set up again: whoever still has its credentials sends it
+    /// It leads nowhere ([`SinkRow::is_retired`]) until it is set up again: a sender that still has its credentials sends it
     /// nothing more.
     pub fn retire_sink(&self, sink: &str) -> Result<(), Error> {
         self.run("UPDATE sink SET credentials = NULL WHERE name = ?1", [sink]).map(drop)

@@ -1,4 +1,4 @@
-//! What can be wrong with the store, told apart where a caller decides on it.
+//! What can be wrong with the store: one variant for each case that a caller decides on.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -74,7 +74,7 @@ impl View<'_> {
         })
     }
 
-    /// A value this room keeps for others (`machine.salt`, …).
+    /// A value this room keeps for another room (`machine.salt`, …).
     pub fn setting(&self, key: &str) -> Result<Option<String>, Error> {
         self.maybe("SELECT value FROM setting WHERE key = ?1", [key], |row| row.get(0))
     }

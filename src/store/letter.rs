@@ -10,7 +10,7 @@ use wire::spelled;
 spelled!(
     /// What became of an event that the cursor has passed, where that is not plainly "delivered".
     Fate {
-        /// Refused for good, until someone says again.
+        /// Refused for good, until someone asks for it to be sent again.
         Dead = "dead",
         /// To be sent outside of the cursor's order: held by the sink's own rules, or once dead.
         Deferred = "deferred",
@@ -25,8 +25,8 @@ pub struct Letter {
     pub event: Outgoing,
     pub reason: String,
     pub at: Timestamp,
-    /// How many of the requests that tell it were accepted.
-    pub told: usize,
+    /// How many of the requests that carry it were accepted.
+    pub accepted: usize,
 }
 
 impl View<'_> {
@@ -41,8 +41,8 @@ impl View<'_> {
             ),
             params![sink, fate.as_str(), up_to, limit],
             |row| {
-                let told = usize::try_from(row.get::<_, i64>(29)?).unwrap_or(0);
-                Ok(Letter { event: read_outgoing(row)?, reason: row.get(27)?, at: row.get(28)?, told })
+                let accepted = usize::try_from(row.get::<_, i64>(29)?).unwrap_or(0);
+                Ok(Letter { event: read_outgoing(row)?, reason: row.get(27)?, at: row.get(28)?, accepted })
             },
         )
     }
@@ -56,7 +56,7 @@ impl View<'_> {
 }
 
 impl Tx<'_> {
-    /// What was told of it before stays told.
+    /// The requests accepted before stay accepted.
     pub fn put_letter(
         &self,
         sink: &str,
@@ -73,11 +73,14 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// So many of the requests that tell it were accepted.
-    pub fn note_told(&self, sink: &str, event: &Outgoing, told: usize) -> Result<(), Error> {
-        let told = i64::try_from(told).unwrap_or(i64::MAX);
-        self.run("UPDATE letter SET told = ?3 WHERE sink = ?1 AND event = ?2", params![sink, event.n, told])
-            .map(drop)
+    /// So many of the requests that carry it were accepted.
+    pub fn note_accepted(&self, sink: &str, event: &Outgoing, accepted: usize) -> Result<(), Error> {
+        let accepted = i64::try_from(accepted).unwrap_or(i64::MAX);
+        self.run(
+            "UPDATE letter SET told = ?3 WHERE sink = ?1 AND event = ?2",
+            params![sink, event.n, accepted],
+        )
+        .map(drop)
     }
 
     /// It has arrived after all.

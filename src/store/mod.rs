@@ -16,6 +16,7 @@
 //! by `session::lifecycle` on a [`Tx`].
 
 mod address;
+mod breakdown;
 mod columns;
 mod error;
 mod evidence;
@@ -39,7 +40,6 @@ mod schema;
 mod session;
 mod sink;
 mod spelling;
-mod told;
 mod total;
 mod usage;
 
@@ -55,6 +55,7 @@ use wire::Timestamp;
 
 pub use crate::meter::tail::FileId;
 pub use address::Fingerprint;
+pub use breakdown::{ModelSum, ToolSum};
 pub use error::Error;
 pub use evidence::{Evidence, Incident, Verdict};
 pub use letter::{Fate, Letter};
@@ -71,7 +72,7 @@ pub use record::{Known, Priced, RecordKind, RecordRow};
 pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, Place, SessionRow};
 pub use sink::{SinkCount, SinkRow};
-pub use told::{ModelSum, ToolSum};
+
 pub use total::Totals;
 pub use usage::{By, UsageRow, joined};
 pub use wire::PicoDollars;
@@ -96,7 +97,7 @@ impl Store {
     }
 
     /// One write transaction. It has the database to itself from the first line of `work`, so what it reads stays true.
-    /// What it told the log is logged once it is committed.
+    /// Its log lines are written once it is committed.
     pub fn write<T, E: From<Error>>(&mut self, work: impl FnOnce(&Tx<'_>) -> Result<T, E>) -> Result<T, E> {
         let transaction =
             self.conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Error::from)?;
@@ -107,12 +108,12 @@ impl Store {
                 #[cfg(test)]
                 faults: &self.faults,
             },
-            said: RefCell::default(),
+            log_lines: RefCell::default(),
         };
         let value = work(&tx)?;
-        let said = tx.said.into_inner();
+        let lines = tx.log_lines.into_inner();
         transaction.commit().map_err(Error::from)?;
-        for line in said {
+        for line in lines {
             line();
         }
         Ok(value)
@@ -130,7 +131,7 @@ impl Store {
         })
     }
 
-    /// Makes everything committed so far survive a power cut, and says up to which change of the outbox that is. A
+    /// Makes everything committed so far survive a power cut, and returns up to which change of the outbox that is. A
     /// sender calls this before it sends and sends nothing beyond: a `seq` or `rev` that may have left the machine is
     /// then never given to anything else. Costs one fsync, or nothing when nothing was added since.
     pub fn make_durable(&mut self) -> Result<i64, Error> {
@@ -148,7 +149,7 @@ impl Store {
     }
 
     /// Moves the log into the database and begins a new log at once, so that neither the move, nor the new log's first
-    /// fsync, nor the reading of a long log falls to whoever starts an agent next. Others in the middle of something are
+    /// fsync, nor the reading of a long log falls to the next start of an agent. Others in the middle of something are
     /// not waited for. Called when a run has ended, off every hot path.
     pub fn checkpoint(&mut self) -> Result<(), Error> {
         self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
@@ -185,7 +186,7 @@ pub struct View<'c> {
 /// What can be asked and written, inside one transaction.
 pub struct Tx<'c> {
     view: View<'c>,
-    said: RefCell<Vec<Box<dyn FnOnce()>>>,
+    log_lines: RefCell<Vec<Box<dyn FnOnce()>>>,
 }
 
 impl<'c> Deref for Tx<'c> {
@@ -205,13 +206,13 @@ impl std::fmt::Debug for Tx<'_> {
 impl Tx<'_> {
     /// A line for the log, written only if and when the transaction is committed.
     pub fn say(&self, line: impl FnOnce() + 'static) {
-        self.said.borrow_mut().push(Box::new(line));
+        self.log_lines.borrow_mut().push(Box::new(line));
     }
 
     fn run(&self, sql: &str, params: impl Params) -> Result<usize, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        self.told(self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)))
+        self.noted(self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)))
     }
 
     fn last_inserted(&self) -> i64 {
@@ -222,7 +223,7 @@ impl Tx<'_> {
 impl View<'_> {
     /// Damage met in the middle of work leaves a mark, so that the next to open looks closely: opening alone would
     /// not meet it.
-    fn told<T>(&self, outcome: rusqlite::Result<T>) -> Result<T, Error> {
+    fn noted<T>(&self, outcome: rusqlite::Result<T>) -> Result<T, Error> {
         outcome.map_err(|error| {
             let error = Error::from(error);
             if let (Error::Damaged(_), Some(path)) = (&error, self.conn.path()) {
@@ -241,7 +242,7 @@ impl View<'_> {
     ) -> Result<T, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        self.told(self.conn.prepare_cached(sql).and_then(|mut statement| statement.query_one(params, read)))
+        self.noted(self.conn.prepare_cached(sql).and_then(|mut statement| statement.query_one(params, read)))
     }
 
     fn maybe<T>(
@@ -252,7 +253,7 @@ impl View<'_> {
     ) -> Result<Option<T>, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        self.told(
+        self.noted(
             self.conn
                 .prepare_cached(sql)
                 .and_then(|mut statement| statement.query_row(params, read).optional()),
@@ -267,7 +268,7 @@ impl View<'_> {
     ) -> Result<Vec<T>, Error> {
         #[cfg(test)]
         self.faults.pass()?;
-        self.told(
+        self.noted(
             self.conn
                 .prepare_cached(sql)
                 .and_then(|mut statement| statement.query_map(params, read)?.collect()),

@@ -27,7 +27,7 @@ const STATEMENTS: usize = 96;
 /// for a machine where that never runs: 16 MB of 4 KiB pages.
 const LOG_PAGES_AT_MOST: u32 = 4096;
 
-/// How long a writer waits for its turn in all. Fifty writers at once need some ten milliseconds each; whoever holds
+/// How long a writer waits for its turn in all. Fifty writers at once need some ten milliseconds each; a process that holds
 /// the lock for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -44,7 +44,7 @@ pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 create(home)?;
             }
-            // Looked for while it was being replaced; if not, the last look below says so.
+            // Looked for while it was being replaced; if not, the last look below finds out.
             Err(Error::ReadOnly(_)) => {}
             other => return other,
         }
@@ -75,7 +75,7 @@ fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
             set_aside(home, at, &rusqlite::Error::SqliteFailure(reason, Some(verdict)))?;
         }
         Err(Error::Damaged(reason)) => set_aside(home, at, &reason)?,
-        // Whatever else is wrong is said by opening it.
+        // Opening it reports whatever else is wrong.
         Err(_) => return Ok(()),
     }
     remove(&mark_of(&path))
@@ -102,7 +102,7 @@ fn open_existing(path: &Path) -> Result<Connection, Error> {
     Ok(conn)
 }
 
-/// SQLite says "unable to open" for a folder it may not write the log into, and for a database that another process is
+/// SQLite reports "unable to open" for a folder it may not write the log into, and for a database that another process is
 /// just now setting aside.
 fn opening(path: &Path, error: rusqlite::Error) -> Error {
     if error.sqlite_error_code() != Some(rusqlite::ErrorCode::CannotOpen) {
@@ -178,7 +178,7 @@ fn create_locked(home: &Home) -> Result<(), Error> {
     Ok(())
 }
 
-/// Moves a damaged database out of the way under a dated name, with its log, and begins a fresh one that tells of it.
+/// Moves a damaged database out of the way under a dated name, with its log, and begins a fresh one that records the incident.
 /// Another process may have done so already; what it began is left alone.
 fn set_aside(home: &Home, at: Timestamp, reason: &rusqlite::Error) -> Result<(), Error> {
     let path = home.database();

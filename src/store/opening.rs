@@ -36,7 +36,7 @@ impl View<'_> {
         self.all(&sql, [session], |row| read(row, 0))
     }
 
-    /// The session it was last come to from, by a `/clear` or a switch; openings by a new run tell nothing of that.
+    /// The session it was last come to from, by a `/clear` or a switch; openings by a new run have none.
     pub fn came_from(&self, session: i64) -> Result<Option<(SessionId, StartReason)>, Error> {
         self.maybe(
             "SELECT transitioned_from, reason FROM opening WHERE session = ?1 AND transitioned_from IS NOT NULL

@@ -2,7 +2,7 @@
 //!
 //! `seq` counts within a session from 1 without holes. `change` counts over all and rises with every insertion and every
 //! revision: a sink that has delivered everything up to a change has one number to remember, and a revised event comes
-//! up again by itself. Both are given out inside the one write transaction at a time, so whoever sees a change sees all
+//! up again by itself. Both are given out inside the one write transaction at a time, so a reader that sees a change sees all
 //! before it.
 
 use rusqlite::{Row, params};
@@ -21,7 +21,7 @@ pub struct Draft<'a> {
     pub kind: EventType,
     pub opening: u32,
     pub time: Timestamp,
-    /// What it tells of; `None` for START, bound and END, which carry their attributes themselves.
+    /// The record it describes; `None` for START, bound and END, which carry their attributes themselves.
     pub record: Option<i64>,
     pub attributes: Option<&'a str>,
 }
@@ -178,7 +178,7 @@ impl Tx<'_> {
         self.run("UPDATE session SET last_seq = ?2 WHERE n = ?1", [session, seq]).map(drop)
     }
 
-    /// The same event told anew: only `rev` and the attributes differ, and every sink gets it again. One kept back
+    /// A revision of the same event: only `rev` and the attributes differ, and every sink gets it again. One kept back
     /// stays kept back.
     pub(crate) fn revise_event(&self, event: i64, attributes: Option<&str>) -> Result<(), Error> {
         let change = self.next_change()?;

@@ -326,7 +326,7 @@ impl Tx<'_> {
         self.insert_record(agent, session, &row.priced())
     }
 
-    /// A later line tells more of the same call.
+    /// A later line has more of the same call.
     pub(crate) fn revise_usage(&self, n: i64, usage: &Usage, priced: &Priced) -> Result<(), Error> {
         let tokens = &usage.tokens;
         self.run(

@@ -23,7 +23,7 @@ pub struct Realm {
 }
 
 impl Realm {
-    /// Of this process. Empty where the system does not tell: then pid and start time alone decide.
+    /// Of this process. Empty where the system does not show it: then pid and start time alone decide.
     pub fn here() -> Self {
         let boot = text_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).unwrap_or_default();
         let pids = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -31,7 +31,7 @@ impl Realm {
     }
 }
 
-/// What the environment said to those who asked where the agent's files are, by variable; `None`: it was not set.
+/// The environment variables that decide where the agent's files are, as they were; `None`: it was not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Surroundings(BTreeMap<String, Option<String>>);

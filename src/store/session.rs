@@ -370,7 +370,7 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// The agent took the file of a bound session away: nothing was said in it.
+    /// The agent took the file of a bound session away: nothing was written in it.
     pub fn forget_agent_session_file(&self, session: SessionId) -> Result<(), Error> {
         self.run(
             "UPDATE session SET agent_session_file = NULL, unpublished = 1
@@ -440,7 +440,7 @@ impl Tx<'_> {
     }
 
     /// A provisional session turned out to be `into`: everything that referred to it refers to that one now, its id
-    /// too. Nothing of it was ever told, so nothing but its row is lost.
+    /// too. Nothing of it was ever reported, so nothing but its row is lost.
     pub(crate) fn merge_session(&self, provisional: &SessionRow, into: i64) -> Result<(), Error> {
         for sql in [
             "UPDATE run SET session = ?2 WHERE session = ?1",

@@ -220,7 +220,7 @@ impl Tx<'_> {
         sessions.dedup_by_key(|(session, _)| *session);
         for (_, event) in sessions {
             self.run(
-                // What was published of a session that has ended is told once more, with this.
+                // The record published for a session that has ended is published again, with this.
                 "UPDATE session SET last_delivered_at = ?2, unpublished = CASE phase WHEN 'closed' THEN 1 ELSE unpublished END
                  WHERE n = (SELECT session FROM event WHERE n = ?1)",
                 params![event, at],
@@ -263,14 +263,14 @@ impl Tx<'_> {
         self.run("UPDATE sink SET paused = ?2 WHERE name = ?1", params![sink, reason]).map(drop)
     }
 
-    /// Sends a sink the whole history, what was kept back too: imported sessions now count as told.
+    /// Sends a sink the whole history, what was kept back too: imported sessions now count as reported.
     pub fn backfill(&self, sink: &str) -> Result<(), Error> {
         self.restamp("change IS NULL", [])?;
         self.run("UPDATE sink SET since = 0, cursor = 0 WHERE name = ?1", [sink]).map(drop)
     }
 
     /// The session goes on: if something of it was kept back, or is from before there was some sink, all of its events take
-    /// their place in the outbox anew, so that everybody has the whole of it.
+    /// a new place in the outbox, so that every sink gets the whole of it.
     pub(crate) fn let_go_session(&self, session: i64) -> Result<(), Error> {
         self.restamp("change IS NULL AND session = ?1", [session])?;
         let history = began_before("(SELECT max(since) FROM sink)");

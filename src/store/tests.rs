@@ -157,19 +157,19 @@ fn a_full_disk_is_said_so_and_takes_everything_back() {
     let refused = world.store.write(|tx| tx.set_setting("big", &big));
     assert!(matches!(refused, Err(Error::Full)), "{refused:?}");
     world.check();
-    assert_eq!(world.told(first.session).len(), 1);
+    assert_eq!(world.events(first.session).len(), 1);
 }
 
 #[test]
 fn a_process_killed_in_a_transaction_leaves_nothing_of_it() {
-    // A connection that vanishes without commit is what the others see of a process that was killed.
+    // A connection that vanishes without commit is what other processes see of one that was killed.
     let mut world = World::new();
     let begin = world.begin(Conversation::Fresh);
     let other = world.another();
     other.sql().execute_batch("BEGIN IMMEDIATE; INSERT INTO setting VALUES ('half', 'done')").unwrap();
     std::mem::drop(other);
     let (_, started) = world.start_as(&begin);
-    assert_eq!(world.told(started.session).len(), 1);
+    assert_eq!(world.events(started.session).len(), 1);
     assert_eq!(world.store.read(|view| view.setting("half")).unwrap(), None);
 }
 
@@ -196,7 +196,7 @@ fn a_checkpoint_shortens_the_log_and_loses_nothing() {
     let before = world.store.log_bytes();
     world.store.checkpoint().unwrap();
     world.start(Conversation::Fresh);
-    assert_eq!(world.store.log_bytes(), before, "the log begins anew inside the same file");
+    assert_eq!(world.store.log_bytes(), before, "the log starts over inside the same file");
     world.check();
     let copied = tempfile::NamedTempFile::new().unwrap();
     fs::copy(world.home.database(), copied.path()).unwrap();

@@ -125,7 +125,7 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Makes the sums anew from the records, and from the changed files that no record names.
+    /// Computes the sums again from the records, and from the changed files that no record names.
     pub(crate) fn recount(&self, session: i64) -> Result<(), Error> {
         self.run(
             "INSERT OR IGNORE INTO changed_file SELECT session, file FROM record

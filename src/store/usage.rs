@@ -196,7 +196,7 @@ impl View<'_> {
         )
     }
 
-    /// Changes whenever a call gets an owner here or loses it: numbers that rise with every record, and what tells that a
+    /// Changes whenever a call gets an owner here or loses it: numbers that rise with every record, and what shows that a
     /// session was deleted, or deleted and another one made in its place.
     pub fn owned_calls_mark(&self) -> Result<[i64; 5], Error> {
         self.one(
@@ -224,6 +224,6 @@ impl View<'_> {
             }
             Ok(())
         };
-        self.told(read())
+        self.noted(read())
     }
 }

@@ -319,7 +319,10 @@ fn builds_from_the_checkout_with_the_locked_dependencies() {
 
         let said = run(cargo);
         assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{shell:?}: {said:?}");
-        assert!(said.out.contains("cargo build --profile dist --locked --manifest-path "), "{shell:?}: {said:?}");
+        assert!(
+            said.out.contains("cargo build --profile dist --locked --manifest-path "),
+            "{shell:?}: {said:?}"
+        );
         assert!(sandbox.path(".local/bin/codemie").is_file());
     }
 }

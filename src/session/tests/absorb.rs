@@ -97,10 +97,10 @@ fn records_events_sums_and_position_are_one() {
             break;
         }
         assert_eq!(world.store.read(|view| view.position(FileId { device: 1, inode: 7 })).unwrap(), None);
-        assert_eq!(world.told(session).len(), 2);
+        assert_eq!(world.events(session).len(), 2);
     }
     assert_eq!(
-        world.told(session)[2..],
+        world.events(session)[2..],
         ["3.0 prompt", "4.0 usage", "5.0 tool", "6.0 tool", "7.0 tool", "8.0 error"]
     );
     let row = world.session(session);
@@ -178,7 +178,7 @@ fn late_lines_amend_the_end() {
     world.absorb(session, &batch(7, 1, 2, &[usage("m2", at, 5)]));
     world.absorb(session, &batch(7, 2, 3, &[usage("m1", at, 21)]));
     world.absorb(session, &batch(7, 3, 4, &[usage("m1", at, 21)]));
-    assert_eq!(world.told(session)[2..], ["3.1 usage", "4.2 session.end exit", "5.0 usage"]);
+    assert_eq!(world.events(session)[2..], ["3.1 usage", "4.2 session.end exit", "5.0 usage"]);
     let end = world.attributes(session, "session.end");
     assert_eq!((&end["lastSeq"], &end["totals"]["outputTokens"]), (&5.into(), &26.into()));
 }
@@ -198,7 +198,7 @@ fn only_the_last_end_is_amended() {
     end(&mut world, run);
     world.absorb(session, &batch(7, 1, 2, &[usage("m2", at, 1)]));
     assert_eq!(
-        world.told(session)[2..],
+        world.events(session)[2..],
         [
             "3.0 session.end exit",
             "4.0 session.start resume",
@@ -263,7 +263,7 @@ fn an_unbound_session_takes_nothing() {
     let records = [usage("m1", at, 1)];
     let refused = world.store.write(|tx| absorb(tx, at, started.session, &batch(7, 0, 1, &records)));
     assert!(matches!(refused, Err(Error::Illegal { .. })));
-    assert_eq!(world.told(started.session).len(), 1);
+    assert_eq!(world.events(started.session).len(), 1);
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn labels_revise_the_start() {
     assert!(!world.store.write(|tx| labels::tag(tx, &row, "night")).unwrap());
     assert!(world.store.write(|tx| labels::untag(tx, &row, "night")).unwrap());
     world.store.write(|tx| labels::group(tx, &row, Some("g"))).unwrap();
-    assert_eq!(world.told(started.session), ["1.4 session.start startup"]);
+    assert_eq!(world.events(started.session), ["1.4 session.start startup"]);
     let start = world.attributes(started.session, "session.start");
     assert_eq!((&start["name"], &start["group"]), (&"uno".into(), &"g".into()));
     let taken = world.store.write(|tx| labels::rename(tx, &row, "two"));

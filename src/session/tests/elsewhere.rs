@@ -360,8 +360,8 @@ fn labels_and_costs_that_cannot_be_are_left_out() {
     call.unwrap()["usage"]["cost"] = i64::MAX.into();
     fs::write(&path, file.to_string()).unwrap();
     assert_eq!(there.import(&path).imported, [session]);
-    let told = there.shown("fix-auth");
-    assert_eq!((told.tags, told.group, told.usage.api_calls), (vec!["good".to_owned()], None, 0));
+    let record = there.shown("fix-auth");
+    assert_eq!((record.tags, record.group, record.usage.api_calls), (vec!["good".to_owned()], None, 0));
     assert_eq!(there.session(session).name_base, "fix-auth");
 }
 
@@ -414,12 +414,12 @@ fn export_to(world: &mut World, session: SessionId, path: &Path) {
 fn essence(world: &mut World, session: SessionId) -> (Value, Vec<(i64, i64, String, Value)>) {
     let row = world.session(session);
     let now = world.now;
-    let mut told = world.store.read(|view| record(view, &row, now)).unwrap();
-    (told.pid, told.wrapper_pid, told.run_id) = (None, None, None);
+    let mut record = world.store.read(|view| record(view, &row, now)).unwrap();
+    (record.pid, record.wrapper_pid, record.run_id) = (None, None, None);
     let events = world.store.read(|view| view.outgoing_of(row.n)).unwrap();
     let events =
         events.into_iter().map(|event| (event.seq, event.rev, event.id.to_string(), event.attributes));
-    (serde_json::to_value(told).unwrap(), events.collect())
+    (serde_json::to_value(record).unwrap(), events.collect())
 }
 
 #[test]
@@ -513,8 +513,8 @@ fn one_exported_while_active_has_ended_unseen() {
     let path = folder.path().join("out.json");
     export_to(&mut here, started.session, &path);
     there.import(&path);
-    let told = there.shown(&started.session.to_string());
-    assert_eq!((told.status.as_str(), told.end_reason.unwrap().as_str()), ("interrupted", "crash"));
+    let record = there.shown(&started.session.to_string());
+    assert_eq!((record.status.as_str(), record.end_reason.unwrap().as_str()), ("interrupted", "crash"));
     assert_eq!(essence(&mut there, started.session).1.len(), 1, "its own home will make the END");
 }
 

@@ -45,7 +45,7 @@ fn a_run_from_start_to_exit() {
     let row = world.session(started.session);
     assert_eq!((row.phase, row.link, row.status), (Phase::Closed, Link::Matched, Some(Status::Completed)));
     assert_eq!(
-        world.told(started.session),
+        world.events(started.session),
         ["1.0 session.start startup", "2.0 session.bound a", "3.0 session.end exit"]
     );
     let end = world.attributes(started.session, "session.end");
@@ -61,7 +61,7 @@ fn ending_twice_ends_once() {
     let (run, started) = world.start(Conversation::Fresh);
     assert!(world.end(run, Exit::Signal(15)).closed);
     assert!(!world.end(run, Exit::Code(0)).closed);
-    assert_eq!(world.told(started.session), ["1.0 session.start startup", "2.0 session.end signal"]);
+    assert_eq!(world.events(started.session), ["1.0 session.start startup", "2.0 session.end signal"]);
     let row = world.session(started.session);
     assert_eq!((row.status, row.signal, row.exit_code), (Some(Status::Failed), Some(15), None));
     assert_eq!(row.link, Link::Failed);
@@ -95,10 +95,10 @@ fn clears_make_a_chain() {
         assert_eq!(world.attributes(new.id, "session.start")["tags"][0], "night");
     }
     assert_eq!(
-        world.told(chain[1].session),
+        world.events(chain[1].session),
         ["1.0 session.start clear", "2.0 session.bound b", "3.0 session.end clear"]
     );
-    assert_eq!(world.told(chain[4].session), ["1.0 session.start clear", "2.0 session.end exit"]);
+    assert_eq!(world.events(chain[4].session), ["1.0 session.start clear", "2.0 session.end exit"]);
     assert_eq!(world.session(chain[4].session).link, Link::Failed);
 }
 
@@ -122,7 +122,7 @@ fn a_transition_is_whole_or_not_at_all() {
     let mut world = World::new();
     let (run, first) = world.start(Conversation::Fresh);
     world.bind(first.session, "a").unwrap();
-    let before = world.told(first.session);
+    let before = world.events(first.session);
     let mut broken = 0;
     for statements in 0.. {
         world.store.faults.after(statements);
@@ -135,13 +135,13 @@ fn a_transition_is_whole_or_not_at_all() {
             break;
         }
         broken += 1;
-        assert_eq!(world.told(first.session), before);
+        assert_eq!(world.events(first.session), before);
         let sessions: i64 =
             world.store.sql().query_row("SELECT count(*) FROM session", [], |row| row.get(0)).unwrap();
         assert_eq!(sessions, 1);
     }
     assert!(broken > 10, "only {broken} statements were tried");
-    assert_eq!(world.told(first.session).last().unwrap(), "3.0 session.end clear");
+    assert_eq!(world.events(first.session).last().unwrap(), "3.0 session.end clear");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn resume_by_id_reopens_the_session() {
     world.end(run, Exit::Code(0));
 
     assert_eq!(
-        world.told(first.session),
+        world.events(first.session),
         [
             "1.0 session.start startup",
             "2.0 session.bound a",
@@ -180,7 +180,7 @@ fn resume_of_a_conversation_never_seen_adopts_it() {
     let (_, started) = world.start(Conversation::Named(agent_session("foreign")));
     assert_eq!(started.how, How::New);
     world.bind(started.session, "foreign").unwrap();
-    assert_eq!(world.told(started.session), ["1.0 session.start resume", "2.0 session.bound foreign"]);
+    assert_eq!(world.events(started.session), ["1.0 session.start resume", "2.0 session.bound foreign"]);
     let row = world.session(started.session);
     assert_eq!(row.owns_from, Some(row.started_at));
 }
@@ -190,12 +190,12 @@ fn a_provisional_session_tells_nothing_until_it_is_bound() {
     let mut world = World::new();
     let (run, started) = world.start(Conversation::Unnamed);
     assert_eq!(started.how, How::Provisional);
-    assert!(world.told(started.session).is_empty());
+    assert!(world.events(started.session).is_empty());
     let row = world.session(started.session);
     assert_eq!((row.phase, row.link), (Phase::Provisional, Link::Pending));
 
     assert_eq!(world.bind(started.session, "new").unwrap(), Bound::New);
-    assert_eq!(world.told(started.session), ["1.0 session.start resume", "2.0 session.bound new"]);
+    assert_eq!(world.events(started.session), ["1.0 session.start resume", "2.0 session.bound new"]);
     let events = world.store.read(|view| view.events(row.n)).unwrap();
     assert_eq!(events[0].time, row.started_at);
     world.end(run, Exit::Code(0));
@@ -206,7 +206,7 @@ fn a_provisional_session_that_ends_unbound_tells_both() {
     let mut world = World::new();
     let (run, started) = world.start(Conversation::Unnamed);
     world.end(run, Exit::Code(1));
-    assert_eq!(world.told(started.session), ["1.0 session.start resume", "2.0 session.end exit"]);
+    assert_eq!(world.events(started.session), ["1.0 session.start resume", "2.0 session.end exit"]);
     assert_eq!(world.session(started.session).link, Link::Failed);
 }
 
@@ -222,7 +222,7 @@ fn a_provisional_session_of_a_known_conversation_becomes_an_alias() {
     begin.tags = vec!["night".into()];
     let (run, provisional) = world.start_as(&begin);
     let began = world.now;
-    // An agent started inside the agent before it was bound: its parent must not be told by the provisional id.
+    // An agent started inside the agent before it was bound: its parent must not be reported by the provisional id.
     let mut inner = world.begin(Conversation::Fresh);
     inner.parent = Some(run);
     let (_, child) = world.start_as(&inner);
@@ -233,7 +233,7 @@ fn a_provisional_session_of_a_known_conversation_becomes_an_alias() {
     assert_eq!(world.session(provisional.session).id, known.session, "the id is an alias now");
     assert_eq!(world.store.read(|view| view.current(run)).unwrap().unwrap().id, known.session);
     assert_eq!(
-        world.told(known.session),
+        world.events(known.session),
         [
             "1.0 session.start startup",
             "2.0 session.bound a",
@@ -248,7 +248,7 @@ fn a_provisional_session_of_a_known_conversation_becomes_an_alias() {
     assert_eq!(parent, known.session.to_string());
 
     world.end(run, Exit::Code(0));
-    assert_eq!(world.told(known.session).last().unwrap(), "5.0 session.end exit");
+    assert_eq!(world.events(known.session).last().unwrap(), "5.0 session.end exit");
     let everything: String = world
         .store
         .sql()
@@ -272,7 +272,7 @@ fn a_second_run_joins_and_the_last_one_ends_the_session() {
     assert_eq!(world.session(started.session).phase, Phase::Open);
     assert!(world.end(two, Exit::Code(3)).closed);
     assert_eq!(
-        world.told(started.session),
+        world.events(started.session),
         ["1.0 session.start startup", "2.0 session.bound a", "3.0 session.end exit"]
     );
     assert_eq!(world.session(started.session).exit_code, Some(3));
@@ -320,7 +320,7 @@ fn switching_back_and_forth_reopens_each_time() {
     assert!(matches!(world.pass(run, To::Switch, Some("b")), Err(Error::AlreadyThere(_))));
     world.end(run, Exit::Code(0));
     assert_eq!(
-        world.told(first.session),
+        world.events(first.session),
         [
             "1.0 session.start startup",
             "2.0 session.bound a",
@@ -343,7 +343,7 @@ fn a_session_already_told_of_that_is_a_known_one_ends_as_a_switch() {
     let (run, started) = world.start(Conversation::Unsure);
     let Bound::Switched(passed) = world.bind(started.session, "a").unwrap() else { panic!("not switched") };
     assert_eq!(passed.new.session, known.session);
-    assert_eq!(world.told(started.session), ["1.0 session.start startup", "2.0 session.end switch"]);
+    assert_eq!(world.events(started.session), ["1.0 session.start startup", "2.0 session.end switch"]);
     assert_eq!(world.store.read(|view| view.current(run)).unwrap().unwrap().id, known.session);
     world.end(run, Exit::Code(0));
 }
@@ -368,7 +368,7 @@ fn late_evidence_binds_an_ended_session_and_amends_its_end() {
     world.end(run, Exit::Code(0));
     world.bind(started.session, "a").unwrap();
     assert_eq!(
-        world.told(started.session),
+        world.events(started.session),
         ["1.0 session.start startup", "2.1 session.end exit", "3.0 session.bound a"]
     );
     assert_eq!(world.attributes(started.session, "session.end")["lastSeq"], 3);
@@ -434,7 +434,7 @@ fn the_version_learned_later_revises_the_start() {
     for _ in 0..2 {
         world.store.write(|tx| lifecycle::learn_version(tx, started.session, "2.1.197")).unwrap();
     }
-    assert_eq!(world.told(started.session), ["1.1 session.start startup"]);
+    assert_eq!(world.events(started.session), ["1.1 session.start startup"]);
     assert_eq!(world.attributes(started.session, "session.start")["agentVersion"], "2.1.197");
 }
 

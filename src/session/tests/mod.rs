@@ -100,7 +100,7 @@ impl World {
     }
 
     /// `seq.rev type word`, where the word is what a test asks about most.
-    pub(crate) fn told(&mut self, id: SessionId) -> Vec<String> {
+    pub(crate) fn events(&mut self, id: SessionId) -> Vec<String> {
         let row = self.session(id);
         let events = self.store.read(|view| view.events(row.n)).unwrap();
         events
@@ -195,7 +195,7 @@ pub(crate) fn check(sql: &Connection) {
          GROUP BY s.n HAVING count(e.n) <> s.last_seq OR (s.last_seq > 0 AND (max(e.seq) <> s.last_seq OR min(e.seq) <> 1))",
     );
     none(
-        "a provisional session told something",
+        "a provisional session has events",
         "SELECT id FROM session WHERE phase = 'provisional' AND last_seq <> 0",
     );
     none(

@@ -181,9 +181,9 @@ fn killed_at_any_moment_nothing_is_half_done_and_recovery_ends_it() {
             .unwrap();
         // It is in the middle of whatever comes after that many words.
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let said =
+        let announced =
             lines.by_ref().filter(|line| ["bound", "absorbed", "passed", "durable"].contains(&&**line));
-        assert_eq!(said.take(words + 1).count(), words + 1);
+        assert_eq!(announced.take(words + 1).count(), words + 1);
         child.kill().unwrap();
         child.wait().unwrap();
 

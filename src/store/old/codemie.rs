@@ -16,7 +16,7 @@ pub(super) fn read(path: &Path, fields: &Map<String, Value>) -> Option<OldSessio
         return None;
     }
     let correlation = fields.get("correlation");
-    let told = |name: &str| text(correlation.and_then(|correlation| correlation.get(name)));
+    let correlated = |name: &str| text(correlation.and_then(|correlation| correlation.get(name)));
     let cwd: PathBuf = field("workingDirectory").unwrap_or_default().into();
     let folder_name = || cwd.file_name().map(|name| name.to_string_lossy().into_owned());
     let started_at = time(fields.get("startTime"));
@@ -26,8 +26,8 @@ pub(super) fn read(path: &Path, fields: &Map<String, Value>) -> Option<OldSessio
         id: field("sessionId"),
         agent: field("agentName").or_else(|| field("agent")).unwrap_or_else(|| "codemie".into()),
         name: field("name"),
-        agent_session: told("agentSessionId").and_then(AgentSessionId::plain),
-        agent_session_file: told("agentSessionFile").map(PathBuf::from),
+        agent_session: correlated("agentSessionId").and_then(AgentSessionId::plain),
+        agent_session_file: correlated("agentSessionFile").map(PathBuf::from),
         started_at,
         ended_at: time(fields.get("endTime")),
         status,

@@ -63,8 +63,8 @@ pub(super) fn session(
         (None, None) => None,
     };
     let (status, reason) = ending(field("status").as_deref(), exit);
-    let told = ["executor", "executorVariant", "mode", "preset", "model"];
-    let note: Vec<_> = told.iter().filter_map(|name| Some(format!("{name} {}", field(name)?))).collect();
+    let noted = ["executor", "executorVariant", "mode", "preset", "model"];
+    let note: Vec<_> = noted.iter().filter_map(|name| Some(format!("{name} {}", field(name)?))).collect();
     OldSession {
         entry,
         id,

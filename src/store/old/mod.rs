@@ -59,7 +59,7 @@ impl OldSession {
         bounded
     }
 
-    /// The entry's own time: what tells it apart when it has no id.
+    /// The entry's own time: which distinguishes it when it has no id.
     pub fn time(&self) -> Option<Timestamp> {
         self.started_at.or(self.ended_at)
     }

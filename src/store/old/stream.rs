@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::EXPORT;
 
-/// What the top level of a file says.
+/// The top level of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outline {
     pub(super) is_export: bool,
