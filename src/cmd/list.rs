@@ -208,7 +208,8 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
     columns.extend(archived);
     columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(9)));
     let mut table = Table::new(columns);
-    let ids: Short = lines.iter().map(|line| line.row.id.as_str()).collect();
+    let ids: Short<'_> = lines.iter().map(|line| line.row.id.as_str()).collect();
+    let moments = human::Moments::until(now, zone);
     let amounts = lines.iter().map(|line| called(line).then_some((line.row.cost, &*line.unpriced_models)));
     for (line, cost) in lines.iter().zip(costs(amounts)) {
         let row = &line.row;
@@ -216,14 +217,14 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
             None if row.archived => Cell::painted("archived", Colour::Faint),
             _ => Cell::painted(row.status.as_str(), colour(row.status)),
         };
-        let mut cells: Vec<Cell> = vec![
+        let mut cells: Vec<Cell<'_>> = vec![
             row.name.as_str().into(),
             row.agent.as_str().into(),
             status,
             row.project.as_deref().unwrap_or("").into(),
         ];
         cells.extend(branches.then(|| line.row.branch.as_deref().unwrap_or("").into()));
-        cells.push(human::moment(row.started_at, now, zone).into());
+        cells.push(moments.moment(row.started_at).into());
         cells.push(human::duration(line.open).into());
         if metered {
             let tokens = if called(line) { human::count(row.tokens) } else { String::new() };

@@ -146,14 +146,15 @@ fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
         Column::text("ENDED", usize::MAX).dispensable(1),
         Column::text("ID", words::ID),
     ]);
-    let ids: Short = rows.iter().map(SessionRow::shown_id).collect();
-    for row in rows {
+    let shown: Vec<String> = rows.iter().map(SessionRow::shown_id).collect();
+    let ids: Short<'_> = shown.iter().map(String::as_str).collect();
+    for (row, id) in rows.iter().zip(&shown) {
         table.row([
             row.name.as_str().into(),
             row.agent.as_str().into(),
             row.place.project.as_deref().unwrap_or("").into(),
             row.ended_at.map_or(String::new(), |at| human::moment(at, now, zone)).into(),
-            Cell::painted(ids.of(&row.shown_id()), Colour::Faint),
+            Cell::painted(ids.of(id), Colour::Faint),
         ]);
     }
     table

@@ -190,19 +190,21 @@ impl Chain {
         // A switch can lead back to where it came from.
         let mut seen = vec![row.id];
         let mut chain = Self::default();
-        let mut walk = |on: &dyn Fn(&SessionRow) -> Result<Option<SessionId>, store::Error>| {
-            let mut names = Vec::new();
-            let mut next = on(row)?;
-            while let Some(id) = next.filter(|id| !seen.contains(id)) {
-                seen.push(id);
-                let row = view.session(id)?;
-                names.push(
-                    row.as_ref().map_or_else(|| Short::default().of(&id.to_string()), |row| row.name.clone()),
-                );
-                next = row.as_ref().map(on).transpose()?.flatten();
-            }
-            anyhow::Ok(names)
-        };
+        let mut walk =
+            |on: &dyn Fn(&SessionRow) -> Result<Option<SessionId>, store::Error>| {
+                let mut names = Vec::new();
+                let mut next = on(row)?;
+                while let Some(id) = next.filter(|id| !seen.contains(id)) {
+                    seen.push(id);
+                    let row = view.session(id)?;
+                    names.push(row.as_ref().map_or_else(
+                        || Short::default().of(&id.to_string()).to_owned(),
+                        |row| row.name.clone(),
+                    ));
+                    next = row.as_ref().map(on).transpose()?.flatten();
+                }
+                anyhow::Ok(names)
+            };
         // A session that was resumed has forgotten its neighbours; its openings, and theirs, have not.
         let before = |row: &SessionRow| Ok(view.came_from(row.n)?.map(|(from, _)| from));
         let after = |row: &SessionRow| match row.transitioned_to {

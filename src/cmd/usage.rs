@@ -407,7 +407,8 @@ impl Report {
 
     fn table(&self, known: &Known, moments: &Moments) -> Table {
         let by_session = self.by == By::Session;
-        let ids: Short = known.ids.iter().chain(self.rows.iter().map(|row| &row.key)).cloned().collect();
+        let ids: Short<'_> =
+            known.ids.iter().chain(self.rows.iter().map(|row| &row.key)).map(String::as_str).collect();
         let foreign = |row: &UsageRow| format!("foreign {}", ids.of(&row.key));
         // The id of a foreign conversation is all it can be named by.
         let widest = self.rows.iter().filter(|row| row.foreign).map(|row| foreign(row).width()).max();
@@ -442,20 +443,20 @@ impl Report {
         columns.extend(reasoning.then(|| Column::number("REASONING").dispensable(10)));
         columns.extend([Column::number("TOKENS").dispensable(1), Column::number("COST")]);
         let mut table = Table::new(columns);
-        let cells = |row: &UsageRow, first: Cell, place: Option<&Place>, cost: String| {
+        let cells = |row: &UsageRow, first: Cell<'static>, place: Option<&Place>, cost: String| {
             let name = place.map(|place| place.name.as_str()).filter(|name| !name.is_empty());
-            let mut cells = vec![name.map_or(first, Cell::from)];
+            let mut cells = vec![name.map_or(first, |name| name.to_owned().into())];
             if by_session {
                 let project = row.project.as_deref().or_else(|| place?.project.as_deref());
                 // When a foreign one began nobody knows but by its first call.
                 let started = place.and_then(|place| place.started).unwrap_or(row.first_at);
                 let started = if row.key.is_empty() { String::new() } else { moments.tell(started) };
-                cells.extend([started.into(), project.unwrap_or("").into()]);
+                cells.extend([started.into(), project.unwrap_or("").to_owned().into()]);
             }
-            let id = if row.foreign { String::new() } else { ids.of(&row.key) };
+            let id = if row.foreign { "" } else { ids.of(&row.key) }.to_owned();
             cells.extend(conversations.then(|| Cell::painted(id, Colour::Faint)));
             if agents {
-                cells.push(row.agent.as_deref().unwrap_or("").into());
+                cells.push(row.agent.clone().unwrap_or_default().into());
             }
             let parts = [row.input, row.output, row.cache_read, row.cache_write].map(number);
             let counts = [number(row.api_calls)].into_iter().chain(parts);
@@ -474,7 +475,7 @@ impl Report {
             let first = if by_session && row.foreign {
                 Cell::painted(foreign(row), Colour::Faint)
             } else {
-                row.key.as_str().into()
+                row.key.clone().into()
             };
             table.row(cells(row, first, known.places.get(at), next()));
         }

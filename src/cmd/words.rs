@@ -1,8 +1,5 @@
 //! A session in words: what several commands say of one in the same way.
 
-use std::collections::BTreeSet;
-use std::ops::Bound;
-
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
@@ -32,24 +29,42 @@ pub(super) const ID: usize = 8;
 
 /// Ids by their beginnings, each long enough to be told from all the others. Those of Codex begin with the time, and are the
 /// same for a minute in their first eight characters.
+///
+/// In order, each behind its first eight bytes as a number: most comparisons among ten thousand end there.
 #[derive(Debug, Default)]
-pub(super) struct Short(BTreeSet<String>);
+pub(super) struct Short<'a>(Vec<(u64, &'a str)>);
 
-impl<T: Into<String>> FromIterator<T> for Short {
-    fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> Self {
-        Self(ids.into_iter().map(Into::into).collect())
+impl<'a> FromIterator<&'a str> for Short<'a> {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(ids: I) -> Self {
+        let mut ids: Vec<_> = ids.into_iter().map(ordered).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Self(ids)
     }
 }
 
-impl Short {
-    pub(super) fn of(&self, id: &str) -> String {
+impl Short<'_> {
+    pub(super) fn of<'b>(&self, id: &'b str) -> &'b str {
         // Nothing has more in common with it than what stands next to it in order.
-        let before = self.0.range::<str, _>((Bound::Unbounded, Bound::Excluded(id))).next_back();
-        let after = self.0.range::<str, _>((Bound::Excluded(id), Bound::Unbounded)).next();
-        let common = |other: &String| other.chars().zip(id.chars()).take_while(|(a, b)| a == b).count();
-        let needed = before.into_iter().chain(after).map(|other| common(other) + 1).max().unwrap_or(0);
-        id.chars().take(needed.max(ID)).collect()
+        let (before, after) = match self.0.binary_search(&ordered(id)) {
+            Ok(at) => (at.checked_sub(1), at + 1),
+            Err(at) => (at.checked_sub(1), at),
+        };
+        let common =
+            |(_, other): &(u64, &str)| other.chars().zip(id.chars()).take_while(|(a, b)| a == b).count();
+        let beside = [before.and_then(|at| self.0.get(at)), self.0.get(after)];
+        let needed = beside.into_iter().flatten().map(|other| common(other) + 1).max().unwrap_or(0);
+        id.char_indices().nth(needed.max(ID)).map_or(id, |(end, _)| &id[..end])
     }
+}
+
+/// Pairs that are in the order of their ids.
+fn ordered(id: &str) -> (u64, &str) {
+    let mut first = [0; 8];
+    for (to, from) in first.iter_mut().zip(id.bytes()) {
+        *to = from;
+    }
+    (u64::from_be_bytes(first), id)
 }
 
 /// Everything billed.

@@ -98,7 +98,7 @@ impl Figures {
         self.usd += other.usd;
     }
 
-    fn cells(&self) -> [Cell; 9] {
+    fn cells(&self) -> [Cell<'static>; 9] {
         let count = |number: i64| human::count(u64::try_from(number).unwrap_or(0));
         [
             human::duration(Duration::from_millis(self.open_ms)),

@@ -69,10 +69,21 @@ impl Style {
     }
 
     pub fn paint(self, text: &str, colour: Colour) -> String {
+        let mut painted = String::new();
+        self.paint_onto(&mut painted, text, colour);
+        painted
+    }
+
+    /// The same at the end of a text.
+    fn paint_onto(self, line: &mut String, text: &str, colour: Colour) {
         let text = text::clean(text);
         match colour.code() {
-            Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
-            _ => text.into_owned(),
+            Some(code) if self.colour && !text.is_empty() => {
+                for part in ["\x1b[", code, "m", &text, "\x1b[0m"] {
+                    *line += part;
+                }
+            }
+            _ => *line += &text,
         }
     }
 }

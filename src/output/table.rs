@@ -1,9 +1,11 @@
 //! Aligned tables that fit the terminal: first the roomy columns are shortened, then the least important ones left out, and
 //! what stays is shortened once more where it can bear that.
 
+use std::borrow::Cow;
+
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::text::clean;
+use super::text::{clean, is_plain};
 use super::{Colour, Style};
 
 /// Spaces between columns.
@@ -53,52 +55,98 @@ impl Column {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cell {
-    text: String,
+pub struct Cell<'a> {
+    text: Cow<'a, str>,
     colour: Colour,
 }
 
-impl Cell {
-    pub fn painted(text: impl Into<String>, colour: Colour) -> Self {
+impl<'a> Cell<'a> {
+    pub fn painted(text: impl Into<Cow<'a, str>>, colour: Colour) -> Self {
         Self { text: text.into(), colour }
-    }
-
-    fn bounded(self) -> Self {
-        // No text is wider than it has bytes; among ten thousand rows a copy of each cell would be felt.
-        if self.text.len() <= WIDEST { self } else { Self { text: shorten(&self.text, WIDEST), ..self } }
     }
 }
 
-impl<T: Into<String>> From<T> for Cell {
+impl<'a, T: Into<Cow<'a, str>>> From<T> for Cell<'a> {
     fn from(text: T) -> Self {
         Self { text: text.into(), colour: Colour::Plain }
+    }
+}
+
+/// Rows as they are kept until the widths are known: all texts in one piece, and each measured once. Ten thousand rows have a
+/// hundred thousand cells, and a piece of memory for each of them took longer than drawing them.
+#[derive(Debug, Default)]
+struct Rows {
+    text: String,
+    /// One for each column of each row, row after row.
+    cells: Vec<MeasuredCell>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MeasuredCell {
+    /// Where its text ends; it begins where the one before it ends.
+    end: usize,
+    width: u16,
+    /// Each byte is a letter that takes one cell.
+    is_plain: bool,
+    colour: Colour,
+}
+
+impl Rows {
+    /// A row with a cell for each column: missing ones are blank.
+    fn push<'a>(&mut self, cells: impl IntoIterator<Item = Cell<'a>>, columns: usize) {
+        let blank = std::iter::repeat_with(Cell::default);
+        for Cell { text, colour } in cells.into_iter().chain(blank).take(columns) {
+            // No text is wider than it has bytes.
+            let text = if text.len() <= WIDEST { text } else { Cow::Owned(shorten(&text, WIDEST)) };
+            let is_plain = is_plain(&text);
+            let width = if is_plain { text.len() } else { text.width() };
+            self.text += &text;
+            let width = u16::try_from(width).unwrap_or(u16::MAX);
+            self.cells.push(MeasuredCell { end: self.text.len(), width, is_plain, colour });
+        }
+    }
+
+    /// The cells of one row, from the `first` of all.
+    fn row(&self, first: usize, columns: usize) -> impl Iterator<Item = (&str, MeasuredCell)> {
+        let mut begin = first.checked_sub(1).map_or(0, |before| self.cells[before].end);
+        self.cells[first..first + columns].iter().map(move |cell| {
+            let text = &self.text[begin..cell.end];
+            begin = cell.end;
+            (text, *cell)
+        })
+    }
+
+    fn widest(&self, column: usize, columns: usize) -> usize {
+        let cells = self.cells.iter().skip(column).step_by(columns.max(1));
+        cells.map(|cell| cell.width).max().unwrap_or(0).into()
     }
 }
 
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
+    rows: Rows,
     /// The last row is a sum, set off by its weight.
-    total: Option<Vec<Cell>>,
+    total: Rows,
 }
 
 impl Table {
     pub fn new(columns: impl Into<Vec<Column>>) -> Self {
-        Self { columns: columns.into(), rows: Vec::new(), total: None }
+        Self { columns: columns.into(), rows: Rows::default(), total: Rows::default() }
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(cells.into_iter().map(Cell::bounded).collect());
+    pub fn row<'a>(&mut self, cells: impl IntoIterator<Item = Cell<'a>>) {
+        self.rows.push(cells, self.columns.len());
     }
 
-    pub fn total(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        let heavy = |cell: Cell| Cell { colour: Colour::Heading, ..cell.bounded() };
-        self.total = Some(cells.into_iter().map(heavy).collect());
+    pub fn total<'a>(&mut self, cells: impl IntoIterator<Item = Cell<'a>>) {
+        let heavy = |cell: Cell<'a>| Cell { colour: Colour::Heading, ..cell };
+        self.total = Rows::default();
+        self.total.push(cells.into_iter().map(heavy), self.columns.len());
     }
 
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.cells.is_empty()
     }
 
     /// Whether there is room for a column.
@@ -109,19 +157,24 @@ impl Table {
 
     pub fn render(&self, style: Style) -> String {
         let widths = self.widths(style.columns);
+        let columns = self.columns.len();
+        let mut titles = Rows::default();
+        titles.push(self.columns.iter().map(|column| Cell::painted(column.title, Colour::Faint)), columns);
         let mut text = String::new();
-        let titles = self.columns.iter().map(|column| Cell::painted(column.title, Colour::Faint)).collect();
-        for row in std::iter::once(&titles).chain(&self.rows).chain(&self.total) {
-            self.line(&mut text, row, &widths, style);
+        for rows in [&titles, &self.rows, &self.total] {
+            for first in (0..rows.cells.len()).step_by(columns.max(1)) {
+                self.line(&mut text, rows.row(first, columns), &widths, style);
+            }
         }
         text
     }
 
     /// The width of each column, `None` for those left out.
     fn widths(&self, available: usize) -> Vec<Option<usize>> {
+        let columns = self.columns.len();
         let natural = |at: usize| {
-            let cells = self.rows.iter().chain(&self.total).filter_map(|row| row.get(at));
-            cells.map(|cell| width_of(&cell.text)).chain([self.columns[at].title.width()]).max().unwrap_or(0)
+            let cells = self.rows.widest(at, columns).max(self.total.widest(at, columns));
+            cells.max(self.columns[at].title.width())
         };
         let mut widths: Vec<_> = (0..self.columns.len()).map(|at| Some(natural(at))).collect();
         while !self.shrink(&mut widths, available, |column| column.least) {
@@ -162,34 +215,50 @@ impl Table {
         true
     }
 
-    fn line(&self, text: &mut String, row: &[Cell], widths: &[Option<usize>], style: Style) {
-        let mut line = String::new();
+    fn line<'a>(
+        &self,
+        line: &mut String,
+        row: impl Iterator<Item = (&'a str, MeasuredCell)>,
+        widths: &[Option<usize>],
+        style: Style,
+    ) {
         let mut owed = 0; // spaces not written yet: none at the end of a line
-        for ((cell, column), width) in row.iter().zip(&self.columns).zip(widths) {
+        for (((text, cell), column), width) in row.zip(&self.columns).zip(widths) {
             let Some(width) = *width else { continue };
-            let shown = shorten(&cell.text, width);
-            let pad = width - width_of(&shown).min(width);
+            let (shown, taken) = if cell.is_plain && text.len() <= width {
+                (Cow::Borrowed(text), text.len())
+            } else {
+                let short = shorten(text, width);
+                let taken = width_of(&short).min(width);
+                (Cow::Owned(short), taken)
+            };
+            let pad = width - taken;
             if column.align == Align::Right {
                 owed += pad;
             }
             // A number may end with a blank, to stand below one that ends with a mark.
             let seen = shown.trim_end_matches(' ');
             if !seen.is_empty() {
-                push_blanks(&mut line, owed);
-                line += &style.paint(seen, cell.colour);
+                push_blanks(line, owed);
+                style.paint_onto(line, seen, cell.colour);
                 owed = 0;
             }
             owed += shown.len() - seen.len();
             owed += GAP + if column.align == Align::Left { pad } else { 0 };
         }
-        *text += &line;
-        text.push('\n');
+        line.push('\n');
     }
 }
 
 /// A format's width must not be used for this: it ends the program beyond 65,535.
 pub fn push_blanks(text: &mut String, count: usize) {
-    text.extend(std::iter::repeat_n(' ', count));
+    const BLANKS: &str = "                                ";
+    let mut missing = count;
+    while missing > 0 {
+        let some = missing.min(BLANKS.len());
+        *text += &BLANKS[..some];
+        missing -= some;
+    }
 }
 
 /// At least `width` cells.
@@ -227,11 +296,6 @@ pub fn shorten(text: &str, width: usize) -> String {
 /// The cells that a text takes. Most are plain, and a table may have ten thousand rows.
 fn width_of(text: &str) -> usize {
     if is_plain(text) { text.len() } else { text.width() }
-}
-
-/// Whether each byte is a letter that takes one cell.
-fn is_plain(text: &str) -> bool {
-    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 #[cfg(test)]
@@ -309,6 +373,16 @@ total                             12.3k  $0.1201
         let mut table = Table::new([Column::number("COST"), Column::text("ID", 4)]);
         table.row(["$0.12 ", "x"].map(Cell::from));
         assert_eq!(table.render(Style { colour: false, columns: 80 }).lines().nth(1), Some("$0.12   x"));
+    }
+
+    #[test]
+    fn missing_cells_are_blank_and_further_ones_are_not_shown() {
+        let mut table = Table::new([Column::text("A", 1), Column::number("B"), Column::text("C", 1)]);
+        table.row(["1"].map(Cell::from));
+        table.row(["1", "22", "333", "4444"].map(Cell::from));
+        table.total(["", "", "t"].map(Cell::from));
+        let text = table.render(Style { colour: false, columns: 80 });
+        assert_eq!(text, "A   B  C\n1\n1  22  333\n       t\n");
     }
 
     #[test]

@@ -35,6 +35,11 @@ fn harmless(letter: char) -> char {
     }
 }
 
+/// Whether each byte is a letter that takes one cell. All are looked at: that is done many at a time, an early end is not.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.bytes().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~'))
+}
+
 /// As one line.
 pub fn clean(text: &str) -> Cow<'_, str> {
     cleaned(text, |_| false)
@@ -46,8 +51,7 @@ pub fn clean_lines(text: &str) -> Cow<'_, str> {
 }
 
 fn cleaned(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let plain = |byte: u8| matches!(byte, b' '..=b'~');
-    if text.bytes().all(plain) {
+    if is_plain(text) {
         return Cow::Borrowed(text);
     }
     let mut marks = 0;

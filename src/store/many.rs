@@ -14,6 +14,10 @@ use wire::Sync;
 /// Up to so many sessions are asked for one by one: what is read then does not grow with the store.
 const FEW: usize = 64;
 
+/// And more of them where they are less than one in so many of all sessions. To ask for one costs what it costs to read the
+/// rows of three in passing.
+const ONE_IN: usize = 4;
+
 /// A run's processes, for the record of its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunProcesses {
@@ -28,7 +32,7 @@ fn read_processes(row: &Row<'_>) -> rusqlite::Result<(i64, RunProcesses)> {
 
 impl View<'_> {
     pub fn totals_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Totals>, Error> {
-        beside(
+        self.beside(
             sessions,
             |n| self.totals(n),
             || {
@@ -39,7 +43,7 @@ impl View<'_> {
     }
 
     pub fn unpriced_models_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        beside(
+        self.beside(
             sessions,
             |n| self.unpriced_models(n),
             || {
@@ -52,7 +56,7 @@ impl View<'_> {
     }
 
     pub fn unpriced_calls_of(&self, sessions: &[i64]) -> Result<HashMap<i64, BTreeMap<String, i64>>, Error> {
-        beside(
+        self.beside(
             sessions,
             |n| self.unpriced_calls(n),
             || {
@@ -67,7 +71,7 @@ impl View<'_> {
     }
 
     pub fn tags_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        beside(
+        self.beside(
             sessions,
             |n| self.tags(n),
             || self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |row| row.get(1)),
@@ -75,7 +79,7 @@ impl View<'_> {
     }
 
     pub fn openings_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
-        beside(
+        self.beside(
             sessions,
             |n| self.openings(n),
             || {
@@ -91,7 +95,7 @@ impl View<'_> {
     /// By the number of the run.
     pub fn processes_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, RunProcesses>, Error> {
         const SQL: &str = "SELECT n, id, wrapper_pid, agent_pid FROM run";
-        if rows.len() > FEW {
+        if !self.are_few(rows.len())? {
             return Ok(self.all(SQL, [], read_processes)?.into_iter().collect());
         }
         let runs = rows.iter().filter_map(|row| row.run);
@@ -112,7 +116,7 @@ impl View<'_> {
 
     /// How far the events of each have got, as [`View::sync`] says of one.
     pub fn syncs_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, Sync>, Error> {
-        if rows.len() <= FEW {
+        if self.are_few(rows.len())? {
             return rows.iter().map(|row| Ok((row.n, self.sync(row)?))).collect();
         }
         let slowest = self.one("SELECT min(since), min(cursor) FROM sink", [], |row| {
@@ -122,7 +126,12 @@ impl View<'_> {
         let counts = |sql: &str| -> Result<HashMap<i64, i64>, Error> {
             Ok(self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
         };
-        let changed = counts("SELECT session, count(change) FROM event GROUP BY session")?;
+        // All by an index that holds what is asked for, less the few that are kept back: the events' own rows, of which one
+        // count alone would need every one, are ten times as much to read.
+        let all = counts("SELECT session, count(*) FROM event GROUP BY session")?;
+        let kept_back = counts(
+            "SELECT session, count(*) FROM event INDEXED BY event_kept_back WHERE change IS NULL GROUP BY session",
+        )?;
         let waiting =
             counts(&format!("SELECT session, count(*) FROM event WHERE change > {cursor} GROUP BY session"))?;
         let before =
@@ -146,7 +155,7 @@ impl View<'_> {
                 return Sync { last_delivered_at, ..Sync::default() };
             }
             let of = |counts: &HashMap<i64, i64>| counts.get(&row.n).copied().unwrap_or(0);
-            let passed = of(&changed) - of(&waiting) - of(&before);
+            let passed = of(&all) - of(&kept_back) - of(&waiting) - of(&before);
             Sync {
                 pending: of(&waiting) + of(&deferred),
                 delivered: (passed - of(&dead) - of(&deferred)).max(0),
@@ -169,16 +178,25 @@ impl View<'_> {
         }
         Ok(grouped)
     }
-}
 
-/// By session: asked of each, where they are few, else of all there are.
-fn beside<T>(
-    sessions: &[i64],
-    one: impl Fn(i64) -> Result<T, Error>,
-    all: impl FnOnce() -> Result<HashMap<i64, T>, Error>,
-) -> Result<HashMap<i64, T>, Error> {
-    if sessions.len() > FEW {
-        return all();
+    /// By session: asked of each, where they are few, else of all there are.
+    fn beside<T>(
+        &self,
+        sessions: &[i64],
+        one: impl Fn(i64) -> Result<T, Error>,
+        all: impl FnOnce() -> Result<HashMap<i64, T>, Error>,
+    ) -> Result<HashMap<i64, T>, Error> {
+        if !self.are_few(sessions.len())? {
+            return all();
+        }
+        sessions.iter().map(|n| Ok((*n, one(*n)?))).collect()
     }
-    sessions.iter().map(|n| Ok((*n, one(*n)?))).collect()
+
+    fn are_few(&self, sessions: usize) -> Result<bool, Error> {
+        if sessions <= FEW {
+            return Ok(true);
+        }
+        let all = self.one("SELECT count(*) FROM session", [], |row| row.get::<_, i64>(0))?;
+        Ok(sessions.saturating_mul(ONE_IN) < usize::try_from(all).unwrap_or(0))
+    }
 }

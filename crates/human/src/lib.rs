@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
 use wire::Timestamp;
@@ -15,10 +16,33 @@ pub fn duration(time: Duration) -> String {
     match seconds {
         0..10 => format!("{:.1}s", time.as_secs_f64()),
         10..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3600 % 24),
+        60..3600 => two_units(seconds / 60, "m ", (seconds % 60, 2), "s"),
+        3600..86_400 => two_units(seconds / 3600, "h ", (seconds / 60 % 60, 2), "m"),
+        _ => two_units(seconds / 86_400, "d ", (seconds / 3600 % 24, 2), "h"),
     }
+}
+
+/// Two numbers, the second with so many digits, and what stands behind each.
+fn two_units(large: u64, between: &str, (small, digits): (u64, usize), end: &str) -> String {
+    let mut text = String::new();
+    push_digits(&mut text, large, 1);
+    text += between;
+    push_digits(&mut text, small, digits);
+    text += end;
+    text
+}
+
+/// A number with at least so many digits. A list has forty thousand of them, for which formats are slow.
+fn push_digits(text: &mut String, number: u64, least: usize) {
+    let mut digits = [b'0'; 20];
+    let (mut first, mut number) = (digits.len(), number);
+    while number > 0 || first + least > digits.len() {
+        let Some(next) = first.checked_sub(1) else { break };
+        first = next;
+        digits[first] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+    }
+    text.extend(digits[first..].iter().copied().map(char::from));
 }
 
 /// `999`, `12.3k`, `4.56M`: three digits, never more.
@@ -33,10 +57,10 @@ pub fn count(number: u64) -> String {
     };
     let (number, unit) = (u128::from(number), u128::from(unit));
     // Rounded to the digits that are shown; one digit more where that makes another.
-    let rounded = |parts: u128| (number * parts + unit / 2) / unit;
+    let rounded = |parts: u128| u64::try_from((number * parts + unit / 2) / unit).unwrap_or(u64::MAX);
     match (rounded(100), rounded(10)) {
-        (hundredths @ 0..1_000, _) => format!("{}.{:02}{letter}", hundredths / 100, hundredths % 100),
-        (_, tenths @ 0..1_000) => format!("{}.{}{letter}", tenths / 10, tenths % 10),
+        (hundredths @ 0..1_000, _) => two_units(hundredths / 100, ".", (hundredths % 100, 2), letter),
+        (_, tenths @ 0..1_000) => two_units(tenths / 10, ".", (tenths % 10, 1), letter),
         _ => format!("{}{letter}", rounded(1)),
     }
 }
@@ -49,6 +73,9 @@ pub fn counted(number: usize, what: &str) -> String {
 /// Digits in groups of three: `12,345,678`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
+    if digits.len() <= 3 {
+        return digits;
+    }
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
@@ -87,7 +114,12 @@ fn decimals(pico: i64, places: u32) -> String {
     let (one, width) = (10_u64.pow(places), places as usize);
     let unit = 1_000_000_000_000 / one;
     let parts = (pico.unsigned_abs() + unit / 2) / unit;
-    format!("{sign}${}.{:0width$}", grouped(parts / one), parts % one)
+    let mut text = String::from(sign);
+    text.push('$');
+    text += &grouped(parts / one);
+    text.push('.');
+    push_digits(&mut text, parts % one, width);
+    text
 }
 
 /// Dollars that were summed up elsewhere.
@@ -99,17 +131,52 @@ pub fn usd(dollars: f64) -> String {
 
 /// `14:05` today, `Nov 15 14:05` this year, `2025-11-15` before.
 pub fn moment(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
-    let local =
-        |at: Timestamp| jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(zone.clone()));
-    let (Some(at), Some(now)) = (local(at), local(now)) else { return String::from("?") };
-    let format = if at.date() == now.date() {
-        "%H:%M"
-    } else if at.year() == now.year() {
-        "%b %d %H:%M"
-    } else {
-        "%Y-%m-%d"
-    };
-    at.strftime(format).to_string()
+    Moments::until(now, zone).moment(at)
+}
+
+/// Many moments seen from one: a list has ten thousand.
+#[derive(Debug)]
+pub struct Moments<'a> {
+    today: Option<Date>,
+    zone: &'a TimeZone,
+}
+
+impl<'a> Moments<'a> {
+    pub fn until(now: Timestamp, zone: &'a TimeZone) -> Self {
+        Self { today: local(now, zone).map(DateTime::date), zone }
+    }
+
+    /// As [`moment`] puts it.
+    pub fn moment(&self, at: Timestamp) -> String {
+        const MONTHS: [&str; 12] =
+            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let (Some(at), Some(today)) = (local(at, self.zone), self.today) else { return String::from("?") };
+        let mut text = String::new();
+        let two = |text: &mut String, number: i8| push_digits(text, u64::try_from(number).unwrap_or(0), 2);
+        if at.year() != today.year() {
+            push_digits(&mut text, u64::try_from(at.year()).unwrap_or(0), 4);
+            text.push('-');
+            two(&mut text, at.month());
+            text.push('-');
+            two(&mut text, at.day());
+            return text;
+        }
+        if at.date() != today {
+            let month = usize::try_from(at.month() - 1).ok().and_then(|month| MONTHS.get(month));
+            text += month.unwrap_or(&"?");
+            text.push(' ');
+            two(&mut text, at.day());
+            text.push(' ');
+        }
+        two(&mut text, at.hour());
+        text.push(':');
+        two(&mut text, at.minute());
+        text
+    }
+}
+
+fn local(at: Timestamp, zone: &TimeZone) -> Option<DateTime> {
+    jiff::Timestamp::from_millisecond(at.0).ok().map(|at| zone.to_datetime(at))
 }
 
 #[cfg(test)]
@@ -126,6 +193,7 @@ mod tests {
             (185_000, "3m 05s"),
             (7_620_000, "2h 07m"),
             (273_600_000, "3d 04h"),
+            (8_639_999_999_999, "99999d 23h"),
         ] {
             assert_eq!(duration(Duration::from_millis(millis)), text);
         }
@@ -196,6 +264,9 @@ mod tests {
             ("2026-11-16T09:05:00Z", "09:05"),
             ("2026-11-15T23:59:00Z", "Nov 15 23:59"),
             ("2025-01-02T03:04:05Z", "2025-01-02"),
+            ("0987-12-31T00:00:00Z", "0987-12-31"),
+            ("2026-01-01T00:00:00Z", "Jan 01 00:00"),
+            ("2026-12-31T23:59:00Z", "Dec 31 23:59"),
         ] {
             assert_eq!(moment(Timestamp::parse(at).unwrap(), now, &TimeZone::UTC), text);
         }
