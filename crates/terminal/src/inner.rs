@@ -7,8 +7,8 @@ use std::time::Duration;
 use portable_pty::{MasterPty, PtySize, native_pty_system};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
-use super::ahead::Ahead;
 use super::sys;
+use super::typed_ahead::TypedAhead;
 use super::wait::{Watch, wait};
 use wire::Pid;
 
@@ -61,12 +61,12 @@ impl Inner {
     }
 
     /// Takes the input that nobody has read. The program has ended.
-    pub fn take_unread(&self) -> Ahead {
-        let Ok(far) = far_side(&*self.pty, &self.fd) else { return Ahead::default() };
+    pub fn take_unread(&self) -> TypedAhead {
+        let Ok(far) = far_side(&*self.pty, &self.fd) else { return TypedAhead::default() };
         if rustix::io::ioctl_fionbio(&far, true).is_err() {
-            return Ahead::default();
+            return TypedAhead::default();
         }
-        let mut unread = Ahead::take_lines(far.as_fd());
+        let mut unread = TypedAhead::take_lines(far.as_fd());
         if let Ok(mut settings) = tcgetattr(&far) {
             settings.make_raw();
             let _ = tcsetattr(&far, OptionalActions::Now, &settings);

@@ -4,7 +4,7 @@
 //! One loop waits for four things: the user's terminal, the PTY, signals, and the monitor's reports. Each direction has one
 //! bounded buffer that is filled only when it is empty, so a slow side holds the other back and memory stays flat.
 
-mod ending;
+mod finish;
 mod interrupts;
 mod jobs;
 
@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 use rustix::termios::{LocalModes, SpecialCodeIndex, Termios};
 
-use super::ahead::Ahead;
 use super::buffer::{Buffer, Filled, LONG_READ};
 use super::inner::Inner;
 use super::interrupt::{Interrupt, Stale};
@@ -26,8 +25,9 @@ use super::sys;
 use super::sys::{Caught, Image, Sender};
 use super::tap::Tap;
 use super::tty::{RawGuard, Tty};
+use super::typed_ahead::TypedAhead;
 use super::wait::{Watch, wait};
-use super::{Companion, Ended, Ending, Started};
+use super::{Observer, ProgramEnd, ProgramExit, ProgramStarted};
 use wire::Pid;
 
 /// How long an agent may take that another codemie wants to be gone. Claude was measured at 2.6 s while it streams. Nobody
@@ -80,7 +80,7 @@ pub struct Wrapped {
     leader: Option<OwnedFd>,
     /// The monitor could not even begin, and why.
     unable: Option<c_int>,
-    ending: Option<Ending>,
+    exit: Option<ProgramExit>,
 }
 
 impl Wrapped {
@@ -108,7 +108,7 @@ impl Wrapped {
         signals.catch(forwarded().chain(own))?;
         // Settings are changed from the background only after a look, and then must not stop us half way.
         sys::ignore(libc::SIGTTOU)?;
-        let mut ahead = Ahead::take_lines(tty.as_fd());
+        let mut ahead = TypedAhead::take_lines(tty.as_fd());
         // Raw before the agent can ask the terminal anything: the answers must not be echoed.
         let raw = tty.raw()?;
         if settings.local_modes.contains(LocalModes::ICANON) {
@@ -143,25 +143,25 @@ impl Wrapped {
             kill_at: None,
             asked_to_end: false,
             unable: None,
-            ending: None,
+            exit: None,
         })
     }
 
     /// Passes bytes until the program has ended and its last output is on the terminal, then gives the terminal back.
     ///
-    /// An error means that nothing was started; `companion` was told of a fork at most.
-    pub fn run(mut self, companion: &mut dyn Companion) -> io::Result<Ended> {
-        companion.forked();
+    /// An error means that nothing was started; `observer` was told of a fork at most.
+    pub fn run(mut self, observer: &mut dyn Observer) -> io::Result<ProgramEnd> {
+        observer.forked();
         let mut told = false;
-        while self.ending.is_none() {
+        while self.exit.is_none() {
             if self.step().is_err() {
                 // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
                 self.kill_agent();
-                self.ended(Ending::Killed(libc::SIGKILL));
+                self.ended(ProgramExit::Killed(libc::SIGKILL));
             }
             if let (Some(agent), false) = (self.agent, told) {
                 told = true;
-                self.tap = companion.started(Started { agent });
+                self.tap = observer.started(ProgramStarted { pid: agent });
             }
         }
         match self.unable {
@@ -216,7 +216,7 @@ impl Wrapped {
         if inner.1 {
             self.write_agent();
         }
-        if tty.0 && self.ending.is_none() {
+        if tty.0 && self.exit.is_none() {
             self.read_tty();
         }
         if tty.1 {
@@ -353,27 +353,27 @@ impl Wrapped {
                         self.on_signal(caught);
                     }
                 }
-                Ok(Some(Report::NotStarted(errno))) => self.ending = Some(Ending::NotStarted(errno)),
+                Ok(Some(Report::NotStarted(errno))) => self.exit = Some(ProgramExit::NotStarted(errno)),
                 Ok(Some(Report::Unable(errno))) => {
                     self.unable = Some(errno);
-                    return self.ended(Ending::NotStarted(errno));
+                    return self.ended(ProgramExit::NotStarted(errno));
                 }
                 Ok(Some(Report::Stopped(signal))) => self.suspend(signal),
-                Ok(Some(Report::Exited(code))) => return self.ended(Ending::Exited(code)),
-                Ok(Some(Report::Killed(signal))) => return self.ended(Ending::Killed(signal)),
+                Ok(Some(Report::Exited(code))) => return self.ended(ProgramExit::Exited(code)),
+                Ok(Some(Report::Killed(signal))) => return self.ended(ProgramExit::Killed(signal)),
                 Ok(None) => return,
                 // Somebody killed the monitor. The kernel has hung up on the agent; nobody can know how it ends.
                 Err(_) => {
                     self.kill_agent();
-                    return self.ended(Ending::Killed(libc::SIGKILL));
+                    return self.ended(ProgramExit::Killed(libc::SIGKILL));
                 }
             }
         }
     }
 
-    fn ended(&mut self, ending: Ending) {
+    fn ended(&mut self, exit: ProgramExit) {
         // An exec that failed is followed by an exit that says less.
-        self.ending.get_or_insert(ending);
+        self.exit.get_or_insert(exit);
     }
 
     /// Passes a signal on. One that was sent to our process group goes to the agent's; who knew our pid meant the agent.

@@ -4,12 +4,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::{IMPATIENT, LAST_BYTES, Wrapped};
-use crate::ahead::Ahead;
 use crate::buffer::Filled;
 use crate::sys;
 use crate::sys::Sender;
+use crate::typed_ahead::TypedAhead;
 use crate::wait::{Watch, wait};
-use crate::{Ended, Ending};
+use crate::{ProgramEnd, ProgramExit};
 
 impl Wrapped {
     /// Everything the agent has written so far goes to the terminal, for as long as may be waited.
@@ -70,7 +70,7 @@ impl Wrapped {
     pub(super) fn give_back(&mut self) {
         let (Some(raw), Some(inner)) = (&self.raw, &self.inner) else { return };
         let unread = inner.take_unread();
-        let mut late = Ahead { rest: self.to_agent.pending().to_vec(), ..Ahead::default() };
+        let mut late = TypedAhead { rest: self.to_agent.pending().to_vec(), ..TypedAhead::default() };
         // A byte of ours shows whether it does, and comes back with what was typed before it.
         if (unread.is_empty() && late.is_empty()) || sys::type_into(self.tty.as_fd(), 0).is_err() {
             return;
@@ -87,21 +87,21 @@ impl Wrapped {
         }
     }
 
-    pub(super) fn finish(mut self) -> Ended {
-        let ending = self.ending.unwrap_or(Ending::Exited(0));
+    pub(super) fn finish(mut self) -> ProgramEnd {
+        let exit = self.exit.unwrap_or(ProgramExit::Exited(0));
         // What a crash leaves is worth waiting for; who ended the program on purpose does not wait.
         let on_purpose = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGKILL];
-        let hurried = self.asked_to_end || ending.signal().is_some_and(|signal| on_purpose.contains(&signal));
+        let hurried = self.asked_to_end || exit.signal().is_some_and(|signal| on_purpose.contains(&signal));
         self.flush(hurried.then_some(IMPATIENT));
         // It died of the key before the kernel could report that it flushed anything.
-        if let Some(interrupt) = ending.signal().and_then(|signal| self.died_of_key(signal)) {
+        if let Some(interrupt) = exit.signal().and_then(|signal| self.died_of_key(signal)) {
             self.share(interrupt);
         }
-        let undo = match ending {
-            Ending::Killed(_) => self.modes.undo(),
+        let undo = match exit {
+            ProgramExit::Killed(_) => self.modes.undo(),
             // A program that ends by itself leaves the terminal as it wants it; but none that failed wants a keyboard that
             // no shell can read.
-            Ending::Exited(code) if code != 0 => self.modes.undo_keyboard(),
+            ProgramExit::Exited(code) if code != 0 => self.modes.undo_keyboard(),
             _ => Vec::new(),
         };
         if self.tty_open && self.tty.is_foreground() && !undo.is_empty() {
@@ -112,6 +112,6 @@ impl Wrapped {
         }
         self.raw = None;
         self.monitor.reap();
-        Ended { ending, asked: self.asked_to_end, agent: self.agent }
+        ProgramEnd { exit, asked: self.asked_to_end, pid: self.agent }
     }
 }

@@ -21,14 +21,14 @@ const LONGEST: usize = 4096;
 
 /// Unread input of a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ahead {
+pub struct TypedAhead {
     /// Each as one read gives it to a program. An empty one is an end of file.
     pub lines: Vec<Vec<u8>>,
     /// The beginning of a line, or bytes of a terminal in raw mode.
     pub rest: Vec<u8>,
 }
 
-impl Ahead {
+impl TypedAhead {
     /// Takes the lines that wait on a terminal, if it is in canonical mode. Its descriptor must not block.
     pub fn take_lines(tty: BorrowedFd<'_>) -> Self {
         let mut lines = Vec::new();
@@ -180,7 +180,7 @@ mod tests {
             (b"no newline\0begun", &[b"no newline"], b"begun"),
         ];
         for (typed, lines, rest) in table {
-            let mut ahead = Ahead { lines: Vec::new(), rest: typed.to_vec() };
+            let mut ahead = TypedAhead { lines: Vec::new(), rest: typed.to_vec() };
             ahead.sort_rest(4);
             assert_eq!(
                 (&ahead.lines[..], &ahead.rest[..]),
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn lines_become_keys_and_an_empty_one_an_end_of_file() {
-        let ahead = |lines: &[&str]| Ahead {
+        let ahead = |lines: &[&str]| TypedAhead {
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
             rest: Vec::new(),
         };
