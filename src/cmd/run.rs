@@ -172,16 +172,17 @@ struct Beside {
 }
 
 impl Observer for Beside {
-    fn forked(&mut self) {
+    fn forked(&mut self) -> Option<Tap> {
         if let Some(plan) = self.plan.take() {
             self.tracker = Some(Tracker::prepare(plan));
         }
+        self.tracker.as_ref().map(Tracker::tap)
     }
 
-    fn started(&mut self, started: ProgramStarted) -> Option<Tap> {
-        let tracker = self.tracker.as_ref()?;
-        tracker.begin(started.pid);
-        Some(tracker.tap())
+    fn started(&mut self, program: ProgramStarted) {
+        if let Some(tracker) = &self.tracker {
+            tracker.begin(program.pid);
+        }
     }
 }
 

@@ -29,14 +29,17 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// Opens a PTY with the given size and terminal settings. Also returns the far side, for the monitor.
-    pub fn open(size: PtySize, settings: &Termios) -> io::Result<(Self, OwnedFd)> {
+    /// Opens a PTY with the given size and terminal settings (`None`: the kernel's). Also returns the far side, for the
+    /// monitor.
+    pub fn open(size: PtySize, settings: Option<&Termios>) -> io::Result<(Self, OwnedFd)> {
         let pair = native_pty_system().openpty(size).map_err(io::Error::other)?;
         let raw = pair.master.as_raw_fd().ok_or_else(|| io::Error::other("the PTY has no descriptor"))?;
         let fd = sys::duplicate(raw)?;
         rustix::io::ioctl_fionbio(&fd, true)?;
         let far = far_side(&*pair.master, &fd)?;
-        tcsetattr(&far, OptionalActions::Now, settings)?;
+        if let Some(settings) = settings {
+            tcsetattr(&far, OptionalActions::Now, settings)?;
+        }
         let packets = sys::packet_mode(fd.as_fd());
         Ok((Self { pty: pair.master, fd, size, packets }, far))
     }
@@ -70,7 +73,7 @@ impl Inner {
         if let Ok(mut settings) = tcgetattr(&far) {
             settings.make_raw();
             let _ = tcsetattr(&far, OptionalActions::Now, &settings);
-            unread.take_rest(far.as_fd());
+            unread.take_bytes(far.as_fd());
         }
         unread
     }

@@ -19,22 +19,27 @@ use libc::c_int;
 use wire::Pid;
 
 mod buffer;
+pub mod front_end;
 mod inner;
 mod interrupt;
 mod modes;
 mod monitor;
 mod plain;
 pub mod process;
+mod pump;
 mod signals;
 mod sys;
 pub mod tap;
 mod tty;
 mod typed_ahead;
+mod user_terminal;
 mod wait;
-mod wrapped;
 
+pub use front_end::FrontEnd;
+pub use portable_pty::PtySize;
 pub use tap::Tap;
 pub use tty::restore_after_panic;
+pub use typed_ahead::TypedAhead;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,11 +63,12 @@ pub struct ProgramStarted {
 
 /// What the caller does beside the program.
 pub trait Observer {
-    /// The program's process is on its way. From here on there may be threads.
-    fn forked(&mut self);
+    /// The program's process is on its way. From here on there may be threads. The tap, which is fed only where there is an
+    /// inner terminal, sees everything from the first byte on.
+    fn forked(&mut self) -> Option<Tap>;
 
-    /// It runs. Called once. The tap is fed only where there is an inner terminal.
-    fn started(&mut self, program: ProgramStarted) -> Option<Tap>;
+    /// The program runs. Called once.
+    fn started(&mut self, program: ProgramStarted);
 }
 
 /// How it ended.
@@ -120,14 +126,27 @@ pub fn run(spec: &ProgramSpec, observer: &mut dyn Observer) -> io::Result<Progra
     let image = image(spec)?;
     let observer = &mut Titled { spec, observer };
     if let Some(tty) = tty::Tty::on_stdio() {
+        let mut terminal = user_terminal::UserTerminal::new(tty);
         // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
-        let wrapped = wrapped::Wrapped::start(tty, &image).and_then(|wrapped| wrapped.run(observer));
-        if let Ok(ended) = wrapped {
-            return Ok(ended);
+        let end = pump::Pump::start(&mut terminal, &image).and_then(|pump| pump.run(observer));
+        if let Ok(end) = end {
+            return Ok(end);
         }
     }
     // Not even that: then without us.
     plain::run(&image, observer).map_err(|_| image.exec())
+}
+
+/// Runs the program to its end on an inner terminal whose other side is `front`. No thread may exist before `observer` hears
+/// of the fork; signals sent to this process are passed on to the program meanwhile.
+///
+/// An error means that nothing was started.
+pub fn run_on(
+    front: &mut impl FrontEnd,
+    spec: &ProgramSpec,
+    observer: &mut dyn Observer,
+) -> io::Result<ProgramEnd> {
+    pump::Pump::start(front, &image(spec)?)?.run(observer)
 }
 
 /// Has this process shown under the program's name from the moment it runs: tmux and others name a window after the job in
@@ -138,16 +157,15 @@ struct Titled<'a> {
 }
 
 impl Observer for Titled<'_> {
-    fn forked(&mut self) {
-        self.observer.forked();
+    fn forked(&mut self) -> Option<Tap> {
+        self.observer.forked()
     }
 
-    fn started(&mut self, program: ProgramStarted) -> Option<Tap> {
-        let tap = self.observer.started(program);
+    fn started(&mut self, program: ProgramStarted) {
+        self.observer.started(program);
         let ProgramSpec { arg0, args, .. } = self.spec;
         let words: Vec<&OsStr> = std::iter::once(arg0).chain(args).map(OsString::as_os_str).collect();
         sys::show_as(&words);
-        tap
     }
 }
 

@@ -40,6 +40,7 @@ pub fn run(image: &Image, observer: &mut dyn Observer) -> io::Result<ProgramEnd>
     sys::release_signals();
     let mut watch = Watcher { agent, signals, asked: false };
     let_go_of_descriptors();
+    // There is nothing to tap: the program has our own descriptors.
     observer.forked();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
