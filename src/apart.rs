@@ -17,7 +17,7 @@ pub fn start<I: AsRef<OsStr>>(home: &Home, args: impl IntoIterator<Item = I>) ->
     let home = std::path::absolute(home.path())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(args).env("CODEMIE_HOME", home);
-    terminal::spawn_apart(&mut command)
+    terminal::spawn_detached(&mut command)
 }
 
 /// The right to be the one process that does this work, for as long as the file is held; `None` while another is.

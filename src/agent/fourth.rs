@@ -153,7 +153,7 @@ mod tests {
     use crate::track::{Plan, Tracker, recover, version};
     use system::clock::{Clock, SystemClock};
     use terminal::process::SystemProcesses;
-    use terminal::{Ended, Ending};
+    use terminal::{ProgramEnd, ProgramExit};
     use wire::Pid;
     use wire::SessionRecord;
     use wire::{EndReason, Status};
@@ -281,7 +281,7 @@ mod tests {
         desk.wait("the next session", |records| records.len() == 2);
         desk.write("two", &format!("u p2 {0} Dear Bob\na m2 {0} 1 2 Yours\nnonsense\n", now()));
         desk.wait("its numbers", |records| records[1].usage.api_calls == 1);
-        let ended = Ended { ending: Ending::Exited(3), asked: false, agent: Some(desk.pid()) };
+        let ended = ProgramEnd { exit: ProgramExit::Exited(3), asked: false, pid: Some(desk.pid()) };
         let summary = tracker.finish(ended, SystemClock.now(), Duration::from_mins(1));
         assert_eq!(summary.problem, None);
 

@@ -24,7 +24,7 @@ use crate::shim::install::{Shims, State};
 use crate::store::{self, Store, Surroundings, View};
 use crate::track::Plan;
 use system::clock::{Clock, SystemClock};
-use terminal::Launch;
+use terminal::ProgramSpec;
 use wire::SessionRecord;
 use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 
@@ -135,7 +135,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
     let assigned = AgentSessionId(RandomIds.uuid().to_string());
     let mut given = vec!["demo-agent".into(), "--session-id".into(), assigned.to_string().into()];
     given.extend(swift.then(|| "--swift".into()));
-    let launch = Launch {
+    let launch = ProgramSpec {
         program: program.into_os_string(),
         arg0: "codemie".into(),
         args: given,

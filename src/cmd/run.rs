@@ -24,7 +24,7 @@ use crate::store::{Evidence, Surroundings, Verdict};
 use crate::track::{Plan, Summary, Tracker, version};
 use closing::Added;
 use system::clock::{Clock, SystemClock};
-use terminal::{Companion, Ended, Ending, Launch, Started, Tap};
+use terminal::{Observer, ProgramEnd, ProgramExit, ProgramSpec, ProgramStarted, Tap};
 use wire::Timestamp;
 use wire::{AgentSessionId, Ids, RandomIds, RunId};
 
@@ -116,7 +116,7 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
 fn start_anew(command_line: Vec<OsString>) {
     let mut args = command_line.into_iter();
     let (Some(arg0), Ok(program)) = (args.next(), std::env::current_exe()) else { return };
-    let error = terminal::exec(&Launch {
+    let error = terminal::exec(&ProgramSpec {
         program: program.into_os_string(),
         arg0,
         args: args.collect(),
@@ -127,7 +127,7 @@ fn start_anew(command_line: Vec<OsString>) {
 }
 
 /// Runs what was prepared to its end, followed by a tracker where there is a plan.
-pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summary) {
+pub(super) fn wrap(mut launch: ProgramSpec, mut plan: Option<Plan>) -> (Outcome, Summary) {
     if let Some(plan) = &mut plan {
         plan.notes.push(note(
             plan.begun_at,
@@ -143,11 +143,11 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
     let ended_at = SystemClock.now();
     let (outcome, ended) = match ended {
         // What never ran was no session.
-        Ok(Ended { ending: Ending::NotStarted(errno), .. }) => {
+        Ok(ProgramEnd { exit: ProgramExit::NotStarted(errno), .. }) => {
             return (cannot_run(&launch, errno), Summary::default());
         }
         Ok(ended) => {
-            let (code, signal) = (ended.ending.code(), ended.ending.signal());
+            let (code, signal) = (ended.exit.code(), ended.exit.signal());
             (Outcome { code, signal, message: None }, ended)
         }
         Err(error) => {
@@ -171,23 +171,24 @@ struct Beside {
     tracker: Option<Tracker>,
 }
 
-impl Companion for Beside {
-    fn forked(&mut self) {
+impl Observer for Beside {
+    fn forked(&mut self) -> Option<Tap> {
         if let Some(plan) = self.plan.take() {
             self.tracker = Some(Tracker::prepare(plan));
         }
+        self.tracker.as_ref().map(Tracker::tap)
     }
 
-    fn started(&mut self, started: Started) -> Option<Tap> {
-        let tracker = self.tracker.as_ref()?;
-        tracker.begin(started.agent);
-        Some(tracker.tap())
+    fn started(&mut self, program: ProgramStarted) {
+        if let Some(tracker) = &self.tracker {
+            tracker.begin(program.pid);
+        }
     }
 }
 
 /// Everything decided before the launch.
 struct Prepared {
-    launch: Launch,
+    launch: ProgramSpec,
     /// By its arguments.
     interactive: bool,
     conversation: Conversation,
@@ -207,7 +208,7 @@ struct AgentRun {
 
 impl Prepared {
     fn command(command: &OsString, args: Vec<OsString>) -> Self {
-        let launch = Launch {
+        let launch = ProgramSpec {
             program: command.clone(),
             arg0: command.clone(),
             args,
@@ -225,7 +226,7 @@ impl Prepared {
         options: &RunOptions,
         config: &Config,
         speak: bool,
-    ) -> (Launch, Option<Plan>) {
+    ) -> (ProgramSpec, Option<Plan>) {
         let Some(home) = home else { return (self.launch, None) };
         let folder = std::env::current_dir().unwrap_or_default();
         // As the agent will see it; but a mark that is not this run's own tells nothing.
@@ -296,7 +297,7 @@ fn prepare_agent(
     let invocation = agent.classify(&args);
     let counted =
         |args: &[OsString]| (OsString::from(shim::depth::VARIABLE), depth.leaving(agent.name(), args));
-    let mut launch = Launch {
+    let mut launch = ProgramSpec {
         arg0: arg0(agent, &program),
         set: vec![counted(&args)],
         program: program.clone().into_os_string(),
@@ -405,7 +406,7 @@ fn all_terminals() -> bool {
     terminal::is_terminal(&stdin()) && terminal::is_terminal(&stdout()) && terminal::is_terminal(&stderr())
 }
 
-fn cannot_run(launch: &Launch, errno: i32) -> Outcome {
+fn cannot_run(launch: &ProgramSpec, errno: i32) -> Outcome {
     let name = launch.program.to_string_lossy();
     let sought = !terminal::is_path(&launch.program);
     // One folder on PATH that may not be searched is a refusal to execvp; to a shell, and so here, it holds nothing.
@@ -416,7 +417,7 @@ fn cannot_run(launch: &Launch, errno: i32) -> Outcome {
     } else {
         std::io::Error::from_raw_os_error(errno).to_string()
     };
-    Outcome::failed(Ending::NotStarted(errno).code(), format!("codemie: {name}: {why}"))
+    Outcome::failed(ProgramExit::NotStarted(errno).code(), format!("codemie: {name}: {why}"))
 }
 
 #[cfg(test)]

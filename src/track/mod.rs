@@ -26,7 +26,7 @@ use crate::forward::{Sender, Sinks};
 use crate::home::Home;
 use crate::session::lifecycle::Conversation;
 use crate::store::{Evidence, Surroundings};
-use terminal::Ended;
+use terminal::ProgramEnd;
 use terminal::tap::Tap;
 use wire::PicoDollars;
 use wire::Pid;
@@ -96,7 +96,7 @@ enum Wake {
 type Begun = Arc<AtomicBool>;
 
 /// How the agent ended, and when. Told beside the queue, because a full queue must not keep it from arriving.
-type End = Arc<OnceLock<(Ended, Timestamp)>>;
+type End = Arc<OnceLock<(ProgramEnd, Timestamp)>>;
 
 /// What is left to say when all is over.
 #[derive(Debug, Default)]
@@ -170,7 +170,7 @@ impl Tracker {
     /// The agent has ended. Waits for the END to be committed, but not longer than `patience`: what is not done by then is
     /// done by the recovery of the next codemie command, from the note of how it ended. That note is written before anything is
     /// waited for, so that the exit status survives this process, too.
-    pub fn finish(self, ended: Ended, at: Timestamp, patience: Duration) -> Summary {
+    pub fn finish(self, ended: ProgramEnd, at: Timestamp, patience: Duration) -> Summary {
         exit_note::leave(&self.home, self.run, run::ending(ended), at);
         let _ = self.end.set((ended, at));
         let _ = self.wake.try_send(Wake::Look);

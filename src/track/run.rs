@@ -116,11 +116,11 @@ pub(super) fn track(
 }
 
 /// What the end of the agent's process means for its session.
-pub(super) fn ending(ended: terminal::Ended) -> Ending {
-    let exit = match ended.ending {
-        terminal::Ending::Exited(code) => Exit::Code(code),
-        terminal::Ending::Killed(signal) => Exit::Signal(signal),
-        ending @ terminal::Ending::NotStarted(_) => Exit::Code(ending.code().into()),
+pub(super) fn ending(ended: terminal::ProgramEnd) -> Ending {
+    let exit = match ended.exit {
+        terminal::ProgramExit::Exited(code) => Exit::Code(code),
+        terminal::ProgramExit::Killed(signal) => Exit::Signal(signal),
+        exit @ terminal::ProgramExit::NotStarted(_) => Exit::Code(exit.code().into()),
     };
     if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) }
 }
@@ -441,7 +441,7 @@ impl Run {
         (sessions.len() > 1).then_some(Together { sessions: sessions.len(), cost })
     }
 
-    fn finish(mut self, ended: terminal::Ended, at: Timestamp) -> Summary {
+    fn finish(mut self, ended: terminal::ProgramEnd, at: Timestamp) -> Summary {
         self.refused = false;
         self.work_off();
         let read = match self.undone.front() {

@@ -178,7 +178,8 @@ fn us() -> Pid {
 }
 
 fn end(run: Run) -> Summary {
-    let ended = terminal::Ended { ending: terminal::Ending::Exited(0), asked: false, agent: Some(us()) };
+    let ended =
+        terminal::ProgramEnd { exit: terminal::ProgramExit::Exited(0), asked: false, pid: Some(us()) };
     run.finish(ended, SystemClock.now())
 }
 

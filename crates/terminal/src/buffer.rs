@@ -5,6 +5,8 @@ use std::os::fd::AsFd;
 
 use rustix::io::{Errno, read, write};
 
+use super::front_end::{FrontEnd, Input};
+
 /// One direction's bytes in flight, and all the memory a stalled terminal can cost. A PTY hands out 4 KiB at a time on
 /// Linux, more elsewhere.
 const CAPACITY: usize = 64 * 1024;
@@ -19,7 +21,7 @@ pub enum Filled {
     Nothing,
     /// No bytes: the kernel tells of the PTY's queues, in the flags of `TIOCPKT`.
     Control(u8),
-    /// The other side is gone: end of file, or EIO, which is how Linux says it for terminals.
+    /// The other side is gone.
     Gone,
 }
 
@@ -55,22 +57,32 @@ impl Buffer {
 
     /// Reads once. Only called when the buffer is empty: collecting more before writing would leave the far side idle.
     pub fn fill(&mut self, from: impl AsFd) -> io::Result<Filled> {
+        self.reset();
+        Ok(match read_some(from, &mut self.bytes)? {
+            Input::Bytes(count) => {
+                self.end = count;
+                Filled::Some
+            }
+            Input::Gone => Filled::Gone,
+            Input::Nothing | Input::Resized => Filled::Nothing,
+        })
+    }
+
+    /// The same from the front end.
+    pub fn fill_from(&mut self, front: &mut impl FrontEnd) -> Input {
+        self.reset();
+        let input = front.read(&mut self.bytes);
+        if let Input::Bytes(count) = input {
+            self.end = count.min(self.bytes.len());
+        }
+        input
+    }
+
+    fn reset(&mut self) {
         debug_assert!(self.is_empty(), "filling a buffer that still holds bytes would reorder them");
         self.first = 0;
         self.start = 0;
         self.end = 0;
-        loop {
-            match read(&from, &mut *self.bytes) {
-                Ok(0) | Err(Errno::IO) => return Ok(Filled::Gone),
-                Ok(count) => {
-                    self.end = count;
-                    return Ok(Filled::Some);
-                }
-                Err(Errno::AGAIN) => return Ok(Filled::Nothing),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     /// The same from a master in packet mode.
@@ -102,17 +114,53 @@ impl Buffer {
     /// Writes what the descriptor takes now.
     pub fn drain(&mut self, to: impl AsFd) -> io::Result<()> {
         while !self.is_empty() {
-            match write(&to, self.pending()) {
-                Ok(count) => self.start += count,
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+            match write_some(&to, self.pending())? {
+                0 => break,
+                count => self.start += count,
             }
         }
         Ok(())
     }
 
+    /// Writes what the front end takes now, and returns that.
+    pub fn drain_into(&mut self, front: &mut impl FrontEnd) -> io::Result<&[u8]> {
+        let from = self.start;
+        while !self.is_empty() {
+            match front.write(self.pending())? {
+                0 => break,
+                count => self.start = (self.start + count).min(self.end),
+            }
+        }
+        Ok(&self.bytes[from..self.start])
+    }
+
     pub fn clear(&mut self) {
         self.start = self.end;
+    }
+}
+
+/// Reads once from a descriptor that does not block.
+pub fn read_some(from: impl AsFd, buffer: &mut [u8]) -> io::Result<Input> {
+    loop {
+        match read(&from, &mut *buffer) {
+            // EIO is how Linux says it for terminals.
+            Ok(0) | Err(Errno::IO) => return Ok(Input::Gone),
+            Ok(count) => return Ok(Input::Bytes(count)),
+            Err(Errno::AGAIN) => return Ok(Input::Nothing),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Writes once to a descriptor that does not block; 0 when it takes nothing now.
+pub fn write_some(to: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match write(&to, bytes) {
+            Ok(count) => return Ok(count),
+            Err(Errno::AGAIN) => return Ok(0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use portable_pty::{MasterPty, PtySize, native_pty_system};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
-use super::ahead::Ahead;
 use super::sys;
+use super::typed_ahead::TypedAhead;
 use super::wait::{Watch, wait};
 use wire::Pid;
 
@@ -29,14 +29,17 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// Opens a PTY with the given size and terminal settings. Also returns the far side, for the monitor.
-    pub fn open(size: PtySize, settings: &Termios) -> io::Result<(Self, OwnedFd)> {
+    /// Opens a PTY with the given size and terminal settings (`None`: the kernel's). Also returns the far side, for the
+    /// monitor.
+    pub fn open(size: PtySize, settings: Option<&Termios>) -> io::Result<(Self, OwnedFd)> {
         let pair = native_pty_system().openpty(size).map_err(io::Error::other)?;
         let raw = pair.master.as_raw_fd().ok_or_else(|| io::Error::other("the PTY has no descriptor"))?;
         let fd = sys::duplicate(raw)?;
         rustix::io::ioctl_fionbio(&fd, true)?;
         let far = far_side(&*pair.master, &fd)?;
-        tcsetattr(&far, OptionalActions::Now, settings)?;
+        if let Some(settings) = settings {
+            tcsetattr(&far, OptionalActions::Now, settings)?;
+        }
         let packets = sys::packet_mode(fd.as_fd());
         Ok((Self { pty: pair.master, fd, size, packets }, far))
     }
@@ -61,16 +64,16 @@ impl Inner {
     }
 
     /// Takes the input that nobody has read. The program has ended.
-    pub fn take_unread(&self) -> Ahead {
-        let Ok(far) = far_side(&*self.pty, &self.fd) else { return Ahead::default() };
+    pub fn take_unread(&self) -> TypedAhead {
+        let Ok(far) = far_side(&*self.pty, &self.fd) else { return TypedAhead::default() };
         if rustix::io::ioctl_fionbio(&far, true).is_err() {
-            return Ahead::default();
+            return TypedAhead::default();
         }
-        let mut unread = Ahead::take_lines(far.as_fd());
+        let mut unread = TypedAhead::take_lines(far.as_fd());
         if let Ok(mut settings) = tcgetattr(&far) {
             settings.make_raw();
             let _ = tcsetattr(&far, OptionalActions::Now, &settings);
-            unread.take_rest(far.as_fd());
+            unread.take_bytes(far.as_fd());
         }
         unread
     }

@@ -18,27 +18,32 @@ use libc::c_int;
 
 use wire::Pid;
 
-mod ahead;
 mod buffer;
+pub mod front_end;
 mod inner;
 mod interrupt;
 mod modes;
 mod monitor;
 mod plain;
 pub mod process;
+mod pump;
 mod signals;
 mod sys;
 pub mod tap;
 mod tty;
+mod typed_ahead;
+mod user_terminal;
 mod wait;
-mod wrapped;
 
+pub use front_end::FrontEnd;
+pub use portable_pty::PtySize;
 pub use tap::Tap;
 pub use tty::restore_after_panic;
+pub use typed_ahead::TypedAhead;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
+pub struct ProgramSpec {
     /// A path, or a name to be found on `PATH`.
     pub program: OsString,
     /// What the program sees as its own name.
@@ -52,22 +57,23 @@ pub struct Launch {
 
 /// The program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Started {
-    pub agent: Pid,
+pub struct ProgramStarted {
+    pub pid: Pid,
 }
 
 /// What the caller does beside the program.
-pub trait Companion {
-    /// The program's process is on its way. From here on there may be threads.
-    fn forked(&mut self);
+pub trait Observer {
+    /// The program's process is on its way. From here on there may be threads. The tap, which is fed only where there is an
+    /// inner terminal, sees everything from the first byte on.
+    fn forked(&mut self) -> Option<Tap>;
 
-    /// It runs. Called once. The tap is fed only where there is an inner terminal.
-    fn started(&mut self, started: Started) -> Option<Tap>;
+    /// The program runs. Called once.
+    fn started(&mut self, program: ProgramStarted);
 }
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ProgramExit {
     Exited(c_int),
     Killed(c_int),
     /// It never ran; the system's error number says why.
@@ -75,15 +81,15 @@ pub enum Ending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    pub ending: Ending,
+pub struct ProgramEnd {
+    pub exit: ProgramExit,
     /// It was asked to end before that, by a signal to us (TERM, HUP) or because its terminal is gone.
     pub asked: bool,
     /// `None` when it never ran.
-    pub agent: Option<Pid>,
+    pub pid: Option<Pid>,
 }
 
-impl Ending {
+impl ProgramExit {
     /// The signal it died of.
     pub fn signal(self) -> Option<c_int> {
         match self {
@@ -105,64 +111,76 @@ impl Ending {
 }
 
 /// Becomes the program: for whatever is no conversation. Returns only on failure.
-pub fn exec(launch: &Launch) -> io::Error {
-    match image(launch) {
+pub fn exec(spec: &ProgramSpec) -> io::Error {
+    match image(spec) {
         Ok(image) => image.exec(),
         Err(error) => error,
     }
 }
 
-/// Runs the program to its end, on an inner terminal if we are on one. No thread may exist before `companion` hears of the
+/// Runs the program to its end, on an inner terminal if we are on one. No thread may exist before `observer` hears of the
 /// fork.
 ///
 /// An error means that nothing was started.
-pub fn run(launch: &Launch, companion: &mut dyn Companion) -> io::Result<Ended> {
-    let image = image(launch)?;
-    let companion = &mut Titled { launch, companion };
+pub fn run(spec: &ProgramSpec, observer: &mut dyn Observer) -> io::Result<ProgramEnd> {
+    let image = image(spec)?;
+    let observer = &mut Titled { spec, observer };
     if let Some(tty) = tty::Tty::on_stdio() {
+        let mut terminal = user_terminal::UserTerminal::new(tty);
         // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
-        let wrapped = wrapped::Wrapped::start(tty, &image).and_then(|wrapped| wrapped.run(companion));
-        if let Ok(ended) = wrapped {
-            return Ok(ended);
+        let end = pump::Pump::start(&mut terminal, &image).and_then(|pump| pump.run(observer));
+        if let Ok(end) = end {
+            return Ok(end);
         }
     }
     // Not even that: then without us.
-    plain::run(&image, companion).map_err(|_| image.exec())
+    plain::run(&image, observer).map_err(|_| image.exec())
+}
+
+/// Runs the program to its end on an inner terminal whose other side is `front`. No thread may exist before `observer` hears
+/// of the fork; signals sent to this process are passed on to the program meanwhile.
+///
+/// An error means that nothing was started.
+pub fn run_on(
+    front: &mut impl FrontEnd,
+    spec: &ProgramSpec,
+    observer: &mut dyn Observer,
+) -> io::Result<ProgramEnd> {
+    pump::Pump::start(front, &image(spec)?)?.run(observer)
 }
 
 /// Has this process shown under the program's name from the moment it runs: tmux and others name a window after the job in
 /// its foreground, and that is us.
 struct Titled<'a> {
-    launch: &'a Launch,
-    companion: &'a mut dyn Companion,
+    spec: &'a ProgramSpec,
+    observer: &'a mut dyn Observer,
 }
 
-impl Companion for Titled<'_> {
-    fn forked(&mut self) {
-        self.companion.forked();
+impl Observer for Titled<'_> {
+    fn forked(&mut self) -> Option<Tap> {
+        self.observer.forked()
     }
 
-    fn started(&mut self, started: Started) -> Option<Tap> {
-        let tap = self.companion.started(started);
-        let Launch { arg0, args, .. } = self.launch;
+    fn started(&mut self, program: ProgramStarted) {
+        self.observer.started(program);
+        let ProgramSpec { arg0, args, .. } = self.spec;
         let words: Vec<&OsStr> = std::iter::once(arg0).chain(args).map(OsString::as_os_str).collect();
         sys::show_as(&words);
-        tap
     }
 }
 
-fn image(launch: &Launch) -> io::Result<sys::Image> {
-    let argv = std::iter::once(launch.arg0.as_os_str()).chain(launch.args.iter().map(OsString::as_os_str));
-    sys::Image::new(&launch.program, argv, changed(sys::environment(), launch)?)
+fn image(spec: &ProgramSpec) -> io::Result<sys::Image> {
+    let argv = std::iter::once(spec.arg0.as_os_str()).chain(spec.args.iter().map(OsString::as_os_str));
+    sys::Image::new(&spec.program, argv, changed(sys::environment(), spec)?)
 }
 
-/// The caller's environment, entry by entry as it is, but for the launch's changes.
-fn changed(mut env: Vec<CString>, launch: &Launch) -> io::Result<Vec<CString>> {
-    let names = launch.set.iter().map(|(name, _)| name).chain(&launch.remove);
+/// The caller's environment, entry by entry as it is, but for the spec's changes.
+fn changed(mut env: Vec<CString>, spec: &ProgramSpec) -> io::Result<Vec<CString>> {
+    let names = spec.set.iter().map(|(name, _)| name).chain(&spec.remove);
     for name in names {
         env.retain(|entry| entry_name(entry) != name.as_bytes());
     }
-    for (name, value) in &launch.set {
+    for (name, value) in &spec.set {
         let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
         env.push(CString::new(entry).map_err(io::Error::other)?);
     }
@@ -184,8 +202,8 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Starts a program that goes on without us and has nothing of ours but the environment.
-pub fn spawn_apart(command: &mut std::process::Command) -> io::Result<()> {
-    sys::spawn_apart(command)
+pub fn spawn_detached(command: &mut std::process::Command) -> io::Result<()> {
+    sys::spawn_detached(command)
 }
 
 /// Are we on a terminal that a program could be wrapped on?
@@ -233,17 +251,17 @@ mod tests {
 
     #[test]
     fn exit_codes_are_the_shells() {
-        for (ending, code) in [
-            (Ending::Exited(0), 0),
-            (Ending::Exited(255), 255),
-            (Ending::Killed(libc::SIGTERM), 143),
-            (Ending::Killed(libc::SIGKILL), 137),
-            (Ending::NotStarted(libc::ENOENT), 127),
-            (Ending::NotStarted(libc::ENOTDIR), 127),
-            (Ending::NotStarted(libc::EACCES), 126),
-            (Ending::NotStarted(libc::ENOEXEC), 126),
+        for (exit, code) in [
+            (ProgramExit::Exited(0), 0),
+            (ProgramExit::Exited(255), 255),
+            (ProgramExit::Killed(libc::SIGTERM), 143),
+            (ProgramExit::Killed(libc::SIGKILL), 137),
+            (ProgramExit::NotStarted(libc::ENOENT), 127),
+            (ProgramExit::NotStarted(libc::ENOTDIR), 127),
+            (ProgramExit::NotStarted(libc::EACCES), 126),
+            (ProgramExit::NotStarted(libc::ENOEXEC), 126),
         ] {
-            assert_eq!(ending.code(), code, "{ending:?}");
+            assert_eq!(exit.code(), code, "{exit:?}");
         }
     }
 
@@ -251,14 +269,14 @@ mod tests {
     fn only_the_named_variables_change() {
         let entries = ["A=1", "B=2=3", "NOEQUALS", "A=again", "AB=4"];
         let env = entries.iter().map(|entry| CString::new(*entry).unwrap()).collect();
-        let launch = Launch {
+        let spec = ProgramSpec {
             program: "x".into(),
             arg0: "x".into(),
             args: vec![],
             set: vec![("A".into(), "new".into())],
             remove: vec!["NOEQUALS".into(), "ABSENT".into()],
         };
-        let env = changed(env, &launch).unwrap();
+        let env = changed(env, &spec).unwrap();
         let expected = ["B=2=3", "AB=4", "A=new"].map(|entry| CString::new(entry).unwrap());
         assert_eq!(env, expected);
     }

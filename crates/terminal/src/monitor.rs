@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 use rustix::process::{Pid as RustixPid, WaitOptions, getpgrp, setpgid, setsid, waitpid};
-use rustix::termios::{Termios, tcgetpgrp, tcsetpgrp};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
+use super::front_end::SavedTerminal;
 use super::signals::Signals;
 use super::sys;
 use super::sys::{Forked, Image};
@@ -77,13 +78,6 @@ impl Report {
     }
 }
 
-/// The user's terminal as the monitor knows it, for the case that the wrapper is killed.
-#[derive(Clone, Copy, Debug)]
-pub struct Outer<'a> {
-    pub tty: BorrowedFd<'a>,
-    pub saved: &'a Termios,
-}
-
 /// The wrapper's end of the conversation.
 #[derive(Debug)]
 pub struct Monitor {
@@ -99,7 +93,7 @@ impl Monitor {
         far: OwnedFd,
         image: &Image,
         on_terminal: &[RawFd],
-        outer: Outer<'_>,
+        saved: Option<SavedTerminal<'_>>,
         ours: &[RawFd],
     ) -> io::Result<Self> {
         let (line, theirs) = UnixStream::pair()?;
@@ -116,7 +110,7 @@ impl Monitor {
                 }
                 match spawn(&far, image, on_terminal) {
                     Ok(agent) => {
-                        let _ = oversee(&far, &theirs, agent, outer);
+                        let _ = oversee(&far, &theirs, agent, saved);
                     }
                     Err(error) => tell(&theirs, Report::Unable(error.raw_os_error().unwrap_or(0))),
                 }
@@ -178,19 +172,25 @@ fn spawn(far: &OwnedFd, image: &Image, on_terminal: &[RawFd]) -> io::Result<Spaw
 }
 
 /// The rest of the monitor's life.
-fn oversee(far: &OwnedFd, line: &UnixStream, spawned: Spawned, outer: Outer<'_>) -> io::Result<()> {
+fn oversee(
+    far: &OwnedFd,
+    line: &UnixStream,
+    spawned: Spawned,
+    saved: Option<SavedTerminal<'_>>,
+) -> io::Result<()> {
     let Spawned { pid: agent, failure, mut signals } = spawned;
     listen(&mut signals)?;
     let group = RustixPid::from_raw(agent.0);
     let _ = setpgid(group, group); // the child does it, too: whoever is first
-    let mut overseer = Overseer { far, line, agent, outer, signals, stopped: Cell::new(false) };
+    let mut overseer = Overseer { far, line, agent, saved, signals, stopped: Cell::new(false) };
     overseer.tell(match sys::exec_failure(&failure) {
         None => Report::Started(agent),
         Some(errno) => Report::NotStarted(errno),
     });
     drop(failure);
     let [reader, writer] = overseer.signals.descriptors();
-    sys::close_all_but(&mut [far.as_raw_fd(), line.as_raw_fd(), outer.tty.as_raw_fd(), reader, writer]);
+    let tty = saved.map_or(-1, |saved| saved.tty.as_raw_fd());
+    sys::close_all_but(&mut [far.as_raw_fd(), line.as_raw_fd(), tty, reader, writer]);
     overseer.run()
 }
 
@@ -224,7 +224,7 @@ struct Overseer<'a> {
     far: &'a OwnedFd,
     line: &'a UnixStream,
     agent: Pid,
-    outer: Outer<'a>,
+    saved: Option<SavedTerminal<'a>>,
     signals: Signals,
     /// What was last reported is a stop.
     stopped: Cell<bool>,
@@ -251,7 +251,9 @@ impl Overseer<'_> {
             let spoken = watches[1].readable;
             while self.signals.next().is_some() {}
             if spoken && !self.obey() {
-                tty::restore_for_the_dead(self.outer.tty, self.outer.saved);
+                if let Some(saved) = self.saved {
+                    tty::restore_after_kill(saved.tty, saved.settings);
+                }
                 self.end_agent(libc::SIGHUP);
                 kill_at = Some(Instant::now() + ORPHAN_GRACE);
             }

@@ -14,11 +14,11 @@ use super::signals::{Signals, forwarded};
 use super::sys;
 use super::sys::{Caught, Forked, Image, Sender};
 use super::wait::{Watch, wait};
-use super::{Companion, Ended, Ending, Started};
+use super::{Observer, ProgramEnd, ProgramExit, ProgramStarted};
 use wire::Pid;
 
 /// Starts the program and waits for its end.
-pub fn run(image: &Image, companion: &mut dyn Companion) -> io::Result<Ended> {
+pub fn run(image: &Image, observer: &mut dyn Observer) -> io::Result<ProgramEnd> {
     let (failure, theirs) = UnixStream::pair()?;
     let mut signals = Signals::prepare()?;
     sys::hold_signals();
@@ -40,15 +40,16 @@ pub fn run(image: &Image, companion: &mut dyn Companion) -> io::Result<Ended> {
     sys::release_signals();
     let mut watch = Watcher { agent, signals, asked: false };
     let_go_of_descriptors();
-    companion.forked();
+    // There is nothing to tap: the program has our own descriptors.
+    observer.forked();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
         reap(agent);
-        return Ok(Ended { ending: Ending::NotStarted(errno), asked: false, agent: None });
+        return Ok(ProgramEnd { exit: ProgramExit::NotStarted(errno), asked: false, pid: None });
     }
-    companion.started(Started { agent });
-    let ending = watch.stay();
-    Ok(Ended { ending, asked: watch.asked, agent: Some(agent) })
+    observer.started(ProgramStarted { pid: agent });
+    let exit = watch.stay();
+    Ok(ProgramEnd { exit, asked: watch.asked, pid: Some(agent) })
 }
 
 fn become_agent(image: &Image, failure: &UnixStream) -> ! {
@@ -70,20 +71,20 @@ fn let_go_of_descriptors() {
     sys::close_inherited();
 }
 
-fn reap(agent: Pid) -> Ending {
+fn reap(agent: Pid) -> ProgramExit {
     loop {
         match waitpid(RustixPid::from_raw(agent.0), WaitOptions::empty()) {
-            Ok(Some((_, status))) => return ending(status),
+            Ok(Some((_, status))) => return exit(status),
             Err(rustix::io::Errno::INTR) => {}
-            _ => return Ending::Exited(1),
+            _ => return ProgramExit::Exited(1),
         }
     }
 }
 
-fn ending(status: WaitStatus) -> Ending {
+fn exit(status: WaitStatus) -> ProgramExit {
     match status.terminating_signal() {
-        Some(signal) => Ending::Killed(signal),
-        None => Ending::Exited(status.exit_status().unwrap_or(1)),
+        Some(signal) => ProgramExit::Killed(signal),
+        None => ProgramExit::Exited(status.exit_status().unwrap_or(1)),
     }
 }
 
@@ -94,12 +95,12 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn stay(&mut self) -> Ending {
+    fn stay(&mut self) -> ProgramExit {
         loop {
             match self.look() {
-                Ok(Some(ending)) => return ending,
+                Ok(Some(exit)) => return exit,
                 // Somebody else has taken its status; that it has ended is all that can be known.
-                Err(_) => return Ending::Exited(1),
+                Err(_) => return ProgramExit::Exited(1),
                 Ok(None) => {}
             }
             if wait(&mut [Watch::new(self.signals.as_fd(), true, false)], None).is_err() {
@@ -111,7 +112,7 @@ impl Watcher {
         }
     }
 
-    fn look(&self) -> io::Result<Option<Ending>> {
+    fn look(&self) -> io::Result<Option<ProgramExit>> {
         let pid = RustixPid::from_raw(self.agent.0);
         while let Some((_, status)) = waitpid(pid, WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
             if status.stopping_signal().is_some() {
@@ -119,7 +120,7 @@ impl Watcher {
                 sys::stop_self();
                 sys::signal_process(self.agent, libc::SIGCONT);
             } else {
-                return Ok(Some(ending(status)));
+                return Ok(Some(exit(status)));
             }
         }
         Ok(None)

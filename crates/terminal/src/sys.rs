@@ -315,7 +315,7 @@ fn close_range(first: RawFd, last: RawFd) {
 
 /// Starts a program that has nothing of ours: a session of its own, no terminal, no descriptor, the root for a folder, and
 /// another parent: nobody here would ever wait for it.
-pub fn spawn_apart(command: &mut Command) -> io::Result<()> {
+pub fn spawn_detached(command: &mut Command) -> io::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
     // SAFETY: setsid, fork, _exit and close_range, or fcntl, are async-signal-safe, and nothing is allocated.
     unsafe {

@@ -17,6 +17,7 @@ use rustix::termios::{
     tcgetwinsize, tcsetattr,
 };
 
+use super::front_end::Foreground;
 use super::sys;
 
 /// The terminal on stdin and stdout, re-opened.
@@ -39,12 +40,16 @@ impl Tty {
             (sys::terminal_device(fd.as_raw_fd()) == Some(device)).then_some(fd)
         })?;
         let tty = Self { fd: Arc::new(fd) };
-        tty.is_foreground().then_some(tty)
+        (tty.foreground() != Foreground::AnotherJob).then_some(tty)
     }
 
     /// A terminal that is not our controlling one has no jobs: then nobody else is in the foreground.
-    pub fn is_foreground(&self) -> bool {
-        tcgetpgrp(&*self.fd).map_or(true, |foreground| foreground == getpgrp())
+    pub fn foreground(&self) -> Foreground {
+        match tcgetpgrp(&*self.fd) {
+            Ok(group) if group == getpgrp() => Foreground::Ours,
+            Ok(_) => Foreground::AnotherJob,
+            Err(_) => Foreground::Uncontested,
+        }
     }
 
     /// Every descriptor that the program would inherit and that is this terminal: standard input and output, perhaps
@@ -58,11 +63,6 @@ impl Tty {
     /// Drops what is written and has not reached the screen, as the kernel does at ^C.
     pub fn drop_output(&self) {
         let _ = tcflush(&*self.fd, QueueSelector::OFlush);
-    }
-
-    /// Is it our controlling terminal, and we its foreground job?
-    pub fn is_controlled(&self) -> bool {
-        tcgetpgrp(&*self.fd).is_ok_and(|foreground| foreground == getpgrp())
     }
 
     pub fn settings(&self) -> io::Result<Termios> {
@@ -140,7 +140,7 @@ fn is_raw(settings: &Termios) -> bool {
 }
 
 /// For the monitor of a wrapper that was killed: if the terminal is as that left it, it gets its settings back.
-pub fn restore_for_the_dead(fd: impl AsFd, saved: &Termios) {
+pub fn restore_after_kill(fd: impl AsFd, saved: &Termios) {
     if tcgetattr(&fd).is_ok_and(|now| is_raw(&now)) {
         let _ = tcsetattr(&fd, OptionalActions::Now, saved);
     }

@@ -63,7 +63,7 @@ pub(super) fn start(home: &Home) -> anyhow::Result<Embedded> {
     let folder = std::path::absolute(home.path())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args([COMMAND, &nonce]).env("CODEMIE_HOME", folder);
-    terminal::spawn_apart(&mut command)?;
+    terminal::spawn_detached(&mut command)?;
     let (file, deadline) = (note(home, &nonce), Instant::now() + PATIENCE);
     loop {
         match read_at_most(&file, MAX_NOTE) {

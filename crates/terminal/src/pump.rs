@@ -1,10 +1,10 @@
-//! Running a program on an inner terminal: the pump between the user's terminal and the PTY, and everything that can
-//! happen while it runs.
+//! Running a program on an inner terminal: the pump between a front end and the PTY, and everything that can happen while
+//! it runs.
 //!
-//! One loop waits for four things: the user's terminal, the PTY, signals, and the monitor's reports. Each direction has one
-//! bounded buffer that is filled only when it is empty, so a slow side holds the other back and memory stays flat.
+//! One loop waits for four things: the front end, the PTY, signals, and the monitor's reports. Each direction has one bounded
+//! buffer that is filled only when it is empty, so a slow side holds the other back and memory stays flat.
 
-mod ending;
+mod finish;
 mod interrupts;
 mod jobs;
 
@@ -13,21 +13,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use libc::c_int;
-use rustix::termios::{LocalModes, SpecialCodeIndex, Termios};
+use rustix::termios::Termios;
 
-use super::ahead::Ahead;
 use super::buffer::{Buffer, Filled, LONG_READ};
+use super::front_end::{Foreground, FrontEnd, Input};
 use super::inner::Inner;
 use super::interrupt::{Interrupt, Stale};
 use super::modes::Modes;
-use super::monitor::{Monitor, Outer, Report};
+use super::monitor::{Monitor, Report};
 use super::signals::{Signals, forwarded};
 use super::sys;
 use super::sys::{Caught, Image, Sender};
 use super::tap::Tap;
-use super::tty::{RawGuard, Tty};
 use super::wait::{Watch, wait};
-use super::{Companion, Ended, Ending, Started};
+use super::{Observer, ProgramEnd, ProgramExit, ProgramStarted};
 use wire::Pid;
 
 /// How long an agent may take that another codemie wants to be gone. Claude was measured at 2.6 s while it streams. Nobody
@@ -50,22 +49,21 @@ const CHUNKS_AT_ONCE: usize = 2;
 
 /// A program on the inner terminal, started but not yet pumped.
 #[derive(Debug)]
-pub struct Wrapped {
-    tty: Tty,
-    raw: Option<RawGuard>,
-    /// `None` once the user's terminal is gone and the agent's was hung up.
+pub struct Pump<'a, F> {
+    front: &'a mut F,
+    /// `None` once the front end is gone and the agent's terminal was hung up.
     inner: Option<Inner>,
     monitor: Monitor,
     signals: Signals,
     to_agent: Buffer,
-    to_tty: Buffer,
+    to_front: Buffer,
     modes: Modes,
     tap: Option<Tap>,
     agent: Option<Pid>,
     /// Signals for the agent that came before it had begun.
     early: Vec<Caught>,
-    /// The user's terminal is there.
-    tty_open: bool,
+    /// The front end is there.
+    front_open: bool,
     /// A key was passed on that becomes a signal, and the kernel has not reported that yet.
     interrupt: Option<(Interrupt, Instant)>,
     /// Output to be dropped, from before an interrupt.
@@ -80,61 +78,57 @@ pub struct Wrapped {
     leader: Option<OwnedFd>,
     /// The monitor could not even begin, and why.
     unable: Option<c_int>,
-    ending: Option<Ending>,
+    exit: Option<ProgramExit>,
 }
 
-impl Wrapped {
-    /// Starts the program. An error means that nothing was started and the terminal is as it was.
-    pub fn start(tty: Tty, image: &Image) -> io::Result<Self> {
-        let size = tty.size()?;
-        let settings = tty.settings()?;
-        let (inner, far) = Inner::open(size, &settings)?;
+impl<'a, F: FrontEnd> Pump<'a, F> {
+    /// Starts the program. An error means that nothing was started; a terminal that the front end has taken by then is given
+    /// back when that is dropped.
+    pub fn start(front: &'a mut F, image: &Image) -> io::Result<Self> {
+        let settings = front.settings()?;
+        let (inner, far) = Inner::open(front.size()?, settings.as_ref())?;
         // From here to the installed handlers a signal would kill us with the terminal in raw mode.
         sys::hold_signals();
-        let started = Self::start_held(tty, inner, far, image, &settings);
+        let started = Self::start_held(front, inner, far, image, settings.as_ref());
         sys::release_signals();
         started
     }
 
     fn start_held(
-        tty: Tty,
+        front: &'a mut F,
         inner: Inner,
-        far: std::os::fd::OwnedFd,
+        far: OwnedFd,
         image: &Image,
-        settings: &Termios,
+        settings: Option<&Termios>,
     ) -> io::Result<Self> {
         let mut signals = Signals::prepare()?;
         let own = [libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGCONT, libc::SIGCHLD];
         signals.catch(forwarded().chain(own))?;
         // Settings are changed from the background only after a look, and then must not stop us half way.
         sys::ignore(libc::SIGTTOU)?;
-        let mut ahead = Ahead::take_lines(tty.as_fd());
-        // Raw before the agent can ask the terminal anything: the answers must not be echoed.
-        let raw = tty.raw()?;
-        if settings.local_modes.contains(LocalModes::ICANON) {
-            ahead.take_rest(tty.as_fd());
-            ahead.sort_rest(settings.special_codes[SpecialCodeIndex::VEOF]);
-            if !ahead.is_empty() {
-                ahead.put_into(far.as_fd(), inner.as_fd(), settings)?;
-            }
+        let ahead = front.prepare()?;
+        if let Some(settings) = settings
+            && !ahead.is_empty()
+        {
+            ahead.put_into(far.as_fd(), inner.as_fd(), settings)?;
         }
         let [near, pty] = inner.descriptors();
         let [reader, writer] = signals.descriptors();
-        let outer = Outer { tty: tty.as_fd(), saved: raw.saved() };
-        let monitor = Monitor::start(far, image, &tty.inherited(), outer, &[near, pty, reader, writer])?;
+        let ours = [near, pty, reader, writer];
+        let monitor =
+            Monitor::start(far, image, &front.replaced_descriptors(), front.saved_terminal(), &ours)?;
         Ok(Self {
-            tty,
-            raw: Some(raw),
+            front,
             inner: Some(inner),
             monitor,
             signals,
             to_agent: Buffer::default(),
-            to_tty: Buffer::default(),
+            to_front: Buffer::default(),
             modes: Modes::default(),
             tap: None,
             agent: None,
             early: Vec::new(),
-            tty_open: true,
+            front_open: true,
             interrupt: None,
             stale: None,
             stop_wanted: false,
@@ -143,25 +137,25 @@ impl Wrapped {
             kill_at: None,
             asked_to_end: false,
             unable: None,
-            ending: None,
+            exit: None,
         })
     }
 
     /// Passes bytes until the program has ended and its last output is on the terminal, then gives the terminal back.
     ///
-    /// An error means that nothing was started; `companion` was told of a fork at most.
-    pub fn run(mut self, companion: &mut dyn Companion) -> io::Result<Ended> {
-        companion.forked();
-        let mut told = false;
-        while self.ending.is_none() {
+    /// An error means that nothing was started; `observer` has seen a fork at most.
+    pub fn run(mut self, observer: &mut dyn Observer) -> io::Result<ProgramEnd> {
+        self.tap = observer.forked();
+        let mut reported = false;
+        while self.exit.is_none() {
             if self.step().is_err() {
                 // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
                 self.kill_agent();
-                self.ended(Ending::Killed(libc::SIGKILL));
+                self.ended(ProgramExit::Killed(libc::SIGKILL));
             }
-            if let (Some(agent), false) = (self.agent, told) {
-                told = true;
-                self.tap = companion.started(Started { agent });
+            if let (Some(agent), false) = (self.agent, reported) {
+                reported = true;
+                observer.started(ProgramStarted { pid: agent });
             }
         }
         match self.unable {
@@ -174,32 +168,29 @@ impl Wrapped {
     }
 
     fn step(&mut self) -> io::Result<()> {
-        let raw = self.raw.is_some();
-        let in_background = self.tty_open && !raw;
+        let held = self.front.is_held();
+        let in_background = self.front_open && !held;
         let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout =
             if in_background { Some(timeout.unwrap_or(BACKGROUND).min(BACKGROUND)) } else { timeout };
+        // A ^C typed before the agent is there would be nobody's.
+        let reads = self.front_open && held && self.to_agent.is_empty() && self.agent.is_some();
+        let writes = self.front_open && !self.to_front.is_empty();
+        let unused = || Watch::new(self.monitor.as_fd(), false, false);
         let mut watches = [
             Watch::new(self.signals.as_fd(), true, false),
             Watch::new(self.monitor.as_fd(), true, false),
-            match &self.inner {
-                Some(inner) => Watch::new(inner.as_fd(), self.to_tty.is_empty(), !self.to_agent.is_empty())
-                    .or_report(self.expects_report()),
-                None => Watch::new(self.monitor.as_fd(), false, false),
-            },
-            Watch::new(
-                self.tty.as_fd(),
-                // A ^C typed before the agent is there would be nobody's.
-                self.tty_open && raw && self.to_agent.is_empty() && self.agent.is_some(),
-                self.tty_open && !self.to_tty.is_empty(),
-            ),
-            match &self.leader {
-                Some(leader) => Watch::new(leader.as_fd(), true, false),
-                None => Watch::new(self.monitor.as_fd(), false, false),
-            },
+            self.inner.as_ref().map_or_else(unused, |inner| {
+                Watch::new(inner.as_fd(), self.to_front.is_empty(), !self.to_agent.is_empty())
+                    .or_report(self.expects_report())
+            }),
+            self.front.input().map_or_else(unused, |input| Watch::new(input, reads, false)),
+            self.front.output().map_or_else(unused, |output| Watch::new(output, false, writes)),
+            self.leader.as_ref().map_or_else(unused, |leader| Watch::new(leader.as_fd(), true, false)),
         ];
         wait(&mut watches, timeout)?;
-        let [signals, monitor, inner, tty, leader] = watches.map(|watch| (watch.readable, watch.writable));
+        let [signals, monitor, inner, input, output, leader] =
+            watches.map(|watch| (watch.readable, watch.writable));
         if leader.0 {
             self.on_leader_gone();
         }
@@ -216,18 +207,18 @@ impl Wrapped {
         if inner.1 {
             self.write_agent();
         }
-        if tty.0 && self.ending.is_none() {
-            self.read_tty();
+        if input.0 && self.exit.is_none() {
+            self.read_front();
         }
-        if tty.1 {
-            self.write_tty();
+        if output.1 {
+            self.write_front();
         }
-        if inner.0 && self.to_tty.is_empty() {
+        if inner.0 && self.to_front.is_empty() {
             self.follow_output();
         } else if inner.0 {
             self.read_report();
         }
-        if in_background && self.raw.is_none() && self.agent.is_some() && self.tty.is_foreground() {
+        if in_background && !self.front.is_held() && self.agent.is_some() && self.in_foreground() {
             self.continued();
         }
         if self.kill_at.is_some_and(|at| Instant::now() >= at) {
@@ -237,21 +228,28 @@ impl Wrapped {
         Ok(())
     }
 
-    fn read_tty(&mut self) {
-        match self.to_agent.fill(&self.tty) {
-            Ok(Filled::Some) => {
-                self.typed = true;
-                let interrupt = self.interrupt_typed();
-                self.write_agent();
-                if let Some(interrupt) = interrupt {
-                    self.on_interrupt(interrupt);
+    fn read_front(&mut self) {
+        loop {
+            match self.to_agent.fill_from(self.front) {
+                Input::Bytes(_) => return self.pass_input(),
+                Input::Resized => {
+                    self.follow_size();
                 }
-                if let Some(tap) = &self.tap {
-                    tap.input(self.to_agent.filled());
-                }
+                Input::Nothing => return,
+                Input::Gone => return self.hang_up(),
             }
-            Ok(Filled::Nothing | Filled::Control(_)) => {}
-            Ok(Filled::Gone) | Err(_) => self.hang_up(),
+        }
+    }
+
+    fn pass_input(&mut self) {
+        self.typed = true;
+        let interrupt = self.interrupt_typed();
+        self.write_agent();
+        if let Some(interrupt) = interrupt {
+            self.on_interrupt(interrupt);
+        }
+        if let Some(tap) = &self.tap {
+            tap.input(self.to_agent.filled());
         }
     }
 
@@ -267,11 +265,11 @@ impl Wrapped {
     fn follow_output(&mut self) {
         for _ in 0..CHUNKS_AT_ONCE {
             let more = match self.read_agent() {
-                Filled::Some => self.to_tty.filled().len() >= LONG_READ,
+                Filled::Some => self.to_front.filled().len() >= LONG_READ,
                 Filled::Control(_) => true,
                 Filled::Nothing | Filled::Gone => false,
             };
-            if !more || !self.to_tty.is_empty() {
+            if !more || !self.to_front.is_empty() {
                 break;
             }
         }
@@ -279,16 +277,16 @@ impl Wrapped {
 
     fn read_agent(&mut self) -> Filled {
         let Some(inner) = &self.inner else { return Filled::Gone };
-        let filled = if inner.packets { self.to_tty.fill_packet(inner) } else { self.to_tty.fill(inner) };
+        let filled = if inner.packets { self.to_front.fill_packet(inner) } else { self.to_front.fill(inner) };
         let filled = filled.unwrap_or(Filled::Gone);
         match filled {
             Filled::Some => {
                 if let Some(stale) = &mut self.stale {
-                    self.to_tty.skip(stale.count(self.to_tty.filled()));
+                    self.to_front.skip(stale.count(self.to_front.filled()));
                     self.stale = self.stale.filter(|stale| !stale.is_over());
                 }
-                self.write_tty();
-                self.modes.feed(self.to_tty.filled());
+                self.write_front();
+                self.modes.feed(self.to_front.filled());
             }
             Filled::Nothing => {}
             Filled::Control(flags) => self.on_flushed(flags),
@@ -298,18 +296,30 @@ impl Wrapped {
         filled
     }
 
-    fn write_tty(&mut self) {
-        if !self.tty_open {
-            self.to_tty.clear();
-        } else if self.to_tty.drain(&self.tty).is_err() {
-            self.to_tty.clear();
-            self.hang_up();
+    fn write_front(&mut self) {
+        if !self.front_open {
+            self.to_front.clear();
+            return;
+        }
+        match self.to_front.drain_into(self.front) {
+            Ok(written) => {
+                if let Some(tap) = &self.tap {
+                    tap.output(written);
+                }
+                if self.front.output().is_none() {
+                    self.to_front.clear();
+                }
+            }
+            Err(_) => {
+                self.to_front.clear();
+                self.hang_up();
+            }
         }
     }
 
-    /// The user's terminal is gone: so is the agent's, and it hears of it as it would have without us.
+    /// The front end is gone: so is the agent's terminal, and it hears of it as it would have without us.
     fn hang_up(&mut self) {
-        self.tty_open = false;
+        self.front_open = false;
         self.inner = None;
         if !sys::was_ignored(libc::SIGHUP) {
             self.on_signal(Caught { signal: libc::SIGHUP, sender: Sender::Kernel });
@@ -353,27 +363,27 @@ impl Wrapped {
                         self.on_signal(caught);
                     }
                 }
-                Ok(Some(Report::NotStarted(errno))) => self.ending = Some(Ending::NotStarted(errno)),
+                Ok(Some(Report::NotStarted(errno))) => self.exit = Some(ProgramExit::NotStarted(errno)),
                 Ok(Some(Report::Unable(errno))) => {
                     self.unable = Some(errno);
-                    return self.ended(Ending::NotStarted(errno));
+                    return self.ended(ProgramExit::NotStarted(errno));
                 }
                 Ok(Some(Report::Stopped(signal))) => self.suspend(signal),
-                Ok(Some(Report::Exited(code))) => return self.ended(Ending::Exited(code)),
-                Ok(Some(Report::Killed(signal))) => return self.ended(Ending::Killed(signal)),
+                Ok(Some(Report::Exited(code))) => return self.ended(ProgramExit::Exited(code)),
+                Ok(Some(Report::Killed(signal))) => return self.ended(ProgramExit::Killed(signal)),
                 Ok(None) => return,
                 // Somebody killed the monitor. The kernel has hung up on the agent; nobody can know how it ends.
                 Err(_) => {
                     self.kill_agent();
-                    return self.ended(Ending::Killed(libc::SIGKILL));
+                    return self.ended(ProgramExit::Killed(libc::SIGKILL));
                 }
             }
         }
     }
 
-    fn ended(&mut self, ending: Ending) {
+    fn ended(&mut self, exit: ProgramExit) {
         // An exec that failed is followed by an exit that says less.
-        self.ending.get_or_insert(ending);
+        self.exit.get_or_insert(exit);
     }
 
     /// Passes a signal on. One that was sent to our process group goes to the agent's; who knew our pid meant the agent.
@@ -400,11 +410,16 @@ impl Wrapped {
         }
     }
 
-    /// The inner terminal gets the size of the user's; false if it had it.
+    /// The inner terminal gets the size of the front end; false if it had it.
     fn follow_size(&mut self) -> bool {
-        match (self.tty.size(), &mut self.inner) {
+        match (self.front.size(), &mut self.inner) {
             (Ok(size), Some(inner)) => inner.resize(size),
             _ => false,
         }
+    }
+
+    /// Is no other job in the front end's foreground?
+    fn in_foreground(&self) -> bool {
+        self.front.foreground() != Foreground::AnotherJob
     }
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 
-use super::Wrapped;
+use super::Pump;
+use crate::front_end::{Foreground, FrontEnd};
 use crate::interrupt::{Interrupt, Keys, Stale};
 use crate::sys;
 
@@ -15,7 +16,7 @@ const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 const INPUT_FLUSHED: u8 = 1;
 const OUTPUT_FLUSHED: u8 = 2;
 
-impl Wrapped {
+impl<F: FrontEnd> Pump<'_, F> {
     /// Does what was just typed hold a key that the inner terminal turns into a signal for the agent's group?
     pub(super) fn interrupt_typed(&self) -> Option<Interrupt> {
         let inner = self.inner.as_ref()?;
@@ -34,7 +35,7 @@ impl Wrapped {
     /// Our own process group gets the signal, as it would have from the kernel. We ourselves wait for what the agent makes
     /// of it.
     pub(super) fn share(&mut self, interrupt: Interrupt) {
-        if !self.tty.is_controlled() {
+        if self.front.foreground() != Foreground::Ours {
             return;
         }
         // The script that started us may die of it, now or later, and then the shell behind it takes the terminal as it is.
@@ -44,15 +45,13 @@ impl Wrapped {
 
     /// A report about the queues would wait behind output that the user's terminal does not take.
     pub(super) fn expects_report(&self) -> bool {
-        !self.to_tty.is_empty() && self.inner.as_ref().is_some_and(|inner| inner.packets)
+        !self.to_front.is_empty() && self.inner.as_ref().is_some_and(|inner| inner.packets)
     }
 
     /// The process that the shell waits for has ended, and we have not. The shell must not find the terminal raw.
     pub(super) fn on_leader_gone(&mut self) {
         self.leader = None;
-        if let Some(raw) = self.raw.take() {
-            raw.leave();
-        }
+        self.front.abandon();
     }
 
     /// The program has died of a key whose report never came.
@@ -79,9 +78,9 @@ impl Wrapped {
         if flags & OUTPUT_FLUSHED == 0 {
             return;
         }
-        self.to_tty.clear();
-        if self.tty_open && self.raw.is_some() {
-            self.tty.drop_output();
+        self.to_front.clear();
+        if self.front_open && self.front.is_held() {
+            self.front.drop_output();
         }
         let interrupt = self.interrupt.take_if(|_| flags & INPUT_FLUSHED != 0);
         if let Some((interrupt, at)) = interrupt

@@ -3,29 +3,30 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::{IMPATIENT, LAST_BYTES, Wrapped};
-use crate::ahead::Ahead;
+use super::{IMPATIENT, LAST_BYTES, Pump};
 use crate::buffer::Filled;
-use crate::sys;
+use crate::front_end::{Foreground, FrontEnd};
 use crate::sys::Sender;
 use crate::wait::{Watch, wait};
-use crate::{Ended, Ending};
+use crate::{ProgramEnd, ProgramExit};
 
-impl Wrapped {
+impl<F: FrontEnd> Pump<'_, F> {
     /// Everything the agent has written so far goes to the terminal, for as long as may be waited.
     pub(super) fn flush(&mut self, limit: Option<Duration>) {
         let mut deadline = limit.map(|limit| Instant::now() + limit);
         let mut passed = 0;
         while passed < LAST_BYTES {
-            while !self.to_tty.is_empty() && self.tty_open {
+            while !self.to_front.is_empty() && self.front_open {
                 self.read_report();
                 let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
                 if left.is_some_and(|left| left.is_zero()) || self.interrupted() {
                     return;
                 }
                 let report = self.inner.as_ref().map_or(self.signals.as_fd(), AsFd::as_fd);
+                // Without a descriptor to wait on nothing waits to be written.
+                let Some(output) = self.front.output() else { return };
                 let mut watches = [
-                    Watch::new(self.tty.as_fd(), false, true),
+                    Watch::new(output, false, true),
                     Watch::new(self.signals.as_fd(), true, false),
                     Watch::new(report, false, false).or_report(self.expects_report()),
                 ];
@@ -35,15 +36,15 @@ impl Wrapped {
                 if watches[2].readable {
                     continue;
                 }
-                let before = self.to_tty.pending().len();
-                self.write_tty();
-                if self.to_tty.pending().len() < before {
+                let before = self.to_front.pending().len();
+                self.write_front();
+                if self.to_front.pending().len() < before {
                     // It takes something: only one that takes nothing is not waited for.
                     deadline = limit.map(|limit| Instant::now() + limit);
                 }
             }
-            match (self.tty_open, self.read_agent()) {
-                (true, Filled::Some) => passed += self.to_tty.filled().len(),
+            match (self.front_open, self.read_agent()) {
+                (true, Filled::Some) => passed += self.to_front.filled().len(),
                 (true, Filled::Control(_)) => {}
                 _ => return,
             }
@@ -67,51 +68,39 @@ impl Wrapped {
     }
 
     /// The shell gets what was typed for it while the agent ran, where the kernel lets us type.
-    pub(super) fn give_back(&mut self) {
-        let (Some(raw), Some(inner)) = (&self.raw, &self.inner) else { return };
-        let unread = inner.take_unread();
-        let mut late = Ahead { rest: self.to_agent.pending().to_vec(), ..Ahead::default() };
-        // A byte of ours shows whether it does, and comes back with what was typed before it.
-        if (unread.is_empty() && late.is_empty()) || sys::type_into(self.tty.as_fd(), 0).is_err() {
-            return;
-        }
-        late.take_rest(self.tty.as_fd());
-        // Keys typed meanwhile may stand behind it.
-        if let Some(at) = late.rest.iter().rposition(|byte| *byte == 0) {
-            late.rest.remove(at);
-        }
-        let _ = unread.type_into(self.tty.as_fd(), raw.saved());
-        self.raw = None;
-        for key in late.rest {
-            let _ = sys::type_into(self.tty.as_fd(), key);
-        }
+    fn return_input(&mut self) {
+        let Some(inner) = self.inner.as_ref().filter(|_| self.front.is_held()) else { return };
+        self.front.return_input(&inner.take_unread(), self.to_agent.pending());
     }
 
-    pub(super) fn finish(mut self) -> Ended {
-        let ending = self.ending.unwrap_or(Ending::Exited(0));
+    pub(super) fn finish(mut self) -> ProgramEnd {
+        let exit = self.exit.unwrap_or(ProgramExit::Exited(0));
         // What a crash leaves is worth waiting for; who ended the program on purpose does not wait.
         let on_purpose = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGKILL];
-        let hurried = self.asked_to_end || ending.signal().is_some_and(|signal| on_purpose.contains(&signal));
+        let hurried = self.asked_to_end || exit.signal().is_some_and(|signal| on_purpose.contains(&signal));
         self.flush(hurried.then_some(IMPATIENT));
         // It died of the key before the kernel could report that it flushed anything.
-        if let Some(interrupt) = ending.signal().and_then(|signal| self.died_of_key(signal)) {
+        if let Some(interrupt) = exit.signal().and_then(|signal| self.died_of_key(signal)) {
             self.share(interrupt);
         }
-        let undo = match ending {
-            Ending::Killed(_) => self.modes.undo(),
+        let undo = match exit {
+            ProgramExit::Killed(_) => self.modes.undo(),
             // A program that ends by itself leaves the terminal as it wants it; but none that failed wants a keyboard that
             // no shell can read.
-            Ending::Exited(code) if code != 0 => self.modes.undo_keyboard(),
+            ProgramExit::Exited(code) if code != 0 => self.modes.undo_keyboard(),
             _ => Vec::new(),
         };
-        if self.tty_open && self.tty.is_foreground() && !undo.is_empty() {
-            let _ = rustix::io::write(&self.tty, &undo);
+        if self.front_open && self.in_foreground() && !undo.is_empty() {
+            let taken = self.front.write(&undo).unwrap_or(0).min(undo.len());
+            if let Some(tap) = &self.tap {
+                tap.output(&undo[..taken]);
+            }
         }
-        if self.typed && self.tty_open && self.tty.is_controlled() {
-            self.give_back();
+        if self.typed && self.front_open && self.front.foreground() == Foreground::Ours {
+            self.return_input();
         }
-        self.raw = None;
+        self.front.release();
         self.monitor.reap();
-        Ended { ending, asked: self.asked_to_end, agent: self.agent }
+        ProgramEnd { exit, asked: self.asked_to_end, pid: self.agent }
     }
 }

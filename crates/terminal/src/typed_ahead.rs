@@ -21,14 +21,14 @@ const LONGEST: usize = 4096;
 
 /// Unread input of a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ahead {
+pub struct TypedAhead {
     /// Each as one read gives it to a program. An empty one is an end of file.
     pub lines: Vec<Vec<u8>>,
     /// The beginning of a line, or bytes of a terminal in raw mode.
-    pub rest: Vec<u8>,
+    pub partial: Vec<u8>,
 }
 
-impl Ahead {
+impl TypedAhead {
     /// Takes the lines that wait on a terminal, if it is in canonical mode. Its descriptor must not block.
     pub fn take_lines(tty: BorrowedFd<'_>) -> Self {
         let mut lines = Vec::new();
@@ -40,16 +40,16 @@ impl Ahead {
                 Err(_) => break,
             }
         }
-        Self { lines, rest: Vec::new() }
+        Self { lines, partial: Vec::new() }
     }
 
     /// Takes what waits on a terminal that is not in canonical mode any more.
-    pub fn take_rest(&mut self, tty: BorrowedFd<'_>) {
+    pub fn take_bytes(&mut self, tty: BorrowedFd<'_>) {
         let mut bytes = [0; LONGEST];
-        while self.rest.len() < LONGEST {
+        while self.partial.len() < LONGEST {
             match read(tty, &mut bytes[..]) {
                 Ok(0) => break,
-                Ok(count) => self.rest.extend_from_slice(&bytes[..count]),
+                Ok(count) => self.partial.extend_from_slice(&bytes[..count]),
                 Err(Errno::INTR) => {}
                 Err(_) => break,
             }
@@ -58,9 +58,9 @@ impl Ahead {
 
     /// Makes lines of what was typed between the last look at the lines and the switch to raw mode. There the kernel leaves a
     /// zero where a line was ended by ^D, and just behind the switch keys are still raw: `end` is ^D, a return a newline.
-    pub fn sort_rest(&mut self, end: u8) {
+    pub fn split_lines(&mut self, end: u8) {
         let mut line = Vec::new();
-        for key in std::mem::take(&mut self.rest) {
+        for key in std::mem::take(&mut self.partial) {
             match key {
                 b'\n' | b'\r' => {
                     line.push(b'\n');
@@ -70,11 +70,11 @@ impl Ahead {
                 key => line.push(key),
             }
         }
-        self.rest = line;
+        self.partial = line;
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.rest.is_empty()
+        self.lines.is_empty() && self.partial.is_empty()
     }
 
     /// Puts it into the input of the terminal `far`, through its master. `far` has the settings given, which are in
@@ -92,8 +92,8 @@ impl Ahead {
                 write(master, &self.keys(end))?;
                 self.wait_for_lines(far)?;
             }
-            if !self.rest.is_empty() {
-                write(master, &self.rest)?;
+            if !self.partial.is_empty() {
+                write(master, &self.partial)?;
                 if self.lines.is_empty() {
                     // Looking for input makes the kernel work off what was written.
                     wait(&mut [Watch::new(far, true, false)], Some(Duration::ZERO))?;
@@ -116,7 +116,7 @@ impl Ahead {
         }
         let end = self.unused_byte();
         tcsetattr(tty, OptionalActions::Drain, &quiet(settings, end))?;
-        self.keys(end).iter().chain(&self.rest).try_for_each(|key| sys::type_into(tty, *key))
+        self.keys(end).iter().chain(&self.partial).try_for_each(|key| sys::type_into(tty, *key))
     }
 
     /// The lines as keys, where `end` ends one that has no newline.
@@ -133,7 +133,7 @@ impl Ahead {
 
     /// A byte to end a line with that nothing typed can be mistaken for.
     fn unused_byte(&self) -> u8 {
-        let used = |byte: &u8| self.lines.iter().chain([&self.rest]).any(|line| line.contains(byte));
+        let used = |byte: &u8| self.lines.iter().chain([&self.partial]).any(|line| line.contains(byte));
         (1..=u8::MAX).find(|byte| *byte != b'\n' && !used(byte)).unwrap_or(4)
     }
 
@@ -180,10 +180,10 @@ mod tests {
             (b"no newline\0begun", &[b"no newline"], b"begun"),
         ];
         for (typed, lines, rest) in table {
-            let mut ahead = Ahead { lines: Vec::new(), rest: typed.to_vec() };
-            ahead.sort_rest(4);
+            let mut ahead = TypedAhead { lines: Vec::new(), partial: typed.to_vec() };
+            ahead.split_lines(4);
             assert_eq!(
-                (&ahead.lines[..], &ahead.rest[..]),
+                (&ahead.lines[..], &ahead.partial[..]),
                 (&lines.iter().map(|l| l.to_vec()).collect::<Vec<_>>()[..], rest)
             );
         }
@@ -191,9 +191,9 @@ mod tests {
 
     #[test]
     fn lines_become_keys_and_an_empty_one_an_end_of_file() {
-        let ahead = |lines: &[&str]| Ahead {
+        let ahead = |lines: &[&str]| TypedAhead {
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
-            rest: Vec::new(),
+            partial: Vec::new(),
         };
         for (lines, keys) in [
             (&["a\n"][..], &b"a\n"[..]),
