@@ -9,7 +9,7 @@ use super::left::Left;
 use super::run::Run;
 use crate::forward::Word;
 use crate::session::correlate::{self, Decision, Explained, TransitionKind};
-use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
+use crate::session::lifecycle::{self, Begin, Binding, Bound, Transition};
 use crate::session::{self};
 use crate::store::{Evidence, NewRun, Realm, Store, Surroundings, Tx, Verdict};
 use system::clock::{Clock, SystemClock};
@@ -176,23 +176,17 @@ impl Run {
     ) -> Result<(), session::Error> {
         // The old session ends with all that is known of it now.
         let _ = self.read(false); // what is refused is read as of a session that was left
-        let passage = Passage {
-            to: match kind {
-                TransitionKind::Clear => To::Clear,
-                TransitionKind::Switch => To::Switch,
-            },
-            binding: to.map(|id| self.binding(id, evidence)),
-            place: Some(place(folder)),
-        };
+        let change =
+            Transition { kind, binding: to.map(|id| self.binding(id, evidence)), place: Some(place(folder)) };
         let run = self.plan.run;
-        let passed = self.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &passage))?;
+        let passed = self.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &change))?;
         let follower = std::mem::take(&mut self.follower);
         if let Some(conversation) = self.conversation.take() {
             self.left.push(Left::now(self.session, conversation, follower));
         }
         self.arrive(passed.new.session);
         self.conversation = to.cloned();
-        self.file = passage.binding.and_then(|binding| binding.file);
+        self.file = change.binding.and_then(|binding| binding.file);
         Ok(())
     }
 
