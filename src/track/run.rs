@@ -166,8 +166,8 @@ impl Run {
     fn new(plan: Plan, pid: Pid) -> Self {
         let begun_at = plan.begun_at;
         let agent = SystemProcesses.identify(pid);
-        let correlator = plan.trail.as_ref().and(agent).map(|agent| {
-            let correlator = Correlator::new(agent, begun_at);
+        let correlator = plan.trail.as_ref().zip(agent).map(|(trail, agent)| {
+            let correlator = Correlator::new(trail.method(), agent, begun_at);
             match plan.conversation {
                 lifecycle::Conversation::Unnamed => correlator.continuing(),
                 lifecycle::Conversation::Named(_) => correlator.resuming(),
@@ -321,8 +321,8 @@ impl Run {
             _ => {}
         }
         let now = SystemClock.now();
-        let verdict = correlator.feed(now, signal);
-        let steps = Step::of(now, verdict, &self.folder);
+        let conclusion = correlator.feed(now, signal);
+        let steps = Step::of(now, conclusion, &self.folder);
         let elsewhere = steps.iter().any(Step::leads_elsewhere);
         let waiting = !self.undone.is_empty();
         self.undone.extend(steps);

@@ -9,7 +9,7 @@ use crate::agent::{Seen, Trail};
 use crate::home::Home;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
-use crate::session::correlate::{Beginning, RegistryEntry};
+use crate::session::correlate::{Beginning, Method, RegistryEntry};
 use crate::session::lifecycle::Conversation;
 use crate::session::state::Phase;
 use crate::store::{Evidence, Filter, SessionRow, Surroundings, Verdict};
@@ -27,6 +27,10 @@ struct Told {
 }
 
 impl Trail for Told {
+    fn method(&self) -> Method {
+        Method::Registry
+    }
+
     fn watched(&self) -> Vec<PathBuf> {
         Vec::new()
     }

@@ -8,7 +8,7 @@ use super::follow::Follower;
 use super::left::Left;
 use super::run::Run;
 use crate::forward::Word;
-use crate::session::correlate::{self, Decision, Explained, TransitionKind};
+use crate::session::correlate::{Conclusion, Decision};
 use crate::session::lifecycle::{self, Begin, Binding, Bound, Transition};
 use crate::session::{self};
 use crate::store::{Evidence, NewRun, Realm, Store, Surroundings, Tx, Verdict};
@@ -17,6 +17,7 @@ use terminal::process::{Processes, SystemProcesses};
 use wire::EvidenceKind;
 use wire::ProcessId;
 use wire::Timestamp;
+use wire::TransitionKind;
 use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 
 /// One step, and when it was due: that is its time, however late the store takes it.
@@ -42,10 +43,10 @@ pub(super) enum What {
 }
 
 impl Step {
-    /// A verdict, in the order in which it is to be told.
-    pub(super) fn of(at: Timestamp, verdict: correlate::Verdict, folder: &Path) -> Vec<Self> {
-        let seen = verdict.explained.iter().map(|explained| What::Seen(evidence(explained)));
-        let decided = verdict
+    /// A conclusion, in the order in which it is to be written.
+    pub(super) fn of(at: Timestamp, conclusion: Conclusion, folder: &Path) -> Vec<Self> {
+        let seen = conclusion.evidence.into_iter().map(What::Seen);
+        let decided = conclusion
             .decisions
             .into_iter()
             .map(|decision| What::Decided { decision, folder: folder.to_owned() });
@@ -72,16 +73,6 @@ fn begin_in_background(
     tx.set_agent_process(begin.run.id, process.pid, Some(process.start))?;
     tx.set_surroundings(begin.run.id, surroundings)?;
     Ok(started.session)
-}
-
-fn evidence(explained: &Explained) -> Evidence {
-    Evidence {
-        at: explained.at,
-        source: explained.kind.to_owned(),
-        verdict: if explained.accepted { Verdict::Accepted } else { Verdict::Rejected },
-        agent_session_id: None,
-        detail: format!("{}: {}", explained.value, explained.why),
-    }
 }
 
 impl Run {
