@@ -12,7 +12,7 @@ use super::transcript::{Item, Reader, Said};
 use super::{Agent, Conversation, Invocation, Kind, SessionFile, SessionFiles, Var};
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
-use crate::session::correlate::{Beginning, RegistryEntry, Signal};
+use crate::session::correlate::{Beginning, Method, RegistryEntry, Signal};
 use prices::tier::Tier;
 use terminal::process::Processes;
 use wire::AgentSessionId;
@@ -74,6 +74,10 @@ struct Following {
 }
 
 impl Trail for Following {
+    fn method(&self) -> Method {
+        Method::Registry
+    }
+
     fn watched(&self) -> Vec<PathBuf> {
         vec![self.folder.clone()]
     }

@@ -29,7 +29,6 @@ use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
 pub use invocation::{Conversation, Invocation, Kind};
-#[cfg(test)]
 pub(crate) use trail::Seen;
 pub use trail::Trail;
 use wire::AgentSessionId;

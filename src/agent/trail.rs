@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
-use crate::session::correlate::Signal;
+use crate::session::correlate::{Method, Signal};
 use terminal::process::Processes;
 use wire::AgentSessionId;
 use wire::ProcessId;
@@ -34,6 +34,9 @@ impl Seen {
 
 /// One run's view of the agent's own files. Reads only; never writes.
 pub trait Trail: Send {
+    /// The kind of evidence it looks for.
+    fn method(&self) -> Method;
+
     /// Folders and files whose changes are worth a look.
     fn watched(&self) -> Vec<PathBuf>;
 

@@ -8,7 +8,7 @@
 //! ```text
 //! lifecycle::start(tx, at, ids, &Begin)            a run begins: a new session, or one re-opened or joined
 //! lifecycle::end(tx, at, run, Ending)              a run ends, however; the session with it if it was the last run in it
-//! lifecycle::transition(tx, at, ids, run, &Passage) /clear or switch: end + start in one, linked both ways
+//! lifecycle::transition(tx, at, ids, run, &Transition) /clear or switch: end + start in one, linked both ways
 //! lifecycle::bind(tx, at, ids, session, &Binding)  the agent's session is known
 //! lifecycle::doubt(tx, session)                    the evidence allows two
 //! lifecycle::learn_version(tx, session, version)   the agent's version became known after the START

@@ -79,10 +79,11 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Barrier;
 
-    use super::super::lifecycle::{Conversation, Passage, To, transition};
+    use super::super::lifecycle::{Conversation, Transition, transition};
     use super::super::state::{Exit, Phase};
     use super::super::tests::{World, binding, realm};
     use super::*;
+    use wire::TransitionKind;
     use wire::{EndReason, Status};
     use wire::{Pid, StartTime};
 
@@ -138,10 +139,10 @@ mod tests {
         let mut world = World::new();
         let (run, first) = world.start(Conversation::Fresh);
         world.bind(first.session, "a").unwrap();
-        let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
         let at = world.wait(1000);
         let ids = &world.ids;
-        let second = world.store.write(|tx| transition(tx, at, ids, run, &passage)).unwrap().new.session;
+        let second = world.store.write(|tx| transition(tx, at, ids, run, &change)).unwrap().new.session;
         let now = world.wait(60_000);
         let mut read = Vec::new();
         recover(

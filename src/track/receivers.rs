@@ -1,5 +1,5 @@
-//! Where the events of a run are sent: receivers may be set up, moved or taken away while the agent runs, and whoever does
-//! it tells the store.
+//! Where the events of a run are sent: receivers may be set up, moved or taken away while the agent runs, and the store shows
+//! it.
 
 use crate::forward::{Sender, Sinks, Target, Word, settle};
 use crate::home::Home;
@@ -7,34 +7,34 @@ use crate::store::{SinkRow, Store};
 
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
-    /// What the store leads to, as last seen.
-    led: Vec<Lead>,
-    /// What the sender knows.
+    /// The receivers that the store names, as last seen.
+    named: Vec<Receiver>,
+    /// The targets that the sender has.
     targets: Vec<Target>,
-    /// Beside us, where there is somewhere to send to.
+    /// Runs beside us, where there is somewhere to send to.
     sender: Option<Sender>,
 }
 
 impl Receivers {
-    /// Starts to send to what was settled with the START; the store led to `led` then.
-    pub(super) fn begin(sinks: Option<Sinks>, targets: Vec<Target>, led: &[SinkRow]) -> Self {
-        Self { led: leading(led), targets, sender: sinks.and_then(Sender::start) }
+    /// Starts to send to the targets that were settled with the START; the store named `rows` then.
+    pub(super) fn begin(sinks: Option<Sinks>, targets: Vec<Target>, rows: &[SinkRow]) -> Self {
+        Self { named: receivers(rows), targets, sender: sinks.and_then(Sender::start) }
     }
 
-    /// Sends to others from here on, if the store leads to others and the settings say so as well.
+    /// Sends to others from here on, if the store names others and the settings do so as well.
     pub(super) fn follow(&mut self, store: &mut Store, home: &Home, configured: fn(&Home) -> Option<Sinks>) {
         let Ok(rows) = store.read(|view| view.sinks()) else { return };
-        let (led, retired) = (leading(&rows), rows.iter().any(SinkRow::is_retired));
-        if led == self.led {
+        let (named, retired) = (receivers(&rows), rows.iter().any(SinkRow::is_retired));
+        if named == self.named {
             return;
         }
-        self.led = led;
+        self.named = named;
         let sinks = configured(home);
         let targets = sinks.as_ref().map(Sinks::targets).unwrap_or_default();
         if targets == self.targets {
             // Taken out of the configuration elsewhere, but this run has it from its environment.
             if retired {
-                let _ = store.write(|tx| settle(tx, &targets)); // or with the next word
+                let _ = store.write(|tx| settle(tx, &targets)); // or with the next call
             }
         } else {
             self.targets = targets;
@@ -43,7 +43,7 @@ impl Receivers {
         }
     }
 
-    pub(super) fn say(&self, word: Word) {
+    pub(super) fn wake(&self, word: Word) {
         if let Some(sender) = &self.sender {
             sender.say(word);
         }
@@ -56,8 +56,8 @@ impl Receivers {
 }
 
 /// A sink's name, and what stands for its address and for who sends there.
-type Lead = (String, Option<String>, Option<String>);
+type Receiver = (String, Option<String>, Option<String>);
 
-fn leading(rows: &[SinkRow]) -> Vec<Lead> {
+fn receivers(rows: &[SinkRow]) -> Vec<Receiver> {
     rows.iter().map(|row| (row.name.clone(), row.address.clone(), row.credentials.clone())).collect()
 }

@@ -1,15 +1,19 @@
-//! A run over a store that refuses, and over files that grow late. The agent is this very process; what it would show is told.
+//! A run over a store that refuses, and over files that grow late. The agent is this very process; its signals are scripted.
 
 use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use super::super::clock::testing::ManualClock;
+use super::super::writer::RETRY;
 use super::*;
 use crate::agent::{Seen, Trail};
 use crate::home::Home;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
-use crate::session::correlate::{Beginning, RegistryEntry};
+use crate::session;
+use crate::session::correlate::{Beginning, Method, RegistryEntry};
 use crate::session::lifecycle::Conversation;
 use crate::session::state::Phase;
 use crate::store::{Evidence, Filter, SessionRow, Surroundings, Verdict};
@@ -18,15 +22,21 @@ use terminal::process::Processes;
 use wire::EndReason;
 use wire::RunId;
 use wire::Tokens;
-use wire::{Ids, RandomIds};
+use wire::{AgentSessionId, Ids, ProcessId, RandomIds};
 
-/// Shows what a test tells it to. The files of a conversation are those whose names begin with its id.
-struct Told {
+/// Shows the signals of a test. The files of a conversation are those whose names begin with its id.
+struct Scripted {
     folder: PathBuf,
     signals: Arc<Mutex<Vec<Signal>>>,
+    /// The conversations whose files were asked for.
+    asked: Arc<Mutex<Vec<AgentSessionId>>>,
 }
 
-impl Trail for Told {
+impl Trail for Scripted {
+    fn method(&self) -> Method {
+        Method::Registry
+    }
+
     fn watched(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -37,6 +47,7 @@ impl Trail for Told {
     }
 
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
+        self.asked.lock().unwrap().push(id.clone());
         let mut files = system::file::entries(&self.folder).unwrap();
         files.retain(|file| file.file_name().unwrap().to_str().unwrap().starts_with(&id.0));
         files.sort();
@@ -61,7 +72,7 @@ impl Lines for Calls {
         };
         into.records.push(Record {
             key: String::from_utf8(line.to_vec()).unwrap(),
-            at: SystemClock.now(),
+            at: SystemTime.now().wall,
             copied: false,
             subagent: None,
             fact: Fact::Usage(usage),
@@ -79,6 +90,8 @@ impl Lines for Calls {
 struct Scene {
     folder: PathBuf,
     signals: Arc<Mutex<Vec<Signal>>>,
+    asked: Arc<Mutex<Vec<AgentSessionId>>>,
+    clock: ManualClock,
     home: Home,
     _temporary: tempfile::TempDir,
 }
@@ -89,14 +102,19 @@ impl Scene {
         let folder = temporary.path().join("talks");
         fs::create_dir(&folder).unwrap();
         let home = Home::at(temporary.path().join("home"));
-        Self { folder, signals: Arc::default(), home, _temporary: temporary }
+        let (signals, asked, clock) = (Arc::default(), Arc::default(), ManualClock::new());
+        Self { folder, signals, asked, clock, home, _temporary: temporary }
     }
 
     fn plan(&self) -> Plan {
-        let trail = Told { folder: self.folder.clone(), signals: Arc::clone(&self.signals) };
+        let trail = Scripted {
+            folder: self.folder.clone(),
+            signals: Arc::clone(&self.signals),
+            asked: Arc::clone(&self.asked),
+        };
         Plan {
             home: self.home.clone(),
-            begun_at: SystemClock.now(),
+            begun_at: self.clock.now().wall,
             run: RandomIds.run(),
             session: RandomIds.session(),
             local_only: false,
@@ -121,18 +139,34 @@ impl Scene {
     }
 
     fn start(&self, plan: Plan) -> Run {
-        let mut run = Run::new(plan, us());
-        run.begin(Store::open(&self.home, SystemClock.now()));
+        self.start_as(us(), plan)
+    }
+
+    fn start_as(&self, agent: Pid, plan: Plan) -> Run {
+        let mut run = Run::new(plan, agent, Box::new(self.clock.clone()));
+        run.recorder.begin(Store::open(&self.home, self.clock.now().wall), &mut run.looker);
         run
+    }
+
+    /// The departed session has been quiet for two seconds.
+    fn fall_silent(&self, run: &mut Run) {
+        self.clock.advance(Duration::from_secs(2));
+        run.look();
+        assert_eq!(run.recorder.sessions().departed()[0].quiet_at(), None);
+    }
+
+    /// The conversations whose files were asked for since the last call.
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().drain(..).map(|id| id.0).collect()
     }
 
     /// The agent's registry names another conversation, and the run looks.
     fn be_in(&self, run: &mut Run, id: &str) {
-        self.say(id);
+        self.register(id);
         run.look();
     }
 
-    fn say(&self, id: &str) {
+    fn register(&self, id: &str) {
         let entry = RegistryEntry {
             pid: us(),
             start: SystemProcesses.identify(us()).map(|process| process.start),
@@ -151,15 +185,15 @@ impl Scene {
     }
 
     fn sessions(&self) -> Vec<SessionRow> {
-        let mut store = Store::open(&self.home, SystemClock.now()).unwrap();
+        let mut store = Store::open(&self.home, self.clock.now().wall).unwrap();
         let mut rows = store.read(|view| view.list(&Filter::default())).unwrap();
         rows.sort_by_key(|row| row.n);
         rows
     }
 
     /// Names, conversations and number of calls, oldest first.
-    fn told(&self) -> Vec<(String, Option<String>, i64)> {
-        let mut store = Store::open(&self.home, SystemClock.now()).unwrap();
+    fn recorded(&self) -> Vec<(String, Option<String>, i64)> {
+        let mut store = Store::open(&self.home, self.clock.now().wall).unwrap();
         let calls = |row: SessionRow| {
             let totals = store.read(|view| view.totals(row.n)).unwrap();
             (row.name, row.agent_session.map(|id| id.0), totals.api_calls)
@@ -168,7 +202,7 @@ impl Scene {
     }
 
     fn check(&self) {
-        let store = Store::open(&self.home, SystemClock.now()).unwrap();
+        let store = Store::open(&self.home, self.clock.now().wall).unwrap();
         crate::session::tests::check(store.sql());
     }
 }
@@ -178,17 +212,25 @@ fn us() -> Pid {
 }
 
 fn end(run: Run) -> Summary {
-    let ended =
-        terminal::ProgramEnd { exit: terminal::ProgramExit::Exited(0), asked: false, pid: Some(us()) };
-    run.finish(ended, SystemClock.now())
+    let ended = terminal::ProgramEnd { exit: terminal::ProgramExit::Exited(0), asked: false, pid: Some(us()) };
+    let at = run.recorder.now().wall;
+    run.finish(ended, at)
 }
 
-fn refuse(run: &Run) {
-    run.store.as_ref().unwrap().faults.after(0);
+fn store(run: &mut Run) -> &mut Store {
+    run.recorder.writer().store().unwrap()
 }
 
-fn allow(run: &Run) {
-    run.store.as_ref().unwrap().faults.none();
+fn refuse(run: &mut Run) {
+    store(run).faults.after(0);
+}
+
+fn allow(run: &mut Run) {
+    store(run).faults.none();
+}
+
+fn conversation(run: &mut Run) -> Option<&str> {
+    run.recorder.sessions().conversation().map(|id| id.0.as_str())
 }
 
 fn session(name: &str, conversation: &str, calls: i64) -> (String, Option<String>, i64) {
@@ -196,37 +238,38 @@ fn session(name: &str, conversation: &str, calls: i64) -> (String, Option<String
 }
 
 #[test]
-fn what_the_store_refuses_is_told_later_and_in_order() {
+fn refused_writes_are_made_later_and_in_order() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
-    refuse(&run);
+    refuse(&mut run);
     scene.be_in(&mut run, "one");
-    assert_eq!(run.conversation, None, "not bound before it is committed");
-    assert!(run.patience() <= RETRY);
-    allow(&run);
+    assert_eq!(conversation(&mut run), None, "not bound before it is committed");
+    assert!(run.sleep() <= RETRY);
+    allow(&mut run);
     run.look();
     scene.write("one", "call-1");
     run.look();
     scene.write("one", "call-2");
-    refuse(&run);
+    refuse(&mut run);
     scene.be_in(&mut run, "two");
-    let cleared = SystemClock.now();
+    let cleared = scene.clock.now().wall;
+    scene.clock.advance(Duration::from_millis(5));
     scene.write("two", "call-3");
     scene.be_in(&mut run, "three");
     scene.write("three", "call-4");
-    assert_eq!(run.conversation, Some(AgentSessionId("one".into())));
-    assert_eq!(scene.told(), [session("fix", "one", 1)]);
-    allow(&run);
+    assert_eq!(conversation(&mut run), Some("one"));
+    assert_eq!(scene.recorded(), [session("fix", "one", 1)]);
+    allow(&mut run);
     run.look();
     run.look();
     assert_eq!(
-        scene.told(),
+        scene.recorded(),
         [session("fix", "one", 2), session("fix.2", "two", 1), session("fix.3", "three", 1)]
     );
     let rows = scene.sessions();
     assert_eq!(rows[0].end_reason, Some(EndReason::Clear));
     assert!(rows[0].ended_at.unwrap() <= cleared, "as of when it was decided");
-    let mut store = Store::open(&scene.home, SystemClock.now()).unwrap();
+    let mut store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     let seen = store.read(|view| view.evidence(rows[0].n)).unwrap();
     assert_eq!(seen.iter().filter(|seen| seen.verdict == Verdict::Accepted).count(), 2, "{seen:?}");
     let summary = end(run);
@@ -236,78 +279,138 @@ fn what_the_store_refuses_is_told_later_and_in_order() {
 }
 
 #[test]
-fn the_end_of_the_run_is_the_last_try() {
+fn refused_writes_are_tried_once_more_at_the_end_of_the_run() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
     scene.be_in(&mut run, "one");
-    refuse(&run);
+    refuse(&mut run);
     scene.be_in(&mut run, "two");
     scene.write("two", "call-1");
-    allow(&run);
+    allow(&mut run);
     assert_eq!(end(run).problem, None);
-    assert_eq!(scene.told(), [session("fix", "one", 0), session("fix.2", "two", 1)]);
+    assert_eq!(scene.recorded(), [session("fix", "one", 0), session("fix.2", "two", 1)]);
     scene.check();
+}
+
+#[test]
+fn nothing_is_read_while_a_write_waits() {
+    let scene = Scene::new();
+    let mut run = scene.start(scene.plan());
+    scene.be_in(&mut run, "one");
+    refuse(&mut run);
+    scene.be_in(&mut run, "two");
+    scene.write("one", "call-1");
+    scene.asked();
+    run.look();
+    assert!(run.recorder.writer().is_waiting());
+    assert_eq!(scene.asked(), [""; 0], "no file of any conversation");
+    assert_eq!(conversation(&mut run), Some("one"));
+    assert_eq!(scene.recorded(), [session("fix", "one", 0)]);
+    allow(&mut run);
+    run.look();
+    assert_eq!(scene.recorded(), [session("fix", "one", 1), session("fix.2", "two", 0)]);
+    end(run);
+    scene.check();
+}
+
+#[test]
+fn a_store_that_could_not_be_opened_is_tried_again_after_two_seconds() {
+    let scene = Scene::new();
+    let mut run = Run::new(scene.plan(), us(), Box::new(scene.clock.clone()));
+    let holder = hold(&scene);
+    let busy = Store::open(&scene.home, scene.clock.now().wall).unwrap();
+    busy.sql().busy_timeout(Duration::ZERO).unwrap();
+    run.recorder.begin(Ok(busy), &mut run.looker);
+    drop(holder);
+    scene.clock.advance(RETRY - Duration::from_millis(1));
+    run.look();
+    assert!(!run.recorder.writer().is_open(), "not yet");
+    scene.clock.advance(Duration::from_millis(1));
+    scene.be_in(&mut run, "one");
+    assert_eq!(scene.recorded(), [session("fix", "one", 0)]);
+    assert_eq!(end(run).problem, None);
+    scene.check();
+}
+
+#[test]
+fn the_next_look_is_due_when_a_departed_session_may_be_quiet() {
+    let scene = Scene::new();
+    let mut run = scene.start(scene.plan());
+    scene.be_in(&mut run, "one");
+    scene.be_in(&mut run, "two");
+    scene.clock.advance(Duration::from_millis(1800));
+    assert_eq!(run.sleep(), Duration::from_millis(200));
+    scene.clock.advance(Duration::from_millis(200));
+    run.look();
+    assert_eq!(run.sleep(), Duration::from_millis(500), "no watch, so the files are polled");
+    scene.write("one", "call-1");
+    run.look();
+    assert_eq!(
+        run.recorder.sessions().quiet_at().count(),
+        1,
+        "it has grown and is read with every look again"
+    );
+    end(run);
 }
 
 /// Keeps the store locked for everybody else, as another process would.
 fn hold(scene: &Scene) -> Store {
-    let holder = Store::open(&scene.home, SystemClock.now()).unwrap();
+    let holder = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     holder.sql().execute_batch("BEGIN IMMEDIATE").unwrap();
     holder
 }
 
 /// The run gives up on a locked store at once.
-fn be_impatient(run: &Run) {
-    run.store.as_ref().unwrap().sql().busy_timeout(Duration::ZERO).unwrap();
+fn be_impatient(run: &mut Run) {
+    store(run).sql().busy_timeout(Duration::ZERO).unwrap();
 }
 
 #[test]
-fn what_was_read_while_the_store_was_locked_is_read_again() {
+fn lines_read_while_the_store_was_locked_are_read_again() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
-    be_impatient(&run);
+    be_impatient(&mut run);
     scene.be_in(&mut run, "one");
     scene.write("one", "call-1");
     run.look();
     let holder = hold(&scene);
     scene.write("one", "call-2");
     run.look();
-    assert!(run.trouble.is_some() && run.retry_at.is_some(), "it was refused");
+    assert!(run.recorder.writer().refusal().is_some(), "it was refused");
+    assert!(run.recorder.writer().retry_at().is_some());
     drop(holder);
     run.look(); // the file has not grown since
-    assert_eq!(scene.told(), [session("fix", "one", 2)]);
+    assert_eq!(scene.recorded(), [session("fix", "one", 2)]);
     assert_eq!(end(run).problem, None);
     scene.check();
 }
 
 #[test]
-fn what_was_left_while_the_store_was_locked_is_read_again() {
+fn a_departed_session_read_while_the_store_was_locked_is_read_again() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
-    be_impatient(&run);
+    be_impatient(&mut run);
     scene.be_in(&mut run, "one");
     scene.write("one", "call-1");
     scene.be_in(&mut run, "two");
-    run.left[0].until = Some(Instant::now());
-    run.look();
-    assert_eq!(run.left[0].until, None);
+    scene.fall_silent(&mut run);
     scene.write("one", "call-2");
     let holder = hold(&scene);
     run.look();
     drop(holder);
     run.look();
-    assert_eq!(scene.told()[0], session("fix", "one", 2));
+    assert_eq!(scene.recorded()[0], session("fix", "one", 2));
 }
 
 #[test]
-fn what_cannot_be_read_in_the_end_is_left_to_the_recovery() {
+fn a_session_that_cannot_be_read_to_its_end_is_left_to_the_recovery() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
     scene.be_in(&mut run, "one");
     let calls: Vec<_> = (0..1000).map(|n| format!("call-{n}")).collect();
     scene.write("one", &calls.join("\n"));
     // An END has room, all these calls have not.
-    run.store.as_ref().unwrap().sql().execute_batch("PRAGMA max_page_count = 1").unwrap();
+    store(&mut run).sql().execute_batch("PRAGMA max_page_count = 1").unwrap();
     assert!(end(run).problem.unwrap().contains("the disk is full"));
     let row = &scene.sessions()[0];
     assert_eq!((row.phase, row.ended_at), (Phase::Open, None), "nobody reads the files of what has ended");
@@ -315,60 +418,58 @@ fn what_cannot_be_read_in_the_end_is_left_to_the_recovery() {
 }
 
 #[test]
-fn what_is_never_stored_is_said() {
+fn a_write_that_is_never_made_is_reported() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
     scene.be_in(&mut run, "one");
-    refuse(&run);
+    refuse(&mut run);
     scene.be_in(&mut run, "two");
     assert!(end(run).problem.unwrap().contains("the disk is full"));
 }
 
 #[test]
-fn a_session_that_was_left_is_read_however_late_it_grows() {
+fn a_departed_session_is_read_however_late_it_grows() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
     scene.be_in(&mut run, "one");
     scene.write("one", "call-1");
     run.look();
     scene.be_in(&mut run, "two");
-    run.left[0].until = Some(Instant::now()); // two seconds of silence
-    run.look();
-    assert_eq!(run.left[0].until, None);
+    scene.fall_silent(&mut run);
     scene.write("one", "call-2");
     run.look();
-    assert_eq!(scene.told(), [session("fix", "one", 2), session("fix.2", "two", 0)]);
-    run.left[0].until = None;
+    assert_eq!(scene.recorded(), [session("fix", "one", 2), session("fix.2", "two", 0)]);
+    scene.fall_silent(&mut run);
     // A sub-agent's file of which nothing is known before the last look.
-    run.left[0].forget_what_was_seen();
+    run.recorder.sessions().departed()[0].forget_stamps();
     scene.write("one.helper", "call-3");
     run.look();
-    assert_eq!(scene.told()[0], session("fix", "one", 2));
+    assert_eq!(scene.recorded()[0], session("fix", "one", 2));
     end(run);
-    assert_eq!(scene.told(), [session("fix", "one", 3), session("fix.2", "two", 0)]);
+    assert_eq!(scene.recorded(), [session("fix", "one", 3), session("fix.2", "two", 0)]);
     scene.check();
 }
 
 #[test]
-fn a_session_that_was_left_and_pruned_is_no_trouble() {
+fn a_departed_session_that_was_pruned_is_no_problem() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
     scene.be_in(&mut run, "one");
     scene.be_in(&mut run, "two");
-    let mut store = Store::open(&scene.home, SystemClock.now()).unwrap();
+    let mut store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     let gone = session::prune::prune(&mut store, &scene.home, Timestamp(i64::MAX), None, false).unwrap();
     assert_eq!(gone.len(), 1);
     scene.write("one", "call-1");
     scene.write("two", "call-2");
     run.look();
-    assert!(run.left.is_empty());
+    assert!(run.recorder.sessions().departed().is_empty());
     assert_eq!(end(run).problem, None);
-    assert_eq!(scene.told(), [session("fix.2", "two", 1)]);
+    assert_eq!(scene.recorded(), [session("fix.2", "two", 1)]);
     scene.check();
 }
 
 #[test]
-fn who_comes_back_to_a_session_has_not_left_it() {
+fn a_session_the_run_comes_back_to_is_counted_once() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
     scene.be_in(&mut run, "one");
@@ -376,15 +477,15 @@ fn who_comes_back_to_a_session_has_not_left_it() {
     scene.be_in(&mut run, "one");
     scene.write("one", "call-1");
     run.look();
-    assert_eq!(run.left.len(), 1);
+    assert_eq!(run.recorder.sessions().departed().len(), 1);
     let summary = end(run);
     assert_eq!(summary.together.map(|all| all.sessions), Some(2));
-    assert_eq!(scene.told(), [session("fix", "one", 1), session("fix.2", "two", 0)]);
+    assert_eq!(scene.recorded(), [session("fix", "one", 1), session("fix.2", "two", 0)]);
     scene.check();
 }
 
 #[test]
-fn a_label_that_cannot_be_does_not_cost_the_session() {
+fn a_label_that_is_not_allowed_does_not_cost_the_session() {
     let scene = Scene::new();
     let plan = Plan {
         name: Some("a/b".into()),
@@ -401,22 +502,21 @@ fn a_label_that_cannot_be_does_not_cost_the_session() {
 }
 
 #[test]
-fn what_ended_before_it_was_looked_at_had_a_pid() {
+fn an_agent_that_ended_before_it_was_looked_at_had_a_pid() {
     let scene = Scene::new();
-    let mut run = Run::new(scene.plan(), Pid(i32::MAX));
-    run.begin(Store::open(&scene.home, SystemClock.now()));
-    let id: RunId = run.plan.run;
+    let run = scene.start_as(Pid(i32::MAX), scene.plan());
+    let id: RunId = run.recorder.plan().run;
     end(run);
-    let mut store = Store::open(&scene.home, SystemClock.now()).unwrap();
+    let mut store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     assert_eq!(store.read(|view| view.run(id)).unwrap().unwrap().agent, Some(Pid(i32::MAX)));
 }
 
 /// Notes of a run are its own.
 #[test]
-fn evidence_knows_its_run() {
+fn evidence_is_stored_with_its_run() {
     let scene = Scene::new();
     let note = Evidence {
-        at: SystemClock.now(),
+        at: scene.clock.now().wall,
         source: "arguments".into(),
         verdict: Verdict::Noted,
         agent_session_id: None,
@@ -424,9 +524,9 @@ fn evidence_knows_its_run() {
     };
     let mut run = scene.start(Plan { notes: vec![note], ..scene.plan() });
     scene.be_in(&mut run, "one");
-    let id: RunId = run.plan.run;
+    let id: RunId = run.recorder.plan().run;
     end(run);
-    let store = Store::open(&scene.home, SystemClock.now()).unwrap();
+    let store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     let query = "SELECT count(*) FROM evidence e JOIN run r ON r.n = e.run WHERE r.id = ?1";
     let noted: i64 = store.sql().query_row(query, [id], |row| row.get(0)).unwrap();
     assert_eq!(noted, 2);

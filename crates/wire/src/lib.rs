@@ -33,4 +33,6 @@ pub use process::{Pid, ProcessId, StartTime};
 pub use record::{Correlation, SessionRecord, Sync, UsageSummary};
 pub use time::Timestamp;
 pub use tokens::{MAX_COUNT, Tokens};
-pub use words::{EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind};
+pub use words::{
+    EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind, TransitionKind,
+};

@@ -6,11 +6,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::evidence;
-use crate::session::correlate::{
-    Beginning, Correlator, Decision, Evidence, NewSessionFile, SETTLE, Signal, TransitionKind,
-};
+use crate::session::correlate::{Beginning, Correlator, Decision, Method, NewSessionFile, SETTLE, Signal};
 use wire::AgentSessionId;
 use wire::Timestamp;
+use wire::{EvidenceKind, TransitionKind};
 use wire::{Pid, ProcessId, StartTime};
 
 #[derive(Clone, Copy, PartialEq)]
@@ -98,7 +97,7 @@ impl Recording {
         }
         events.retain(|(at, _)| *at >= start);
         events.sort_by_key(|(at, _)| *at);
-        let mut correlator = Correlator::new(agent, Timestamp(start));
+        let mut correlator = Correlator::new(Method::Registry, agent, Timestamp(start));
         let mut decisions = Vec::new();
         for (at, signal) in events {
             decisions.extend(
@@ -109,7 +108,7 @@ impl Recording {
     }
 }
 
-fn transition(kind: TransitionKind, to: &str, evidence: Evidence) -> Decision {
+fn transition(kind: TransitionKind, to: &str, evidence: EvidenceKind) -> Decision {
     Decision::Transition { kind, to: Some(AgentSessionId(to.to_owned())), evidence }
 }
 
@@ -125,13 +124,13 @@ fn three_clears_in_one_process() {
     let recording = Recording::of("03-clear", 17558);
     let agent = ProcessId { pid: Pid(17558), start: StartTime(269_779) };
     for (mode, evidence) in [
-        (Registry::Works, Evidence::Registry),
-        (Registry::Stale, Evidence::Log),
-        (Registry::Missing, Evidence::Log),
+        (Registry::Works, EvidenceKind::Registry),
+        (Registry::Stale, EvidenceKind::Log),
+        (Registry::Missing, EvidenceKind::Log),
     ] {
         let decisions = recording.replay(agent, FIRST, mode);
         let expected: Vec<Decision> =
-            [Decision::Bind { id: AgentSessionId(FIRST.into()), evidence: Evidence::Assigned }]
+            [Decision::Bind { id: AgentSessionId(FIRST.into()), evidence: EvidenceKind::Assigned }]
                 .into_iter()
                 .chain(CHAIN.map(|to| transition(TransitionKind::Clear, to, evidence)))
                 .collect();
@@ -156,8 +155,8 @@ fn a_branch_is_a_switch() {
     assert_eq!(
         made,
         [
-            Decision::Bind { id: AgentSessionId(fork.into()), evidence: Evidence::Assigned },
-            transition(TransitionKind::Switch, branch, Evidence::Registry),
+            Decision::Bind { id: AgentSessionId(fork.into()), evidence: EvidenceKind::Assigned },
+            transition(TransitionKind::Switch, branch, EvidenceKind::Registry),
         ]
     );
 }

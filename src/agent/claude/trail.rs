@@ -13,7 +13,7 @@ use crate::agent::looked::Looked;
 use crate::agent::others::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
-use crate::session::correlate::{Beginning, Maker, NewSessionFile, RegistryEntry, Signal};
+use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
 use system::clock::{Clock, SystemClock};
 use system::file;
 use system::file::{TICK, entries, modified, open_regular, read_at_most};
@@ -288,7 +288,7 @@ impl ClaudeTrail {
                 if let Some((at, cwd)) = gone_on_with(path, self.prepared) {
                     *entered = true;
                     let maker = maker(Some(at), cwd.as_deref()).unwrap_or(Maker::Anybody);
-                    seen.signals.push(Signal::GoneOnWith { id, maker });
+                    seen.signals.push(Signal::Continued { id, maker });
                 }
             }
         }
@@ -304,7 +304,7 @@ impl ClaudeTrail {
                     self.beside.insert(path.clone(), Some(session.clone()));
                     let maker = maker(begun_at(path, head.at), head.cwd.as_deref());
                     let maker = maker.filter(|_| unregistered).unwrap_or(Maker::Anybody);
-                    seen.signals.push(Signal::GoneOnWith { id: session, maker });
+                    seen.signals.push(Signal::Continued { id: session, maker });
                     continue;
                 }
                 let maker = unregistered
@@ -338,6 +338,10 @@ impl ClaudeTrail {
 }
 
 impl Trail for ClaudeTrail {
+    fn method(&self) -> Method {
+        Method::Registry
+    }
+
     fn watched(&self) -> Vec<PathBuf> {
         let mut watched = vec![self.files.root().to_owned(), self.files.registry(), self.files.projects()];
         watched.extend(self.projects.iter().cloned());

@@ -246,7 +246,7 @@ fn a_file_whose_lines_are_of_another_conversation_is_counted_there() {
     stage.look();
     stage.put("projects/-b/other.jsonl", &asked("a", "again"));
     let signals = stage.look().signals;
-    let gone_on = Signal::GoneOnWith { id: AgentSessionId("a".into()), maker: Maker::Ours };
+    let gone_on = Signal::Continued { id: AgentSessionId("a".into()), maker: Maker::Ours };
     assert!(signals.contains(&gone_on), "{signals:?}");
     assert_eq!(stage.files("a"), ["-b/a.jsonl", "-b/other.jsonl"]);
 }

@@ -23,7 +23,7 @@ use super::lines::CodexLines;
 use super::turns::Turn;
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
-use crate::session::correlate::{Signal, Thread};
+use crate::session::correlate::{Method, Signal, Thread};
 use system::clock::{Clock, SystemClock};
 use system::file::TICK;
 use terminal::process::{OpenFile, Processes};
@@ -275,6 +275,10 @@ impl CodexTrail {
 }
 
 impl Trail for CodexTrail {
+    fn method(&self) -> Method {
+        Method::Held
+    }
+
     fn watched(&self) -> Vec<PathBuf> {
         let mut watched = self.files.newest_days();
         watched.push(self.files.locks());

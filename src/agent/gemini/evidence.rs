@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::shape::{self, Line};
-use crate::session::correlate::{Typed, Words};
+use crate::session::correlate::{TextFingerprint, Typed};
 use wire::AgentSessionId;
 use wire::Timestamp;
 
@@ -78,7 +78,7 @@ impl LogReader {
 fn typed(message: &str) -> Typed {
     match message.split_whitespace().next() {
         Some("/clear" | "/new") => Typed::Clear,
-        _ => Typed::Prompt(Words::of(message)),
+        _ => Typed::Prompt(TextFingerprint::of(message)),
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) enum Told {
     /// Some process goes on with it.
     Entered(AgentSessionId),
     /// A prompt, in each form in which the log may hold it.
-    Said { at: Timestamp, words: Vec<Words> },
+    Said { at: Timestamp, words: Vec<TextFingerprint> },
 }
 
 /// `None`: nothing of interest. Most lines are not even parsed.
@@ -119,9 +119,9 @@ pub(super) fn told(line: &[u8]) -> Option<Told> {
     let whole = line.prompt()?;
     let first = line.content.map(shape::texts).and_then(|texts| texts.into_iter().next());
     let shown = line.display_content.map(|content| shape::texts(content).concat());
-    let mut words: Vec<Words> = Vec::new();
+    let mut words: Vec<TextFingerprint> = Vec::new();
     for text in [Some(whole), first, shown].into_iter().flatten() {
-        let text = Words::of(&text);
+        let text = TextFingerprint::of(&text);
         if !words.contains(&text) {
             words.push(text);
         }
@@ -144,7 +144,7 @@ mod tests {
         let log = std::fs::read(format!("{FIXTURES}/clear/logs.json")).unwrap();
         let mut reader = LogReader::default();
         let entries = reader.read(&log).unwrap();
-        let prompt = |text| Typed::Prompt(Words::of(text));
+        let prompt = |text| Typed::Prompt(TextFingerprint::of(text));
         let what: Vec<Typed> = entries.iter().map(|entry| entry.what).collect();
         let clear = Typed::Clear;
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(told(header), Some(Told::Header { id: id.clone(), at: then }));
         assert_eq!(told(br#"{"$set":{"sessionId":"i"}}"#), Some(Told::Entered(id)));
         let said = br#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"user","content":[{"text":"see @a"},{"text":" more"}],"displayContent":[{"text":"see it"}]}"#;
-        let words = ["see @a more", "see @a", "see it"].map(Words::of).to_vec();
+        let words = ["see @a more", "see @a", "see it"].map(TextFingerprint::of).to_vec();
         assert_eq!(told(said), Some(Told::Said { at: then, words }));
         for nothing in [
             &br#"{"sessionId":"s","startTime":"2026-11-16T00:00:01.000Z","kind":"subagent"}"#[..],

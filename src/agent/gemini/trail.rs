@@ -19,7 +19,7 @@ use crate::agent::trail::{Seen, Trail};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
-use crate::session::correlate::{Signal, Trace};
+use crate::session::correlate::{Method, Signal, Trace};
 use system::clock::{Clock, SystemClock};
 use system::file::{Stamp, TICK, head, modified, open_regular};
 use terminal::process::Processes;
@@ -325,6 +325,10 @@ impl Chat {
 }
 
 impl Trail for GeminiTrail {
+    fn method(&self) -> Method {
+        Method::Folder
+    }
+
     fn watched(&self) -> Vec<PathBuf> {
         if self.places.is_empty() {
             return vec![self.files.root().to_owned(), self.files.projects()];
@@ -360,7 +364,7 @@ impl Trail for GeminiTrail {
                     seen.signals.push(Signal::Trace(Trace::Entered { id, maker: made_by(at) }));
                 }
                 Told::Said { at, words } => {
-                    let said = |words| Signal::Trace(Trace::Said { id: id.clone(), at, words });
+                    let said = |text| Signal::Trace(Trace::Prompted { id: id.clone(), at, text });
                     seen.signals.extend(words.into_iter().map(said));
                 }
             }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 
 use super::*;
-use crate::session::correlate::{Maker, Typed, Words};
+use crate::session::correlate::{Maker, TextFingerprint, Typed};
 use terminal::process::Running;
 use wire::{Pid, StartTime};
 
@@ -122,7 +122,7 @@ fn what_was_made_a_while_ago_may_be_of_somebody_who_is_gone() {
     stage.chat("aaaaaaaa", &[entered("aaaaaaaa")]);
     assert_eq!(stage.traces(), [gone_on(Maker::Ours)]);
     stage.chat("aaaaaaaa", &[entered("aaaaaaaa"), said("hi", before)]);
-    let hi = Trace::Said { id: id("aaaaaaaa"), at: before, words: Words::of("hi") };
+    let hi = Trace::Prompted { id: id("aaaaaaaa"), at: before, text: TextFingerprint::of("hi") };
     assert_eq!(stage.traces(), [gone_on(Maker::Anybody), hi], "its prompt tells that it is older");
 }
 
@@ -200,7 +200,8 @@ fn documents_tell_who_began_and_what_was_said_once() {
     write("oooooooo", &document("oooooooo", before, &[said("old", before)]));
     assert_eq!(stage.traces(), [], "what was there before is no news");
     write("aaaaaaaa", &document("aaaaaaaa", just, &[said("one", just)]));
-    let said_in = |name: &str, text: &str, at| Trace::Said { id: id(name), at, words: Words::of(text) };
+    let said_in =
+        |name: &str, text: &str, at| Trace::Prompted { id: id(name), at, text: TextFingerprint::of(text) };
     let begun = Trace::Begun { id: id("aaaaaaaa"), at: just, known: false, maker: Maker::Ours };
     assert_eq!(stage.traces(), [begun, said_in("aaaaaaaa", "one", just)]);
     assert_eq!(stage.traces(), [], "said once");

@@ -1,8 +1,16 @@
 //! Traces in, decisions out. A step is a time in ms, a trace in words, and the decisions that must follow.
 
-use super::super::tests::{Run, assigned, id, run};
-use super::super::{Correlator, Signal};
+use super::super::Method;
+use super::super::tests::{AGENT, Run, assigned_by, id, run_by};
 use super::*;
+
+fn run() -> Run {
+    run_by(Method::Folder)
+}
+
+fn assigned() -> Run {
+    assigned_by(Method::Folder)
+}
 
 /// - `clear WHO AT`, `prompt WHO AT WORDS`: typed by the process whose first conversation is WHO
 /// - `begun ID AT MAKER`: a new file; `stub ID AT MAKER`: a header of an older conversation
@@ -21,11 +29,11 @@ fn signal(text: &str) -> Signal {
         "tick" => return Signal::Tick,
         "assigned" => return Signal::Assigned(id(words[1])),
         "clear" => typed(Typed::Clear),
-        "prompt" => typed(Typed::Prompt(Words::of(words[3]))),
+        "prompt" => typed(Typed::Prompt(TextFingerprint::of(words[3]))),
         "begun" => Trace::Begun { id: id(words[1]), at: at(2), known: false, maker: maker(3) },
         "stub" => Trace::Begun { id: id(words[1]), at: at(2), known: true, maker: maker(3) },
         "entered" => Trace::Entered { id: id(words[1]), maker: maker(2) },
-        "said" => Trace::Said { id: id(words[1]), at: at(2), words: Words::of(words[3]) },
+        "said" => Trace::Prompted { id: id(words[1]), at: at(2), text: TextFingerprint::of(words[3]) },
         other => panic!("{other}"),
     };
     Signal::Trace(trace)
@@ -144,7 +152,7 @@ fn the_first_conversation_without_an_id_is_certain_only_when_alone() {
 
 #[test]
 fn a_run_that_continues_is_in_what_was_gone_on_with() {
-    let continuing = || Run(Correlator::new(super::super::tests::AGENT, Timestamp(0)).continuing());
+    let continuing = || run().continuing();
     play(continuing(), &[(900, "stub o 890 ours", &["bind o log"]), (910, "entered o ours", NONE)]);
     play(continuing(), &[(900, "entered o ours", &["bind o log"])]);
     play(continuing(), &[(900, "stub o 890 anybody", NONE), (910, "entered o settled", NONE)]);
@@ -308,14 +316,19 @@ fn a_name_that_two_processes_go_by_tells_nothing() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
-    let mut run = assigned();
+fn memory_is_bounded() {
+    let mut state = RunState::new(AGENT, Timestamp(0));
+    let mut folder = Folder::default();
+    Context::new(Timestamp(0), &mut state).assign(&id("a"));
+    folder.entered(&id("a"));
     for n in 0..1000_i64 {
-        run.feed(n, signal(&format!("prompt z {n} w{n}")));
-        run.feed(n, signal(&format!("said y {n} v{n}")));
-        run.feed(n, signal(&format!("begun f{n} {n} settled")));
+        let mut context = Context::new(Timestamp(n), &mut state);
+        for text in
+            [format!("prompt z {n} w{n}"), format!("said y {n} v{n}"), format!("begun f{n} {n} settled")]
+        {
+            folder.feed(&mut context, signal(&text));
+        }
     }
-    let folder = &run.0.folder;
-    assert!(folder.prompts.len() <= MAX_REMEMBERED && folder.said.len() <= MAX_REMEMBERED);
-    assert!(folder.files.len() <= MAX_REMEMBERED);
+    assert!(folder.typed.len() <= MAX_REMEMBERED && folder.written.len() <= MAX_REMEMBERED);
+    assert_eq!(folder.files.len(), MAX_REMEMBERED);
 }

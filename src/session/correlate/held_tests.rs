@@ -1,13 +1,11 @@
+//! Held and marked conversations in, decisions out.
+
+use super::super::Method;
+use super::super::tests::{Run, id, run_by};
 use super::*;
-use crate::session::correlate::{Decision, Signal};
-use wire::{Pid, ProcessId, StartTime};
 
-fn id(name: &str) -> AgentSessionId {
-    AgentSessionId(name.to_owned())
-}
-
-fn correlator() -> Correlator {
-    Correlator::new(ProcessId { pid: Pid(7), start: StartTime(1) }, Timestamp(0))
+fn run() -> Run {
+    run_by(Method::Held)
 }
 
 fn held(name: &str, thread: Thread) -> Signal {
@@ -22,23 +20,11 @@ fn turns(names: &[&str]) -> Signal {
     Signal::Turns(names.iter().map(|name| id(name)).collect())
 }
 
-/// Decisions in words: `1000 bind a registry`, `1075 clear b registry`.
-fn play(mut correlator: Correlator, signals: Vec<(i64, Signal)>) -> Vec<String> {
-    let mut told = Vec::new();
-    for (at, signal) in signals {
-        for decision in correlator.feed(Timestamp(at), signal).decisions {
-            told.push(match decision {
-                Decision::Bind { id, evidence } => format!("{at} bind {id} {evidence}"),
-                Decision::Transition { kind, to, evidence } => {
-                    let kind = if kind == TransitionKind::Clear { "clear" } else { "switch" };
-                    format!("{at} {kind} {} {evidence}", to.unwrap())
-                }
-                Decision::Ambiguous { .. } => format!("{at} ambiguous"),
-                Decision::Forked { to, .. } => format!("{at} forked {to}"),
-            });
-        }
-    }
-    told
+/// Decisions with their time: `1000 bind a registry`, `1075 clear to b registry`.
+fn play(mut run: Run, signals: Vec<(i64, Signal)>) -> Vec<String> {
+    let feed =
+        |(at, signal)| run.feed(at, signal).into_iter().map(move |decision| format!("{at} {decision}"));
+    signals.into_iter().flat_map(feed).collect()
 }
 
 const FORK: Thread = Thread::Continued { forked: true };
@@ -57,17 +43,17 @@ fn what_a_conversation_newly_held_means() {
         (
             "cleared before a word",
             vec![(10, held("a", Unwritten)), (200, held("b", Unwritten)), (274, Tick), (275, Tick)],
-            &["10 bind a registry", "275 clear b registry"],
+            &["10 bind a registry", "275 clear to b registry"],
         ),
         (
             "the first prompt after a clear comes before the next look",
             vec![(10, held("a", Fresh)), (200, held("b", Fresh))],
-            &["10 bind a registry", "200 clear b registry"],
+            &["10 bind a registry", "200 clear to b registry"],
         ),
         (
             "a fork's file comes a moment after its lock",
             vec![(10, held("a", Fresh)), (200, held("b", Unwritten)), (215, held("b", FORK)), (275, Tick)],
-            &["10 bind a registry", "215 switch b registry"],
+            &["10 bind a registry", "215 switch to b registry"],
         ),
         (
             "a sub-agent, in a turn",
@@ -97,7 +83,7 @@ fn what_a_conversation_newly_held_means() {
                 (300, Tick),
                 (310, turns(&[])),
             ],
-            &["10 bind a registry", "310 clear b registry"],
+            &["10 bind a registry", "310 clear to b registry"],
         ),
         (
             "a sub-agent given up before it has a file",
@@ -130,7 +116,7 @@ fn what_a_conversation_newly_held_means() {
                 (1199, Tick),
                 (1200, Tick),
             ],
-            &["10 bind a registry", "1200 clear b registry"],
+            &["10 bind a registry", "1200 clear to b registry"],
         ),
         (
             "a sub-agent's sub-agent, outside of our own turns",
@@ -151,7 +137,12 @@ fn what_a_conversation_newly_held_means() {
                 (400, held("a", RESUMED)),
                 (500, held("c", FORK)),
             ],
-            &["10 bind a registry", "200 clear b registry", "400 switch a registry", "500 switch c registry"],
+            &[
+                "10 bind a registry",
+                "200 clear to b registry",
+                "400 switch to a registry",
+                "500 switch to c registry",
+            ],
         ),
         (
             "two clears before anybody looks",
@@ -161,7 +152,7 @@ fn what_a_conversation_newly_held_means() {
                 (200, held("c", Unwritten)),
                 (275, Tick),
             ],
-            &["10 bind a registry", "275 clear b registry", "275 clear c registry"],
+            &["10 bind a registry", "275 clear to b registry", "275 clear to c registry"],
         ),
         (
             "resumed by its id",
@@ -171,7 +162,7 @@ fn what_a_conversation_newly_held_means() {
                 (300, held("b", Unwritten)),
                 (400, Tick),
             ],
-            &["5 bind a assigned", "400 clear b registry"],
+            &["5 bind a assigned", "400 clear to b registry"],
         ),
         (
             "told by the mark alone",
@@ -182,7 +173,7 @@ fn what_a_conversation_newly_held_means() {
                 (300, marked("a", Fresh)),
                 (400, marked("c", FORK)),
             ],
-            &["10 bind a log", "200 clear b log", "400 switch c log"],
+            &["10 bind a log", "200 clear to b log", "400 switch to c log"],
         ),
         (
             "an agent started inside bears the same mark",
@@ -202,24 +193,24 @@ fn what_a_conversation_newly_held_means() {
         ),
     ];
     for (what, signals, expected) in cases {
-        assert_eq!(play(correlator(), signals), expected, "{what}");
+        assert_eq!(play(run(), signals), expected, "{what}");
     }
 }
 
 #[test]
 fn a_run_that_continues_something_is_in_what_it_holds() {
     for thread in [RESUMED, Thread::Unwritten] {
-        let told = play(correlator().continuing(), vec![(10, held("a", thread))]);
-        assert_eq!(told, ["10 bind a registry"], "also where the user chose to begin anew");
+        let told = play(run().continuing(), vec![(10, held("a", thread))]);
+        assert_eq!(told, ["10 bind a registry"], "also where the user chose to begin a new one");
     }
 }
 
 #[test]
 fn waiting_ends_when_something_can_be_decided() {
-    let mut correlator = correlator();
+    let mut run = run();
     let mut feed = |at, signal| {
-        correlator.feed(Timestamp(at), signal);
-        correlator.wake_at(Timestamp(at))
+        run.feed(at, signal);
+        run.0.wake_at(Timestamp(at))
     };
     assert_eq!(feed(10, held("a", Thread::Fresh)), None);
     assert_eq!(feed(200, held("b", Thread::Unwritten)), Some(Timestamp(275)));
@@ -230,23 +221,24 @@ fn waiting_ends_when_something_can_be_decided() {
 }
 
 #[test]
-fn every_word_is_explained() {
-    let mut correlator = correlator();
-    let mut why = |at, signal| -> Vec<(bool, &'static str)> {
-        let explained = correlator.feed(Timestamp(at), signal).explained;
-        explained.into_iter().map(|one| (one.accepted, one.why)).collect()
+fn every_signal_that_is_news_is_explained() {
+    let mut run = run();
+    let mut why = |at, signal| -> Vec<(bool, String)> {
+        let explained = run.explained(at, signal);
+        explained.into_iter().map(|(_, accepted, detail)| (accepted, detail)).collect()
     };
-    assert_eq!(why(10, held("a", Thread::Unwritten)), [(true, "held by this very process")]);
+    let seen = |accepted, detail: &str| [(accepted, detail.to_owned())];
+    assert_eq!(why(10, held("a", Thread::Unwritten)), seen(true, "a: held by this very process"));
     assert_eq!(why(20, held("a", Thread::Fresh)), [], "no news");
     assert_eq!(
         why(30, held("s", Thread::Helper)),
-        [(false, "held by this very process, but it is a sub-agent's")]
+        seen(false, "s: held by this very process, but it is a sub-agent's")
     );
     assert_eq!(why(40, held("b", Thread::Unwritten)), []);
-    let cleared = "held by this very process since, and nothing is written in it";
-    assert_eq!(why(200, Signal::Tick), [(true, cleared)]);
+    let cleared = "b: held by this very process since, and nothing is written in it";
+    assert_eq!(why(200, Signal::Tick), seen(true, cleared));
     assert_eq!(why(210, held("c", Thread::Unwritten)), []);
-    let given_up = "given up before anything was written in it";
-    assert_eq!(why(220, Signal::Released(id("c"))), [(false, given_up)]);
+    let given_up = "c: given up before anything was written in it";
+    assert_eq!(why(220, Signal::Released(id("c"))), seen(false, given_up));
     assert_eq!(why(230, Signal::Released(id("b"))), [], "it is bound; exec gives up with the last answer");
 }

@@ -1,5 +1,5 @@
-//! What an agent leaves in a folder when several of its processes write there and none of them signs: lines of what was
-//! typed, files that begin, prompts that stand in a file.
+//! What an agent leaves in a folder when several of its processes write there and none of them signs: lines of its log of what
+//! was typed, files that begin, prompts that stand in a file.
 
 use wire::AgentSessionId;
 use wire::Timestamp;
@@ -17,7 +17,7 @@ pub enum Trace {
     /// There is more in the log than is read.
     LogTooLong,
     /// A prompt was written into a conversation's file.
-    Said { id: AgentSessionId, at: Timestamp, words: Words },
+    Prompted { id: AgentSessionId, at: Timestamp, text: TextFingerprint },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +25,14 @@ pub enum Typed {
     /// A command that begins a new conversation, unless it was typed where commands are only text.
     Clear,
     /// Anything else: a prompt, or a command, which will stand in no file.
-    Prompt(Words),
+    Prompt(TextFingerprint),
 }
 
-/// A text by its fingerprint: it is only ever compared, and nobody else should read it.
+/// A text that is only ever compared, and that nobody else should read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words(u64);
+pub struct TextFingerprint(u64);
 
-impl Words {
+impl TextFingerprint {
     pub fn of(text: &str) -> Self {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();

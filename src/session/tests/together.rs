@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::super::absorb::{Absorbed, Batch, absorb};
-use super::super::lifecycle::{self, Binding, Conversation, Passage, To};
+use super::super::lifecycle::{self, Binding, Conversation, Transition};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, check, usage};
 use crate::home::Home;
@@ -17,6 +17,7 @@ use terminal::process::SystemProcesses;
 use wire::EvidenceKind;
 use wire::RandomIds;
 use wire::Timestamp;
+use wire::TransitionKind;
 
 #[test]
 fn fifty_wrappers_in_one_folder() {
@@ -55,9 +56,9 @@ fn fifty_wrappers_in_one_folder() {
                         records: &records,
                     };
                     store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
-                    let passage = Passage { to: To::Clear, binding: None, place: None };
+                    let change = Transition { kind: TransitionKind::Clear, binding: None, place: None };
                     let passed =
-                        store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &passage)).unwrap();
+                        store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &change)).unwrap();
                     session = passed.new.session;
                 }
                 store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
@@ -152,9 +153,9 @@ fn victim() {
         };
         store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
         println!("absorbed");
-        let passage = Passage { to: To::Clear, binding: None, place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: None, place: None };
         session = store
-            .write(|tx| lifecycle::transition(tx, at, &RandomIds, begin.run.id, &passage))
+            .write(|tx| lifecycle::transition(tx, at, &RandomIds, begin.run.id, &change))
             .unwrap()
             .new
             .session;

@@ -1,0 +1,200 @@
+//! The core that all methods share: where a run is, and what one signal leads to.
+
+use std::collections::BTreeSet;
+
+use super::decision::{Conclusion, Decision};
+use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKind};
+
+/// Whether the arguments go on with an existing conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Resumes {
+    #[default]
+    Nothing,
+    /// With the one they name.
+    Named,
+    /// With one that the agent or its user chooses (`--continue`, the picker at the start).
+    Unnamed,
+}
+
+/// Where a run is, as far as the evidence goes.
+#[derive(Debug)]
+pub(super) struct RunState {
+    /// The agent's process, and those that took over from it.
+    pub(super) processes: Vec<ProcessId>,
+    pub(super) spawned_at: Timestamp,
+    pub(super) resumes: Resumes,
+    current: Option<Current>,
+    /// Conversations this run was in before.
+    departed: BTreeSet<AgentSessionId>,
+    /// After a transition to an unknown conversation: the ones of which it is one.
+    pub(super) candidates: Vec<AgentSessionId>,
+}
+
+#[derive(Clone, Debug)]
+struct Current {
+    id: AgentSessionId,
+    since: Timestamp,
+}
+
+impl RunState {
+    pub(super) fn new(agent: ProcessId, spawned_at: Timestamp) -> Self {
+        Self {
+            processes: vec![agent],
+            spawned_at,
+            resumes: Resumes::Nothing,
+            current: None,
+            departed: BTreeSet::new(),
+            candidates: Vec::new(),
+        }
+    }
+
+    pub(super) fn current(&self) -> Option<&AgentSessionId> {
+        self.current.as_ref().map(|current| &current.id)
+    }
+
+    /// Since when the run is in the current conversation.
+    pub(super) fn current_since(&self) -> Option<Timestamp> {
+        self.current.as_ref().map(|current| current.since)
+    }
+
+    pub(super) fn is_in(&self, id: &AgentSessionId) -> bool {
+        self.current() == Some(id)
+    }
+
+    pub(super) fn has_departed(&self, id: &AgentSessionId) -> bool {
+        self.departed.contains(id)
+    }
+
+    /// Whether the run was never in any conversation yet.
+    pub(super) fn is_unbound(&self) -> bool {
+        self.current.is_none() && self.departed.is_empty()
+    }
+
+    /// The process of this run with that pid, if it is one of ours.
+    pub(super) fn process(&self, pid: Pid) -> Option<ProcessId> {
+        self.processes.iter().find(|process| process.pid == pid).copied()
+    }
+
+    fn depart(&mut self) {
+        self.departed.extend(self.current.take().map(|current| current.id));
+    }
+
+    fn enter(&mut self, now: Timestamp, id: AgentSessionId) {
+        self.candidates.clear();
+        self.departed.remove(&id);
+        self.current = Some(Current { id, since: now });
+    }
+}
+
+/// One signal being judged: the time, the run, and the conclusion so far.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub(super) now: Timestamp,
+    pub(super) run: &'a mut RunState,
+    pub(super) conclusion: Conclusion,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(now: Timestamp, run: &'a mut RunState) -> Self {
+        Self { now, run, conclusion: Conclusion::default() }
+    }
+
+    /// Keeps for `explain` that something was seen, what was made of it, and why.
+    pub(super) fn explain(&mut self, source: &str, value: &str, accepted: bool, why: &str) {
+        self.conclusion.explain(self.now, source, value, accepted, why);
+    }
+
+    pub(super) fn accept(&mut self, source: &str, value: &str, why: &str) {
+        self.explain(source, value, true, why);
+    }
+
+    pub(super) fn reject(&mut self, source: &str, value: &str, why: &str) {
+        self.explain(source, value, false, why);
+    }
+
+    /// An id that stands in the arguments binds a run that was nowhere yet. Returns whether it did.
+    pub(super) fn assign(&mut self, id: &AgentSessionId) -> bool {
+        let first = self.run.is_unbound();
+        let why =
+            if first { "the id stands in the arguments" } else { "the run is already in a conversation" };
+        self.explain("assigned", &id.0, first, why);
+        if first {
+            self.bind(id.clone(), EvidenceKind::Assigned);
+        }
+        first
+    }
+
+    /// The conversation the run is in became known.
+    pub(super) fn bind(&mut self, id: AgentSessionId, evidence: EvidenceKind) {
+        self.run.enter(self.now, id.clone());
+        self.conclusion.decisions.push(Decision::Bind { id, evidence });
+    }
+
+    /// The run is over with the current conversation. `to` is `None` while nobody knows which one followed.
+    pub(super) fn transition(
+        &mut self,
+        kind: TransitionKind,
+        to: Option<AgentSessionId>,
+        evidence: EvidenceKind,
+    ) {
+        self.run.depart();
+        if let Some(id) = &to {
+            self.run.enter(self.now, id.clone());
+        }
+        self.conclusion.decisions.push(Decision::Transition { kind, to, evidence });
+    }
+
+    pub(super) fn decide(&mut self, decision: Decision) {
+        self.conclusion.decisions.push(decision);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Verdict;
+    use wire::StartTime;
+
+    const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
+
+    fn id(name: &str) -> AgentSessionId {
+        AgentSessionId(name.to_owned())
+    }
+
+    #[test]
+    fn only_a_run_that_was_nowhere_is_assigned_a_conversation() {
+        let mut run = RunState::new(AGENT, Timestamp(0));
+        let mut context = Context::new(Timestamp(5), &mut run);
+        assert!(context.assign(&id("a")));
+        assert!(!context.assign(&id("b")));
+        context.transition(TransitionKind::Clear, None, EvidenceKind::Log);
+        assert!(!context.assign(&id("c")), "it has been somewhere");
+        let verdicts: Vec<_> = context.conclusion.evidence.iter().map(|seen| seen.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Accepted, Verdict::Rejected, Verdict::Rejected]);
+        assert_eq!(run.current(), None);
+    }
+
+    #[test]
+    fn a_conversation_is_departed_until_the_run_comes_back() {
+        let mut run = RunState::new(AGENT, Timestamp(0));
+        let mut context = Context::new(Timestamp(5), &mut run);
+        context.bind(id("a"), EvidenceKind::Registry);
+        context.transition(TransitionKind::Clear, Some(id("b")), EvidenceKind::Registry);
+        assert!(context.run.has_departed(&id("a")) && context.run.is_in(&id("b")));
+        context.now = Timestamp(9);
+        context.transition(TransitionKind::Switch, Some(id("a")), EvidenceKind::Registry);
+        assert!(!context.run.has_departed(&id("a")) && context.run.has_departed(&id("b")));
+        assert_eq!(run.current_since(), Some(Timestamp(9)));
+    }
+
+    #[test]
+    fn candidates_are_forgotten_with_the_conversation_that_is_found() {
+        let mut run = RunState::new(AGENT, Timestamp(0));
+        let mut context = Context::new(Timestamp(5), &mut run);
+        context.bind(id("a"), EvidenceKind::Registry);
+        context.transition(TransitionKind::Clear, None, EvidenceKind::Log);
+        context.run.candidates = vec![id("b"), id("c")];
+        context.bind(id("c"), EvidenceKind::Log);
+        assert!(run.candidates.is_empty());
+    }
+}

@@ -1,0 +1,54 @@
+//! Conversations that go on in a background process of the agent's: sessions of their own, and that process is their run, so
+//! that they end with it whatever becomes of ours.
+
+use std::path::Path;
+
+use super::begin::place;
+use super::plan::Plan;
+use crate::session::lifecycle::{self, Begin, Conversation};
+use crate::session::{self};
+use crate::store::{Evidence, NewRun, Realm, Surroundings, Tx, Verdict};
+use wire::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
+
+/// The source of evidence that a conversation goes on after its terminal has ended: later commands look at its file.
+/// `store::query` asks for it by this name.
+const HANDED_OVER: &str = "handed-over";
+
+/// A run of the agent's own background process.
+pub(super) fn run_of(plan: &Plan, process: ProcessId, conversation: Conversation, folder: &Path) -> Begin {
+    Begin {
+        run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process },
+        agent: plan.agent.clone(),
+        local_only: plan.local_only,
+        agent_version: plan.version.clone(),
+        place: place(folder),
+        conversation,
+        name: None,
+        tags: plan.tags.clone(),
+        group: plan.group.clone(),
+        parent: Some(plan.run),
+    }
+}
+
+pub(super) fn start(
+    tx: &Tx<'_>,
+    at: Timestamp,
+    begin: &Begin,
+    surroundings: &Surroundings,
+) -> Result<SessionId, session::Error> {
+    let started = lifecycle::start(tx, at, &RandomIds, begin)?;
+    let process = begin.run.wrapper;
+    tx.set_agent_process(begin.run.id, process.pid, Some(process.start))?;
+    tx.set_surroundings(begin.run.id, surroundings)?;
+    Ok(started.session)
+}
+
+pub(super) fn handed_over(at: Timestamp, conversation: &AgentSessionId) -> Evidence {
+    Evidence {
+        at,
+        source: HANDED_OVER.to_owned(),
+        verdict: Verdict::Accepted,
+        agent_session_id: None,
+        detail: format!("{conversation}: goes on in the background after its terminal has ended"),
+    }
+}

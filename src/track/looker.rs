@@ -1,0 +1,100 @@
+//! What a run looks at, and when: the agent's trail, the watches on its files, the timers, and the polling net below them.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::clock::RunClock;
+use super::timers::{Timers, Wake};
+use super::watch::Watch;
+use crate::agent::{Seen, Trail};
+use terminal::process::Processes;
+use wire::{AgentSessionId, ProcessId};
+
+/// The safety net where changes are reported, and the pace where they are not.
+const SLOW: Duration = Duration::from_secs(5);
+const POLLING: Duration = Duration::from_millis(500);
+/// A run without a trail has nothing to look at.
+const NEVER: Duration = Duration::from_hours(1);
+/// How soon something half written is looked at again.
+const TORN: Duration = Duration::from_millis(5);
+
+pub(super) struct Looker {
+    /// `None` for a program that is no agent.
+    trail: Option<Box<dyn Trail>>,
+    /// `None`: changes are not reported, or not yet.
+    watch: Option<Watch>,
+    timers: Timers,
+}
+
+impl Looker {
+    pub(super) fn new(trail: Option<Box<dyn Trail>>) -> Self {
+        Self { trail, watch: None, timers: Timers::default() }
+    }
+
+    pub(super) fn has_trail(&self) -> bool {
+        self.trail.is_some()
+    }
+
+    /// Changes of what the trail names are reported from the next look on.
+    pub(super) fn watch_by(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
+    pub(super) fn begin_look(&mut self, now: Instant) {
+        if let Some(watch) = &self.watch {
+            watch.begin_look();
+        }
+        self.timers.begin_look(now);
+    }
+
+    /// What the trail shows now, and plans the looks that it asks for.
+    pub(super) fn look(
+        &mut self,
+        clock: &dyn RunClock,
+        agent: Option<ProcessId>,
+        processes: &dyn Processes,
+    ) -> Option<Seen> {
+        self.timers.drop_past(clock.now().steady);
+        let seen = self.trail.as_mut()?.look(agent?, processes);
+        let now = clock.now().steady;
+        if seen.torn {
+            self.timers.look_at(now + TORN);
+        }
+        if let Some(delay) = seen.again {
+            self.timers.look_at(now + delay);
+        }
+        Some(seen)
+    }
+
+    /// Watches the paths that the trail names by now.
+    pub(super) fn end_look(&mut self) {
+        if let (Some(watch), Some(trail)) = (&mut self.watch, &self.trail) {
+            watch.set(trail.watched());
+            watch.set_own(trail.own());
+        }
+    }
+
+    /// Whether it is a reason to look now.
+    pub(super) fn heeds(&mut self, wake: Wake, now: Instant) -> bool {
+        self.timers.heeds(wake, now)
+    }
+
+    /// How long to sleep if nothing happens and there is no `other` reason to look.
+    pub(super) fn sleep(&self, now: Instant, other: impl IntoIterator<Item = Instant>) -> Duration {
+        let net = match (&self.watch, &self.trail) {
+            (_, None) => NEVER,
+            (Some(watch), _) if watch.works() => SLOW,
+            _ => POLLING,
+        };
+        self.timers.sleep(now, net, other)
+    }
+
+    pub(super) fn trail(&mut self) -> Option<&mut (dyn Trail + 'static)> {
+        self.trail.as_deref_mut()
+    }
+
+    /// The conversation's own file.
+    pub(super) fn file(&mut self, id: &AgentSessionId) -> Option<PathBuf> {
+        self.trail.as_mut()?.files(id).into_iter().next()
+    }
+}

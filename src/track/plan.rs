@@ -1,0 +1,73 @@
+//! What is known of a run before it begins.
+
+use std::path::PathBuf;
+
+use super::version;
+use crate::agent::Trail;
+use crate::forward::Sinks;
+use crate::home::Home;
+use crate::session::lifecycle::Conversation;
+use crate::session::names;
+use crate::store::{Evidence, Surroundings};
+use wire::{AgentSessionId, RunId, SessionId, Timestamp};
+
+#[expect(missing_debug_implementations, reason = "a trail has nothing to show")]
+pub struct Plan {
+    pub home: Home,
+    pub begun_at: Timestamp,
+    /// Both are handed to the agent in its environment, so they are chosen before the store is open.
+    pub run: RunId,
+    pub session: SessionId,
+    pub agent: String,
+    /// What it does stays on this machine: the demonstration.
+    pub local_only: bool,
+    /// How to follow it; `None` for a program that is no agent: a session with its lifecycle and no meter.
+    pub trail: Option<Box<dyn Trail>>,
+    pub version: Option<String>,
+    /// For noting the version, once the agent has reported it.
+    pub binary: Option<version::Identity>,
+    pub conversation: Conversation,
+    /// The id of the agent's session that stands in its arguments: codemie chose it, or the user.
+    pub assigned: Option<AgentSessionId>,
+    pub folder: PathBuf,
+    /// The environment as it was when `trail` was made, for whoever has to recover this run.
+    pub surroundings: Surroundings,
+    pub name: Option<String>,
+    pub tags: Vec<String>,
+    pub group: Option<String>,
+    /// The run this one was started inside of.
+    pub parent: Option<RunId>,
+    /// What was added to the agent's arguments and environment or taken away, for `explain`.
+    pub notes: Vec<Evidence>,
+    /// A summary of the session is wanted in the end.
+    pub summary: bool,
+    /// `CODEMIE_LOG` or the configured level.
+    pub log_level: Option<String>,
+    /// Where events are sent; `None`: nowhere.
+    pub sinks: Option<Sinks>,
+    /// Where they are to be sent by now: asked when the store has come to know of other receivers.
+    pub sinks_now: fn(&Home) -> Option<Sinks>,
+}
+
+impl Plan {
+    /// Drops labels that are not allowed and returns why. The command line refuses them; should one come here all the same, it
+    /// does not cost the session.
+    pub(super) fn drop_bad_labels(&mut self) -> Vec<names::NameError> {
+        let mut bad = Vec::new();
+        let mut good =
+            |checked: Result<&str, names::NameError>| checked.map_err(|error| bad.push(error)).is_ok();
+        self.name.take_if(|name| !good(names::check(name)));
+        self.tags.retain(|tag| good(names::check_tag(tag)));
+        self.group.take_if(|group| !good(names::check_group(group)));
+        bad
+    }
+
+    /// Takes the id that the arguments name: one that was chosen for a new conversation, or that of an existing one, which is
+    /// as certain.
+    pub(super) fn take_assigned(&mut self) -> Option<AgentSessionId> {
+        self.assigned.take().or_else(|| match &self.conversation {
+            Conversation::Named(id) => Some(id.clone()),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,379 @@
+//! Records what happens to a run's sessions: carries out the pending writes and reads the agent's files.
+//!
+//! It composes the [`Writer`] and the [`Sessions`]: a session changes here only once the store has taken the change.
+
+use std::path::Path;
+use std::time::Instant;
+
+use super::background;
+use super::begin::{self, place};
+use super::clock::{Moment, RunClock};
+use super::looker::Looker;
+use super::pending::{Content, PendingWrite};
+use super::plan::Plan;
+use super::sessions::{FileChange, Sessions};
+use super::version;
+use super::writer::Writer;
+use crate::session::correlate::{Correlator, Decision, Method, Signal};
+use crate::session::lifecycle::{self, Binding, Bound, Conversation, Transition};
+use crate::session::publish::publish;
+use crate::session::{self};
+use crate::store::{self, Store, Tx};
+use terminal::process::{Processes, SystemProcesses};
+use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, RandomIds, Timestamp, TransitionKind};
+
+pub(super) struct Recorder {
+    plan: Plan,
+    /// The agent's process; what it is beyond that cannot be seen of one that has ended already.
+    pid: Pid,
+    agent: Option<ProcessId>,
+    clock: Box<dyn RunClock>,
+    writer: Writer,
+    sessions: Sessions,
+}
+
+/// The store did not take all that was read.
+#[derive(Debug)]
+pub(super) struct Refused;
+
+impl Recorder {
+    /// `method` is how the agent's conversations are found; `None` for a program that is no agent.
+    pub(super) fn new(plan: Plan, pid: Pid, method: Option<Method>, clock: Box<dyn RunClock>) -> Self {
+        let agent = SystemProcesses.identify(pid);
+        let correlator = method.zip(agent).map(|(method, agent)| {
+            let correlator = Correlator::new(method, agent, plan.begun_at);
+            match plan.conversation {
+                Conversation::Unnamed => correlator.continuing(),
+                Conversation::Named(_) => correlator.resuming(),
+                _ => correlator,
+            }
+        });
+        let sessions = Sessions::new(plan.session, plan.folder.clone(), correlator);
+        Self { plan, pid, agent, clock, writer: Writer::default(), sessions }
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn agent(&self) -> Option<ProcessId> {
+        self.agent
+    }
+
+    pub(super) fn clock(&self) -> &dyn RunClock {
+        &*self.clock
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    pub(super) fn writer(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+
+    pub(super) fn sessions(&mut self) -> &mut Sessions {
+        &mut self.sessions
+    }
+
+    /// When there is something to do without any change of files.
+    pub(super) fn due(&self, now: Moment) -> impl Iterator<Item = Instant> {
+        self.sessions.quiet_at().chain(self.writer.retry_at()).chain(self.sessions.undecided_until(now))
+    }
+
+    /// Commits the START. A busy store is tried again with a later look; what is broken is remembered and reported in the end.
+    pub(super) fn begin(&mut self, opened: Result<Store, store::Error>, looker: &mut Looker) {
+        for error in self.plan.drop_bad_labels() {
+            self.writer.report(format!("this session is recorded without it: {error}"));
+        }
+        let begun = opened.map_err(session::Error::from).and_then(|mut store| {
+            let (session, receivers) = begin::start(&mut store, &self.plan, self.pid, self.agent)?;
+            Ok((store, session, receivers))
+        });
+        match begun {
+            Ok((store, session, receivers)) => {
+                self.sessions.begin(session);
+                self.writer.open(store, receivers);
+                self.send_now();
+                if let Some(id) = self.plan.take_assigned() {
+                    self.consider(Signal::Assigned(id), looker);
+                }
+            }
+            Err(error) => {
+                tracing::error!(run = %self.plan.run, "not recorded: {error}");
+                let now = self.now().steady;
+                self.writer.not_opened(now, &error);
+            }
+        }
+    }
+
+    /// Lets the correlator judge a signal and writes what follows. Returns whether that leads to another conversation.
+    pub(super) fn consider(&mut self, signal: Signal, looker: &mut Looker) -> bool {
+        let writes = self.sessions.consider(self.now(), signal);
+        let transition = writes.iter().any(PendingWrite::is_transition);
+        self.write(writes, looker);
+        transition
+    }
+
+    /// The agent went to another folder with its conversation.
+    pub(super) fn moved(&mut self, folder: std::path::PathBuf, looker: &mut Looker) {
+        self.write_now(Content::Moved(folder), looker);
+    }
+
+    pub(super) fn learn_version(&mut self, version: String, looker: &mut Looker) {
+        if self.plan.version.as_ref() == Some(&version) {
+            return;
+        }
+        if let Some(binary) = &self.plan.binary {
+            version::remember(&self.plan.home, &self.plan.agent, binary, &version);
+        }
+        self.plan.version = Some(version.clone());
+        self.write_now(Content::Version(version), looker);
+    }
+
+    fn write_now(&mut self, content: Content, looker: &mut Looker) {
+        let at = self.now().wall;
+        self.write(vec![PendingWrite { at, content }], looker);
+    }
+
+    /// Writes now, or after the writes that wait already.
+    fn write(&mut self, writes: Vec<PendingWrite>, looker: &mut Looker) {
+        let waiting = self.writer.is_waiting();
+        self.writer.push(writes);
+        if !waiting {
+            self.work_off(looker);
+        }
+    }
+
+    /// Carries out pending writes until the store refuses one.
+    pub(super) fn work_off(&mut self, looker: &mut Looker) {
+        while let Some(write) = self.writer.next() {
+            if let Err(error) = self.carry_out(&write, looker) {
+                let now = self.now().steady;
+                if !self.writer.write_failed(now, self.sessions.current(), write, &error) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, write: &PendingWrite, looker: &mut Looker) -> Result<(), session::Error> {
+        let session = self.sessions.current();
+        match &write.content {
+            Content::Evidence(evidence) => {
+                let run = self.plan.run;
+                self.transact(|tx| Ok(tx.note_evidence(session, run, evidence)?))
+            }
+            Content::Version(version) => {
+                self.transact(|tx| lifecycle::learn_version(tx, session, version))?;
+                self.send_soon();
+                Ok(())
+            }
+            Content::Moved(folder) => {
+                self.transact(|tx| Ok(tx.set_folder(session, folder)?))?;
+                self.publish();
+                Ok(())
+            }
+            Content::Decision { decision, folder } => {
+                self.carry_out_decision(write.at, decision, folder, looker)?;
+                if let Some(conversation) = self.sessions.conversation() {
+                    tracing::info!(session = %self.sessions.current(), %conversation, "watching");
+                }
+                self.send_now();
+                self.publish();
+                Ok(())
+            }
+        }
+    }
+
+    fn carry_out_decision(
+        &mut self,
+        at: Timestamp,
+        decision: &Decision,
+        folder: &Path,
+        looker: &mut Looker,
+    ) -> Result<(), session::Error> {
+        match decision {
+            Decision::Bind { id, evidence } => self.bind(at, binding(looker, id, *evidence)),
+            Decision::Transition { kind, to, evidence } => {
+                // The old session ends with all that is known of it now.
+                let _ = self.read(false, looker); // what is refused is read as of a departed session
+                let to = to.as_ref().map(|id| binding(looker, id, *evidence));
+                self.transition(at, *kind, to, folder)
+            }
+            Decision::Forked { to, process } => {
+                self.fork(at, binding(looker, to, EvidenceKind::Registry), *process, folder)
+            }
+            Decision::Ambiguous { .. } => {
+                let session = self.sessions.current();
+                self.transact(|tx| lifecycle::doubt(tx, session))
+            }
+        }
+    }
+
+    fn bind(&mut self, at: Timestamp, binding: Binding) -> Result<(), session::Error> {
+        let session = self.sessions.current();
+        let bound = self.transact(|tx| lifecycle::bind(tx, at, &RandomIds, session, &binding))?;
+        self.sessions.bind(binding.agent_session, binding.file);
+        match bound {
+            Bound::Merged(started) => self.sessions.merge_into(started.session),
+            Bound::Switched(passed) => self.sessions.enter(passed.new.session),
+            Bound::New | Bound::Already => {}
+        }
+        Ok(())
+    }
+
+    fn transition(
+        &mut self,
+        at: Timestamp,
+        kind: TransitionKind,
+        to: Option<Binding>,
+        folder: &Path,
+    ) -> Result<(), session::Error> {
+        let transition = Transition { kind, binding: to, place: Some(place(folder)) };
+        let run = self.plan.run;
+        let passed = self.transact(|tx| lifecycle::transition(tx, at, &RandomIds, run, &transition))?;
+        let (conversation, file) =
+            transition.binding.map(|binding| (binding.agent_session, binding.file)).unzip();
+        let now = self.now().steady;
+        self.sessions.transition(now, passed.new.session, conversation, file.flatten());
+        Ok(())
+    }
+
+    /// A copy of the conversation goes on in the background.
+    fn fork(
+        &mut self,
+        at: Timestamp,
+        binding: Binding,
+        process: ProcessId,
+        folder: &Path,
+    ) -> Result<(), session::Error> {
+        let begin = background::run_of(&self.plan, process, Conversation::Unsure, folder);
+        let surroundings = self.plan.surroundings.clone();
+        let session = self.transact(|tx| {
+            let session = background::start(tx, at, &begin, &surroundings)?;
+            lifecycle::bind(tx, at, &RandomIds, session, &binding)?;
+            Ok(session)
+        })?;
+        let now = self.now().steady;
+        self.sessions.fork(now, session, binding.agent_session);
+        Ok(())
+    }
+
+    /// The terminal has ended, and the conversation goes on in the background: with a process that is there, as that one's run;
+    /// otherwise its file is looked at by later commands.
+    pub(super) fn hand_over(&mut self, at: Timestamp) -> Result<(), session::Error> {
+        let Some((conversation, process)) = self.sessions.in_background().cloned() else { return Ok(()) };
+        let note = background::handed_over(at, &conversation);
+        let living = process.filter(|process| SystemProcesses.alive(*process));
+        let named = Conversation::Named(conversation);
+        let begin = living.map(|process| background::run_of(&self.plan, process, named, &self.plan.folder));
+        let (session, run) = (self.sessions.current(), self.plan.run);
+        let surroundings = self.plan.surroundings.clone();
+        self.transact(|tx| {
+            tx.note_evidence(session, run, &note)?;
+            if let Some(begin) = &begin {
+                background::start(tx, at, begin, &surroundings)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Meters what has been written since; with `all`, looks at the files of every session of this run. An error if the store
+    /// refused some of it that it may take another time.
+    pub(super) fn read(&mut self, all: bool, looker: &mut Looker) -> Result<(), Refused> {
+        let departed = self.read_departed(all, looker);
+        self.read_current(looker).and(departed)
+    }
+
+    fn read_departed(&mut self, all: bool, looker: &mut Looker) -> Result<(), Refused> {
+        let (Some(store), Some(trail)) = (self.writer.store(), looker.trail()) else { return Ok(()) };
+        let (metered, failed) = self.sessions.read_departed(store, trail, &*self.clock, all);
+        if metered {
+            self.send_soon();
+        }
+        failed.map_or(Ok(()), |error| self.not_read(&error))
+    }
+
+    fn read_current(&mut self, looker: &mut Looker) -> Result<(), Refused> {
+        let (Some(store), Some(trail)) = (self.writer.store(), looker.trail()) else { return Ok(()) };
+        let read = self.sessions.read_current(store, trail, &*self.clock);
+        if let Some(change) = read.file {
+            self.note_file(change);
+        }
+        if read.metered {
+            self.send_soon();
+        }
+        if let Some(version) = read.version {
+            self.learn_version(version, looker);
+        }
+        read.error.map_or(Ok(()), |error| self.not_read(&error))
+    }
+
+    fn not_read(&mut self, error: &session::Error) -> Result<(), Refused> {
+        self.failed(error);
+        if error.may_pass() { Err(Refused) } else { Ok(()) }
+    }
+
+    fn note_file(&mut self, change: FileChange) {
+        let session = self.sessions.current();
+        let file = match change {
+            FileChange::Is(file) => Some(file),
+            FileChange::Vanished => None,
+        };
+        let noted = self.commit(|store| {
+            store.write(|tx| match &file {
+                Some(file) => tx.set_agent_session_file(session, file).map_err(session::Error::from),
+                None => tx.forget_agent_session_file(session).map_err(session::Error::from),
+            })
+        });
+        if noted.is_some() {
+            self.sessions.set_file(file);
+            self.publish();
+        }
+    }
+
+    /// Does something with the store; what goes wrong is remembered, and the run goes on.
+    pub(super) fn commit<T>(
+        &mut self,
+        work: impl FnOnce(&mut Store) -> Result<T, session::Error>,
+    ) -> Option<T> {
+        let done = work(self.writer.store()?);
+        done.map_err(|error| self.failed(&error)).ok()
+    }
+
+    pub(super) fn failed(&mut self, error: &session::Error) {
+        let now = self.now().steady;
+        self.writer.failed(now, self.sessions.current(), error);
+    }
+
+    fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Tx<'_>) -> Result<T, session::Error>,
+    ) -> Result<T, session::Error> {
+        let store = self.writer.store().ok_or(session::Error::NoRun(self.plan.run))?;
+        store.write(work)
+    }
+
+    pub(super) fn publish(&mut self) {
+        let home = self.plan.home.clone();
+        let now = self.now().wall;
+        self.commit(|store| publish(store, &home, now));
+    }
+
+    pub(super) fn send_now(&mut self) {
+        self.writer.send_now(&self.plan.home, self.plan.sinks_now);
+    }
+
+    pub(super) fn send_soon(&mut self) {
+        self.writer.send_soon(&self.plan.home, self.plan.sinks_now);
+    }
+
+    pub(super) fn into_writer(self) -> Writer {
+        self.writer
+    }
+}
+
+fn binding(looker: &mut Looker, id: &AgentSessionId, evidence: EvidenceKind) -> Binding {
+    Binding { agent_session: id.clone(), file: looker.file(id), evidence }
+}

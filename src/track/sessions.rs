@@ -1,0 +1,313 @@
+//! The session a run is in, and those it was in before: what the correlator knows, which conversation is read, and from where.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::clock::{Moment, RunClock};
+use super::departed::DepartedSession;
+use super::follow::{Follower, News};
+use super::pending::PendingWrite;
+use crate::agent::Trail;
+use crate::session;
+use crate::session::correlate::{Correlator, Signal};
+use crate::store::Store;
+use wire::{AgentSessionId, ProcessId, SessionId};
+
+pub(super) struct Sessions {
+    /// `None` for a program that is no agent, and for an agent that ended before it was looked at.
+    correlator: Option<Correlator>,
+    current: SessionId,
+    /// Every session of this run, the present one too.
+    all: Vec<SessionId>,
+    conversation: Option<AgentSessionId>,
+    /// The conversation's file as the store knows it; the agent may move it.
+    file: Option<PathBuf>,
+    follower: Follower,
+    departed: Vec<DepartedSession>,
+    /// The conversation that goes on in the background, and in which process if there is one.
+    background: Option<(AgentSessionId, Option<ProcessId>)>,
+    /// Where the agent works.
+    folder: PathBuf,
+}
+
+/// What reading the current conversation brought.
+#[derive(Debug, Default)]
+pub(super) struct CurrentRead {
+    pub(super) metered: bool,
+    /// The version that the agent wrote into its file.
+    pub(super) version: Option<String>,
+    /// The conversation's file is another one than the store knows, or there is none any more.
+    pub(super) file: Option<FileChange>,
+    pub(super) error: Option<session::Error>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FileChange {
+    Is(PathBuf),
+    /// Some agents leave no file of a conversation in which nothing was ever said.
+    Vanished,
+}
+
+impl Sessions {
+    pub(super) fn new(first: SessionId, folder: PathBuf, correlator: Option<Correlator>) -> Self {
+        Self {
+            correlator,
+            current: first,
+            all: Vec::new(),
+            conversation: None,
+            file: None,
+            follower: Follower::default(),
+            departed: Vec::new(),
+            background: None,
+            folder,
+        }
+    }
+
+    pub(super) fn current(&self) -> SessionId {
+        self.current
+    }
+
+    pub(super) fn all(&self) -> &[SessionId] {
+        &self.all
+    }
+
+    pub(super) fn conversation(&self) -> Option<&AgentSessionId> {
+        self.conversation.as_ref()
+    }
+
+    /// The conversation that goes on in the background after the terminal has ended, if that is the one the run is in.
+    pub(super) fn in_background(&self) -> Option<&(AgentSessionId, Option<ProcessId>)> {
+        self.background.as_ref().filter(|(conversation, _)| self.conversation.as_ref() == Some(conversation))
+    }
+
+    pub(super) fn adopt(&mut self, process: ProcessId) {
+        if let Some(correlator) = &mut self.correlator {
+            correlator.adopt(process);
+        }
+    }
+
+    /// The agent says that it works there. Returns the folder if it is another one than before.
+    pub(super) fn work_in(&mut self, folder: PathBuf) -> Option<PathBuf> {
+        if folder == self.folder {
+            return None;
+        }
+        self.folder.clone_from(&folder);
+        Some(folder)
+    }
+
+    /// What follows from a signal, as writes.
+    pub(super) fn consider(&mut self, now: Moment, signal: Signal) -> Vec<PendingWrite> {
+        let Some(correlator) = &mut self.correlator else { return Vec::new() };
+        match &signal {
+            Signal::Background { to, process, forked: false, .. } => {
+                self.background = Some((to.clone(), Some(*process)));
+            }
+            Signal::HandedOver { to, .. } => self.background = Some((to.clone(), None)),
+            _ => {}
+        }
+        PendingWrite::of(now.wall, correlator.feed(now.wall, signal), &self.folder)
+    }
+
+    /// When a look may decide something without any change.
+    pub(super) fn undecided_until(&self, now: Moment) -> Option<Instant> {
+        let at = self.correlator.as_ref()?.wake_at(now.wall)?;
+        Some(now.steady_at(at))
+    }
+
+    /// When departed sessions have been quiet for long enough.
+    pub(super) fn quiet_at(&self) -> impl Iterator<Item = Instant> {
+        self.departed.iter().filter_map(DepartedSession::quiet_at)
+    }
+
+    /// The run has begun in this session.
+    pub(super) fn begin(&mut self, session: SessionId) {
+        self.current = session;
+        self.all = vec![session];
+    }
+
+    /// The conversation of the current session became known.
+    pub(super) fn bind(&mut self, conversation: AgentSessionId, file: Option<PathBuf>) {
+        self.conversation = Some(conversation);
+        self.file = file;
+    }
+
+    pub(super) fn enter(&mut self, session: SessionId) {
+        self.current = session;
+        self.departed.retain(|departed| departed.session() != session);
+        if !self.all.contains(&session) {
+            self.all.push(session);
+        }
+    }
+
+    /// The current session turned out to be this one.
+    pub(super) fn merge_into(&mut self, session: SessionId) {
+        let provisional = self.current;
+        self.all.retain(|known| *known != provisional);
+        self.enter(session);
+    }
+
+    /// From the current session to another one, whose conversation may not be known yet.
+    pub(super) fn transition(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        conversation: Option<AgentSessionId>,
+        file: Option<PathBuf>,
+    ) {
+        let follower = std::mem::take(&mut self.follower);
+        if let Some(departed) = self.conversation.take() {
+            self.departed.push(DepartedSession::new(now, self.current, departed, follower));
+        }
+        self.enter(session);
+        self.conversation = conversation;
+        self.file = file;
+    }
+
+    /// A copy of the conversation is a session of its own, read like one that the run has departed from.
+    pub(super) fn fork(&mut self, now: Instant, session: SessionId, conversation: AgentSessionId) {
+        self.departed.push(DepartedSession::new(now, session, conversation, Follower::default()));
+    }
+
+    /// The store knows the conversation's file.
+    pub(super) fn set_file(&mut self, file: Option<PathBuf>) {
+        self.file = file;
+    }
+
+    /// Meters what was written since to the current conversation.
+    pub(super) fn read_current(
+        &mut self,
+        store: &mut Store,
+        trail: &mut dyn Trail,
+        clock: &dyn RunClock,
+    ) -> CurrentRead {
+        let Some(conversation) = &self.conversation else { return CurrentRead::default() };
+        let files = trail.files(conversation);
+        let file = file_change(self.file.as_deref(), &files);
+        let mut news = News::default();
+        let read = self.follower.read(store, clock.now().wall, self.current, trail, &files, &mut news);
+        CurrentRead { metered: news.any, version: news.facts.version, file, error: read.err() }
+    }
+
+    /// Meters what was written since to departed sessions that may have grown, or to all of them. Returns whether there was
+    /// something, and what failed.
+    pub(super) fn read_departed(
+        &mut self,
+        store: &mut Store,
+        trail: &mut dyn Trail,
+        clock: &dyn RunClock,
+        all: bool,
+    ) -> (bool, Option<session::Error>) {
+        let (mut metered, mut failed) = (false, None);
+        self.departed.retain_mut(|departed| {
+            if !all && !departed.may_have_grown() {
+                return true;
+            }
+            let mut news = News::default();
+            let read = departed.read(store, trail, clock, &mut news);
+            metered |= news.any;
+            match read {
+                Ok(()) => true,
+                Err(error @ session::Error::Store(_)) => {
+                    failed = Some(error);
+                    true
+                }
+                // One that was pruned meanwhile has nowhere to go, and nobody misses it.
+                Err(error) => {
+                    tracing::info!(session = %departed.session(), %error, "read no further");
+                    false
+                }
+            }
+        });
+        (metered, failed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn departed(&mut self) -> &mut Vec<DepartedSession> {
+        &mut self.departed
+    }
+}
+
+fn file_change(known: Option<&Path>, files: &[PathBuf]) -> Option<FileChange> {
+    match (known, files.first()) {
+        (Some(_), None) => Some(FileChange::Vanished),
+        (known, Some(file)) if known != Some(file.as_path()) => Some(FileChange::Is(file.clone())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::testing::ManualClock;
+    use super::*;
+    use wire::{Ids, RandomIds};
+
+    fn id(name: &str) -> AgentSessionId {
+        AgentSessionId(name.to_owned())
+    }
+
+    fn sessions() -> Sessions {
+        let first = RandomIds.session();
+        let mut sessions = Sessions::new(first, "/work".into(), None);
+        sessions.begin(first);
+        sessions
+    }
+
+    #[test]
+    fn a_session_the_run_comes_back_to_is_not_departed() {
+        let (mut sessions, clock) = (sessions(), ManualClock::new());
+        let (first, second) = (sessions.current(), RandomIds.session());
+        sessions.bind(id("a"), None);
+        sessions.transition(clock.now().steady, second, Some(id("b")), None);
+        assert_eq!(sessions.departed().iter().map(DepartedSession::session).collect::<Vec<_>>(), [first]);
+        sessions.transition(clock.now().steady, first, Some(id("a")), None);
+        assert_eq!(sessions.departed().iter().map(DepartedSession::session).collect::<Vec<_>>(), [second]);
+        assert_eq!(sessions.all(), [first, second]);
+    }
+
+    #[test]
+    fn a_session_without_a_conversation_has_no_files_to_be_read_later() {
+        let (mut sessions, clock) = (sessions(), ManualClock::new());
+        sessions.transition(clock.now().steady, RandomIds.session(), None, None);
+        assert!(sessions.departed().is_empty());
+    }
+
+    #[test]
+    fn a_provisional_session_that_is_merged_was_none_of_the_run() {
+        let mut sessions = sessions();
+        let known = RandomIds.session();
+        sessions.merge_into(known);
+        assert_eq!((sessions.current(), sessions.all()), (known, &[known][..]));
+    }
+
+    #[test]
+    fn a_folder_is_news_once() {
+        let mut sessions = sessions();
+        assert_eq!(sessions.work_in("/work".into()), None);
+        assert_eq!(sessions.work_in("/other".into()), Some("/other".into()));
+        assert_eq!(sessions.work_in("/other".into()), None);
+    }
+
+    #[test]
+    fn only_the_conversation_the_run_is_in_goes_on_in_the_background() {
+        let mut sessions = sessions();
+        sessions.background = Some((id("b"), None));
+        assert_eq!(sessions.in_background(), None);
+        sessions.bind(id("b"), None);
+        assert_eq!(sessions.in_background(), Some(&(id("b"), None)));
+    }
+
+    #[test]
+    fn the_file_of_a_conversation_may_appear_move_and_vanish() {
+        let is = |name: &str| Some(FileChange::Is(name.into()));
+        for (known, files, expected) in [
+            (None, &[][..], None),
+            (None, &["a"], is("a")),
+            (Some("a"), &["a", "a.helper"], None),
+            (Some("a"), &["b"], is("b")),
+            (Some("a"), &[], Some(FileChange::Vanished)),
+        ] {
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            assert_eq!(file_change(known.map(Path::new), &files), expected, "{known:?} {files:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a run reports when all is over.
+
+use crate::forward::Sender;
+use crate::session::{self, record::record};
+use crate::store::Store;
+use wire::{PicoDollars, SessionId, SessionRecord, Timestamp};
+
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// The session the run ended in.
+    pub session: Option<SessionRecord>,
+    /// `None`: that was its only one.
+    pub together: Option<Together>,
+    /// What of codemie's own is broken.
+    pub problem: Option<String>,
+    /// Everything is committed; not everything may have been sent.
+    pub sender: Option<Sender>,
+}
+
+/// All sessions of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together {
+    pub sessions: usize,
+    pub cost: PicoDollars,
+}
+
+pub(super) fn record_of(
+    store: &mut Store,
+    session: SessionId,
+    at: Timestamp,
+) -> Result<SessionRecord, session::Error> {
+    store.read(|view| {
+        let row = view.session(session)?.ok_or(session::Error::NoSession(session))?;
+        Ok(record(view, &row, at)?)
+    })
+}
+
+/// What the run cost, where it was more than one session.
+pub(super) fn together(
+    store: &mut Store,
+    sessions: &[SessionId],
+) -> Result<Option<Together>, session::Error> {
+    let cost = store.read(|view| {
+        let mut sum = 0_i64;
+        for session in sessions {
+            if let Some(row) = view.session(*session)? {
+                sum = sum.saturating_add(view.totals(row.n)?.cost.0);
+            }
+        }
+        Ok::<_, session::Error>(PicoDollars(sum))
+    })?;
+    Ok((sessions.len() > 1).then_some(Together { sessions: sessions.len(), cost }))
+}

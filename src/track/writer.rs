@@ -1,0 +1,172 @@
+//! What is to be written, and the store it goes to.
+//!
+//! Promises: writes are carried out in order. One that the store refuses (it is full, or locked for long) is kept and tried
+//! again before any later one, because the correlator has moved on and will not decide it twice. What broke is reported in the
+//! end, once, and only if it did not work out after all.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::pending::PendingWrite;
+use super::receivers::Receivers;
+use crate::forward::{Sender, Sinks, Word};
+use crate::home::Home;
+use crate::session;
+use crate::store::Store;
+use wire::SessionId;
+
+/// How often a store that was busy or full is tried again.
+pub(super) const RETRY: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+pub(super) struct Writer {
+    /// `None` until the START is committed.
+    store: Option<Store>,
+    pending: VecDeque<PendingWrite>,
+    /// When to try the store again, after it was busy or full.
+    retry_at: Option<Instant>,
+    /// The first thing of ours that broke for good.
+    problem: Option<String>,
+    /// What the store refused last and is asked again: nothing is lost if it takes it in the end.
+    refusal: Option<String>,
+    /// Whether there was a refusal in this look.
+    refused: bool,
+    receivers: Receivers,
+}
+
+impl Writer {
+    /// The START is committed.
+    pub(super) fn open(&mut self, store: Store, receivers: Receivers) {
+        self.store = Some(store);
+        self.receivers = receivers;
+        self.retry_at = None;
+        self.refusal = None;
+    }
+
+    /// There is no START: a busy store is tried again, and what is broken is reported in the end.
+    pub(super) fn not_opened(&mut self, now: Instant, error: &session::Error) {
+        self.retry_at = error.may_pass().then(|| now + RETRY);
+        self.refusal = Some(format!("this session is not recorded: {error}"));
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Whether it is time to try again to open the store.
+    pub(super) fn may_open(&self, now: Instant) -> bool {
+        self.store.is_none() && self.retry_at.is_some_and(|at| now >= at)
+    }
+
+    pub(super) fn store(&mut self) -> Option<&mut Store> {
+        self.store.as_mut()
+    }
+
+    pub(super) fn begin_look(&mut self) {
+        self.retry_at = None;
+        self.refused = false;
+    }
+
+    /// A look in which nothing was refused has made up for the refusals before it.
+    pub(super) fn end_look(&mut self) {
+        if self.store.is_some() && !self.refused {
+            self.refusal = None;
+        }
+    }
+
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// The end has come: what waits for the store is tried now.
+    pub(super) fn retry_now(&mut self, now: Instant) {
+        self.retry_at = self.retry_at.map(|_| now);
+    }
+
+    /// Whether a write waits. What is read now may be of a conversation that the store does not know yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    pub(super) fn pending(&self) -> Option<&PendingWrite> {
+        self.pending.front()
+    }
+
+    pub(super) fn push(&mut self, writes: impl IntoIterator<Item = PendingWrite>) {
+        self.pending.extend(writes);
+    }
+
+    /// The next write to be carried out, if there is a store.
+    pub(super) fn next(&mut self) -> Option<PendingWrite> {
+        self.store.as_ref()?;
+        self.pending.pop_front()
+    }
+
+    /// A write failed. One that the store refused stays the next, and nothing is written before [`Writer::next`] is asked
+    /// again; any other is given up. Returns whether to go on with the next.
+    pub(super) fn write_failed(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        write: PendingWrite,
+        error: &session::Error,
+    ) -> bool {
+        self.failed(now, session, error);
+        let refused = matches!(error, session::Error::Store(_));
+        if refused {
+            self.pending.push_front(write);
+        }
+        !refused
+    }
+
+    /// What the store refused is asked of it again; anything else will not be better next time.
+    pub(super) fn failed(&mut self, now: Instant, session: SessionId, error: &session::Error) {
+        let text = error.to_string();
+        if let session::Error::Store(_) = error {
+            if self.refusal.as_ref() != Some(&text) {
+                tracing::error!(%session, "{error}");
+            }
+            self.refusal = Some(text);
+            self.refused = true;
+            self.retry_at = Some(now + RETRY);
+        } else {
+            tracing::error!(%session, "{error}");
+            self.report(text);
+        }
+    }
+
+    /// Something of ours broke for good: reported in the end, if it is the first.
+    pub(super) fn report(&mut self, problem: String) {
+        self.problem.get_or_insert(problem);
+    }
+
+    /// Wakes the sender: a session began, is known, or ended.
+    pub(super) fn send_now(&mut self, home: &Home, sinks: fn(&Home) -> Option<Sinks>) {
+        self.wake_sender(Word::Now, home, sinks);
+    }
+
+    /// Wakes the sender: something was metered.
+    pub(super) fn send_soon(&mut self, home: &Home, sinks: fn(&Home) -> Option<Sinks>) {
+        self.wake_sender(Word::Soon, home, sinks);
+    }
+
+    fn wake_sender(&mut self, word: Word, home: &Home, sinks: fn(&Home) -> Option<Sinks>) {
+        if let Some(store) = &mut self.store {
+            self.receivers.follow(store, home, sinks);
+        }
+        self.receivers.wake(word);
+    }
+
+    /// What is to be reported of all this, and whoever still sends.
+    pub(super) fn close(mut self) -> (Option<String>, Option<Sender>) {
+        // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
+        // moment when nobody waits for us.
+        std::mem::forget(self.store.take());
+        (self.refusal.or(self.problem), self.receivers.into_sender())
+    }
+
+    #[cfg(test)]
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+}
