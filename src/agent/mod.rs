@@ -5,16 +5,16 @@
 mod args;
 pub mod claude;
 pub mod codex;
-#[cfg(test)]
-mod fourth;
 pub mod gemini;
 pub mod invocation;
 mod looked;
 mod loose;
-mod others;
+mod neighbours;
 mod package;
 #[cfg(test)]
 mod recordings;
+#[cfg(test)]
+mod scribe;
 mod trail;
 pub mod transcript;
 
@@ -203,7 +203,7 @@ pub static ALL: [&dyn Agent; 3] = [&claude::Claude, &codex::Codex, &gemini::Gemi
 static BUILT_IN: &[&dyn Agent] = &[
     &crate::demo::Demo,
     #[cfg(test)]
-    &fourth::Scribe,
+    &scribe::Scribe,
 ];
 
 /// The names of those that a user can call, in the order of the registry.

@@ -10,7 +10,7 @@ use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::version::lacks_registry;
 use crate::agent::looked::Looked;
-use crate::agent::others::{Present, Program};
+use crate::agent::neighbours::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
 use crate::session::correlate::{Beginning, Maker, NewSessionFile, RegistryEntry, Signal};

@@ -14,7 +14,7 @@ use super::evidence::{self, LogReader, Told};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use crate::agent::looked::Looked;
-use crate::agent::others::{Present, Program};
+use crate::agent::neighbours::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 use crate::meter::form::Form;
