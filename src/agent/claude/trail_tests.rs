@@ -296,3 +296,32 @@ fn a_job_is_ours_only_after_the_last_command_of_our_own_conversation() {
         assert_eq!(handed_over(stage.look()), None, "{history}");
     }
 }
+
+#[test]
+fn the_command_line_of_a_background_process_names_the_conversation_it_continues() {
+    struct Command(&'static [&'static str]);
+    impl Processes for Command {
+        fn start_time(&self, _: Pid) -> Option<StartTime> {
+            None
+        }
+        fn parent(&self, _: Pid) -> Option<Pid> {
+            None
+        }
+        fn command(&self, pid: Pid) -> Vec<OsString> {
+            assert_eq!(pid, CHILD.pid);
+            self.0.iter().map(OsString::from).collect()
+        }
+    }
+    const ID: &str = "96909672-6f11-47d5-8ee4-141db9e43317";
+    const FILE: &str = "/home/dev/.claude/projects/-p/96909672-6f11-47d5-8ee4-141db9e43317.jsonl";
+    for (command, expected) in [
+        (&["claude", "--bg", "--resume", ID][..], Some(ID)),
+        (&["claude", "--resume", FILE, "--bg"], Some(ID)),
+        (&["claude", "--resume"], None),
+        (&["claude", ID], None),
+        (&[], None),
+    ] {
+        let resumed = resumed_by(CHILD.pid, &Command(command));
+        assert_eq!(resumed, expected.map(|id| AgentSessionId(id.into())), "{command:?}");
+    }
+}
