@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use super::trail::{Seen, Trail};
 use super::transcript::{Item, Reader, Said};
-use super::{Agent, Conversation, Invocation, Kind, SessionFile, SessionFiles, Var};
+use super::{
+    Agent, Conversation, ConversationFiles, Follow, Invocation, Kind, Launch, SessionFile, SessionFiles, Var,
+};
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
 use crate::session::correlate::{Beginning, RegistryEntry, Signal};
@@ -21,13 +23,19 @@ use wire::Tokens;
 use wire::{ProcessId, StartTime};
 
 #[derive(Debug)]
-pub(super) struct Scribe;
+pub(crate) struct Scribe;
 
 impl Agent for Scribe {
     fn name(&self) -> &'static str {
         "scribe"
     }
 
+    fn product(&self) -> &'static str {
+        "the scribe"
+    }
+}
+
+impl Launch for Scribe {
     fn classify(&self, _: &[OsString]) -> Invocation {
         Invocation {
             kind: Kind::Interactive,
@@ -36,7 +44,9 @@ impl Agent for Scribe {
             persistent: true,
         }
     }
+}
 
+impl ConversationFiles for Scribe {
     fn session_files(&self, var: Var<'_>) -> SessionFiles {
         let home = PathBuf::from(var("SCRIBE_HOME").unwrap_or_default());
         let files = fs::read_dir(home.join(".scribe")).into_iter().flatten().flatten();
@@ -59,7 +69,9 @@ impl Agent for Scribe {
             said(line).map(|(_, at, said, _)| Item { at: Some(at), said }).into_iter().collect()
         }))
     }
+}
 
+impl Follow for Scribe {
     fn trail(&self, _: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
         Some(Box::new(Following { folder: folder.join(".scribe") }))
     }
@@ -145,8 +157,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::agent::{by_name, transcript};
+    use crate::agent::transcript;
     use crate::home::Home;
+    use crate::registry::by_name;
     use crate::session::lifecycle;
     use crate::session::record::record;
     use crate::store::{Filter, Store};
@@ -259,7 +272,7 @@ mod tests {
     /// The conversation, as any command finds and reads it.
     fn view(session: &SessionRecord) -> Vec<Said> {
         let file = fs::File::open(session.correlation.agent_session_file.as_ref().unwrap()).unwrap();
-        let reader = by_name(&session.agent).and_then(Agent::transcript).unwrap();
+        let reader = by_name(&session.agent).and_then(|agent| agent.transcript()).unwrap();
         transcript::last(&file, 1000, reader).unwrap().items.into_iter().map(|item| item.said).collect()
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::Var;
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::session::correlate::Signal;
@@ -29,6 +30,14 @@ pub struct Seen {
 impl Seen {
     pub fn look_again(&mut self, after: Duration) {
         self.again = Some(self.again.map_or(after, |again| again.min(after)));
+    }
+}
+
+/// The part of an [`Agent`](super::Agent) that follows a run.
+pub trait Follow {
+    /// How to follow a run in `folder`; `None` where the environment does not name the place of its files.
+    fn trail(&self, _var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
+        None
     }
 }
 

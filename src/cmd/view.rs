@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use super::open::{open, recover};
 use super::{Failure, USAGE, find, words};
-use crate::agent;
 use crate::agent::transcript::{self, Cursor, Item, Page, Said};
 use crate::cli::View as Args;
 use crate::home::Home;
 use crate::output::failure::shown;
 use crate::output::{Style, json};
+use crate::registry;
 use crate::session::lookup::Found;
 use crate::session::record::record;
 use crate::store::{Store, View};
@@ -184,7 +184,7 @@ impl Subject {
 
     /// Any other program has a session and says nothing in it.
     fn must_be_of_an_agent(&self) -> anyhow::Result<()> {
-        agent::by_name(&self.agent)
+        registry::by_name(&self.agent)
             .map(drop)
             .with_context(|| format!("{} has no conversation: {} is no agent", self.name, self.agent))
     }
@@ -192,7 +192,7 @@ impl Subject {
     /// `None` where there is no conversation yet, or never was.
     fn page(&self, at: At, bytes: usize) -> anyhow::Result<Option<Page>> {
         let Some(path) = self.file.as_deref().filter(|_| !self.pending) else { return Ok(None) };
-        let agent = agent::by_name(&self.agent);
+        let agent = registry::by_name(&self.agent);
         let reader = agent.and_then(|agent| Some(agent.transcript()?.of_form(agent.form(path.as_ref()))));
         let reader =
             reader.with_context(|| format!("codemie cannot read the conversations of {} yet", self.agent))?;
@@ -226,7 +226,7 @@ impl Subject {
 
 /// The file is not where it was: the agent may have moved it.
 fn refind(agent: &str, conversation: Option<&str>) -> Option<PathBuf> {
-    let (agent, wanted) = (agent::by_name(agent)?, conversation?);
+    let (agent, wanted) = (registry::by_name(agent)?, conversation?);
     let found = agent.conversations(&|name| std::env::var_os(name), wanted);
     found.into_iter().find(|found| found.agent_session.0 == wanted).map(|found| found.file)
 }

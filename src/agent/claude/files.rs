@@ -112,7 +112,7 @@ impl ClaudeFiles {
     /// The folders that hold them.
     pub(super) fn project_folders(&self) -> SessionFiles {
         let mut found = SessionFiles::default();
-        let inside = found.taken(&self.projects(), entries_by_kind(&self.projects())).into_iter();
+        let inside = found.entries(&self.projects(), entries_by_kind(&self.projects())).into_iter();
         found.folders = inside.filter(|entry| entry.1 == EntryKind::Folder).map(|entry| entry.0).collect();
         found
     }
@@ -121,7 +121,7 @@ impl ClaudeFiles {
 /// Every file in a project folder that holds calls, sub-agents' included.
 pub(super) fn files_of_project(project: &Path) -> SessionFiles {
     let mut found = SessionFiles::default();
-    for (path, kind) in found.taken(project, entries_by_kind(project)) {
+    for (path, kind) in found.entries(project, entries_by_kind(project)) {
         match kind {
             EntryKind::File if is_lines(&path) => {
                 let conversation = session_id(&path);
@@ -148,7 +148,7 @@ pub(super) fn in_project(project: &Path) -> Vec<PathBuf> {
 const SUBAGENT_FOLDERS: usize = 3;
 
 fn subagents_below(folder: &Path, root: &AgentSessionId, depth: usize, found: &mut SessionFiles) {
-    for (path, kind) in found.taken(folder, entries_by_kind(folder)) {
+    for (path, kind) in found.entries(folder, entries_by_kind(folder)) {
         if kind == EntryKind::File && is_lines(&path) {
             found.files.push(SessionFile { path, conversation: Some(root.clone()) });
         } else if kind == EntryKind::Folder && depth > 1 {

@@ -12,7 +12,8 @@ use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
 use crate::agent::{
-    Agent, Injection, Invocation, Kind, Remark, SessionFiles, Trail, Var, package, transcript,
+    Agent, ConversationFiles, Follow, Injection, Invocation, Kind, Launch, Remark, SessionFiles, Trail, Var,
+    package, transcript,
 };
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
@@ -40,10 +41,16 @@ impl Agent for Codex {
         "codex"
     }
 
+    fn product(&self) -> &'static str {
+        "OpenAI Codex"
+    }
+
     fn provider(&self) -> Option<&'static str> {
         Some("openai")
     }
+}
 
+impl Launch for Codex {
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }
@@ -79,41 +86,6 @@ impl Agent for Codex {
         Some(vec![verb.into(), OsString::from(&conversation.0)])
     }
 
-    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
-        let found = self.session_files(var).files.into_iter().map(|file| file.path);
-        let named = found.filter_map(|file| Some((files::thread_of(&file)?, file)));
-        named
-            .filter(|(thread, _)| thread.0.starts_with(wanted))
-            .filter_map(|(agent_session, file)| {
-                let head = Head::read(&file).filter(|head| !head.helper)?;
-                Some(Foreign { agent: self.name().to_owned(), agent_session, cwd: head.cwd, file })
-            })
-            .collect()
-    }
-
-    fn session_files(&self, var: Var<'_>) -> SessionFiles {
-        CodexFiles::from_env(var).map(|files| files.all()).unwrap_or_default()
-    }
-
-    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
-        let files = CodexFiles::from_env(var);
-        files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
-    }
-
-    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
-        Some(Box::new(CodexLines::usage_only(state)))
-    }
-
-    fn transcript(&self) -> Option<transcript::Reader> {
-        Some(transcript::Reader::Lines(view::items))
-    }
-
-    fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
-        let mark = var(ORIGINATOR).and_then(|mark| mark.into_string().ok());
-        let mark = mark.filter(|mark| mark.starts_with(MARK));
-        Some(Box::new(CodexTrail::new(CodexFiles::from_env(var)?, mark)))
-    }
-
     fn remarks(&self, var: Var<'_>, version: Option<&str>, inject: bool, marks: bool) -> Vec<Remark> {
         const CLIENT: &str =
             "becomes a client of its shared background server, where its sessions cannot be told apart";
@@ -144,6 +116,45 @@ impl Agent for Codex {
             ));
         }
         remarks
+    }
+}
+
+impl ConversationFiles for Codex {
+    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
+        let found = self.session_files(var).files.into_iter().map(|file| file.path);
+        let named = found.filter_map(|file| Some((files::thread_of(&file)?, file)));
+        named
+            .filter(|(thread, _)| thread.0.starts_with(wanted))
+            .filter_map(|(agent_session, file)| {
+                let head = Head::read(&file).filter(|head| !head.helper)?;
+                Some(Foreign { agent: self.name().to_owned(), agent_session, cwd: head.cwd, file })
+            })
+            .collect()
+    }
+
+    fn session_files(&self, var: Var<'_>) -> SessionFiles {
+        CodexFiles::from_env(var).map(|files| files.all()).unwrap_or_default()
+    }
+
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        let files = CodexFiles::from_env(var);
+        files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
+    }
+
+    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(CodexLines::usage_only(state)))
+    }
+
+    fn transcript(&self) -> Option<transcript::Reader> {
+        Some(transcript::Reader::Lines(view::items))
+    }
+}
+
+impl Follow for Codex {
+    fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
+        let mark = var(ORIGINATOR).and_then(|mark| mark.into_string().ok());
+        let mark = mark.filter(|mark| mark.starts_with(MARK));
+        Some(Box::new(CodexTrail::new(CodexFiles::from_env(var)?, mark)))
     }
 }
 

@@ -116,14 +116,15 @@ impl CodexFiles {
         for _ in ["year", "month", "day"] {
             let mut deeper = Vec::new();
             for folder in folders {
-                deeper
-                    .extend(found.taken(&folder, entries(&folder)).into_iter().filter(|path| path.is_dir()));
+                deeper.extend(
+                    found.entries(&folder, entries(&folder)).into_iter().filter(|path| path.is_dir()),
+                );
             }
             folders = deeper;
         }
         folders.push(self.archived());
         for folder in folders {
-            let rollouts = found.taken(&folder, rollouts_in(&folder));
+            let rollouts = found.entries(&folder, rollouts_in(&folder));
             found.files.extend(rollouts.into_iter().map(|path| SessionFile { path, conversation: None }));
         }
         found.files.sort();

@@ -104,15 +104,16 @@ impl GeminiFiles {
     /// Every file there is. Which conversation a file proper belongs to, only its lines say.
     pub(super) fn all(&self) -> SessionFiles {
         let mut found = SessionFiles::default();
-        for project in found.taken(&self.projects(), entries(&self.projects())) {
+        for project in found.entries(&self.projects(), entries(&self.projects())) {
             let chats = project.join("chats");
-            for path in found.taken(&chats, entries(&chats)) {
+            for path in found.entries(&chats, entries(&chats)) {
                 if is_main(&path) {
                     found.files.push(SessionFile { path, conversation: None });
                 } else if path.is_dir() {
                     let root =
                         path.file_name().map(|name| AgentSessionId(name.to_string_lossy().into_owned()));
-                    let files = found.taken(&path, entries(&path)).into_iter().filter(|path| is_lines(path));
+                    let files =
+                        found.entries(&path, entries(&path)).into_iter().filter(|path| is_lines(path));
                     found.files.extend(files.map(|path| SessionFile { path, conversation: root.clone() }));
                 }
             }

@@ -27,7 +27,7 @@ impl Everyone {
         let home: OsString = self.0.path().into();
         let scanner = Scanner {
             folder: self.0.path().join(".codemie/scan"),
-            agents: &crate::agent::ALL,
+            agents: crate::registry::AGENTS,
             var: &|name| (name == "HOME").then(|| home.clone()),
             days: Days::of(TimeZone::UTC),
             watch: None,
