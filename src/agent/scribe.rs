@@ -1,21 +1,30 @@
-//! A fourth agent, to show what one takes: this file, and one line in the registry.
+//! An agent for tests alone, to show what a further one takes: this file, and one line in the registry. Its conversations
+//! are rows of one database, so that it also shows that nothing above `meter::form` expects files of lines.
 //!
-//! The scribe keeps its files in the folder it works in. `.scribe/at-PID` holds the start time of its process and the
-//! conversation it is in, `.scribe/ID.talk` the conversation: `u KEY MS TEXT` is a prompt, `a KEY MS INPUT OUTPUT TEXT` an answer.
+//! The scribe keeps everything in `.scribe` of the folder it works in. `at-PID` holds the start time of its process and the
+//! conversation it is in. `talk.db` holds the conversations: a row is a prompt (`u KEY MS TEXT`) or an answer
+//! (`a KEY MS INPUT OUTPUT TEXT`). `talk.db/ID` names one of them.
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
 
 use super::trail::{Seen, Trail};
 use super::transcript::{Item, Reader, Said};
 use super::{
     Agent, Conversation, ConversationFiles, Follow, Invocation, Kind, Launch, SessionFile, SessionFiles, Var,
 };
+use crate::meter::form::Form;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
+use crate::meter::rows::{RowSource, RowStatus, Rows, part_of};
 use crate::session::correlate::{Beginning, RegistryEntry, Signal};
 use prices::tier::Tier;
+use system::file::FileId;
 use terminal::process::Processes;
 use wire::AgentSessionId;
 use wire::Timestamp;
@@ -48,53 +57,75 @@ impl Launch for Scribe {
 
 impl ConversationFiles for Scribe {
     fn session_files(&self, var: Var<'_>) -> SessionFiles {
-        let home = PathBuf::from(var("SCRIBE_HOME").unwrap_or_default());
-        let files = fs::read_dir(home.join(".scribe")).into_iter().flatten().flatten();
-        let talks = files
-            .map(|entry| entry.path())
-            .filter_map(|path| Some(SessionFile { conversation: Some(conversation(&path)?), path }));
-        SessionFiles { files: talks.collect(), ..SessionFiles::default() }
+        let database = database(&home(var));
+        let files = conversations(&database)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|id| SessionFile { path: database.join(&id), conversation: Some(AgentSessionId(id)) });
+        SessionFiles { files: files.collect(), ..SessionFiles::default() }
     }
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
-        vec![PathBuf::from(var("SCRIBE_HOME").unwrap_or_default()).join(".scribe")]
+        vec![database(&home(var))]
+    }
+
+    fn form(&self, _: &Path) -> Form {
+        Form::Rows(&TalkRows)
     }
 
     fn usage_lines(&self, _: Option<&str>) -> Option<Box<dyn Lines + Send>> {
-        Some(Box::new(Talk))
+        Some(Box::new(TalkLines))
     }
 
     fn transcript(&self) -> Option<Reader> {
-        Some(Reader::Lines(|line| {
-            said(line).map(|(_, at, said, _)| Item { at: Some(at), said }).into_iter().collect()
+        Some(Reader::Lines(|row| {
+            parse(row).map(|(_, at, said, _)| Item { at: Some(at), said }).into_iter().collect()
         }))
     }
 }
 
 impl Follow for Scribe {
     fn trail(&self, _: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
-        Some(Box::new(Following { folder: folder.join(".scribe") }))
+        Some(Box::new(ScribeTrail { folder: folder.to_owned() }))
     }
 }
 
-fn conversation(path: &Path) -> Option<AgentSessionId> {
-    path.file_name()?.to_str()?.strip_suffix(".talk").map(|id| AgentSessionId(id.to_owned()))
+fn home(var: Var<'_>) -> PathBuf {
+    PathBuf::from(var("SCRIBE_HOME").unwrap_or_default())
 }
 
-struct Following {
+fn database(folder: &Path) -> PathBuf {
+    folder.join(".scribe/talk.db")
+}
+
+fn open(database: &Path) -> io::Result<Connection> {
+    fs::metadata(database)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(database, flags).map_err(io::Error::other)
+}
+
+fn conversations(database: &Path) -> io::Result<Vec<String>> {
+    let database = open(database)?;
+    let mut ids = database.prepare("SELECT DISTINCT conversation FROM talk").map_err(io::Error::other)?;
+    let ids = ids.query_map([], |row| row.get(0)).map_err(io::Error::other)?;
+    ids.collect::<Result<_, _>>().map_err(io::Error::other)
+}
+
+struct ScribeTrail {
     folder: PathBuf,
 }
 
-impl Trail for Following {
+impl Trail for ScribeTrail {
     fn watched(&self) -> Vec<PathBuf> {
-        vec![self.folder.clone()]
+        vec![self.folder.join(".scribe")]
     }
 
     fn look(&mut self, agent: ProcessId, _: &dyn Processes) -> Seen {
-        let note = fs::read_to_string(self.folder.join(format!("at-{}", agent.pid))).unwrap_or_default();
+        let note = self.folder.join(format!(".scribe/at-{}", agent.pid));
+        let note = fs::read_to_string(note).unwrap_or_default();
         let Some((start, id)) = note.trim().split_once(' ') else { return Seen::default() };
         let session = AgentSessionId(id.to_owned());
-        let file = self.folder.join(format!("{id}.talk"));
+        let exists = !self.files(&session).is_empty();
         let entry = RegistryEntry {
             pid: agent.pid,
             start: start.parse().ok().map(StartTime),
@@ -104,26 +135,78 @@ impl Trail for Following {
             version: Some("7.0".to_owned()),
             background: false,
         };
-        let file = if file.exists() { Beginning::Silent } else { Beginning::Absent };
+        let file = if exists { Beginning::Silent } else { Beginning::Absent };
         let version = entry.version.clone();
         Seen { signals: vec![Signal::Registry { entry, file }], version, ..Seen::default() }
     }
 
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
-        let file = self.folder.join(format!("{id}.talk"));
-        file.exists().then_some(file).into_iter().collect()
+        let path = database(&self.folder).join(&id.0);
+        TalkRows.open(&path).is_ok().then_some(path).into_iter().collect()
+    }
+
+    fn form(&self, path: &Path) -> Form {
+        Scribe.form(path)
     }
 
     fn lines(&self, _: Option<&str>) -> Box<dyn Lines + Send> {
-        Box::new(Talk)
+        Box::new(TalkLines)
     }
 }
 
-struct Talk;
+#[derive(Debug)]
+struct TalkRows;
 
-impl Lines for Talk {
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
-        let (key, at, _, fact) = said(line).ok_or(Unreadable::Shape("not a line of the scribe's"))?;
+impl Rows for TalkRows {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RowSource>> {
+        let (Some(file), Some(id)) = (path.parent(), path.file_name().and_then(|id| id.to_str())) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let (meta, conversation) = (fs::metadata(file)?, id.to_owned());
+        let id = part_of(FileId { device: meta.dev(), inode: meta.ino() }, id.as_bytes());
+        let talk = OpenTalk { database: open(file)?, id, conversation };
+        if talk.status()?.end == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(Box::new(talk)) }
+    }
+}
+
+#[derive(Debug)]
+struct OpenTalk {
+    database: Connection,
+    id: FileId,
+    conversation: String,
+}
+
+impl RowSource for OpenTalk {
+    fn status(&self) -> io::Result<RowStatus> {
+        let sql = "SELECT coalesce(max(number), 0), coalesce(max(at), 0), coalesce(min(at), 0)
+                   FROM talk WHERE conversation = ?1";
+        let status = self.database.query_row(sql, [&self.conversation], |row| {
+            let end: i64 = row.get(0)?;
+            Ok(RowStatus { id: self.id, end: end.cast_unsigned(), changed: row.get(1)?, born: row.get(2)? })
+        });
+        status.map_err(io::Error::other)
+    }
+
+    fn read(&self, after: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> io::Result<()> {
+        let sql = "SELECT number, row FROM talk WHERE conversation = ?1 AND number > ?2 ORDER BY number";
+        let mut rows = self.database.prepare(sql).map_err(io::Error::other)?;
+        let mut rows = rows.query((&self.conversation, after.cast_signed())).map_err(io::Error::other)?;
+        while let Some(row) = rows.next().map_err(io::Error::other)? {
+            let number: i64 = row.get(0).map_err(io::Error::other)?;
+            let text: String = row.get(1).map_err(io::Error::other)?;
+            if !each(number.cast_unsigned(), text.as_bytes()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct TalkLines;
+
+impl Lines for TalkLines {
+    fn read(&mut self, row: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+        let (key, at, _, fact) = parse(row).ok_or(Unreadable::Shape("not a row of the scribe's"))?;
         into.records.push(Record { key, at, copied: false, subagent: None, fact });
         Ok(())
     }
@@ -135,9 +218,8 @@ impl Lines for Talk {
     fn forget(&mut self) {}
 }
 
-fn said(line: &[u8]) -> Option<(String, Timestamp, Said, Fact)> {
-    let line = std::str::from_utf8(line).ok()?.trim_end();
-    let mut words = line.splitn(4, ' ');
+fn parse(row: &[u8]) -> Option<(String, Timestamp, Said, Fact)> {
+    let mut words = std::str::from_utf8(row).ok()?.splitn(4, ' ');
     let (kind, key) = (words.next()?, words.next()?.to_owned());
     let at = Timestamp(words.next()?.parse().ok()?);
     let rest = words.next()?;
@@ -157,12 +239,15 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::agent::transcript;
+    use crate::agent::transcript::{self, Page};
     use crate::home::Home;
+    use crate::meter::form::{Checkpoint, Followed};
+    use crate::meter::tail::Anew;
     use crate::registry::by_name;
+    use crate::scan::{Days, Scanner};
     use crate::session::lifecycle;
     use crate::session::record::record;
-    use crate::store::{Filter, Store};
+    use crate::store::{By, Filter, Store, UsageRow};
     use crate::track::{Plan, Tracker, recover, version};
     use system::clock::{Clock, SystemClock};
     use terminal::process::SystemProcesses;
@@ -173,7 +258,7 @@ mod tests {
     use wire::{Ids, RandomIds};
 
     /// A run of the scribe: a process that does nothing, and the files it would have written.
-    struct Desk {
+    struct Stage {
         home: Home,
         folder: PathBuf,
         process: Child,
@@ -182,8 +267,8 @@ mod tests {
         _temporary: tempfile::TempDir,
     }
 
-    impl Desk {
-        fn set() -> Self {
+    impl Stage {
+        fn new() -> Self {
             let temporary = tempfile::tempdir().unwrap();
             let folder = temporary.path().join("project");
             fs::create_dir_all(folder.join(".scribe")).unwrap();
@@ -232,15 +317,43 @@ mod tests {
             tracker
         }
 
-        /// The agent says where it is.
+        /// The agent notes which conversation it is in.
         fn be_in(&self, id: &str) {
             let start = SystemProcesses.identify(self.pid()).unwrap().start.0;
             fs::write(self.folder.join(format!(".scribe/at-{}", self.pid())), format!("{start} {id}\n"))
                 .unwrap();
         }
 
-        fn write(&self, id: &str, lines: &str) {
-            fs::write(self.folder.join(format!(".scribe/{id}.talk")), lines).unwrap();
+        /// The agent adds rows to a conversation.
+        fn write(&self, id: &str, rows: &[String]) {
+            let database = Connection::open(database(&self.folder)).unwrap();
+            database
+                .execute_batch(
+                    "PRAGMA journal_mode = WAL;
+                     CREATE TABLE IF NOT EXISTS talk
+                         (number INTEGER PRIMARY KEY AUTOINCREMENT, conversation, at INTEGER, row)",
+                )
+                .unwrap();
+            for row in rows {
+                let at = row.split(' ').nth(2).and_then(|at| at.parse::<i64>().ok());
+                let sql = "INSERT INTO talk (conversation, at, row) VALUES (?1, ?2 * 1000000, ?3)";
+                database.execute(sql, (id, at, row)).unwrap();
+            }
+        }
+
+        fn scan(&self) -> Vec<UsageRow> {
+            let folder = self.folder.clone();
+            let var = move |name: &str| (name == "SCRIBE_HOME").then(|| folder.clone().into_os_string());
+            let scanner = Scanner {
+                folder: self.home.path().join("scan"),
+                agents: &[&Scribe],
+                var: &var,
+                days: Days::of(jiff::tz::TimeZone::UTC),
+                watch: None,
+            };
+            let scanned = scanner.scan(None, None).unwrap();
+            assert_eq!((scanned.refused.len(), scanned.unsaved.as_ref()), (0, None));
+            scanned.rows(By::Session)
         }
 
         fn records(&self) -> Vec<SessionRecord> {
@@ -262,18 +375,20 @@ mod tests {
         }
     }
 
-    impl Drop for Desk {
+    impl Drop for Stage {
         fn drop(&mut self) {
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
     }
 
-    /// The conversation, as any command finds and reads it.
+    /// The conversation, as any command opens and reads it.
     fn view(session: &SessionRecord) -> Vec<Said> {
-        let file = fs::File::open(session.correlation.agent_session_file.as_ref().unwrap()).unwrap();
-        let reader = by_name(&session.agent).and_then(|agent| agent.transcript()).unwrap();
-        transcript::last(&file, 1000, reader).unwrap().items.into_iter().map(|item| item.said).collect()
+        let path = PathBuf::from(session.correlation.agent_session_file.as_ref().unwrap());
+        let agent = by_name(&session.agent).unwrap();
+        let content = agent.form(&path).open(&path).unwrap();
+        let page = transcript::last(&content, 1000, agent.transcript().unwrap()).unwrap();
+        page.items.into_iter().map(|item| item.said).collect()
     }
 
     fn now() -> i64 {
@@ -281,23 +396,24 @@ mod tests {
     }
 
     #[test]
-    fn a_fourth_agent_is_one_file_and_one_line() {
-        let desk = Desk::set();
-        let tracker = desk.start();
-        desk.wait("the session", |records| records.len() == 1);
-        desk.be_in("one");
-        desk.wait("the binding", |records| records[0].correlation.agent_session_id.is_some());
-        desk.write("one", &format!("u p1 {0} Dear Ada\na m1 {0} 10 20 I remain\n", now()));
-        desk.wait("the numbers", |records| records[0].usage.api_calls == 1);
-        desk.be_in("two");
-        desk.wait("the next session", |records| records.len() == 2);
-        desk.write("two", &format!("u p2 {0} Dear Bob\na m2 {0} 1 2 Yours\nnonsense\n", now()));
-        desk.wait("its numbers", |records| records[1].usage.api_calls == 1);
-        let ended = Ended { ending: Ending::Exited(3), asked: false, agent: Some(desk.pid()) };
+    fn a_further_agent_is_one_file_and_one_line() {
+        let stage = Stage::new();
+        let tracker = stage.start();
+        stage.wait("the session", |records| records.len() == 1);
+        stage.be_in("one");
+        stage.wait("the binding", |records| records[0].correlation.agent_session_id.is_some());
+        stage.write("one", &[format!("u p1 {} Dear Ada", now()), format!("a m1 {} 10 20 I remain", now())]);
+        stage.wait("the numbers", |records| records[0].usage.api_calls == 1);
+        stage.be_in("two");
+        stage.wait("the next session", |records| records.len() == 2);
+        stage.write("two", &[format!("u p2 {} Dear Bob", now())]);
+        stage.write("two", &[format!("a m2 {} 1 2 Yours", now()), "nonsense".into()]);
+        stage.wait("its numbers", |records| records[1].usage.api_calls == 1);
+        let ended = Ended { ending: Ending::Exited(3), asked: false, agent: Some(stage.pid()) };
         let summary = tracker.finish(ended, SystemClock.now(), Duration::from_mins(1));
         assert_eq!(summary.problem, None);
 
-        let [one, two] = <[SessionRecord; 2]>::try_from(desk.records()).unwrap();
+        let [one, two] = <[SessionRecord; 2]>::try_from(stage.records()).unwrap();
         assert_eq!(
             (one.name.as_str(), one.agent.as_str(), one.agent_version.as_deref()),
             ("letter", "scribe", Some("7.0"))
@@ -315,10 +431,10 @@ mod tests {
     }
 
     #[test]
-    fn what_vanished_is_recovered() {
-        let desk = Desk::set();
+    fn a_run_that_vanished_is_recovered() {
+        let stage = Stage::new();
         // A run whose wrapper is no more: it noted where it was, and no END.
-        let mut store = Store::open(&desk.home, SystemClock.now()).unwrap();
+        let mut store = Store::open(&stage.home, SystemClock.now()).unwrap();
         let dead = ProcessId { pid: Pid(i32::MAX), start: StartTime(1) };
         let begin = lifecycle::Begin {
             run: crate::store::NewRun {
@@ -329,7 +445,7 @@ mod tests {
             agent: "scribe".into(),
             agent_version: None,
             place: crate::store::Place {
-                cwd: desk.folder.clone(),
+                cwd: stage.folder.clone(),
                 project: None,
                 repository: None,
                 branch: None,
@@ -350,30 +466,86 @@ mod tests {
             lifecycle::bind(tx, SystemClock.now(), &RandomIds, started.session, &binding).map(drop)
         };
         store.write(start).unwrap();
-        desk.write("one", &format!("a m1 {} 10 20 I remain\n", now()));
-        recover(&mut store, &desk.home).unwrap();
-        let records = desk.records();
+        stage.write("one", &[format!("a m1 {} 10 20 I remain", now())]);
+        recover(&mut store, &stage.home).unwrap();
+        let records = stage.records();
         assert_eq!((records[0].status, records[0].end_reason), (Status::Interrupted, Some(EndReason::Crash)));
         assert_eq!(records[0].usage.output_tokens, 20);
     }
 
+    fn rows(rows: &[&str]) -> Vec<String> {
+        rows.iter().map(|&row| row.to_owned()).collect()
+    }
+
     #[test]
-    fn its_files_can_be_scanned() {
-        let desk = Desk::set();
-        desk.write("one", "a m1 1 10 20 I remain\nu p1 2 Dear\n");
-        let home = desk.folder.clone();
-        let var = move |name: &str| (name == "SCRIBE_HOME").then(|| home.clone().into_os_string());
-        let files = Scribe.session_files(&var).files;
-        assert_eq!(files.len(), 1);
-        assert_eq!(files[0].conversation, Some(AgentSessionId("one".into())));
-        assert!(files[0].path.starts_with(&Scribe.session_roots(&var)[0]));
-        let (mut lines, mut harvest) = (Scribe.usage_lines(None).unwrap(), Harvest::default());
-        for line in
-            fs::read(&files[0].path).unwrap().split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
-        {
-            lines.read(line, &mut harvest).unwrap();
-        }
-        assert_eq!(harvest.records.len(), 2);
-        assert_eq!(by_name("scribe").map(Agent::name), Some("scribe"));
+    fn conversations_in_a_database_are_scanned_and_outlive_their_rows() {
+        let stage = Stage::new();
+        let sums = || -> Vec<(String, i64, i64)> {
+            let rows = stage.scan().into_iter();
+            rows.map(|row| (row.key, row.api_calls, row.output)).collect()
+        };
+        assert_eq!(sums(), []);
+        stage.write("one", &rows(&["u p1 1 Dear", "a m1 2 10 20 I remain"]));
+        stage.write("two", &rows(&["a m2 3 1 2 Yours"]));
+        let before = [("one".to_owned(), 1, 20), ("two".to_owned(), 1, 2)];
+        assert_eq!(sums(), before);
+        assert_eq!(sums(), before, "nothing is new");
+        stage.write("one", &rows(&["a m3 4 10 5 Ever yours"]));
+        let grown = [("one".to_owned(), 2, 25), ("two".to_owned(), 1, 2)];
+        assert_eq!(sums(), grown);
+        let database = Connection::open(database(&stage.folder)).unwrap();
+        database.execute("DELETE FROM talk WHERE conversation = 'one'", []).unwrap();
+        assert_eq!(sums(), grown, "history outlives the agent's rows");
+    }
+
+    #[test]
+    fn a_conversation_in_a_database_is_read_by_pages() {
+        let stage = Stage::new();
+        stage.write("one", &rows(&["u p1 1 Dear Ada", "a m1 2 10 20 I remain"]));
+        stage.write("two", &rows(&["u p2 3 Dear Bob"]));
+        let [one, two] = ["one", "two"].map(|id| {
+            let path = database(&stage.folder).join(id);
+            Scribe.form(&path).open(&path).unwrap()
+        });
+        let reader = Scribe.transcript().unwrap();
+        let texts = |page: &Page| -> Vec<Said> { page.items.iter().map(|item| item.said.clone()).collect() };
+        let (ada, remain) = (Said::User("Dear Ada".into()), Said::Assistant("I remain".into()));
+        let first = transcript::after(&one, None, 10, reader).unwrap();
+        assert_eq!((texts(&first), first.truncated), (vec![ada], true));
+        let cursor = first.cursor.to_string().parse().unwrap();
+        let second = transcript::after(&one, Some(cursor), 10, reader).unwrap();
+        assert_eq!((texts(&second), second.truncated), (vec![remain.clone()], false));
+        let end = transcript::last(&one, 10, reader).unwrap();
+        assert_eq!((texts(&end), end.truncated, end.cursor), (vec![remain], true, second.cursor));
+        stage.write("one", &rows(&["u p3 4 More"]));
+        let more = transcript::after(&one, Some(end.cursor), 10, reader).unwrap();
+        assert_eq!(texts(&more), [Said::User("More".into())]);
+        let stale = transcript::after(&two, Some(end.cursor), 10, reader);
+        assert!(matches!(stale, Err(transcript::Error::Stale)), "a cursor of another conversation");
+    }
+
+    #[test]
+    fn rows_are_followed_from_a_checkpoint_on() {
+        let stage = Stage::new();
+        stage.write("one", &rows(&["u p1 1 Dear Ada", "nonsense"]));
+        let path = database(&stage.folder).join("one");
+        let form = Scribe.form(&path);
+        let content = form.open(&path).unwrap();
+        let id = content.id().unwrap();
+        let mut followed = Followed::new(form, None, TalkLines);
+        let first = followed.next(&content).unwrap().unwrap();
+        assert_eq!((first.harvest.records.len(), first.unreadable, first.anew), (1, 1, None));
+        assert!(followed.next(&content).unwrap().is_none());
+        stage.write("one", &rows(&["u p2 2 Dear Bob"]));
+        let Checkpoint { progress, state } = first.checkpoint();
+        let mut resumed = Followed::resume(form, id, Some((progress, &state)), |_| TalkLines);
+        let second = resumed.next(&content).unwrap().unwrap();
+        assert_eq!((second.began_at(), second.harvest.records.len()), (progress, 1));
+        assert_eq!(second.harvest.records[0].key, "p2");
+        // Another database stands in its place.
+        let mut of_another =
+            Followed::resume(form, FileId { inode: 1, ..id }, Some((9, &state)), |_| TalkLines);
+        let again = of_another.next(&content).unwrap().unwrap();
+        assert_eq!((again.anew, again.harvest.records.len()), (Some(Anew::Replaced), 2));
     }
 }

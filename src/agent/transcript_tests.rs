@@ -4,6 +4,18 @@ use std::io::Write;
 
 use super::*;
 
+fn content(file: &File) -> Opened {
+    Opened::File(file.try_clone().unwrap())
+}
+
+fn last(file: &File, bytes: usize, reader: Reader) -> io::Result<Page> {
+    super::last(&content(file), bytes, reader)
+}
+
+fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) -> Result<Page, Error> {
+    super::after(&content(file), cursor, bytes, reader)
+}
+
 const READ: Reader = Reader::Lines(read);
 
 /// `u text`, `a text`, and `2 text`, which is two items; everything else says nothing.

@@ -12,8 +12,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
 use super::line::{Harvest, Lines};
 use super::record::Record;
 pub use system::file::FileId;
@@ -27,21 +25,35 @@ const CHUNK: usize = 256 * 1024;
 /// buffer grows only for such a line, and is given back.
 pub const MAX_LINE: usize = 16 * 1024 * 1024;
 
-/// Where reading goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Where reading goes on. What the fields hold is the form's own affair; of a file of lines:
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    pub file: FileId,
+    pub(super) file: FileId,
     /// The first byte not read, the start of a line unless `inside_long_line`.
-    pub offset: u64,
+    pub(super) offset: u64,
     /// A hash of the bytes just before `offset`: a deleted file's inode goes to the next one made, which may be longer.
-    pub mark: u64,
+    pub(super) mark: u64,
     /// A line over the limit is being passed over.
-    pub inside_long_line: bool,
+    pub(super) inside_long_line: bool,
 }
 
 impl Position {
     pub fn start_of(file: FileId) -> Self {
         Self { file, offset: 0, mark: hash(&[]), inside_long_line: false }
+    }
+
+    /// How much has been read, in the unit in which the form counts.
+    pub fn progress(self) -> u64 {
+        self.offset
+    }
+
+    /// As numbers to keep, without the file's id. [`Self::decode`] reads them.
+    pub fn encode(self) -> [u64; 3] {
+        [self.offset, self.mark, u64::from(self.inside_long_line)]
+    }
+
+    pub fn decode(file: FileId, [offset, mark, inside_long_line]: [u64; 3]) -> Self {
+        Self { file, offset, mark, inside_long_line: inside_long_line != 0 }
     }
 }
 

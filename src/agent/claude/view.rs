@@ -10,6 +10,7 @@ use super::files;
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
 use crate::agent::transcript::{Forwards, Item, Said, Threaded, one_line};
+use crate::meter::form::Opened;
 use system::file::open_regular;
 use wire::Timestamp;
 
@@ -66,7 +67,7 @@ fn items(line: &[u8]) -> Vec<Item> {
 /// `/cd` files it elsewhere.
 pub fn folder(session_file: &Path) -> Option<PathBuf> {
     let filed = session_file.parent()?.file_name()?;
-    let file = open_regular(session_file).ok()?;
+    let file = open_regular(session_file).map(Opened::File).ok()?;
     let mut lines = Forwards::new(&file, 0).ok()?;
     let mut first = None;
     while let Ok(Some(line)) = lines.next() {

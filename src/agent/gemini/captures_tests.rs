@@ -12,7 +12,7 @@ use super::lines::GeminiLines;
 use crate::agent::recordings::{
     Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
 };
-use crate::meter::form::Followed;
+use crate::meter::form::{Followed, Opened};
 use crate::meter::line::Lines;
 use wire::Tokens;
 
@@ -134,7 +134,7 @@ fn recordings_of_older_versions_count_each_call_once() {
                         whole["sessionId"]
                     );
                     fs::write(file.path(), grown).unwrap();
-                    let batch = followed.next(file.as_file()).unwrap().unwrap();
+                    let batch = followed.next(&Opened::File(file.reopen().unwrap())).unwrap().unwrap();
                     assert_eq!(batch.unreadable, 0, "{path}");
                     assert_eq!(
                         batch.harvest.facts.session.map(|id| id.0).as_deref(),

@@ -39,6 +39,8 @@ pub(super) struct Group {
 struct Read {
     line: Threaded,
     bytes: usize,
+    /// Where it ends.
+    end: u64,
 }
 
 /// The groups of a file, from an offset on.
@@ -46,13 +48,11 @@ pub(super) struct Groups<'a> {
     lines: Forwards<'a>,
     reading: Reading,
     ahead: VecDeque<(Read, bool)>,
-    at: u64,
 }
 
 impl<'a> Groups<'a> {
     pub(super) fn new(lines: Forwards<'a>, reading: Reading) -> Self {
-        let at = lines.offset;
-        Self { lines, reading, ahead: VecDeque::new(), at }
+        Self { lines, reading, ahead: VecDeque::new() }
     }
 
     /// The next one; of `count` lines where an earlier page has begun it.
@@ -64,19 +64,19 @@ impl<'a> Groups<'a> {
             let passed_over = std::mem::take(&mut self.lines.passed_over);
             let Some(line) = self.lines.next()? else { break };
             let long = std::mem::replace(&mut self.lines.passed_over, passed_over);
-            let bytes = usize::try_from(self.lines.offset - before).unwrap_or(usize::MAX);
+            let end = self.lines.offset;
+            let bytes = usize::try_from(end - before).unwrap_or(usize::MAX).max(line.len());
             ahead = ahead.saturating_add(bytes);
-            self.ahead.push_back((Read { line: self.reading.line(&line), bytes }, long));
+            self.ahead.push_back((Read { line: self.reading.line(&line), bytes, end }, long));
         }
         if self.ahead.is_empty() {
             return Ok(None);
         }
         let lines = count.unwrap_or_else(|| extent(self.ahead.iter().map(|(read, _)| read)));
         let group: Vec<(Read, bool)> = self.ahead.drain(..lines.min(self.ahead.len())).collect();
-        self.at += group.iter().map(|(read, _)| read.bytes as u64).sum::<u64>();
         Ok(Some(Group {
             lines: group.len(),
-            end: self.at,
+            end: group.last().map_or(0, |(read, _)| read.end),
             passed_over: group.iter().any(|(_, long)| *long),
             items: ordered(group.into_iter().map(|(read, _)| read.line).collect()),
         }))
@@ -97,7 +97,7 @@ pub(super) fn last(file: &File, bytes: usize, read: ThreadReader) -> io::Result<
         beyond += usize::from(held > bytes);
         let (line, bytes) = (read(&line), line.len());
         held = line.items.iter().fold(held, |held, item| held.saturating_add(item.len()));
-        found.push(Read { line, bytes });
+        found.push(Read { line, bytes, end: 0 });
     }
     let passed_over = lines.passed_over;
     found.reverse();
