@@ -1,4 +1,4 @@
-//! Claude Code as the rest of the house sees it.
+//! Claude Code as an [`Agent`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use wire::AgentSessionId;
 #[derive(Debug)]
 pub struct Claude;
 
-/// It notes much in it, but it is read on the way to exec.
+/// The agent keeps much in its configuration, but it is read on the way to exec.
 const MAX_CONFIG: u64 = 64 << 20;
 
 impl Agent for Claude {
@@ -128,7 +128,7 @@ impl ConversationFiles for Claude {
         ClaudeFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
     }
 
-    /// Only a tool call stays open from one line to the next, so there is nothing to remember of calls.
+    /// Only tool calls stay open from one line to the next, so answered calls need no state.
     fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
         Some(Box::new(ClaudeLines::usage_only()))
     }

@@ -1,4 +1,4 @@
-//! Codex as the rest of the house sees it.
+//! Codex as an [`Agent`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,15 +25,15 @@ use wire::Pid;
 #[derive(Debug)]
 pub struct Codex;
 
-/// A setting that changes nothing: it says that the user knows what became of a model called `codemie`. Any `-c` keeps the
+/// A setting that changes nothing: it notes that the user knows of the migration of a model called `codemie`. Any `-c` keeps the
 /// interactive program in its own process. Why this one: its table is a map of names, so that no version finds it unknown
 /// (`--strict-config` neither), and an entry in a map replaces nothing that the user has set.
 const HARMLESS: [&str; 2] = ["-c", "notice.model_migrations.codemie=codemie"];
 
-/// What the agent calls itself in its files and, which is why it is left alone unless asked for, to the vendor.
+/// The agent's name for itself in its files and towards the vendor. Because of the vendor it is left alone unless asked for.
 const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
 
-/// How our own originators begin.
+/// The prefix of our own originators.
 const MARK: &str = "codemie-";
 
 impl Agent for Codex {
@@ -59,11 +59,11 @@ impl Launch for Codex {
         package::version(program, "@openai/codex")
     }
 
-    /// Without it, the interactive program is only a client of a background server that all share: that one writes the files,
-    /// goes on with the environment of whoever started it, and no process of this run holds anything. `exec` never is.
+    /// Without it, the interactive program is only a client of a shared background server: that one writes the
+    /// files, keeps the environment of its own start, and no process of this run holds a file open. `exec` never is a client.
     ///
-    /// As with everything that is added, only if the version is known: `-c` is as old as the program, but for the first weeks
-    /// before it was rewritten.
+    /// As every injection, only if the version is known: `-c` is as old as the program, except for the first weeks before it
+    /// was rewritten.
     fn inject(
         &self,
         invocation: &Invocation,
@@ -163,7 +163,7 @@ fn takes_it(version: &str) -> bool {
     !version.starts_with("0.0.") && !version.starts_with("0.1.")
 }
 
-/// The shared background server, if it runs: its note outlives it when it is killed.
+/// The shared background server, if it runs: its note stays behind when it is killed.
 fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
     #[derive(Deserialize)]
     struct Note {
@@ -179,7 +179,7 @@ fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
     let note: Note = serde_json::from_slice(&read_at_most(&files.daemon_note(), 64 << 10).ok()?).ok()?;
     let start = processes.start_time(Pid(note.pid))?;
     let noted = note.identity.and_then(|identity| identity.start_ticks);
-    // Where its start is not noted in the unit we look at, a process of its pid is all there is to go by.
+    // Where its start is not noted in our unit, a process of its pid must suffice.
     (noted.is_none() || noted == Some(start.0)).then_some(Pid(note.pid))
 }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_doctor_says_of_the_setting_what_a_run_does() {
+    fn the_doctor_reports_the_setting_that_a_run_adds() {
         for (version, inject, fine) in [
             (Some("0.166.0"), true, true),
             (Some("0.166.0"), false, false),

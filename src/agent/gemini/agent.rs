@@ -1,4 +1,4 @@
-//! Gemini CLI as the rest of the house sees it.
+//! Gemini CLI as an [`Agent`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -63,8 +63,8 @@ impl Launch for Gemini {
         })
     }
 
-    /// A changed setting or a login makes it start anew with the same arguments. The file of a conversation in which nothing
-    /// was said is gone by then, so one that is there was talked in.
+    /// A changed setting or a login makes it restart with the same arguments. The file of an empty conversation is removed by
+    /// then, so one that exists holds messages.
     fn refused_its_id(&self, code: u8, id: &AgentSessionId, var: Var<'_>) -> bool {
         const FATAL_INPUT: u8 = 42;
         code == FATAL_INPUT && GeminiFiles::from_env(var).is_some_and(|files| !files.find(id).is_empty())
