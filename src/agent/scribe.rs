@@ -369,7 +369,7 @@ mod tests {
             let deadline = Instant::now() + Duration::from_mins(1);
             while !is(&self.records()) {
                 assert!(Instant::now() < deadline, "waited in vain for {what}: {:#?}", self.records());
-                // A session's numbers change without its file being published anew.
+                // A session's numbers change without its file being published again.
                 let _ = self.changes.recv_timeout(Duration::from_millis(200));
             }
         }
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn a_run_that_vanished_is_recovered() {
         let stage = Stage::new();
-        // A run whose wrapper is no more: it noted where it was, and no END.
+        // A run whose wrapper is gone: it noted its conversation, and no END.
         let mut store = Store::open(&stage.home, SystemClock.now()).unwrap();
         let dead = ProcessId { pid: Pid(i32::MAX), start: StartTime(1) };
         let begin = lifecycle::Begin {
@@ -542,7 +542,7 @@ mod tests {
         let second = resumed.next(&content).unwrap().unwrap();
         assert_eq!((second.began_at(), second.harvest.records.len()), (progress, 1));
         assert_eq!(second.harvest.records[0].key, "p2");
-        // Another database stands in its place.
+        // Another database is in its place.
         let mut of_another =
             Followed::resume(form, FileId { inode: 1, ..id }, Some((9, &state)), |_| TalkLines);
         let again = of_another.next(&content).unwrap().unwrap();

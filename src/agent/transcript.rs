@@ -1,7 +1,7 @@
-//! A session file as a conversation to read, by pages.
+//! A conversation to read, by pages.
 //!
-//! Promises: memory is bounded whatever the file holds; only whole lines are read, a torn last one comes with a later
-//! page; a cursor stays good for as long as the file is only appended to, which is all the agents do.
+//! Promises: memory is bounded whatever the conversation holds; only whole lines are read, a torn last one comes with a
+//! later page; a cursor stays valid as long as the conversation only grows, and is opaque to everybody else.
 
 mod document;
 mod journal;
@@ -17,21 +17,21 @@ use std::str::FromStr;
 use crate::meter::form::{Form, Opened};
 use crate::meter::rows::RowSource;
 use wire::Timestamp;
-// Longer lines are passed over, as the meter does: nothing a person said is that long.
+// Longer lines are skipped, as by the meter: no message is that long.
 use crate::meter::tail::MAX_LINE;
 use journal::Giving;
 pub use journal::{Entry, JournalReader, Message};
 use threads::Groups;
 pub use threads::{ThreadReader, Threaded};
 
-/// What is read at once, and by how much a look backwards is widened at least.
+/// Bytes read at once, and the least by which a look backwards is widened.
 const CHUNK: usize = 64 * 1024;
 
 /// Longest one-liner of a tool call, in characters.
 const MAX_SUMMARY: usize = 120;
 
-/// One thing in a conversation. Texts are as the agent stored them: whoever shows them on a terminal takes control
-/// characters out.
+/// One thing in a conversation. Texts are as the agent stored them: control characters must be removed before
+/// they are shown on a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub at: Option<Timestamp>,
@@ -42,9 +42,9 @@ pub struct Item {
 pub enum Said {
     User(String),
     Assistant(String),
-    /// What the agent itself put where no answer is: nothing that anybody said.
+    /// A text that the agent itself put where there is no answer.
     Filler(String),
-    /// A tool was called: its name and the one thing that tells most about the call, on one line.
+    /// A tool was called: its name and its most telling argument, on one line.
     Tool {
         name: String,
         about: String,
@@ -57,12 +57,12 @@ pub enum Said {
 /// How to read a session file.
 #[derive(Clone, Copy, Debug)]
 pub enum Reader {
-    /// Every line adds its own, and nothing is ever taken back.
+    /// Every line adds its own items, and none is ever taken back.
     Lines(LineReader),
-    /// The same, but a line may stand before the one it follows.
+    /// The same, but a line may come before the one it follows.
     Threads(ThreadReader),
     Journal(JournalReader),
-    /// One document that is rewritten whole; its messages stand in this list, as a journal's do in its lines.
+    /// One document that is rewritten whole; this list holds its messages, as the lines of a journal do.
     Document(&'static str, JournalReader),
 }
 
@@ -77,17 +77,17 @@ impl Reader {
     }
 }
 
-/// What one line adds to the conversation. Broken lines and lines of no interest add nothing.
+/// The items that one line adds to the conversation. Broken and irrelevant lines add none.
 pub type LineReader = fn(&[u8]) -> Vec<Item>;
 
-/// A place in a file: everything before it has been given.
+/// A place in a conversation: everything before it has been given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     inode: u64,
     offset: u64,
-    /// Of what begins at `offset`, so many items have been given.
+    /// How many items of the group at `offset` have been given.
     items: usize,
-    /// And so many lines that was; 0 where nothing of it has been given.
+    /// How many lines that group had; 0 where none of its items has been given.
     lines: usize,
 }
 
@@ -107,8 +107,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Adds an item, if there is room for it; `left` is the room in bytes. One that fits no page is given in part: a reader that
-    /// pages on must get past it.
+    /// Adds an item, if there is room for it; `left` is the room in bytes. One that fits no page is given in part, so
+    /// that the next page gets past it.
     fn takes(&mut self, item: Item, left: &mut usize) -> bool {
         if let Some(less) = left.checked_sub(item.len()) {
             *left = less;
@@ -189,7 +189,7 @@ fn last_of_all(content: &Opened, bytes: usize, reading: Reading) -> io::Result<P
     Ok(Page { items: items.into(), cursor, truncated })
 }
 
-/// By what a conversation is known, and where it ends at present.
+/// The number that identifies a conversation, and where it ends at present.
 fn extent(content: &Opened) -> io::Result<(u64, u64)> {
     match content {
         Opened::File(file) => file.metadata().map(|meta| (meta.ino(), meta.len())),
@@ -197,7 +197,7 @@ fn extent(content: &Opened) -> io::Result<(u64, u64)> {
     }
 }
 
-/// Of items from the last on as many as fit, in order; and whether something did not.
+/// As many of the last items as fit, in order, and whether some did not.
 fn fitting(backwards: impl Iterator<Item = Item>, bytes: usize) -> (Vec<Item>, bool) {
     let (mut items, mut left, mut truncated) = (Vec::new(), bytes, false);
     for item in backwards {
@@ -244,7 +244,7 @@ pub fn after(content: &Opened, cursor: Option<Cursor>, bytes: usize, reader: Rea
     Ok(page)
 }
 
-/// A reader with what it knows of the lines before.
+/// A reader with its knowledge of the lines before.
 enum Reading {
     Lines(LineReader),
     Threads(ThreadReader),
@@ -257,7 +257,7 @@ impl Reading {
         Ok(match reader {
             Reader::Lines(read) => Self::Lines(read),
             Reader::Threads(read) => Self::Threads(read),
-            // A list is read element by element only where it stands in one document.
+            // Only a document has a list.
             Reader::Journal(read) | Reader::Document(_, read) => {
                 Self::Journal(Giving::from(content, offset, read)?)
             }
@@ -278,7 +278,7 @@ impl Reading {
     }
 }
 
-/// Which part of a text stays.
+/// Which part of a text is kept.
 #[derive(Clone, Copy)]
 enum Side {
     Beginning,
@@ -366,7 +366,7 @@ struct Backwards<'a> {
 impl<'a> Backwards<'a> {
     fn new(file: &'a File, len: u64) -> io::Result<Self> {
         let mut lines = Self { file, at: len, buffer: Vec::new(), passed_over: false };
-        // What stands behind the last newline is torn.
+        // The bytes after the last newline are a torn line.
         while lines.at > 0 {
             lines.widen()?;
             if let Some(newline) = memchr::memrchr(b'\n', &lines.buffer) {
@@ -480,7 +480,7 @@ impl<'a> Forwards<'a> {
     }
 }
 
-/// Reads on to the end of a line that is passed over; only its newline, if it came, is kept.
+/// Skips to the end of a long line; only its newline, if it is there, is kept.
 fn rest_of_line(file: &mut impl BufRead, newline: &mut Vec<u8>) -> io::Result<u64> {
     let mut len = 0;
     loop {

@@ -1,4 +1,4 @@
-//! The scripted agent as the rest of the house sees it: Claude Code with another root.
+//! The scripted agent as an [`Agent`]: Claude Code with another root.
 
 use std::ffi::OsString;
 use std::path::Path;

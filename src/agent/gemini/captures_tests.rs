@@ -81,7 +81,7 @@ fn random_pieces_two_readers_and_restarts_change_nothing() {
 }
 
 #[test]
-fn prompts_tools_and_errors_of_the_recordings() {
+fn prompts_tools_and_errors_of_the_recordings_are_counted() {
     // prompts, tool calls, tool errors, lines added, lines removed, API errors: read off the recordings by hand.
     let expected: BTreeMap<&str, [u64; 6]> = BTreeMap::from([
         ("api-error", [7, 0, 0, 0, 0, 3]),
@@ -102,7 +102,7 @@ fn prompts_tools_and_errors_of_the_recordings() {
 }
 
 #[test]
-fn what_a_sub_agent_did_is_marked() {
+fn records_of_a_sub_agent_are_marked() {
     for case in cases() {
         for (path, data) in &case.files {
             let mut counted = Counted::new();

@@ -1,5 +1,5 @@
-//! Conversations whose files take things back: a line may write a message again, replace all of them, or rewind to an
-//! earlier one. What is shown is what stands at the end of the file, each message where it was first written.
+//! Conversations whose lines revise earlier ones: a line may write a message again, replace all of them, or rewind to an
+//! earlier one. Shown are the messages that are valid at the end, each where it was first written.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -7,14 +7,14 @@ use std::io;
 use super::{Forwards, Item};
 use crate::meter::form::Opened;
 
-/// What one line does to the conversation.
+/// How one line changes the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A message, new or written again. One that is written again may have more items than before, never others.
+    /// A message, new or written again. One that is written again may have further items, never other ones.
     Message(Message),
-    /// These are all there is from here on.
+    /// These are all messages from here on.
     Replace(Vec<Message>),
-    /// This message and all after it are taken back; one that is unknown takes everything back.
+    /// This message and all after it are removed; an unknown one removes everything.
     Rewind(String),
 }
 
@@ -24,10 +24,10 @@ pub struct Message {
     pub items: Vec<Item>,
 }
 
-/// What one line does. Broken lines and lines of no interest do nothing.
+/// How one line changes the conversation. Broken and irrelevant lines do not.
 pub type JournalReader = fn(&[u8]) -> Option<Entry>;
 
-/// Gives each item of what stands once.
+/// Gives each item of the valid messages once.
 pub(super) struct Giving {
     read: JournalReader,
     standing: HashSet<String>,
@@ -66,7 +66,7 @@ impl Giving {
     }
 }
 
-/// The messages that are left at the end of the file.
+/// The ids of the messages that are valid at the end.
 fn standing(content: &Opened, read: JournalReader) -> io::Result<HashSet<String>> {
     let mut order: Vec<String> = Vec::new();
     let mut known = HashSet::new();
