@@ -8,10 +8,11 @@ use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::agent::{self, Agent};
+use crate::agent::Agent;
 use crate::config::keys;
+use crate::registry;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
@@ -43,12 +44,6 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run Claude Code
-    Claude(Wrapped),
-    /// Run OpenAI Codex
-    Codex(Wrapped),
-    /// Run Gemini CLI
-    Gemini(Wrapped),
     /// Run an agent by name, or any other program after `--`
     Run(Run),
     /// Go on in a session's conversation, in its own folder
@@ -120,15 +115,6 @@ pub enum Command {
     DemoBackend(DemoBackend),
 }
 
-/// Only for help and completions: these lines are split before clap sees them ([`split`]). No option of ours stands here.
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub struct Wrapped {
-    /// The agent's own
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub args: Vec<OsString>,
-}
-
 /// Only for help, completions and what is wrong with a line: those that are right are split before.
 #[derive(Debug, Args)]
 #[command(
@@ -137,9 +123,13 @@ pub struct Wrapped {
 pub struct Run {
     #[command(flatten)]
     pub options: RunOptions,
-    /// An agent (claude, codex, gemini) and its arguments, or `--` and any other program with its own
-    #[arg(trailing_var_arg = true, value_name = "AGENT", help_heading = "Arguments")]
+    #[arg(trailing_var_arg = true, value_name = "AGENT", help_heading = "Arguments", help = run_help())]
     pub args: Vec<OsString>,
+}
+
+fn run_help() -> String {
+    let names = registry::names().join(", ");
+    format!("An agent ({names}) and its arguments, or `--` and any other program with its own")
 }
 
 #[derive(Debug, Args)]
@@ -370,7 +360,7 @@ pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
     let runs = args.first().is_some_and(|first| is_option(first) || first == "run");
     let code = if runs { RUN_USAGE } else { USAGE };
     let cli = by_clap(&args).map_err(|text| match text.kind() {
-        ErrorKind::MissingSubcommand => refusal(RUN_USAGE, MISSING),
+        ErrorKind::MissingSubcommand => refusal(RUN_USAGE, &missing()),
         _ => Refusal { code: usage_code(&text, code), text },
     })?;
     match cli.command {
@@ -386,9 +376,8 @@ pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
                     ),
                 )
             }
-            None => refusal(RUN_USAGE, MISSING),
+            None => refusal(RUN_USAGE, &missing()),
         }),
-        Command::Claude(_) | Command::Codex(_) | Command::Gemini(_) => Err(refusal(RUN_USAGE, MISSING)),
         _ if cli.options != RunOptions::default() => Err(refusal(
             RUN_USAGE,
             "--name, --tag, --group and --quiet belong to a run; an agent's name follows them",
@@ -397,16 +386,41 @@ pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
     }
 }
 
-const MISSING: &str =
-    "which agent? Its name is missing: claude, codex or gemini (or run, -- and any other program)";
+fn missing() -> String {
+    let names = match registry::names() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.concat(),
+    };
+    format!("which agent? Its name is missing: {names} (or run, -- and any other program)")
+}
+
+/// The whole command line as clap knows it. The agents stand in it only for help and completions: a line that names one
+/// is split before clap sees it ([`split`]), and takes none of our options after the name.
+fn command() -> clap::Command {
+    let agents = registry::AGENTS.iter().map(|agent| {
+        let own = clap::Arg::new("args").help("The agent's own").value_parser(clap::value_parser!(OsString));
+        let own = own.num_args(0..).action(clap::ArgAction::Append);
+        clap::Command::new(agent.name())
+            .about(format!("Run {}", agent.product()))
+            .disable_help_flag(true)
+            .arg(own.trailing_var_arg(true).allow_hyphen_values(true))
+    });
+    Cli::augment_args(clap::Command::new("codemie").subcommands(agents))
+}
 
 fn by_clap(args: &[OsString]) -> Result<Cli, clap::Error> {
     let line = std::iter::once(OsString::from("codemie")).chain(args.iter().cloned());
-    Cli::try_parse_from(line).map_err(|mut error| {
+    let mut command = command();
+    let parsed = command.try_get_matches_from_mut(line).and_then(|matches| match matches.subcommand_name() {
+        Some(name) if registry::called(name).is_some() => Err(clap::Error::new(ErrorKind::MissingSubcommand)),
+        _ => Cli::from_arg_matches(&matches),
+    });
+    parsed.map_err(|error| {
+        let mut error = error.with_cmd(&command);
         // clap offers hidden commands, too, instead of one that there is not.
         if let Some(ContextValue::Strings(offered)) = error.remove(ContextKind::SuggestedSubcommand) {
-            let all = Cli::command();
-            let shown = |name: &String| !all.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+            let shown =
+                |name: &String| !command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
             let offered: Vec<String> = offered.into_iter().filter(shown).collect();
             if !offered.is_empty() {
                 error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(offered));
@@ -417,12 +431,12 @@ fn by_clap(args: &[OsString]) -> Result<Cli, clap::Error> {
 }
 
 fn refusal(code: u8, message: &str) -> Refusal {
-    Refusal { text: Cli::command().error(ErrorKind::MissingRequiredArgument, message), code }
+    Refusal { text: command().error(ErrorKind::MissingRequiredArgument, message), code }
 }
 
 /// What `codemie help COMMAND` says: the same as `codemie COMMAND --help`, but of the agents, whose `--help` is their own.
 fn help(command: &[OsString]) -> Refusal {
-    let agent = command.first().and_then(|name| name.to_str()).and_then(agent::called);
+    let agent = command.first().and_then(|name| name.to_str()).and_then(registry::called);
     let of = if agent.is_some() { &[OsString::from("run")][..] } else { command };
     let line: Vec<OsString> = of.iter().cloned().chain([OsString::from("--help")]).collect();
     match by_clap(&line) {
@@ -442,7 +456,7 @@ pub fn visible() -> clap::Command {
             .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
             .subcommands(command.get_subcommands().filter(|command| !command.is_hide_set()).map(shown))
     }
-    shown(&Cli::command()).version(env!("CARGO_PKG_VERSION"))
+    shown(&command()).version(env!("CARGO_PKG_VERSION"))
 }
 
 /// Help and version are no errors.
@@ -468,7 +482,7 @@ fn split(args: &[OsString]) -> Option<Split> {
         } else if arg == "--" && by_verb {
             let command = args.get(at + 1)?;
             return Some(Split { own: at, target: Target::Command(command.clone()), rest: at + 2 });
-        } else if let Some(agent) = arg.to_str().and_then(agent::called) {
+        } else if let Some(agent) = arg.to_str().and_then(registry::called) {
             return Some(Split { own: at, target: Target::Agent(agent), rest: at + 1 });
         } else if !is_option(arg) {
             return None;

@@ -21,6 +21,7 @@ pub mod log;
 pub mod meter;
 pub mod output;
 pub mod project;
+pub mod registry;
 pub mod scan;
 pub mod session;
 pub mod shim;

@@ -9,7 +9,7 @@ use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
 use codemie::output::failure::{Output, shown, told};
 use codemie::output::text::Screen;
-use codemie::{agent, cmd};
+use codemie::{cmd, registry};
 
 fn main() -> ExitCode {
     panic_without_harm();
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = args.collect();
     // A shim is this binary under the agent's name: nothing is parsed, everything is the agent's.
     let called_as = Path::new(&name).file_name().and_then(|name| name.to_str());
-    if let Some(agent) = called_as.and_then(agent::called) {
+    if let Some(agent) = called_as.and_then(registry::called) {
         return run(&RunOptions::default(), &Target::Agent(agent), args);
     }
     match cli::parse(args) {

@@ -1,4 +1,4 @@
-//! Reading an agent's arguments as its own parser would: which are flags, which are their values, which stand alone.
+//! Reading an agent's arguments as its own parser would: which are flags, which are their values, which are operands.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -30,9 +30,9 @@ pub(super) enum Item<'a> {
     /// A known flag, by its first spelling, with its value if it has one.
     Flag(&'static str, Option<&'a [u8]>),
     Operand(&'a [u8]),
-    /// Stands after `--`: text, never a subcommand.
+    /// After `--`: text, never a subcommand.
     Text(&'a [u8]),
-    /// A flag nobody here knows: what follows may be its value.
+    /// An unknown flag: the next argument may be its value.
     Unknown,
 }
 
@@ -107,7 +107,7 @@ mod tests {
     ];
 
     #[test]
-    fn flags_values_and_operands_are_told_apart() {
+    fn flags_values_and_operands_are_distinguished() {
         use Item::{Flag, Operand, Text, Unknown};
         let cases: &[(&[&str], &[Item<'_>])] = &[
             (&["prompt"], &[Operand(b"prompt")]),

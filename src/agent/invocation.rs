@@ -1,4 +1,4 @@
-//! What one start of an agent is, as far as its arguments tell.
+//! What a start of an agent is for, as far as its arguments show.
 
 use wire::AgentSessionId;
 
@@ -6,14 +6,14 @@ use wire::AgentSessionId;
 pub struct Invocation {
     pub kind: Kind,
     pub session: Conversation,
-    /// Our own flags may be put in front of the arguments: every flag the user gave is known, and none speaks of a
+    /// Our own flags may be put in front of the arguments: every flag the user gave is known, and none names a
     /// session.
     pub injectable: bool,
     /// The agent will write a session file.
     pub persistent: bool,
 }
 
-/// The arguments alone: piped standard streams make a print run of an `Interactive` one, and only the caller sees those.
+/// By the arguments alone: piped standard streams turn an `Interactive` run into a print run, and only the caller sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Interactive,
@@ -22,7 +22,7 @@ pub enum Kind {
     NotAConversation,
 }
 
-/// Which conversation the arguments speak of.
+/// Which conversation the arguments name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conversation {
     /// A new one, the agent chooses its id.

@@ -1,5 +1,5 @@
-//! Which files have been read as they are now. What was half written is read again, but not for ever; and what changed within
-//! the last tick of the kernel's clock is, too, because a second change in that tick would not show.
+//! Which files have been read in their present state. A half-written file is read again, but not for ever. A file that changed
+//! within the last tick of the kernel's clock is read again, too, because a second change in that tick would not show.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use super::trail::Seen;
 use system::file::{Stamp, TICK};
 use wire::Timestamp;
 
-/// How often something unreadable is read before it is left alone until it changes. The agents rewrite in place within a
-/// millisecond, so what stays unreadable is none of theirs, or broken.
+/// How often an unreadable file is read before it is left alone until it changes. The agents rewrite in place within a
+/// millisecond, so a file that stays unreadable is broken or not theirs.
 const TRIES: u32 = 3;
 
 #[derive(Debug, Default)]
@@ -24,13 +24,13 @@ struct Look {
 }
 
 impl Looked {
-    /// The stamp of a file, or of a folder, that may hold what was not read yet.
+    /// The stamp of a file or folder that may hold unread content.
     pub(super) fn due(&self, path: &Path) -> Option<Stamp> {
         let known = self.0.get(path).filter(|look| look.known).map(|look| look.stamp);
         Stamp::of(path).filter(|stamp| known != Some(*stamp))
     }
 
-    /// It was read when it had this stamp, and could be understood or not. Says in `seen` when to look again.
+    /// Notes that it was read when it had this stamp, and whether it could be understood. Sets in `seen` when to look again.
     pub(super) fn note(
         &mut self,
         path: &Path,
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_file_is_read_again() {
+    fn a_file_is_read_again_when_torn_or_just_changed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("7.json");
         // When it is read, whether it can be understood; whether it is due again then, how soon it is looked at.
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(looked.due(&path), None, "there is none");
         for (text, now, understood, due, again) in steps {
             write(&path, text);
-            let stamp = looked.due(&path).expect("nothing was said of this one yet");
+            let stamp = looked.due(&path).expect("it was not noted yet");
             let mut seen = Seen::default();
             looked.note(&path, stamp, understood, Timestamp(now), &mut seen);
             assert_eq!((seen.torn, seen.again), again, "{text:?} at {now}");

@@ -1,5 +1,5 @@
-//! A scalar that may be of another type than expected, in another version: then it is absent, and the rest of the line is
-//! still read. Token counts are not read this way: a wrong one must be noticed.
+//! A scalar that may have another type in another version of the agent: then it counts as absent, and the rest of the line
+//! is still read. Token counts are not read this way: a wrong one must be noticed.
 
 use std::borrow::Cow;
 use std::fmt;

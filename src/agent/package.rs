@@ -1,5 +1,5 @@
-//! Which version of an agent is installed, by the npm package that its program lies in: a file of a kilobyte. Asking the
-//! program takes from a quarter of a second to seconds.
+//! Which version of an agent is installed, by the npm package of its program: a file of a kilobyte. Asking the program takes
+//! from a quarter of a second to seconds.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use serde::Deserialize;
 
 use system::file::read_at_most;
 
-/// How far above the program its package may stand: `bin/codex.js`, `bundle/gemini.js`, `dist/src/index.js`.
+/// How many folders above the program its package file may be: `bin/codex.js`, `bundle/gemini.js`, `dist/src/index.js`.
 const LEVELS: usize = 4;
 
 /// More than any package file; it is read on the way to exec.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The version of the package called `name` that `program` belongs to; `None` for what only finds the agent: a manager's
-/// shim, a script.
+/// The version of the package called `name` that `program` belongs to; `None` for a launcher that only finds the
+/// agent: a manager's shim, a script.
 pub(super) fn version(program: &Path, name: &str) -> Option<String> {
     let program = fs::canonicalize(program).ok()?;
     program.ancestors().skip(1).take(LEVELS).find_map(|folder| stated(&folder.join("package.json"), name))
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_package_beside_the_program_says_which() {
+    fn the_version_is_read_from_the_package_of_the_program() {
         let root = tempfile::tempdir().unwrap();
         let modules = root.path().join("lib/node_modules/@google/gemini-cli");
         fs::create_dir_all(modules.join("bundle")).unwrap();

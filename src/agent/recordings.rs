@@ -10,10 +10,10 @@ use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{FileId, Position, Source, Tail};
 use wire::Tokens;
 
-/// What a correct store makes of records: one per kind and key, the better revision of a call.
+/// Records as a correct store keeps them: one per kind and key, the better revision of a call.
 pub(super) type Counted = BTreeMap<(u8, String), Record>;
 
-/// A reader of an agent's lines, with what an earlier one remembered.
+/// Makes a reader of an agent's lines from an earlier one's state.
 pub(super) type Reader = fn(Option<&str>) -> Box<dyn Lines + Send>;
 
 fn count(into: &mut Counted, record: Record) {
@@ -92,7 +92,7 @@ impl Source for Growing<'_> {
     }
 }
 
-/// Reads all of a file, and says how many lines were unreadable.
+/// Reads all of a file and returns how many lines were unreadable.
 pub(super) fn read_whole(data: &[u8], lines: Box<dyn Lines + Send>, into: &mut Counted) -> u64 {
     let file = Growing { data, visible: Cell::new(data.len()), random: Cell::new(9), id: 1 };
     let mut tail = Tail::new(None, lines);
@@ -128,14 +128,14 @@ pub(super) fn pieces_readers_and_restarts_change_nothing(
             }
             for committed in &mut readers {
                 while read_some_batches(&source, reader, committed, &mut pieces) {}
-                assert_eq!(committed.as_ref().unwrap().0.offset, data.len() as u64, "{path} seed {seed}");
+                assert_eq!(committed.as_ref().unwrap().0.progress(), data.len() as u64, "{path} seed {seed}");
             }
         }
         assert_eq!(pieces, whole, "{name} seed {seed}");
     }
 }
 
-/// Reads one to three batches with a reader made anew from what was committed last, and forgets it, as a crash would.
+/// Reads one to three batches with a reader made from the last commit, and drops it, as a crash would.
 fn read_some_batches(
     source: &Growing,
     reader: Reader,

@@ -1,35 +1,37 @@
-//! A session file as a conversation to read, by pages.
+//! A conversation to read, by pages.
 //!
-//! Promises: memory is bounded whatever the file holds; only whole lines are read, a torn last one comes with a later
-//! page; a cursor stays good for as long as the file is only appended to, which is all the agents do.
+//! Promises: memory is bounded whatever the conversation holds; only whole lines are read, a torn last one comes with a
+//! later page; a cursor stays valid as long as the conversation only grows, and is opaque to everybody else.
 
 mod document;
 mod journal;
 mod threads;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::str::FromStr;
 
-use crate::meter::form::Form;
+use crate::meter::form::{Form, Opened};
+use crate::meter::rows::RowSource;
 use wire::Timestamp;
-// Longer lines are passed over, as the meter does: nothing a person said is that long.
+// Longer lines are skipped, as by the meter: no message is that long.
 use crate::meter::tail::MAX_LINE;
 use journal::Giving;
 pub use journal::{Entry, JournalReader, Message};
 use threads::Groups;
 pub use threads::{ThreadReader, Threaded};
 
-/// What is read at once, and by how much a look backwards is widened at least.
+/// Bytes read at once, and the least by which a look backwards is widened.
 const CHUNK: usize = 64 * 1024;
 
 /// Longest one-liner of a tool call, in characters.
 const MAX_SUMMARY: usize = 120;
 
-/// One thing in a conversation. Texts are as the agent stored them: whoever shows them on a terminal takes control
-/// characters out.
+/// One thing in a conversation. Texts are as the agent stored them: control characters must be removed before
+/// they are shown on a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub at: Option<Timestamp>,
@@ -40,9 +42,9 @@ pub struct Item {
 pub enum Said {
     User(String),
     Assistant(String),
-    /// What the agent itself put where no answer is: nothing that anybody said.
+    /// A text that the agent itself put where there is no answer.
     Filler(String),
-    /// A tool was called: its name and the one thing that tells most about the call, on one line.
+    /// A tool was called: its name and its most telling argument, on one line.
     Tool {
         name: String,
         about: String,
@@ -55,12 +57,12 @@ pub enum Said {
 /// How to read a session file.
 #[derive(Clone, Copy, Debug)]
 pub enum Reader {
-    /// Every line adds its own, and nothing is ever taken back.
+    /// Every line adds its own items, and none is ever taken back.
     Lines(LineReader),
-    /// The same, but a line may stand before the one it follows.
+    /// The same, but a line may come before the one it follows.
     Threads(ThreadReader),
     Journal(JournalReader),
-    /// One document that is rewritten whole; its messages stand in this list, as a journal's do in its lines.
+    /// One document that is rewritten whole; this list holds its messages, as the lines of a journal do.
     Document(&'static str, JournalReader),
 }
 
@@ -75,17 +77,17 @@ impl Reader {
     }
 }
 
-/// What one line adds to the conversation. Broken lines and lines of no interest add nothing.
+/// The items that one line adds to the conversation. Broken and irrelevant lines add none.
 pub type LineReader = fn(&[u8]) -> Vec<Item>;
 
-/// A place in a file: everything before it has been given.
+/// A place in a conversation: everything before it has been given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     inode: u64,
     offset: u64,
-    /// Of what begins at `offset`, so many items have been given.
+    /// How many items of the group at `offset` have been given.
     items: usize,
-    /// And so many lines that was; 0 where nothing of it has been given.
+    /// How many lines that group had; 0 where none of its items has been given.
     lines: usize,
 }
 
@@ -105,8 +107,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Adds an item, if there is room for it; `left` is the room in bytes. One that fits no page is given in part: a reader that
-    /// pages on must get past it.
+    /// Adds an item, if there is room for it; `left` is the room in bytes. One that fits no page is given in part, so
+    /// that the next page gets past it.
     fn takes(&mut self, item: Item, left: &mut usize) -> bool {
         if let Some(less) = left.checked_sub(item.len()) {
             *left = less;
@@ -132,12 +134,14 @@ pub enum Error {
 }
 
 /// The end of the conversation: as many whole items as have at most `bytes` of text. One that is longer by itself is cut.
-pub fn last(file: &File, bytes: usize, reader: Reader) -> io::Result<Page> {
-    let read = match reader {
-        Reader::Lines(read) => read,
-        Reader::Threads(read) => return threads::last(file, bytes, read),
-        Reader::Journal(read) => return journal::last(file, bytes, read),
-        Reader::Document(list, read) => return document::last(file, bytes, list, read),
+pub fn last(content: &Opened, bytes: usize, reader: Reader) -> io::Result<Page> {
+    let (file, read) = match (content, reader) {
+        (Opened::File(file), Reader::Lines(read)) => (file, read),
+        (Opened::File(file), Reader::Threads(read)) => return threads::last(file, bytes, read),
+        (Opened::File(file), Reader::Document(list, read)) => {
+            return document::last(file, bytes, list, read);
+        }
+        (content, reader) => return last_of_all(content, bytes, Reading::from(content, 0, reader)?),
     };
     let meta = file.metadata()?;
     let mut lines = Backwards::new(file, meta.len())?;
@@ -156,7 +160,44 @@ pub fn last(file: &File, bytes: usize, reader: Reader) -> io::Result<Page> {
     }
 }
 
-/// Of items from the last on as many as fit, in order; and whether something did not.
+/// The same by a pass over the whole conversation, where it cannot be read backwards.
+fn last_of_all(content: &Opened, bytes: usize, reading: Reading) -> io::Result<Page> {
+    let (inode, _) = extent(content)?;
+    let mut groups = Groups::new(Forwards::new(content, 0)?, reading);
+    let (mut items, mut held, mut truncated) = (VecDeque::new(), 0, false);
+    let mut cursor = Cursor::at(inode, 0);
+    while let Some(group) = groups.next(None)? {
+        cursor = Cursor::at(inode, group.end);
+        truncated |= group.passed_over;
+        for item in group.items {
+            held += item.len();
+            items.push_back(item);
+            while held > bytes
+                && items.len() > 1
+                && let Some(first) = items.pop_front()
+            {
+                held -= first.len();
+                truncated = true;
+            }
+        }
+    }
+    if held > bytes {
+        let only = items.pop_front().filter(|_| bytes > 0);
+        items.extend(only.map(|item: Item| item.cut(bytes, Side::End)));
+        truncated = true;
+    }
+    Ok(Page { items: items.into(), cursor, truncated })
+}
+
+/// The number that identifies a conversation, and where it ends at present.
+fn extent(content: &Opened) -> io::Result<(u64, u64)> {
+    match content {
+        Opened::File(file) => file.metadata().map(|meta| (meta.ino(), meta.len())),
+        Opened::Rows(rows) => rows.status().map(|status| (status.id.inode, status.end)),
+    }
+}
+
+/// As many of the last items as fit, in order, and whether some did not.
 fn fitting(backwards: impl Iterator<Item = Item>, bytes: usize) -> (Vec<Item>, bool) {
     let (mut items, mut left, mut truncated) = (Vec::new(), bytes, false);
     for item in backwards {
@@ -176,21 +217,19 @@ fn fitting(backwards: impl Iterator<Item = Item>, bytes: usize) -> (Vec<Item>, b
 }
 
 /// The next items from a cursor on (`None`: from the beginning), whole as long as they have at most `bytes` of text.
-pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) -> Result<Page, Error> {
-    let meta = file.metadata()?;
-    let cursor = cursor.unwrap_or(Cursor::at(meta.ino(), 0));
-    if cursor.inode != meta.ino() || cursor.offset > meta.len() {
+pub fn after(content: &Opened, cursor: Option<Cursor>, bytes: usize, reader: Reader) -> Result<Page, Error> {
+    let (inode, end) = extent(content)?;
+    let cursor = cursor.unwrap_or(Cursor::at(inode, 0));
+    if cursor.inode != inode || cursor.offset > end {
         return Err(Error::Stale);
     }
-    let reading = match reader {
-        Reader::Lines(read) => Reading::Lines(read),
-        Reader::Threads(read) => Reading::Threads(read),
-        Reader::Journal(read) => Reading::Journal(Giving::from(file, cursor.offset, read)?),
-        Reader::Document(list, read) => return Ok(document::after(file, cursor, bytes, list, read)?),
-    };
+    if let (Opened::File(file), Reader::Document(list, read)) = (content, reader) {
+        return Ok(document::after(file, cursor, bytes, list, read)?);
+    }
+    let reading = Reading::from(content, cursor.offset, reader)?;
     let mut page = Page { items: Vec::new(), cursor, truncated: false };
     let mut left = bytes;
-    let mut groups = Groups::new(Forwards::new(file, cursor.offset)?, reading);
+    let mut groups = Groups::new(Forwards::new(content, cursor.offset)?, reading);
     let mut begun = (cursor.items > 0).then_some(cursor.lines);
     while let Some(group) = groups.next(begun.take())? {
         for item in group.items.into_iter().skip(page.cursor.items) {
@@ -199,13 +238,13 @@ pub fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) 
             }
             page.cursor = Cursor { items: page.cursor.items + 1, lines: group.lines, ..page.cursor };
         }
-        page.cursor = Cursor::at(meta.ino(), group.end);
+        page.cursor = Cursor::at(inode, group.end);
         page.truncated |= group.passed_over;
     }
     Ok(page)
 }
 
-/// A reader with what it knows of the lines before.
+/// A reader with its knowledge of the lines before.
 enum Reading {
     Lines(LineReader),
     Threads(ThreadReader),
@@ -213,6 +252,18 @@ enum Reading {
 }
 
 impl Reading {
+    /// For lines from `offset` on.
+    fn from(content: &Opened, offset: u64, reader: Reader) -> io::Result<Self> {
+        Ok(match reader {
+            Reader::Lines(read) => Self::Lines(read),
+            Reader::Threads(read) => Self::Threads(read),
+            // Only a document has a list.
+            Reader::Journal(read) | Reader::Document(_, read) => {
+                Self::Journal(Giving::from(content, offset, read)?)
+            }
+        })
+    }
+
     fn is_threaded(&self) -> bool {
         matches!(self, Self::Threads(_))
     }
@@ -227,7 +278,7 @@ impl Reading {
     }
 }
 
-/// Which part of a text stays.
+/// Which part of a text is kept.
 #[derive(Clone, Copy)]
 enum Side {
     Beginning,
@@ -315,7 +366,7 @@ struct Backwards<'a> {
 impl<'a> Backwards<'a> {
     fn new(file: &'a File, len: u64) -> io::Result<Self> {
         let mut lines = Self { file, at: len, buffer: Vec::new(), passed_over: false };
-        // What stands behind the last newline is torn.
+        // The bytes after the last newline are a torn line.
         while lines.at > 0 {
             lines.widen()?;
             if let Some(newline) = memchr::memrchr(b'\n', &lines.buffer) {
@@ -369,28 +420,56 @@ impl<'a> Backwards<'a> {
     }
 }
 
-/// The whole lines of a file, from an offset on.
+/// The whole lines of a file, or the rows of a database, from an offset on.
 pub(super) struct Forwards<'a> {
-    file: BufReader<&'a File>,
-    /// The end of the last line given.
+    lines: Input<'a>,
+    /// The end of the last line given, the cursor of the last row.
     offset: u64,
     passed_over: bool,
 }
 
+enum Input<'a> {
+    File(BufReader<&'a File>),
+    /// With rows that were read but not given yet.
+    Rows(&'a dyn RowSource, VecDeque<(u64, Vec<u8>)>),
+}
+
 impl<'a> Forwards<'a> {
-    pub(super) fn new(file: &'a File, offset: u64) -> io::Result<Self> {
-        let mut file = BufReader::with_capacity(CHUNK, file);
-        file.seek(SeekFrom::Start(offset))?;
-        Ok(Self { file, offset, passed_over: false })
+    pub(super) fn new(content: &'a Opened, offset: u64) -> io::Result<Self> {
+        let lines = match content {
+            Opened::File(file) => {
+                let mut file = BufReader::with_capacity(CHUNK, file);
+                file.seek(SeekFrom::Start(offset))?;
+                Input::File(file)
+            }
+            Opened::Rows(rows) => Input::Rows(&**rows, VecDeque::new()),
+        };
+        Ok(Self { lines, offset, passed_over: false })
     }
 
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let file = match &mut self.lines {
+            Input::File(file) => file,
+            Input::Rows(source, ahead) => {
+                if ahead.is_empty() {
+                    let mut bytes = 0;
+                    source.read(self.offset, &mut |cursor, row| {
+                        bytes += row.len();
+                        ahead.push_back((cursor, row.to_vec()));
+                        bytes < CHUNK
+                    })?;
+                }
+                let Some((cursor, row)) = ahead.pop_front() else { return Ok(None) };
+                self.offset = cursor;
+                return Ok(Some(row));
+            }
+        };
         let mut line = Vec::new();
-        let mut len = (&mut self.file).take(MAX_LINE as u64).read_until(b'\n', &mut line)? as u64;
+        let mut len = file.take(MAX_LINE as u64).read_until(b'\n', &mut line)? as u64;
         let long = line.len() == MAX_LINE && !line.ends_with(b"\n");
         if long {
             line = Vec::new();
-            len += self.rest_of_line(&mut line)?;
+            len += rest_of_line(file, &mut line)?;
         }
         if !line.ends_with(b"\n") {
             return Ok(None);
@@ -399,22 +478,22 @@ impl<'a> Forwards<'a> {
         self.offset += len;
         Ok(Some(line))
     }
+}
 
-    /// Reads on to the end of a line that is passed over; only its newline, if it came, is kept.
-    fn rest_of_line(&mut self, newline: &mut Vec<u8>) -> io::Result<u64> {
-        let mut len = 0;
-        loop {
-            let chunk = self.file.fill_buf()?;
-            let end = memchr::memchr(b'\n', chunk);
-            let used = end.map_or(chunk.len(), |end| end + 1);
-            self.file.consume(used);
-            len += used as u64;
-            if end.is_some() {
-                newline.push(b'\n');
-            }
-            if end.is_some() || used == 0 {
-                return Ok(len);
-            }
+/// Skips to the end of a long line; only its newline, if it is there, is kept.
+fn rest_of_line(file: &mut impl BufRead, newline: &mut Vec<u8>) -> io::Result<u64> {
+    let mut len = 0;
+    loop {
+        let chunk = file.fill_buf()?;
+        let end = memchr::memchr(b'\n', chunk);
+        let used = end.map_or(chunk.len(), |end| end + 1);
+        file.consume(used);
+        len += used as u64;
+        if end.is_some() {
+            newline.push(b'\n');
+        }
+        if end.is_some() || used == 0 {
+            return Ok(len);
         }
     }
 }

@@ -1,12 +1,24 @@
-//! Paging over real files, with lines that are simply what was said.
+//! Paging over real files, with lines in a simple notation.
 
 use std::io::Write;
 
 use super::*;
 
+fn content(file: &File) -> Opened {
+    Opened::File(file.try_clone().unwrap())
+}
+
+fn last(file: &File, bytes: usize, reader: Reader) -> io::Result<Page> {
+    super::last(&content(file), bytes, reader)
+}
+
+fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) -> Result<Page, Error> {
+    super::after(&content(file), cursor, bytes, reader)
+}
+
 const READ: Reader = Reader::Lines(read);
 
-/// `u text`, `a text`, and `2 text`, which is two items; everything else says nothing.
+/// `u text`, `a text`, and `2 text`, which is two items; any other line has none.
 fn read(line: &[u8]) -> Vec<Item> {
     let text = String::from_utf8_lossy(line.trim_ascii_end());
     let said = match text.split_once(' ') {
@@ -35,7 +47,7 @@ fn texts(page: &Page) -> Vec<&str> {
 }
 
 #[test]
-fn the_last_whole_items_that_fit() {
+fn the_end_has_as_many_whole_items_as_fit() {
     let talk = file(b"u one\nnoise\na two\n2 three\nu fo");
     for (bytes, expected, truncated) in [
         (1000, &["one", "two", "three", "three"][..], false),
@@ -76,7 +88,7 @@ fn pages_from_the_beginning_give_everything_once() {
 }
 
 #[test]
-fn what_is_appended_comes_after_the_cursor() {
+fn appended_lines_come_after_the_cursor() {
     let mut talk = file(b"u one\nu two");
     let page = last(&talk, 1000, READ).unwrap();
     assert_eq!(texts(&page), ["one"]);
@@ -99,7 +111,7 @@ fn a_cursor_of_another_file_is_refused() {
 }
 
 #[test]
-fn long_lines_are_read_and_monstrous_ones_passed_over() {
+fn long_lines_are_read_and_lines_over_the_limit_skipped() {
     let long = format!("u {}\n", "x".repeat(5 * CHUNK + 7));
     let monster = format!("u {}\n", "y".repeat(MAX_LINE + 2 * CHUNK));
     let talk = file(format!("u first\n{long}{monster}a last\n").as_bytes());
@@ -150,7 +162,7 @@ fn journal(line: &[u8]) -> Option<Entry> {
 }
 
 #[test]
-fn a_journal_shows_what_stands_at_its_end_and_each_thing_once() {
+fn a_journal_shows_the_valid_messages_each_once() {
     const READ: Reader = Reader::Journal(journal);
     for (content, expected) in [
         (&b"1 one\n2 two\n2 two run\n2 two run\n"[..], &["one", "two", "run"][..]),
@@ -162,7 +174,7 @@ fn a_journal_shows_what_stands_at_its_end_and_each_thing_once() {
         let talk = file(content);
         let whole = last(&talk, 1000, READ).unwrap();
         assert_eq!(texts(&whole), expected, "{}", String::from_utf8_lossy(content));
-        // By pages, from wherever one begins.
+        // By pages of any size.
         for bytes in [5, 9, 1000] {
             let (mut cursor, mut paged) = (None, Vec::new());
             loop {
@@ -186,7 +198,7 @@ fn a_journal_shows_what_stands_at_its_end_and_each_thing_once() {
 }
 
 #[test]
-fn a_message_that_grew_since_the_last_page_gives_its_rest() {
+fn a_message_that_grew_since_the_last_page_gives_its_new_items() {
     const READ: Reader = Reader::Journal(journal);
     let mut talk = file(b"1 one\n2 two\n");
     let cursor = last(&talk, 1000, READ).unwrap().cursor;
@@ -254,16 +266,16 @@ fn paged(talk: &File, bytes: usize, reader: Reader) -> (Vec<String>, Option<Curs
 }
 
 #[test]
-fn an_answer_is_shown_behind_its_prompt_wherever_it_stands() {
+fn an_answer_is_shown_after_its_prompt_in_any_order() {
     const READ: Reader = Reader::Threads(threaded);
     let far = format!("2>1 two\n{}1 one\n", "noise\n".repeat(16));
     for (content, expected) in [
         ("1 one\n2>1 two\n3 three\n", &["one", "two", "three"][..]),
         ("2>1 two\nnoise\n1 one\n3 three\n4>3 four\n", &["one", "two", "three", "four"]),
-        // What follows an answer waits with it; a line of no interest may stand between the two.
+        // What follows an answer waits with it; an irrelevant line may come between the two.
         ("a>x two deux\nb>a run\n1 one\nx>1 -\n3 three\n", &["one", "-", "two", "deux", "run", "three"]),
         ("a>x two\nx>1 -\n1 one\n", &["one", "-", "two"]),
-        // One whose parent is long past, or never comes, waits for nobody; nor do two that wait for each other.
+        // One whose parent is long past, or never comes, does not wait; nor do two that wait for each other.
         ("1 one\n2>0 two\n3>2 three\n", &["one", "two", "three"]),
         ("1>2 one\n2>1 two\n3 three\n", &["one", "two", "three"]),
         (&far, &["two", "one"]),
@@ -284,7 +296,7 @@ fn an_answer_is_shown_behind_its_prompt_wherever_it_stands() {
 }
 
 #[test]
-fn what_comes_between_two_pages_changes_nothing_of_what_was_begun() {
+fn lines_that_come_between_two_pages_do_not_change_a_begun_group() {
     const READ: Reader = Reader::Threads(threaded);
     let mut talk = file(b"2>1 two deux\n");
     let first = after(&talk, None, 3, READ).unwrap();

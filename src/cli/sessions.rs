@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use crate::agent::{self, Agent};
+use crate::agent::Agent;
 use crate::demo::Demo;
+use crate::registry;
 use human::since::Since;
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.
@@ -28,7 +29,9 @@ impl TypedValueParser for AgentName {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let demo: &dyn Agent = &Demo;
-        Some(Box::new(agent::ALL.iter().copied().chain([demo]).map(|agent| PossibleValue::new(agent.name()))))
+        Some(Box::new(
+            registry::AGENTS.iter().copied().chain([demo]).map(|agent| PossibleValue::new(agent.name())),
+        ))
     }
 }
 

@@ -139,5 +139,5 @@ fn times_are_written_in_one_way_everywhere() {
 
 #[test]
 fn clap_agrees_with_itself() {
-    Cli::command().debug_assert();
+    command().debug_assert();
 }

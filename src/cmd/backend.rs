@@ -12,12 +12,12 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::open::configured;
-use crate::agent;
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::forward::identity::login_name;
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
+use crate::registry;
 use backend::api::Options;
 use backend::dashboard::KnownAgents;
 use backend::database::Database;
@@ -104,7 +104,7 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     server::run(
         listener,
         storage,
-        Options { rate: args.rate, proxies, agents: KnownAgents(agent::names()), ..Options::default() },
+        Options { rate: args.rate, proxies, agents: KnownAgents(registry::names()), ..Options::default() },
         ended,
     )
     .await;

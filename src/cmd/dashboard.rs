@@ -14,10 +14,10 @@ use tokio::sync::watch;
 
 use super::browser;
 use super::open::{open, recover};
-use crate::agent;
 use crate::cli;
 use crate::copy::LocalCopy;
 use crate::home::Home;
+use crate::registry;
 use crate::store::{self, Store, View};
 use backend;
 use backend::dashboard::{Dashboard, Gate, KnownAgents, Outbox, router};
@@ -49,7 +49,7 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     let dashboard = Dashboard::new(
         copy.storage(),
         gate,
-        KnownAgents(agent::names()),
+        KnownAgents(registry::names()),
         Arc::new(SystemClock),
         closed.clone(),
     )

@@ -10,13 +10,14 @@ use anyhow::Context;
 use super::browser;
 use super::open::open;
 use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
-use crate::agent::{self, Agent};
+use crate::agent::{Agent, Follow};
 use crate::cli;
 use crate::config::Config;
 use crate::demo::{self, Demo, report};
 use crate::home::Home;
 use crate::output::Style;
 use crate::output::failure::told;
+use crate::registry;
 use crate::session::lifecycle::Conversation;
 use crate::session::record::record;
 use crate::shim::files::{DiskFiles, Identity};
@@ -42,7 +43,7 @@ fn next(wrapped: bool) -> String {
 fn is_wrapped(home: &Home) -> bool {
     let Some(binary) = Identity::of_this_process(&DiskFiles).canonical else { return false };
     let shims = Shims::new(home.shims(), binary);
-    agent::ALL.iter().all(|agent| matches!(shims.state(agent.name()), Ok(State::Current)))
+    registry::AGENTS.iter().all(|agent| matches!(shims.state(agent.name()), Ok(State::Current)))
 }
 
 pub fn run(

@@ -11,13 +11,13 @@ use unicode_width::UnicodeWidthStr;
 use super::find;
 use super::open::open;
 use super::words::{date, instant};
-use crate::agent;
 use crate::cli::Explain;
 use crate::home::Home;
 use crate::output::table::{padded, shorten};
 use crate::output::tilde::at_home;
 use crate::output::wrap::{INDENT, hanging, wrap};
 use crate::output::{Colour, Style, json};
+use crate::registry;
 use crate::session::record::record;
 use crate::store::{Evidence, SessionRow, Verdict, View};
 use system::clock::{Clock, SystemClock};
@@ -180,7 +180,7 @@ impl Account {
                     if agent_session_file.is_none() { " It has no file: nothing was said yet." } else { "" };
                 format!("Bound to {id}{at}: {why}.{silent}")
             }
-            (None, _) if agent::by_name(&self.agent).is_none() => {
+            (None, _) if registry::by_name(&self.agent).is_none() => {
                 format!("Not bound, and never to be: {} is no agent.", self.agent)
             }
             (None, Link::Ambiguous) => {

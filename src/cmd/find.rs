@@ -1,6 +1,6 @@
 //! SESSION on a command line, looked up; and what the exit codes of a failed look-up are.
 
-use crate::agent;
+use crate::registry;
 use crate::session::lookup::{self, Foreign, Found, LookupError, Scan};
 use crate::store::{Filter, SessionRow, Show, View};
 use human::shell;
@@ -16,7 +16,7 @@ struct AgentFiles;
 impl Scan for AgentFiles {
     fn find(&self, wanted: &str) -> Vec<Foreign> {
         let var = |name: &str| std::env::var_os(name);
-        agent::ALL.iter().flat_map(|agent| agent.conversations(&var, wanted)).collect()
+        registry::AGENTS.iter().flat_map(|agent| agent.conversations(&var, wanted)).collect()
     }
 }
 

@@ -31,10 +31,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use crate::agent;
 use crate::cli::Command;
 use crate::home::Home;
 use crate::output::failure::shown;
+use crate::registry;
 
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;
@@ -92,10 +92,10 @@ fn carry_out(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let agents = agent::ALL.map(agent::Agent::name);
+    let agents = registry::names();
     // The doctor's work begins where there is no home.
     if let Command::Doctor(args) = command {
-        return doctor::run(args, home, &agents, out);
+        return doctor::run(args, home, agents, out);
     }
     let home = home.context("there is no home folder: set HOME or CODEMIE_HOME")?;
     match command {
@@ -124,22 +124,17 @@ fn carry_out(
         Command::Usage(args) => usage::run(args, &home, out, err),
         Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Sync(args) => sync::run(args, &home, out, err),
-        Command::Complete(args) => completions::words(args.what, &home, &agents, out),
+        Command::Complete(args) => completions::words(args.what, &home, agents, out),
         Command::Deliver => sync::deliver(&home),
         Command::ImportFound(args) => exchange::import_found(args, &home),
-        Command::Shim(args) => shim::run(args, &home, &agents, out),
-        Command::Init(args) => init::run(args, &home, &agents, out),
+        Command::Shim(args) => shim::run(args, &home, agents, out),
+        Command::Init(args) => init::run(args, &home, agents, out),
         Command::Dashboard(args) => dashboard::run(args, &home, out),
-        Command::Config(args) => config::run(args, &home, &agents, out, err),
+        Command::Config(args) => config::run(args, &home, agents, out, err),
         Command::Completions(args) => completions::run(args, out),
         Command::Demo(args) => demo::run(args, &home, out, err),
         Command::DemoBackend(args) => demo::serve(args, &home),
         Command::DemoAgent(args) => demo::act(args, &home),
-        Command::Doctor(_)
-        | Command::Claude(_)
-        | Command::Codex(_)
-        | Command::Gemini(_)
-        | Command::Help(_)
-        | Command::Run(_) => anyhow::bail!("not a management command"),
+        Command::Doctor(_) | Command::Help(_) | Command::Run(_) => anyhow::bail!("not a management command"),
     }
 }

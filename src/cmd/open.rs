@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use super::run::enclosing_run;
-use crate::agent::{self, Agent};
 use crate::config::Config;
 use crate::forward::{self, Leftovers, Sinks};
 use crate::home::Home;
 use crate::log;
+use crate::registry;
 use crate::store::{self, Store};
 use crate::track;
 use system::clock::{Clock, SystemClock};
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The settings as they are now.
 pub(super) fn configured(home: &Home) -> Config {
-    Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name))
+    Config::load(Some(&home.config_file()), |name| std::env::var_os(name), registry::names())
 }
 
 /// Where events are sent by these settings.

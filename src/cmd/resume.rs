@@ -9,9 +9,10 @@ use anyhow::{Context, bail};
 use super::Failure;
 use super::find::find;
 use super::run::{self, Outcome};
-use crate::agent::{self, Agent};
+use crate::agent::Agent;
 use crate::cli::{OnConflict, Resume, RunOptions, Target};
 use crate::home::Home;
+use crate::registry;
 use crate::session::lookup::Found;
 use crate::store::{RunRow, Store};
 use system::clock::{Clock, SystemClock};
@@ -37,7 +38,7 @@ struct Wanted {
 
 pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<Outcome> {
     let wanted = look_up(&args.session, home)?;
-    let agent = agent::by_name(&wanted.agent).with_context(|| {
+    let agent = registry::by_name(&wanted.agent).with_context(|| {
         format!("{} was no agent but {}; there is nothing to go on with", wanted.name, wanted.agent)
     })?;
     let conversation = wanted.conversation.with_context(|| {

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use super::damage;
 use super::open::receivers;
-use crate::agent::{self, Agent, Conversation as Asked, Invocation, Kind};
+use crate::agent::{Agent, Conversation as Asked, Invocation, Kind};
 use crate::cli::{RunOptions, Target};
 use crate::config::{AgentConfig, Config};
 use crate::forward::{self, Sinks};
 use crate::home::Home;
 use crate::output::Style;
+use crate::registry;
 use crate::session::lifecycle::Conversation;
 use crate::shim::{self, depth::Depth};
 use crate::store::{Evidence, Surroundings, Verdict};
@@ -70,7 +71,7 @@ pub fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> Outcom
     let command_line: Vec<OsString> = std::env::args_os().collect();
     let home = Home::from_env(|name| std::env::var_os(name));
     let file = home.as_ref().map(Home::config_file);
-    let config = Config::load(file.as_deref(), |name| std::env::var_os(name), &agent::ALL.map(Agent::name));
+    let config = Config::load(file.as_deref(), |name| std::env::var_os(name), registry::names());
     let prepared = match target {
         Target::Agent(agent) => match prepare_agent(*agent, args, &config.agent(agent.name()), home.as_ref())
         {

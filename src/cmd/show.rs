@@ -11,11 +11,11 @@ use serde_json::json;
 use super::find;
 use super::open::open;
 use super::words::{self, Sheet, Short, cost, date, number, tokens};
-use crate::agent;
 use crate::cli::Show;
 use crate::home::Home;
 use crate::output::table::{Column, Table};
 use crate::output::{Colour, Style, json};
+use crate::registry;
 use crate::session::lookup::{Foreign, Found};
 use crate::session::record::record;
 use crate::store::{self, SessionRow, View};
@@ -246,7 +246,9 @@ fn process(record: &SessionRecord) -> Option<String> {
 fn conversation(record: &SessionRecord) -> String {
     match (&record.correlation.agent_session_id, record.correlation.status) {
         (Some(id), _) => id.to_string(),
-        (None, _) if agent::by_name(&record.agent).is_none() => format!("none: {} is no agent", record.agent),
+        (None, _) if registry::by_name(&record.agent).is_none() => {
+            format!("none: {} is no agent", record.agent)
+        }
         (None, Link::Ambiguous) => "ambiguous: the evidence allows two; `codemie explain` shows it".into(),
         (None, Link::Failed) => "never known; `codemie explain` shows what was seen".into(),
         (None, _) => format!("pending: {} has not shown one yet", record.agent),
@@ -256,7 +258,7 @@ fn conversation(record: &SessionRecord) -> String {
 /// A program that is no agent calls nobody: there is nothing to count.
 fn metered(record: &SessionRecord) -> bool {
     let usage = &record.usage;
-    agent::by_name(&record.agent).is_some() || usage.api_calls + usage.prompts + usage.tool_calls > 0
+    registry::by_name(&record.agent).is_some() || usage.api_calls + usage.prompts + usage.tool_calls > 0
 }
 
 fn usage_table(record: &SessionRecord) -> Table {

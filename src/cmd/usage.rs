@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::open::open_existing;
 use super::words::{self, Short, cost, costs, number};
-use crate::agent::{self, Agent};
+use crate::agent::Agent;
 use crate::cli::{Usage, UsageBy};
 use crate::demo::{self, Demo};
 use crate::home::Home;
@@ -22,6 +22,7 @@ use crate::output::table::{Cell, Column, Table, shorten};
 use crate::output::text::clean;
 use crate::output::tilde::at_home;
 use crate::output::{Colour, Style, json};
+use crate::registry;
 use crate::scan::{Days, Scanner, Watch};
 use crate::store::{By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
 use prices::unpriced;
@@ -47,7 +48,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
             let bar = Bar::on_terminal("reading session files", "B");
             let scanner = Scanner {
                 folder: home.scans(),
-                agents: &agent::ALL,
+                agents: registry::AGENTS,
                 var: &|name| std::env::var_os(name),
                 days: Days::of(zone),
                 watch: bar.as_ref().map(|bar| bar as &dyn Watch),

@@ -12,19 +12,19 @@ use serde::Serialize;
 
 use super::open::{open, recover};
 use super::{Failure, USAGE, find, words};
-use crate::agent;
 use crate::agent::transcript::{self, Cursor, Item, Page, Said};
 use crate::cli::View as Args;
 use crate::home::Home;
+use crate::meter::form::Form;
 use crate::output::failure::shown;
 use crate::output::{Style, json};
+use crate::registry;
 use crate::session::lookup::Found;
 use crate::session::record::record;
 use crate::store::{Store, View};
 use draw::Drawing;
 use human::shell;
 use system::clock::{Clock, SystemClock};
-use system::file::open_regular;
 use wire::Link;
 use wire::Timestamp;
 
@@ -151,7 +151,10 @@ impl Subject {
             Found::Session(row) => {
                 let record = record(view, &row, SystemClock.now())?;
                 let agent_session = row.agent_session.as_ref().map(ToString::to_string);
-                let file = row.agent_session_file.clone().filter(|file| file.exists());
+                let form = |file: &Path| {
+                    registry::by_name(&row.agent).map(|agent| agent.form(file)).unwrap_or_default()
+                };
+                let file = row.agent_session_file.clone().filter(|file| form(file).exists(file));
                 let file = file.or_else(|| refind(&row.agent, agent_session.as_deref()));
                 Self {
                     session: Some(row.shown_id()),
@@ -184,7 +187,7 @@ impl Subject {
 
     /// Any other program has a session and says nothing in it.
     fn must_be_of_an_agent(&self) -> anyhow::Result<()> {
-        agent::by_name(&self.agent)
+        registry::by_name(&self.agent)
             .map(drop)
             .with_context(|| format!("{} has no conversation: {} is no agent", self.name, self.agent))
     }
@@ -192,11 +195,12 @@ impl Subject {
     /// `None` where there is no conversation yet, or never was.
     fn page(&self, at: At, bytes: usize) -> anyhow::Result<Option<Page>> {
         let Some(path) = self.file.as_deref().filter(|_| !self.pending) else { return Ok(None) };
-        let agent = agent::by_name(&self.agent);
-        let reader = agent.and_then(|agent| Some(agent.transcript()?.of_form(agent.form(path.as_ref()))));
+        let agent = registry::by_name(&self.agent);
+        let form = agent.map(|agent| agent.form(path)).unwrap_or_default();
+        let reader = agent.and_then(|agent| Some(agent.transcript()?.of_form(form)));
         let reader =
             reader.with_context(|| format!("codemie cannot read the conversations of {} yet", self.agent))?;
-        let file = open_regular(path).with_context(|| self.missing(path))?;
+        let file = form.open(path).with_context(|| self.missing(form, path))?;
         let page = match at {
             At::Last => transcript::last(&file, bytes, reader).map_err(transcript::Error::from),
             At::Start => transcript::after(&file, None, bytes, reader),
@@ -209,9 +213,9 @@ impl Subject {
         }
     }
 
-    fn missing(&self, path: &Path) -> String {
+    fn missing(&self, form: Form, path: &Path) -> String {
         let name = &self.name;
-        if path.exists() {
+        if form.exists(path) {
             format!("cannot read {}", path.display())
         } else {
             format!(
@@ -226,7 +230,7 @@ impl Subject {
 
 /// The file is not where it was: the agent may have moved it.
 fn refind(agent: &str, conversation: Option<&str>) -> Option<PathBuf> {
-    let (agent, wanted) = (agent::by_name(agent)?, conversation?);
+    let (agent, wanted) = (registry::by_name(agent)?, conversation?);
     let found = agent.conversations(&|name| std::env::var_os(name), wanted);
     found.into_iter().find(|found| found.agent_session.0 == wanted).map(|found| found.file)
 }

@@ -1,4 +1,4 @@
-//! The scripted agent as the rest of the house sees it: Claude Code with another root.
+//! The scripted agent as an [`Agent`]: Claude Code with another root.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,7 +6,9 @@ use std::path::Path;
 use crate::agent::claude::Claude;
 use crate::agent::claude::files::ClaudeFiles;
 use crate::agent::claude::trail::ClaudeTrail;
-use crate::agent::{Agent, Conversation, Invocation, Kind, Trail, Var, transcript};
+use crate::agent::{
+    Agent, Conversation, ConversationFiles, Follow, Invocation, Kind, Launch, Trail, Var, transcript,
+};
 use crate::home::Home;
 
 #[derive(Debug)]
@@ -26,6 +28,12 @@ impl Agent for Demo {
         Self::NAME
     }
 
+    fn product(&self) -> &'static str {
+        "the demonstration"
+    }
+}
+
+impl Launch for Demo {
     fn classify(&self, _: &[OsString]) -> Invocation {
         Invocation {
             kind: Kind::Interactive,
@@ -34,11 +42,15 @@ impl Agent for Demo {
             persistent: true,
         }
     }
+}
 
+impl ConversationFiles for Demo {
     fn transcript(&self) -> Option<transcript::Reader> {
         Claude.transcript()
     }
+}
 
+impl Follow for Demo {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
         let home = Home::from_env(var)?;
         Some(Box::new(ClaudeTrail::new(Self::files(&home), folder)))

@@ -1,4 +1,4 @@
-//! The scripted agent's screen as rows of text: a heading, the conversation, the line one types on. Pure.
+//! The scripted agent's screen as rows of text: a heading, the conversation, the input line. Pure.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -9,13 +9,13 @@ use crate::output::{Colour, Style};
 const LOW: usize = 14;
 const CRAMPED: usize = 8;
 
-/// What there is to see.
+/// What the screen shows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scene {
     pub(super) said: Vec<Said>,
-    /// The answer is on its way: which step of the spinner.
+    /// The step of the spinner while an answer is awaited.
     pub(super) busy: Option<usize>,
-    /// What stands on the line one types on.
+    /// The text on the input line.
     pub(super) typed: String,
     pub(super) tokens: u64,
 }
@@ -24,9 +24,9 @@ pub(super) struct Scene {
 pub(super) enum Said {
     Prompt(String),
     Answer(String),
-    /// A tool's call, and what came of it, line by line.
+    /// A tool's call, and its result, line by line.
     Tool(String, Vec<(String, Colour)>),
-    /// Something about the conversation.
+    /// A note about the conversation.
     Note(String),
 }
 
@@ -54,7 +54,7 @@ pub(super) fn frame(scene: &Scene, rows: usize, style: Style) -> Frame {
     let room = rows.saturating_sub(heading.len() + composer.len());
     let mut said = conversation(scene, columns);
     if said.len() > room {
-        said.drain(..said.len() - room); // what was said last stays in sight
+        said.drain(..said.len() - room); // the latest messages stay in sight
     }
     said.resize_with(room, Row::new);
     let typing = heading.len() + room + cursor.0;
@@ -96,7 +96,7 @@ fn heading(columns: usize) -> Vec<Row> {
     ]
 }
 
-/// The rows at the bottom, and where among them the cursor stands.
+/// The rows at the bottom, and the cursor's place among them.
 fn composer(scene: &Scene, columns: usize, ruled: bool) -> (Vec<Row>, (usize, usize)) {
     let typed = shorten(&scene.typed, columns.saturating_sub(3));
     let cursor = 3 + typed.width();
@@ -144,7 +144,7 @@ fn conversation(scene: &Scene, columns: usize) -> Vec<Row> {
     rows
 }
 
-/// Words folded to the width, the first row behind a mark and the others under it.
+/// Text wrapped to the width, the first row after a mark and the others indented below it.
 fn marked(mark: (&str, Colour), text: &str, colour: Colour, columns: usize) -> Vec<Row> {
     let lines = fold(text, columns.saturating_sub(mark.0.width()));
     let row = |(at, line): (usize, String)| {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_folded_and_giants_cut() {
+    fn text_is_wrapped_and_long_words_are_cut() {
         assert_eq!(fold("one two three", 7), ["one two", "three"]);
         assert_eq!(fold("extraordinary", 5), ["extra", "ordin", "ary"]);
         assert_eq!(fold("日本 語", 4), ["日本", "語"]);

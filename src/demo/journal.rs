@@ -1,5 +1,5 @@
-//! What the scripted agent leaves behind, in the format of Claude Code 2.1: session files, the registry entry of its process
-//! and the history of what was typed.
+//! The files of the scripted agent, in the format of Claude Code 2.1: session files, the registry entry of its process and
+//! the history of typed prompts.
 //!
 //! It writes the way Claude Code does: whole lines appended in one go, the registry rewritten in place, no session file
 //! before the first prompt.
@@ -31,7 +31,7 @@ pub(super) struct Journal {
     session: AgentSessionId,
     /// The line that the next one answers.
     parent: Option<String>,
-    /// What all lines of a turn have in common.
+    /// The common fields of a turn's lines.
     prompt: String,
     last_prompt: Option<&'static str>,
 }
@@ -140,7 +140,7 @@ impl Journal {
         }
     }
 
-    /// Does what the tool is to do, in the demonstration's own folder, and tells of it.
+    /// Carries out the tool call, in the demonstration's own folder, and writes its result.
     pub(super) fn used(&mut self, tool: &Tool, used: &ToolUse) -> io::Result<()> {
         let path = self.cwd.join(tool.file());
         let (content, told) = match tool {
@@ -218,7 +218,7 @@ impl Journal {
         self.append(&lines)
     }
 
-    /// A clean end: the last words, and the registry forgets the process.
+    /// A clean end: the last line, and no registry entry any more.
     pub(super) fn close(self) -> io::Result<()> {
         if let Some(prompt) = self.last_prompt {
             let line = json!({
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_tell_what_the_script_says() {
+    fn the_files_hold_the_calls_of_the_script() {
         let folder = tempfile::tempdir().unwrap();
         for (file, conversation) in written(folder.path()).iter().zip(&script::SCRIPT) {
             let (mut lines, mut harvest) = (ClaudeLines::new(None), Harvest::default());
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_is_seen_and_nothing_is_left_registered() {
+    fn a_clear_is_recognised_and_no_registry_entry_stays() {
         let folder = tempfile::tempdir().unwrap();
         let files = written(folder.path());
         let beginnings: Vec<Beginning> =
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_the_dead_are_swept_and_the_living_stay() {
+    fn registry_entries_of_ended_processes_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let me = i32::try_from(std::process::id()).unwrap();
         let start = SystemProcesses.start_time(Pid(me)).unwrap().0;

@@ -23,7 +23,7 @@ pub use play::play;
 use crate::home::Home;
 use system::file::create_private;
 
-/// What the scripted agent is to Claude Code's `~/.claude`, and what else the demonstration keeps.
+/// The demonstration's folder: the scripted agent's counterpart of `~/.claude`, and its project.
 pub fn folder(home: &Home) -> PathBuf {
     home.path().join("demo")
 }

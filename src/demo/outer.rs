@@ -1,4 +1,4 @@
-//! A terminal of our own for the wrapper, where the user has none to lend.
+//! A terminal of our own for the wrapper, where the user has none.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +14,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 const SIZE: Winsize = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
 
-/// Runs the command to its end on a terminal that nobody looks at. Its standard error stays ours, for what has to be said.
+/// Runs the command to its end on a terminal that nobody sees. Its standard error stays ours, for messages.
 ///
 /// The command is to call [`take_terminal`]: then our own end, however it comes, hangs up on it.
 pub fn in_outer_terminal(command: &mut Command) -> io::Result<ExitStatus> {

@@ -18,7 +18,7 @@ use system::file::read_at_most;
 use wire::AgentSessionId;
 use wire::SessionRecord;
 
-/// As a shell has it for a program that ^C ended.
+/// The exit code that a shell gives a program that ^C ended.
 const INTERRUPTED: u8 = 130;
 
 /// The whole play takes a little more than five seconds.
@@ -29,12 +29,11 @@ const SPIN: Duration = Duration::from_millis(50);
 const SPINS: usize = 5;
 const TO_READ: Duration = Duration::from_millis(200);
 
-/// How long to wait for codemie to notice something before going on without. Only a broken tracker lets it run out.
+/// How long to wait until codemie has noticed a step. Only a broken tracker lets this time pass.
 const NOTICED: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// Begins the play as conversation `first`. `record` is where codemie publishes what it knows of the session it sees in it,
-/// if there is one.
+/// Begins the play as conversation `first`. `record` is the file in which codemie publishes the session's record, if there is one.
 pub fn play(
     home: &Home,
     first: AgentSessionId,
@@ -131,7 +130,7 @@ impl Player {
         Ok(())
     }
 
-    /// The user's words appear as if typed, and Enter is pressed.
+    /// The user's text appears as if typed, and Enter is pressed.
     fn type_in(&mut self, text: &str) -> Result<(), Stop> {
         for letter in text.chars() {
             self.scene.typed.push(letter);
@@ -147,8 +146,8 @@ impl Player {
         self.stage.pause(time)
     }
 
-    /// People leave codemie seconds between two things they do; the script would leave it microseconds, and what nobody
-    /// could see happening did not happen.
+    /// A person leaves codemie seconds between two steps; the script would leave it microseconds, in which no change can be
+    /// noticed.
     fn wait_until_noticed(&mut self, noticed: impl Fn(&SessionRecord) -> bool) -> Result<(), Stop> {
         let Some(path) = &self.record else { return Ok(()) };
         let deadline = Instant::now() + NOTICED;
@@ -164,7 +163,7 @@ impl Player {
     }
 }
 
-/// What is shown of a tool's work.
+/// The shown result of a tool.
 fn outcome(tool: &Tool) -> Vec<(String, Colour)> {
     let faint = |text: String| (text, Colour::Faint);
     match tool {

@@ -1,4 +1,4 @@
-//! What came of it, for people: the chain of sessions and their usage. Pure.
+//! The result for people: the chain of sessions and their usage. Pure.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn ended(session: &SessionRecord) -> &'static str {
 
 fn table(chain: &[SessionRecord]) -> Table {
     let mut table = Table::new([
-        // Whole, because the end of a name is what tells a session from the one before it.
+        // Whole, because only the end of its name distinguishes a session from the one before it.
         Column::text("SESSION", usize::MAX),
         Column::text("ENDED BY", 6).dispensable(4),
         Column::number("TIME").dispensable(3),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_its_sums_and_every_width() {
+    fn the_chain_and_its_sums_fit_every_width() {
         let chain = [session("demo-1", "clear", 1256), session("demo-1.2", "exit", 1200)];
         let text = report(&chain, Style { colour: false, columns: usize::MAX });
         assert_eq!(

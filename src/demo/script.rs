@@ -1,4 +1,5 @@
-//! What is said and done, and what it costs. Data only: the player shows it, the journal writes it, the tests add it up.
+//! The script: messages, tool calls and their usage. Data only: the player shows it, the journal writes it, the tests add it
+//! up.
 
 use wire::Tokens;
 
@@ -8,7 +9,7 @@ pub const MODEL: &str = "claude-opus-4-8";
 /// The folder it all happens in.
 pub const PROJECT: &str = "greeter";
 
-/// One conversation: what lies between two `/clear`s.
+/// One conversation: everything between two `/clear`s.
 #[derive(Debug)]
 pub struct Conversation {
     pub turns: &'static [Turn],
@@ -20,7 +21,7 @@ pub struct Turn {
     pub calls: &'static [Call],
 }
 
-/// One call of the model's API: what it says, what it does, what it takes.
+/// One call of the model's API: its text, its tool call, its usage.
 #[derive(Debug)]
 pub struct Call {
     pub text: &'static str,
@@ -150,12 +151,12 @@ impl Conversation {
     }
 }
 
-/// What a file holds once the patch is in it: what was kept and what was added.
+/// A file's content after the patch: kept and added lines.
 pub fn patched(patch: &[&str]) -> String {
     side(patch, '+')
 }
 
-/// What it held before.
+/// A file's content before the patch.
 pub fn original(patch: &[&str]) -> String {
     side(patch, '-')
 }
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_story_fits_together() {
+    fn patches_fit_their_files() {
         assert!(prices::Prices::of(MODEL).is_some(), "a demonstration without a cost shows nothing");
         for call in SCRIPT.iter().flat_map(Conversation::calls) {
             assert!(call.tool.is_some() || !call.text.is_empty(), "an answer is something: {call:?}");

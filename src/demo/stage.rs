@@ -21,7 +21,7 @@ const LEAVE: &str = "\x1b[?1049l";
 const BEGIN: &str = "\x1b[?2026h\x1b[?25l";
 const END: &str = "\x1b[?25h\x1b[?2026l";
 
-/// Why the play does not go on.
+/// Why the play ends early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Stop {
     #[error("interrupted")]
@@ -31,12 +31,12 @@ pub(super) enum Stop {
 }
 
 pub(super) struct Stage {
-    /// `None`: standard input is no terminal.
+    /// `None`: standard input is not a terminal.
     saved: Option<Termios>,
     style: Style,
-    /// Nobody watches: time need not pass.
+    /// Nobody watches: pauses are left out.
     swift: bool,
-    /// When the pause that was last asked for is over. On a slow machine the time it took to draw is taken off the next.
+    /// When the last pause ends. On a slow machine the time for drawing is subtracted from the next pause.
     due: Instant,
 }
 
@@ -63,7 +63,7 @@ impl Stage {
         Ok(write(&text)?)
     }
 
-    /// Lets time pass, unless nobody watches; ends the play if the user has had enough.
+    /// Pauses, unless nobody watches; ends the play if the user pressed ^C.
     pub(super) fn pause(&mut self, time: Duration) -> Result<(), Stop> {
         self.due = if self.swift { Instant::now() } else { self.due + time };
         loop {
@@ -72,7 +72,7 @@ impl Stage {
                 let mut keys = [0; 64];
                 let count = rustix::io::read(stdin(), &mut keys).map_err(io::Error::from)?;
                 if count == 0 {
-                    // The terminal is gone, and the signal that says so is on its way: it ends us as it would have.
+                    // The terminal is gone, and its signal is on the way: it ends us as usual.
                     let _ = kill_process(getpid(), Signal::HUP);
                 }
                 if count == 0 || keys[..count].contains(&CONTROL_C) {

@@ -114,7 +114,7 @@ fn shell_name<'a>(patient: &'a Patient<'_>) -> &'a str {
 fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'_>) -> Vec<Finding> {
     let settings = config.agent(agent);
     let var = |name: &str| std::env::var_os(name);
-    let remarks = crate::agent::called(agent).map(|known| {
+    let remarks = crate::registry::called(agent).map(|known| {
         // As the next run will know it, which may be less than what the program has just answered.
         let noted =
             |real| version::recall(patient.home.as_ref()?, agent, &version::Identity::of(agent, real)?);
@@ -259,7 +259,7 @@ enum Told {
 /// An agent is asked only if its installation does not say: Gemini leaves files in its own folder even when it is asked for
 /// its version alone.
 fn version(agent: &str, real: &Path, patient: &Patient<'_>) -> Told {
-    let installed = crate::agent::called(agent).and_then(|known| known.installed_version(real));
+    let installed = crate::registry::called(agent).and_then(|known| known.installed_version(real));
     match installed {
         Some(version) => Told::Installed { version, lacking: lacking(real, patient) },
         None => Told::Asked(ask_version(real, patient)),

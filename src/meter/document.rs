@@ -1,9 +1,9 @@
-//! Follows a file that its agent rewrites whole: one JSON document whose records stand in a list.
+//! Follows a file that its agent rewrites whole: one JSON document whose records are in a list.
 //!
 //! Promises: a document is read whole or not at all (one that is being written waits), memory is bounded by the longest
 //! element of the list and by [`MAX_DOCUMENT`], and a document that did not change is not read again. A document that changed
-//! is read from its start. That is harmless, because records have keys: what is known stays as it is, what is new is added, and
-//! of two revisions the better one wins. A record that the agent took out of its document stays counted.
+//! is read from its start. That is harmless, because records have keys: known records stay, new ones are added, and of two
+//! revisions the better one wins. A record that the agent removed from its document stays counted.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use system::file::TICK;
 use wire::Timestamp;
 
 /// A longer document is counted as unreadable. Why 64 MiB: the agents that write such files parse and rewrite all of it with
-/// every message, and are slow long before; and of one that holds nothing but small records, this bounds their number.
+/// every message, and are slow long before. It also bounds the number of small records.
 pub const MAX_DOCUMENT: u64 = 64 * 1024 * 1024;
 
-/// Of several readers at once only one holds a document longer than this.
+/// Only one of several readers at once holds a document longer than this.
 const LONG: u64 = 1024 * 1024;
 
 /// The fields before the list are given as one element; longer ones are left out.
@@ -30,12 +30,12 @@ const MAX_FIELD: usize = 64 * 1024;
 
 const AT_ONCE: usize = 64 * 1024;
 
-/// Why a document told nothing.
+/// Why a document could not be read.
 #[derive(Debug)]
 pub enum Unread {
     /// It ends too early: it is being written.
     Torn,
-    /// It is no such document.
+    /// It is not a document of this kind.
     Broken,
     Io(io::Error),
 }
@@ -46,14 +46,14 @@ pub struct Document<L> {
     /// The field that holds the list.
     list: &'static str,
     position: Option<Position>,
-    /// When it was written last, as of when it was read.
+    /// When it was last written, at the time it was read.
     checked: Option<(i64, i64)>,
     lines: L,
     turn: Option<Arc<LongLines>>,
 }
 
 impl<L: Lines> Document<L> {
-    /// `position`: what was read last. `turn`: shared by readers that read at the same time.
+    /// `position`: where the last reading ended. `turn`: shared by readers that read at the same time.
     pub fn new(
         list: &'static str,
         position: Option<Position>,
@@ -71,7 +71,7 @@ impl<L: Lines> Document<L> {
         self.position
     }
 
-    /// Everything in it, if it changed since it was read last; `None`: it did not, or is being written.
+    /// All of it, if it changed since it was last read; `None`: it did not, or is being written.
     pub fn next(&mut self, source: &impl Source) -> io::Result<Option<Batch>> {
         let (file, length) = source.identity()?;
         let written = source.written_at()?;
@@ -127,7 +127,7 @@ impl<L: Lines> Document<L> {
         });
         batch.lines = elements;
         if !matches!(read, Err(Unread::Torn | Unread::Io(_))) {
-            // What stands behind is part of what was read.
+            // The bytes after the document count as read.
             io::copy(&mut bytes, &mut io::sink()).map_err(Unread::Io)?;
         }
         (batch.to.offset, batch.to.mark) = (bytes.offset, bytes.mark);
@@ -135,7 +135,7 @@ impl<L: Lines> Document<L> {
     }
 }
 
-/// Whether a further change would have another time. One from the future is no reason to wait for it.
+/// Whether a further change would have another time. A time in the future is no reason to wait for it.
 fn is_settled((seconds, nanos): (i64, i64)) -> bool {
     let written = Timestamp(seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000));
     let now = SystemClock.now();
@@ -160,7 +160,7 @@ impl<S: Source> Read for Bytes<'_, S> {
     }
 }
 
-/// Calls with each element of the list, in order; before them with an object of the fields that stand before the list.
+/// Calls `each` with an object of the fields before the list, then with each element of the list, in order.
 pub fn each_element(
     reader: impl Read,
     list: &'static str,

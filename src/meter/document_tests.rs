@@ -8,7 +8,7 @@ use super::super::record::{Fact, Record, Usage};
 use super::super::tail::FileId;
 use super::*;
 
-/// `{"k":KEY,"n":OUTPUT}` is a call; an element that is no object is unreadable.
+/// `{"k":KEY,"n":OUTPUT}` is a call; an element that is not an object is unreadable.
 #[derive(Debug, Default)]
 struct Calls {
     head: String,
@@ -125,7 +125,7 @@ fn a_half_written_document_waits_wherever_it_is_torn() {
 }
 
 #[test]
-fn what_is_no_document_is_counted_once_and_left_alone() {
+fn a_file_that_is_no_document_is_counted_once_and_left_alone() {
     for broken in ["[]", "7", r#"{"list":7}"#, r#"{"list":[{"k":"a"}]} x"#, "garbage"] {
         let file = Written::new(broken);
         let mut followed = document(None);
@@ -148,7 +148,7 @@ fn another_file_in_its_place_is_read() {
 }
 
 #[test]
-fn an_old_time_of_writing_saves_the_reading() {
+fn an_unchanged_time_of_writing_saves_the_reading() {
     let mut file = Written::new(r#"{"list":[{"k":"a","n":1}]}"#);
     file.time = Some((1_000_000, 0));
     let mut followed = document(None);

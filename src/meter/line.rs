@@ -1,19 +1,20 @@
-//! The seam between a followed file and the agent that wrote it: one line in, records and facts out.
+//! The seam between a followed conversation and the agent that wrote it: one line in, records and facts out. A *line* is a
+//! line of a file, an element of a document's list, or a row of a database.
 
 use super::record::Record;
 use wire::AgentSessionId;
 use wire::Timestamp;
 
-/// What one agent's lines mean. Lines come in file order, each whole and without its newline.
+/// The meaning of an agent's lines. Lines come in the order of the conversation, each whole and without its newline.
 pub trait Lines {
-    /// Adds what the line tells. An unknown kind of line tells nothing and is no error.
+    /// Adds the records and facts of the line. An unknown kind of line has none and is no error.
     fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable>;
 
     /// What must be remembered between two lines (a tool call that waits for its result), to be committed together with
-    /// the file position and handed back after a restart. `None`: nothing. Small by promise.
+    /// the position and handed back after a restart. `None`: nothing. Small by promise.
     fn state(&self) -> Option<String>;
 
-    /// The next line is the first of another file.
+    /// The next line is the first of another conversation.
     fn forget(&mut self);
 }
 
@@ -31,14 +32,14 @@ impl<L: Lines + ?Sized> Lines for Box<L> {
     }
 }
 
-/// What a stretch of lines told.
+/// The records and facts of a batch of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Harvest {
     pub records: Vec<Record>,
     pub facts: LineFacts,
 }
 
-/// The latest word of the lines on the conversation they stand in.
+/// What the lines report of their conversation; the latest value counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineFacts {
     /// The conversation the lines name.
@@ -67,7 +68,7 @@ impl LineFacts {
     }
 }
 
-/// A line that should have told something and could not be understood. Counted, never fatal.
+/// A line that should hold a record and could not be understood. Counted, never fatal.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     #[error("not the JSON expected here: {0}")]

@@ -1,7 +1,8 @@
-//! Metering: session files become records, records become numbers.
+//! Metering: an agent's conversations become records, records become numbers.
 
 pub mod document;
 pub mod form;
 pub mod line;
 pub mod record;
+pub mod rows;
 pub mod tail;

@@ -1,4 +1,4 @@
-//! What one line of an agent's session file can tell: a call of the model's API, a tool call, a prompt, an API error.
+//! What one line of a conversation can record: a call of the model's API, a tool call, a prompt, an API error.
 //!
 //! These are facts as the agent states them, before anyone decides which session owns them.
 
@@ -15,7 +15,7 @@ const LONGEST_NAME: usize = 256;
 pub struct Record {
     pub key: String,
     pub at: Timestamp,
-    /// The line says itself that it is a copy from another conversation (`forkedFrom`): it never decides ownership.
+    /// The line is marked as a copy from another conversation (`forkedFrom`): it never decides ownership.
     pub copied: bool,
     /// The sub-agent that made it, by the agent's id; `None` in the main conversation.
     pub subagent: Option<String>,
@@ -23,7 +23,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether it can be what an agent meant. What is longer or larger would be kept for good, added to every sum and sent on.
+    /// Whether an agent can have meant it. A longer or larger value would be kept for good, added to every sum and sent on.
     pub fn is_plausible(&self) -> bool {
         let named = match &self.fact {
             Fact::Usage(usage) => {
@@ -36,9 +36,9 @@ impl Record {
         named && self.key.len() <= LONGEST_KEY && self.subagent.iter().all(is_name) && self.at.is_a_date()
     }
 
-    /// Names of models and tools leave the machine, paths do not: of a model that is a file (a server of local models calls it
-    /// so) the last part stays.
-    pub fn name_no_place(&mut self) {
+    /// Names of models and tools leave the machine, paths do not: of a model that is named by its file (as servers of local
+    /// models do) the last part stays.
+    pub fn strip_paths(&mut self) {
         let name = match &mut self.fact {
             Fact::Usage(usage) => &mut usage.model,
             Fact::Tool(tool) => &mut tool.name,
@@ -74,7 +74,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What it cost; `None` when the model, or what was used of it, has no price. Never a guess, never a silent zero.
+    /// Its cost; `None` when the model, or a kind of token it used, has no price. Never a guess, never a silent zero.
     pub fn cost(&self) -> Option<PicoDollars> {
         prices::cost(&self.model, &self.tokens, self.tier)
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_on_this_machine_is_no_name() {
+    fn paths_are_removed_from_names() {
         for (name, kept) in [
             ("claude-opus-4-8", "claude-opus-4-8"),
             ("anthropic/claude-opus-4-8", "anthropic/claude-opus-4-8"),
@@ -138,14 +138,14 @@ mod tests {
             ("é:", "é:"),
         ] {
             let mut record = call(|_, usage| usage.model = name.into());
-            record.name_no_place();
+            record.strip_paths();
             let Fact::Usage(usage) = record.fact else { panic!() };
             assert_eq!(usage.model, kept, "{name}");
         }
     }
 
     #[test]
-    fn what_no_agent_means_is_told_from_what_it_does() {
+    fn implausible_records_are_recognised() {
         let long = |length: usize| "x".repeat(length);
         let good = [
             call(|_, _| {}),

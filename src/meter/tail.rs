@@ -1,25 +1,23 @@
 //! Follows a growing file by its identity and offset.
 //!
 //! Promises: whole lines only (a torn last line waits for its end), bounded memory whatever the file holds, a file that was
-//! truncated or replaced is read anew from its start, and everything a commit needs stands in one [`Batch`]: what was read,
-//! where reading goes on, and what the reader must remember there. Reading twice is harmless, records have keys.
+//! truncated or replaced is read again from its start, and one [`Batch`] holds everything a commit needs: the records, the
+//! position where reading goes on, and the reader's state there. Reading twice is harmless, because records have keys.
 //!
-//! The tail holds no file open: the agents open, append and close, move the file, and delete it. The caller opens what it
-//! finds at the path of the day and hands it in.
+//! The tail holds no file open: the agents open, append and close, move the file, and delete it. The caller opens the file
+//! that is at the path now and hands it in.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
 use super::line::{Harvest, Lines};
 use super::record::Record;
 pub use system::file::FileId;
 
-/// What is read, and committed, at once. Why 256 KiB: some hundred lines, well above what a commit costs, and nothing
-/// beside a process' memory.
+/// Bytes read, and committed, at once. Why 256 KiB: some hundred lines, well above the cost of a commit, and little beside a
+/// process' memory.
 const CHUNK: usize = 256 * 1024;
 
 /// Lines beyond this are passed over and counted as unreadable. Why 16 MiB: an answer is at most some 128,000 tokens, which
@@ -27,33 +25,47 @@ const CHUNK: usize = 256 * 1024;
 /// buffer grows only for such a line, and is given back.
 pub const MAX_LINE: usize = 16 * 1024 * 1024;
 
-/// Where reading goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Where reading goes on. Each form uses the fields in its own way; for a file of lines they are:
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    pub file: FileId,
+    pub(super) file: FileId,
     /// The first byte not read, the start of a line unless `inside_long_line`.
-    pub offset: u64,
+    pub(super) offset: u64,
     /// A hash of the bytes just before `offset`: a deleted file's inode goes to the next one made, which may be longer.
-    pub mark: u64,
+    pub(super) mark: u64,
     /// A line over the limit is being passed over.
-    pub inside_long_line: bool,
+    pub(super) inside_long_line: bool,
 }
 
 impl Position {
     pub fn start_of(file: FileId) -> Self {
         Self { file, offset: 0, mark: hash(&[]), inside_long_line: false }
     }
+
+    /// How much has been read, in the unit in which the form counts.
+    pub fn progress(self) -> u64 {
+        self.offset
+    }
+
+    /// As numbers to keep, without the file's id. [`Self::decode`] reads them.
+    pub fn encode(self) -> [u64; 3] {
+        [self.offset, self.mark, u64::from(self.inside_long_line)]
+    }
+
+    pub fn decode(file: FileId, [offset, mark, inside_long_line]: [u64; 3]) -> Self {
+        Self { file, offset, mark, inside_long_line: inside_long_line != 0 }
+    }
 }
 
-/// What one step of reading gave. Position, state and records belong into one transaction.
+/// The result of one step of reading. Position, state and records belong into one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub harvest: Harvest,
-    /// Where it began; `None` for the first of a file never read before. Two readers at once: the one whose `from` is not
-    /// what is stored came too late, and may commit all the same.
+    /// Where it began; `None` for the first of a file never read before. Of two readers at once, the one whose `from` is
+    /// not the stored position came too late, and may commit all the same.
     pub from: Option<Position>,
     pub to: Position,
-    /// The reader's memory at `to` ([`Lines::state`]).
+    /// The reader's state at `to` ([`Lines::state`]).
     pub state: Option<String>,
     pub lines: u64,
     pub unreadable: u64,
@@ -63,9 +75,9 @@ pub struct Batch {
 /// Why a file was read from its start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anew {
-    /// Another file stands in its place.
+    /// Another file is in its place.
     Replaced,
-    /// It is shorter than what was read, or something else stands there.
+    /// It is shorter than the part that was read, or that part has changed.
     Truncated,
     /// The agent rewrites it whole: it is the same conversation, read again.
     Rewritten,
@@ -102,11 +114,11 @@ impl Source for File {
 #[derive(Debug)]
 pub struct Tail<L> {
     position: Option<Position>,
-    /// When it was written to last, as of when all that was read was last found in its place.
+    /// When it was last written to, at the last check that the part that was read is unchanged.
     checked: Option<(i64, i64)>,
     lines: L,
     buffer: Vec<u8>,
-    /// What the buffer shrinks to when nothing is left to read: nothing, unless it was lent.
+    /// The size that the buffer shrinks to when nothing is left to read: zero, unless it was lent.
     lent: usize,
     /// Where several read at once: whose turn it is to hold a long line, and whether it is ours.
     turn: Option<(Arc<LongLines>, bool)>,
@@ -192,7 +204,7 @@ impl<L: Lines> Tail<L> {
         Ok(Some(batch))
     }
 
-    /// Whether the end is the one that was read: a file may be written anew to the same length.
+    /// Whether the end is the one that was read: a file may be rewritten to the same length.
     fn is_all_read(&mut self, at: &Position, source: &impl Source) -> io::Result<bool> {
         let written = source.written_at()?;
         let same = written == self.checked || mark(source, at.offset)? == at.mark;
@@ -235,7 +247,7 @@ impl<L: Lines> Tail<L> {
     }
 
     fn grow(&mut self) {
-        // Twice the usual is for everyone.
+        // Every reader may hold twice the usual size.
         if self.buffer.len() >= 2 * CHUNK.max(self.lent)
             && let Some((turn, ours @ false)) = &mut self.turn
         {
@@ -247,7 +259,7 @@ impl<L: Lines> Tail<L> {
         self.buffer.resize(size, 0);
     }
 
-    /// Drops what belongs to the long line; gives how much is left in the buffer.
+    /// Drops the rest of the long line; returns how many bytes stay in the buffer.
     fn leave_long_line(&mut self, filled: usize, batch: &mut Batch) -> usize {
         let end = memchr::memchr(b'\n', &self.buffer[..filled]);
         let dropped = end.map_or(filled, |end| end + 1);
@@ -287,13 +299,13 @@ impl<L: Lines> Tail<L> {
     }
 }
 
-/// Adds what a line tells to the batch, unless no agent can have meant it.
+/// Adds the records of a line to the batch, if they are plausible.
 pub(super) fn take_line(lines: &mut impl Lines, line: &[u8], batch: &mut Batch) {
     let before = batch.harvest.records.len();
     let read = lines.read(line, &mut batch.harvest);
     let new = &mut batch.harvest.records[before..];
     let plausible = new.iter().all(Record::is_plausible);
-    new.iter_mut().for_each(Record::name_no_place);
+    new.iter_mut().for_each(Record::strip_paths);
     if !plausible {
         batch.harvest.records.truncate(before);
     }
@@ -302,7 +314,7 @@ pub(super) fn take_line(lines: &mut impl Lines, line: &[u8], batch: &mut Batch) 
     }
 }
 
-/// Whether what was read up to `at` is no longer what stands there.
+/// Why the file must be read from its start again: the part up to `at` is not the one that was read.
 fn departed(at: &Position, file: FileId, len: u64, source: &impl Source) -> io::Result<Option<Anew>> {
     Ok(if at.file != file {
         Some(Anew::Replaced)
@@ -342,7 +354,7 @@ fn hash(bytes: &[u8]) -> u64 {
     hash_on(0xcbf2_9ce4_8422_2325, bytes)
 }
 
-/// The hash of what was hashed before and of these bytes behind it.
+/// Continues the hash `before` with these bytes.
 pub(super) fn hash_on(before: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(before, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -35,7 +35,7 @@ impl Lines for Keep {
     }
 }
 
-/// What is kept of a line: of one that is no key, its length.
+/// The record of a line; of one that is too long for a key, its length.
 fn kept(line: &str) -> String {
     if line.len() > LONGEST_KEY && !line.starts_with('?') {
         format!("{} bytes", line.len())
@@ -117,7 +117,7 @@ fn whole_lines_only_and_a_torn_one_waits() {
 fn reading_goes_on_where_a_batch_ended() {
     let file = Memory::new(b"one\ntwo\n");
     let first = tail().next(&file).unwrap().unwrap();
-    let stored: Position = serde_json::from_str(&serde_json::to_string(&first.to).unwrap()).unwrap();
+    let stored = Position::decode(first.to.file, first.to.encode());
     file.append(b"three\n");
     let mut after_restart = Tail::new(Some(stored), Keep(first.state.unwrap().parse().unwrap()));
     let batch = after_restart.next(&file).unwrap().unwrap();
@@ -132,7 +132,7 @@ fn an_empty_file_and_one_without_a_newline_give_nothing() {
 }
 
 #[test]
-fn truncation_and_replacement_start_anew() {
+fn truncation_and_replacement_start_again() {
     for (inode, data, anew, lines) in [
         (1, &b"x\n"[..], Anew::Truncated, 1),
         (1, b"", Anew::Truncated, 0),
@@ -184,7 +184,7 @@ fn a_long_line_under_the_limit_is_read() {
 }
 
 #[test]
-fn an_interrupted_read_is_repeated_and_an_error_is_told() {
+fn an_interrupted_read_is_repeated_and_an_error_is_reported() {
     struct Failing(Cell<u32>);
     impl Source for Failing {
         fn identity(&self) -> io::Result<(FileId, u64)> {
@@ -215,7 +215,7 @@ fn a_real_file_is_followed_across_a_rename() {
 }
 
 #[test]
-fn a_file_written_anew_to_the_same_length_is_read_anew() {
+fn a_file_rewritten_to_the_same_length_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     let write = |text: &str, at: u64| {
@@ -236,7 +236,7 @@ fn a_file_written_anew_to_the_same_length_is_read_anew() {
 }
 
 #[test]
-fn a_line_that_no_agent_means_is_unreadable_and_leaves_nothing() {
+fn an_implausible_line_is_unreadable_and_leaves_nothing() {
     let absurd = format!("?{}", "x".repeat(LONGEST_KEY));
     let file = Memory::new(format!("one\n{absurd}\ntwo\n").as_bytes());
     assert_eq!(drain(&mut tail(), &file), (vec!["one".into(), "two".into()], 1));

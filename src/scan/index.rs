@@ -225,9 +225,7 @@ impl FileFacts {
         put_signed(out, self.stamp.changed.wrapping_sub(self.stamp.modified));
         put(out, u64::from(self.position.is_some()));
         if let Some(position) = &self.position {
-            put(out, position.offset);
-            put(out, position.mark);
-            put(out, u64::from(position.inside_long_line));
+            position.encode().into_iter().for_each(|number| put(out, number));
         }
         put(out, u64::from(self.state.is_some()));
         if let Some(state) = &self.state {
@@ -253,12 +251,7 @@ impl FileFacts {
         let stamp = Stamp { size, modified, changed: modified.wrapping_add(from.signed()?) };
         let position = match from.number()? {
             0 => None,
-            _ => Some(Position {
-                file: id,
-                offset: from.number()?,
-                mark: from.number()?,
-                inside_long_line: from.number()? != 0,
-            }),
+            _ => Some(Position::decode(id, [from.number()?, from.number()?, from.number()?])),
         };
         let state = match from.number()? {
             0 => None,
@@ -345,7 +338,7 @@ mod tests {
             path: OsStr::from_bytes(b"/p/\xff.jsonl").into(),
             id,
             stamp: Stamp { size: 7, modified: -1, changed: i64::MIN },
-            position: Some(Position { file: id, offset: 5, mark: u64::MAX, inside_long_line: true }),
+            position: Some(Position::decode(id, [5, u64::MAX, 1])),
             state: Some("é".into()),
             conversation: words.number("c"),
             born: i64::MIN,

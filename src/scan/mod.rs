@@ -48,6 +48,7 @@ use system::file::create_private;
 use system::file::{open_private, open_regular};
 use wire::Timestamp;
 
+use crate::meter::tail::Position;
 use crate::project::Project;
 use crate::store::{self, By, UsageRow, View};
 use call::{Call, FileNo, Told};
@@ -324,7 +325,7 @@ impl Scanner<'_> {
             .iter()
             .filter_map(|&(place, number)| {
                 let (found, known) = (&tree.found[place], index.files[number as usize].as_ref()?);
-                let read = known.position.map_or(0, |position| position.offset);
+                let read = known.position.map_or(0, Position::progress);
                 Some(Job {
                     number,
                     agent: found.agent,
@@ -345,9 +346,13 @@ impl Scanner<'_> {
             note(index, number, &tree.found[place], outcome, &mut projects);
         }
         // Deleted before it could be opened.
-        for &(_, number) in &plan.to_read {
+        for &(place, number) in &plan.to_read {
             let file = &mut index.files[number as usize];
-            if file.as_ref().is_some_and(|file| file.position.is_none() && !file.path.exists()) {
+            let form = |path: &Path| self.agents[tree.found[place].agent].form(path);
+            if file
+                .as_ref()
+                .is_some_and(|file| file.position.is_none() && !form(&file.path).exists(&file.path))
+            {
                 *file = None;
             }
         }
@@ -450,7 +455,7 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
     let another = outcome.number != number;
     if another {
         known.closed = true;
-        (facts.born, facts.last, facts.unreadable) = (tree::born(&found.file.path), None, 0);
+        (facts.born, facts.last, facts.unreadable) = (found.born(), None, 0);
         if found.file.conversation.is_none() {
             facts.conversation = Word::NONE;
         }

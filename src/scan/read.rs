@@ -18,7 +18,6 @@ use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{Anew, LongLines, Position};
 use prices::tier::Tier;
-use system::file::open_regular;
 use wire::Timestamp;
 
 /// What is read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
@@ -170,7 +169,8 @@ impl Worker<'_> {
     fn read(&mut self, desk: &Desk<'_>, number: usize) -> io::Result<Outcome> {
         let job = &desk.jobs[number];
         let agent = desk.agents[job.agent];
-        let file = open_regular(job.path)?;
+        let form = agent.form(job.path);
+        let content = form.open(job.path)?;
         let mut lines = match (job.state, self.readers.remove(&job.agent)) {
             (None, Some(mut lines)) => {
                 lines.forget();
@@ -191,10 +191,10 @@ impl Worker<'_> {
             last: None,
         };
         let seed = agent_seed(agent.name());
-        let (form, turn) = (agent.form(job.path), Arc::clone(&desk.turn));
+        let turn = Arc::clone(&desk.turn);
         let mut followed = Followed::lent(form, job.position, lines, &mut self.room, turn);
         let read = loop {
-            let batch = match followed.next(&file) {
+            let batch = match followed.next(&content) {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
@@ -216,7 +216,7 @@ impl Worker<'_> {
                     }
                 }
             }
-            let read = batch.to.offset.saturating_sub(batch.from.map_or(0, |from| from.offset));
+            let read = batch.to.progress().saturating_sub(batch.from.map_or(0, Position::progress));
             desk.done.fetch_add(read, Ordering::Relaxed);
             outcome.facts.merge(batch.harvest.facts);
             (outcome.position, outcome.state) = (Some(batch.to), batch.state);

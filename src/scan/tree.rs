@@ -16,6 +16,7 @@ use super::hash::{CheapMap, CheapSet};
 use super::index::{FileFacts, Index, Stamp};
 use super::words::Word;
 use crate::agent::{Agent, SessionFile, Var};
+use crate::meter::rows::RowStatus;
 use system::file::FileId;
 
 /// A file on the disk.
@@ -26,6 +27,8 @@ pub(super) struct Found {
     pub(super) file: SessionFile,
     pub(super) id: FileId,
     pub(super) stamp: Stamp,
+    /// When a conversation that is no file came into being; of a file that is asked for when it is needed.
+    born: Option<i64>,
 }
 
 /// All files of all agents, and the folders they were looked for in.
@@ -74,7 +77,7 @@ impl Tree {
                         (agent, listed.files)
                     }
                 };
-                look_at(agent, files, &mut share.found);
+                look_at(agent, agents[agent], files, &mut share.found);
             }
             share
         };
@@ -100,11 +103,15 @@ fn next(parts: &Mutex<std::vec::IntoIter<Part>>) -> Option<Part> {
 }
 
 /// What the files are. One that is gone again is not there.
-fn look_at(agent: usize, files: Vec<SessionFile>, found: &mut Vec<Found>) {
+fn look_at(agent: usize, of: &dyn Agent, files: Vec<SessionFile>, found: &mut Vec<Found>) {
     found.reserve(files.len());
     let mut open: Option<(Vec<u8>, OwnedFd)> = None;
     let mut files = files.into_iter().peekable();
     while let Some(file) = files.next() {
+        if let Some(status) = of.form(&file.path).status(&file.path) {
+            found.extend(status.ok().map(|status| Found::of_rows(agent, file, &status)));
+            continue;
+        }
         // Where several lie in one folder, the way there is gone once.
         let (folder, name) = split(&file.path);
         if open.as_ref().is_none_or(|(path, _)| path != folder) {
@@ -151,13 +158,24 @@ impl Found {
                 modified: at(i64::from(stat.st_mtime), part(stat.st_mtime_nsec)),
                 changed: at(i64::from(stat.st_ctime), part(stat.st_ctime_nsec)),
             },
+            born: None,
         }
+    }
+
+    fn of_rows(agent: usize, file: SessionFile, status: &RowStatus) -> Self {
+        let stamp = Stamp { size: status.end, modified: status.changed, changed: status.changed };
+        Self { agent, file, id: status.id, stamp, born: Some(status.born) }
+    }
+
+    /// When it came into being, in nanoseconds since 1970.
+    pub(super) fn born(&self) -> i64 {
+        self.born.unwrap_or_else(|| born(&self.file.path))
     }
 }
 
-/// When a file came into being, in nanoseconds since 1970. Where the file system does not tell, or a copy was given the
-/// times of what it is a copy of, the time of the last change comes in its place.
-pub(super) fn born(path: &Path) -> i64 {
+/// When a file came into being, in nanoseconds since 1970. Where the file system does not record it, or a copy was given
+/// the times of its original, the time of the last change comes in its place.
+fn born(path: &Path) -> i64 {
     let nanoseconds = |at: SystemTime| {
         let since = at.duration_since(UNIX_EPOCH).ok()?;
         i64::try_from(since.as_nanos()).ok()
@@ -257,7 +275,7 @@ impl FileFacts {
             position: None,
             state: None,
             conversation,
-            born: born(&found.file.path),
+            born: found.born(),
             last: None,
             project: Word::NONE,
             repository: Word::NONE,

@@ -1,20 +1,16 @@
 //! Reading the files of one session into the store, from wherever the last reader stopped.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use crate::agent::Trail;
-use crate::meter::form::Followed;
+use crate::meter::form::{Followed, Opened};
 use crate::meter::line::{LineFacts, Lines};
-use system::file::{FileId, open_regular};
+use system::file::FileId;
 use wire::Timestamp;
 
 use crate::meter::record::{Fact, Record};
-use crate::meter::tail::{self, Source};
 use crate::session::Error;
 use crate::session::absorb::{Absorbed, Batch, absorb};
 use crate::store::{self, Priced, Store};
@@ -43,27 +39,6 @@ pub struct News {
     pub facts: LineFacts,
 }
 
-/// What the store keeps for us beside the offset.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    mark: u64,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    inside_long_line: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    lines: Option<String>,
-}
-
-impl Saved {
-    fn of(batch: &tail::Batch) -> Vec<u8> {
-        let saved = Self {
-            mark: batch.to.mark,
-            inside_long_line: batch.to.inside_long_line,
-            lines: batch.state.clone(),
-        };
-        serde_json::to_vec(&saved).unwrap_or_default()
-    }
-}
-
 impl Follower {
     /// Reads all files to their present end, and says in `news` what was taken, also before something was refused. A file
     /// that cannot be opened now is read another time.
@@ -77,7 +52,7 @@ impl Follower {
         news: &mut News,
     ) -> Result<(), Error> {
         for path in files {
-            match open_regular(path) {
+            match trail.form(path).open(path) {
                 Ok(file) => self.read_file(store, at, session, trail, path, &file, news)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => tracing::warn!(%session, "{}: {error}", path.display()),
@@ -94,10 +69,10 @@ impl Follower {
         session: SessionId,
         trail: &dyn Trail,
         path: &Path,
-        file: &File,
+        file: &Opened,
         news: &mut News,
     ) -> Result<(), Error> {
-        let Ok((id, _)) = file.identity() else { return Ok(()) };
+        let Ok(id) = file.id() else { return Ok(()) };
         let mut races = 0;
         loop {
             let tail = match self.tails.entry(id) {
@@ -116,16 +91,15 @@ impl Follower {
                     return Ok(());
                 }
             };
-            let state = Saved::of(&batch);
+            let (from, checkpoint) = (batch.began_at(), batch.checkpoint());
             let records: Vec<_> = batch.harvest.records.into_iter().map(priced).collect();
-            let from = batch.from.filter(|_| batch.anew.is_none()).map_or(0, |from| from.offset);
             let read = Batch {
                 file: id,
                 path,
                 from,
                 restart: batch.anew.is_some(),
-                to: batch.to.offset,
-                state: &state,
+                to: checkpoint.progress,
+                state: &checkpoint.state,
                 unreadable: batch.unreadable,
                 records: &records,
             };
@@ -156,19 +130,8 @@ fn resume(
     stored: Option<&store::Position>,
     trail: &dyn Trail,
 ) -> Followed<Box<dyn Lines + Send>> {
-    let saved = stored.and_then(|stored| {
-        let saved: Saved = serde_json::from_slice(&stored.state).ok()?;
-        Some((stored.offset, saved))
-    });
-    let form = trail.form(path);
-    match saved {
-        Some((offset, saved)) => {
-            let Saved { mark, inside_long_line, lines } = saved;
-            let position = tail::Position { file, offset, mark, inside_long_line };
-            Followed::new(form, Some(position), trail.lines(lines.as_deref()))
-        }
-        None => Followed::new(form, None, trail.lines(None)),
-    }
+    let checkpoint = stored.map(|stored| (stored.offset, &*stored.state));
+    Followed::resume(trail.form(path), file, checkpoint, |state| trail.lines(state))
 }
 
 fn priced(record: Record) -> Priced {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::exit_note;
 use super::follow::{Follower, News};
-use crate::agent::{self, Trail};
+use crate::agent::Trail;
 use crate::home::Home;
+use crate::registry;
 use crate::session::{self, publish::publish};
 use crate::store::{Realm, RunRow, SessionRow, Store};
 use system::clock::{Clock, SystemClock};
@@ -75,7 +76,7 @@ fn files_of(run: &RunRow, session: &SessionRow) -> Option<(Box<dyn Trail>, Vec<P
     let conversation = session.agent_session.as_ref()?;
     // This command's environment may point the agent elsewhere.
     let var = |name: &str| run.surroundings.get(name).unwrap_or_else(|| std::env::var_os(name));
-    let mut trail = agent::by_name(&session.agent)?.trail(&var, &session.place.cwd)?;
+    let mut trail = registry::by_name(&session.agent)?.trail(&var, &session.place.cwd)?;
     let mut files = trail.files(conversation);
     // The file as it was bound, if the agent's folder has been moved since.
     if let Some(file) = session.agent_session_file.as_ref().filter(|file| file.is_file())

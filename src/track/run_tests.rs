@@ -212,7 +212,8 @@ fn us() -> Pid {
 }
 
 fn end(run: Run) -> Summary {
-    let ended = terminal::ProgramEnd { exit: terminal::ProgramExit::Exited(0), asked: false, pid: Some(us()) };
+    let ended =
+        terminal::ProgramEnd { exit: terminal::ProgramExit::Exited(0), asked: false, pid: Some(us()) };
     let at = run.recorder.now().wall;
     run.finish(ended, at)
 }

@@ -45,6 +45,11 @@ pub trait Processes: Send + Sync {
         Vec::new()
     }
 
+    /// Its command line, word by word; empty where it cannot be seen.
+    fn command(&self, _pid: Pid) -> Vec<OsString> {
+        Vec::new()
+    }
+
     /// A process and all below it, nearest first.
     fn family(&self, head: Pid) -> Vec<Pid> {
         // Pids can be reused while we climb down; no agent's family is this large.
@@ -107,6 +112,10 @@ impl Processes for SystemProcesses {
         platform::open_files(pid)
     }
 
+    fn command(&self, pid: Pid) -> Vec<OsString> {
+        platform::command(pid)
+    }
+
     fn running(&self, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
         platform::running(wanted)
     }
@@ -165,6 +174,8 @@ mod tests {
         let [me, pid] = [me, pid].map(|pid| Pid(i32::try_from(pid).unwrap()));
         assert!(SystemProcesses.children(me).contains(&pid));
         assert!(SystemProcesses.family(me).contains(&pid));
+        assert_eq!(SystemProcesses.command(pid).first(), Some(&OsString::from("sh")));
+        assert_eq!(SystemProcesses.command(Pid(i32::MAX)), [""; 0]);
         let open = SystemProcesses.open_files(pid);
         drop(child.stdin.take());
         child.wait().unwrap();

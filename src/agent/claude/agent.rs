@@ -1,4 +1,4 @@
-//! Claude Code as the rest of the house sees it.
+//! Claude Code as an [`Agent`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
 use super::{invocation, version, view};
 use crate::agent::{
-    Agent, Conversation, Injection, Invocation, Remark, SessionFiles, Trail, Var, transcript,
+    Agent, Conversation, ConversationFiles, Follow, Injection, Invocation, Launch, Remark, SessionFiles,
+    Trail, Var, transcript,
 };
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
@@ -20,7 +21,7 @@ use wire::AgentSessionId;
 #[derive(Debug)]
 pub struct Claude;
 
-/// It notes much in it, but it is read on the way to exec.
+/// The agent keeps much in its configuration, but it is read on the way to exec.
 const MAX_CONFIG: u64 = 64 << 20;
 
 impl Agent for Claude {
@@ -28,10 +29,16 @@ impl Agent for Claude {
         "claude"
     }
 
+    fn product(&self) -> &'static str {
+        "Claude Code"
+    }
+
     fn provider(&self) -> Option<&'static str> {
         Some("anthropic")
     }
+}
 
+impl Launch for Claude {
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }
@@ -78,6 +85,17 @@ impl Agent for Claude {
         Some(args)
     }
 
+    fn remarks(&self, _var: Var<'_>, version: Option<&str>, _inject: bool, _marks: bool) -> Vec<Remark> {
+        let older = version.filter(|version| version::lacks_registry(version));
+        let remark = older.map(|version| {
+            let what = format!("version {version} does not say which conversation a process is in: while another one runs in the same folder, a /clear may not be seen");
+            Remark::advice(what, "update claude, if there is a newer one; `codemie explain SESSION` says what was not certain")
+        });
+        remark.into_iter().collect()
+    }
+}
+
+impl ConversationFiles for Claude {
     fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
         let found = ClaudeFiles::from_env(var).map(|files| files.session_files()).unwrap_or_default();
         let mut conversations: Vec<Foreign> = found
@@ -110,7 +128,7 @@ impl Agent for Claude {
         ClaudeFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
     }
 
-    /// Only a tool call stays open from one line to the next, so there is nothing to remember of calls.
+    /// Only tool calls stay open from one line to the next, so answered calls need no state.
     fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
         Some(Box::new(ClaudeLines::usage_only()))
     }
@@ -118,16 +136,9 @@ impl Agent for Claude {
     fn transcript(&self) -> Option<transcript::Reader> {
         Some(transcript::Reader::Threads(view::thread))
     }
+}
 
-    fn remarks(&self, _var: Var<'_>, version: Option<&str>, _inject: bool, _marks: bool) -> Vec<Remark> {
-        let older = version.filter(|version| version::lacks_registry(version));
-        let remark = older.map(|version| {
-            let what = format!("version {version} does not say which conversation a process is in: while another one runs in the same folder, a /clear may not be seen");
-            Remark::advice(what, "update claude, if there is a newer one; `codemie explain SESSION` says what was not certain")
-        });
-        remark.into_iter().collect()
-    }
-
+impl Follow for Claude {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
         Some(Box::new(ClaudeTrail::new(ClaudeFiles::from_env(var)?, folder)))
     }

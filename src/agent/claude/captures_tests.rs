@@ -82,7 +82,7 @@ fn random_pieces_two_readers_and_restarts_change_nothing() {
 }
 
 #[test]
-fn prompts_tools_and_errors_of_the_recordings() {
+fn prompts_tools_and_errors_of_the_recordings_are_counted() {
     // prompts, tool calls, tool errors, lines added, lines removed, API errors: read off the recordings by hand.
     let expected: BTreeMap<&str, [u64; 6]> = BTreeMap::from([
         ("01-plain", [3, 0, 0, 0, 0, 0]),

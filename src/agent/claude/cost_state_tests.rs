@@ -10,7 +10,7 @@ use wire::PicoDollars;
 use wire::Tokens;
 
 #[test]
-fn cost_state_lines_agree_with_what_is_counted() {
+fn cost_state_lines_agree_with_our_sums() {
     let text = include_str!("../../../tests/fixtures/claude-2.1.325/session.jsonl");
     let (mut lines, mut tokens, mut cost) = (ClaudeLines::new(None), Tokens::default(), PicoDollars(0));
     let (mut calls, mut compared) = (0, 0);

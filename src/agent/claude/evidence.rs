@@ -1,5 +1,5 @@
-//! What Claude Code tells about itself outside the lines: the registry entry of a process, the history of what was typed,
-//! and how a session file begins. Bytes in, facts out.
+//! Evidence that Claude Code leaves beside its conversations: the registry entry of a process, the history of typed
+//! prompts, and how a session file begins. Bytes in, facts out.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use wire::AgentSessionId;
 use wire::Timestamp;
 use wire::{Pid, StartTime};
 
-/// How much of a file's start decides how it begins. Why 256 KiB: the first spoken line comes within some hundred bytes
-/// unless a pasted image precedes the rest of it; past this much, something was said.
+/// How much of a file's start decides how it begins. Why 256 KiB: the first message comes within some hundred bytes
+/// unless a pasted image precedes the rest of it. A longer file without one holds a message all the same.
 pub const HEAD_BYTES: usize = 256 * 1024;
 
-/// A registry entry could not be read: the agent rewrites it in place, so a reader may meet it empty or half written. Look
-/// again a moment later.
+/// A registry entry could not be read: the agent rewrites it in place, so a reader may find it empty or half written. A
+/// second look a moment later succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the registry entry is being rewritten; read it again")]
 pub struct Torn;
@@ -108,8 +108,8 @@ pub fn history_line(line: &[u8]) -> Option<HistoryEntry> {
     })
 }
 
-/// Whether what was typed may have begun a new conversation. The agent's menu matches loosely (`/cl`, `/clearx`, `/CLEAR`),
-/// so every command may, but those that are something else by their full name.
+/// Whether a typed prompt may have begun a new conversation. The agent's menu matches loosely (`/cl`, `/clearx`, `/CLEAR`),
+/// so every command may, except those that are another command by their full name.
 fn may_clear(typed: &str) -> bool {
     const OTHERS: &[&str] = &[
         "/add-dir",
@@ -173,10 +173,10 @@ pub struct Head {
     pub session: Option<AgentSessionId>,
     pub cwd: Option<String>,
     pub version: Option<String>,
-    /// When the line was written that decides.
+    /// When the deciding line was written.
     pub at: Option<Timestamp>,
-    /// The id of the prompt that a first `/clear` was typed with. Up to 2.1.113 it is that of the last prompt before, so the file
-    /// that holds that one is of the same process.
+    /// The id of the prompt that a first `/clear` was typed with. Up to 2.1.113 it equals the id of the prompt before it, so
+    /// the file with that prompt belongs to the same process.
     pub prompt: Option<String>,
 }
 
@@ -214,7 +214,8 @@ pub fn head(bytes: &[u8]) -> Head {
     head
 }
 
-/// When something was last asked in these lines since. Summaries and answers do not count: whoever asked is there for longer.
+/// When these lines last hold a prompt after that time. Summaries and answers do not count: the process that asked was
+/// there earlier.
 pub fn spoken_since(bytes: &[u8], since: Timestamp) -> Option<Timestamp> {
     bytes.rsplit(|&byte| byte == b'\n').find_map(|line| {
         let line = serde_json::from_slice::<Line>(line).ok()?;
@@ -224,7 +225,7 @@ pub fn spoken_since(bytes: &[u8], since: Timestamp) -> Option<Timestamp> {
     })
 }
 
-/// What the line makes of the file, if it is one that decides.
+/// How the file begins, if this line decides it.
 fn spoken(line: &Line) -> Option<Beginning> {
     let kind = line.kind.0.as_deref()?;
     if line.is_copied() {
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_says_which_conversation_it_is_of() {
+    fn a_job_names_its_conversation() {
         let state = br#"{"state":"working","sessionId":"88ac1b88","cwd":"/p","createdAt":"2026-11-17T09:55:24.405Z"}"#;
         let job_ = job(state).unwrap();
         assert_eq!((job_.session.0.as_str(), job_.cwd.as_str()), ("88ac1b88", "/p"));
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_clear() {
+    fn commands_that_may_clear_are_recognised() {
         for typed in [
             "/clear",
             "/clear nightly fix",
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn how_the_recorded_files_begin() {
+    fn recorded_files_begin_as_expected() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude");
         let project = "projects/-home-dev-project";
         let spoken = Beginning::Spoken { copied: false };
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_beginnings() {
+    fn unusual_beginnings_are_classified() {
         let spoken = Beginning::Spoken { copied: false };
         for (bytes, beginning) in [
             (&b""[..], Beginning::Silent),

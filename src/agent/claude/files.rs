@@ -24,7 +24,7 @@ pub struct ClaudeFiles {
 }
 
 impl ClaudeFiles {
-    /// `None` when the environment does not say where.
+    /// `None` when the environment does not name it.
     pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let set = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(root) = set("CLAUDE_CONFIG_DIR") {
@@ -52,7 +52,7 @@ impl ClaudeFiles {
         self.root.join("history.jsonl")
     }
 
-    /// What the background service was given: a folder per job.
+    /// Jobs of the background service: a folder each.
     pub fn jobs(&self) -> PathBuf {
         self.root.join("jobs")
     }
@@ -112,7 +112,7 @@ impl ClaudeFiles {
     /// The folders that hold them.
     pub(super) fn project_folders(&self) -> SessionFiles {
         let mut found = SessionFiles::default();
-        let inside = found.taken(&self.projects(), entries_by_kind(&self.projects())).into_iter();
+        let inside = found.entries(&self.projects(), entries_by_kind(&self.projects())).into_iter();
         found.folders = inside.filter(|entry| entry.1 == EntryKind::Folder).map(|entry| entry.0).collect();
         found
     }
@@ -121,7 +121,7 @@ impl ClaudeFiles {
 /// Every file in a project folder that holds calls, sub-agents' included.
 pub(super) fn files_of_project(project: &Path) -> SessionFiles {
     let mut found = SessionFiles::default();
-    for (path, kind) in found.taken(project, entries_by_kind(project)) {
+    for (path, kind) in found.entries(project, entries_by_kind(project)) {
         match kind {
             EntryKind::File if is_lines(&path) => {
                 let conversation = session_id(&path);
@@ -138,17 +138,17 @@ pub(super) fn files_of_project(project: &Path) -> SessionFiles {
     found
 }
 
-/// The files with lines in a project folder itself: the sessions', and those of sub-agents of earlier versions, of which only
-/// the lines say whose they are.
+/// The files of lines in a project folder itself: sessions, and sub-agents of earlier versions, whose conversation only
+/// their lines name.
 pub(super) fn in_project(project: &Path) -> Vec<PathBuf> {
     entries(project).unwrap_or_default().into_iter().filter(|path| is_lines(path)).collect()
 }
 
-/// How deep folders of sub-agents are looked into: one level was ever seen, and a loop of links must end.
+/// How deep folders of sub-agents are searched: only one level was ever seen, and a loop of links must end.
 const SUBAGENT_FOLDERS: usize = 3;
 
 fn subagents_below(folder: &Path, root: &AgentSessionId, depth: usize, found: &mut SessionFiles) {
-    for (path, kind) in found.taken(folder, entries_by_kind(folder)) {
+    for (path, kind) in found.entries(folder, entries_by_kind(folder)) {
         if kind == EntryKind::File && is_lines(&path) {
             found.files.push(SessionFile { path, conversation: Some(root.clone()) });
         } else if kind == EntryKind::Folder && depth > 1 {
@@ -168,7 +168,7 @@ enum EntryKind {
     Other,
 }
 
-/// As [`entries`], with what each is: the folder itself tells, so no file is looked at but links.
+/// As [`entries`], with the type of each: the folder itself holds it, so only links are looked at.
 fn entries_by_kind(folder: &Path) -> io::Result<Vec<(PathBuf, EntryKind)>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -223,11 +223,11 @@ fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries(path)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// A folder's name under `projects/`. It loses information (`a.b`, `a-b` and `a_b` are one), so it is made and never read:
-/// what folder a conversation is of stands in its lines.
+/// A folder's name under `projects/`. It loses information (`a.b`, `a-b` and `a_b` are one), so it is made and never
+/// parsed: the lines of a conversation name its folder.
 ///
-/// The agent counts UTF-16 units, being JavaScript: each that is no ASCII letter or digit becomes a dash, and what is longer
-/// than 200 is cut and gets a hash of the whole path. Bytes that are no UTF-8 reach it as the replacement character.
+/// The agent counts UTF-16 units, being JavaScript: each that is not an ASCII letter or digit becomes a dash, and a name
+/// longer than 200 is cut and gets a hash of the whole path. Bytes that are not UTF-8 reach it as the replacement character.
 pub fn slug(cwd: &OsStr) -> String {
     let path = String::from_utf8_lossy(cwd.as_bytes());
     let dashed =
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_what_the_environment_says() {
+    fn the_environment_names_the_root() {
         let by_home = files(&[("HOME", "/home/dev"), ("CLAUDE_CONFIG_DIR", "")]).unwrap();
         assert_eq!(by_home.root(), Path::new("/home/dev/.claude"));
         assert_eq!(by_home.global_config(), Path::new("/home/dev/.claude.json"));
@@ -273,9 +273,9 @@ mod tests {
         assert_eq!(by_home.registry_entry(Pid(30185)), Path::new("/home/dev/.claude/sessions/30185.json"));
     }
 
-    /// Names as the agent itself wrote them; the two hashes by its formula in its own language, which was checked against it.
+    /// Names as the agent itself wrote them. The two hashes come from its formula in JavaScript, which was checked against it.
     #[test]
-    fn slugs() {
+    fn folder_names_are_made_as_the_agent_makes_them() {
         let long = format!("/home/dev/slug/{}", "a-very-long-directory-name/".repeat(9));
         let long = long.trim_end_matches('/');
         for (cwd, expected) in [
@@ -303,7 +303,7 @@ mod tests {
     const ACCENTS: &str = "dz1jr";
 
     #[test]
-    fn names_tell_what_a_file_is() {
+    fn session_files_are_recognised_by_name() {
         let main = Path::new("/c/projects/-p/01.jsonl");
         let sub = Path::new("/c/projects/-p/01/subagents/agent-a5d0.jsonl");
         assert_eq!(session_id(main), Some(AgentSessionId("01".into())));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_with_calls_is_found_and_says_whose_they_are() {
+    fn every_file_with_calls_is_found_with_its_conversation() {
         let root = tempfile::tempdir().unwrap();
         let project = root.path().join("projects/-p");
         let put = |name: &str| {

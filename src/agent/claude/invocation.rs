@@ -2,7 +2,7 @@
 //!
 //! Promises: an argument vector is read exactly as Claude Code's own parser reads it (commander: options anywhere, optional
 //! and variadic values, grouped short flags), and `injectable` is true only when every flag is a known one that is sure to
-//! go together with an added `--session-id`. In doubt nothing is added, and the registry serves.
+//! go together with an added `--session-id`. In doubt nothing is added, and the registry is the evidence.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use super::flags::{self, Arity, Flag, Meaning};
 use crate::agent::{Conversation, Invocation, Kind};
 use wire::AgentSessionId;
 
-/// Whether the agent's global configuration may open the agents view instead of a prompt. The word alone suffices: the
+/// Whether the agent's global configuration may open the agents view instead of a prompt. Finding the name suffices: the
 /// file can be large, is read on the way to exec, and a wrong yes only means that no id is added.
 pub fn defaults_to_agents_view(global_config: &[u8]) -> bool {
     memchr::memmem::find(global_config, b"\"defaultToAgentsView\"").is_some()
@@ -67,7 +67,7 @@ pub fn agents_view_possible(args: &[OsString]) -> bool {
     true
 }
 
-/// What the option parser makes of the arguments.
+/// The arguments as the option parser understands them.
 #[derive(Debug, Default)]
 struct Parsed {
     first_operand: Option<Vec<u8>>,
@@ -82,7 +82,7 @@ struct Parsed {
     looked_up: bool,
     /// A conversation that lives on another machine or in another process.
     elsewhere: bool,
-    /// Empty without a value, which the agent takes for the same.
+    /// Empty also without a value: the agent treats both alike.
     resume: Option<Vec<u8>>,
     session_id: Option<Vec<u8>>,
 }

@@ -16,7 +16,7 @@ fn id(text: &str) -> AgentSessionId {
 }
 
 #[test]
-fn what_is_no_conversation() {
+fn management_commands_are_no_conversations() {
     for line in [
         "--version",
         "-v",
@@ -52,7 +52,7 @@ fn what_is_no_conversation() {
 }
 
 #[test]
-fn what_is_a_conversation_although_it_looks_like_none() {
+fn conversations_that_resemble_management_commands_are_recognised() {
     for (line, kind) in [
         ("-d mcp list", Kind::Interactive), // mcp is the debug filter, `list` the prompt
         ("--add-dir a mcp list", Kind::Interactive), // variadic: all of them are folders
@@ -74,7 +74,7 @@ fn what_is_a_conversation_although_it_looks_like_none() {
 }
 
 #[test]
-fn an_id_is_added_when_every_flag_is_known_and_none_speaks_of_a_session() {
+fn an_id_is_added_when_every_flag_is_known_and_none_names_a_session() {
     for line in [
         "",
         "hello",
@@ -126,7 +126,7 @@ fn nothing_is_added_in_doubt() {
 }
 
 #[test]
-fn which_conversation() {
+fn arguments_name_the_conversation() {
     use Conversation::{Chosen, Continue, Fork, Named, Picker, Unknown};
     for (line, expected) in [
         ("--session-id $ID", Chosen(id(ID))),

@@ -1,11 +1,11 @@
 //! What the lines of a session file mean.
 //!
 //! - An answered call is an `assistant` line with usage, keyed by `message.id`. One answer is several lines (one per content
-//!   block), each with the whole, final usage, so a key comes several times; `<synthetic>` messages were no call.
+//!   block), each with the whole, final usage, so a key comes several times; `<synthetic>` messages are not calls.
 //! - A tool call is a `tool_use` block and its `tool_result`, keyed by the id they share.
 //! - A prompt is a `user` line that a person or a program driving the agent submitted, keyed by its uuid ([`is_prompt`]).
-//! - An API error is an `assistant` line that says so, keyed by its uuid. Retries that helped leave no line.
-//! - `forkedFrom` marks a copy out of another conversation. A copy made by `--fork-session` is not marked.
+//! - An API error is an `assistant` line marked as one, keyed by its uuid. Retries that succeeded leave no line.
+//! - `forkedFrom` marks a copy from another conversation. A copy made by `--fork-session` is not marked.
 
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
@@ -36,7 +36,7 @@ struct UsageWords {
 }
 
 impl UsageWords {
-    /// Most bytes are in lines that say what they are before they say anything else: those are not looked through.
+    /// Most bytes are in lines whose type comes first: those are not searched.
     fn may_be_in(&self, line: &[u8]) -> bool {
         leading_kind(line).is_none_or(|kind| kind == b"assistant")
             && self.usage.find(line).is_some()
@@ -44,7 +44,7 @@ impl UsageWords {
     }
 }
 
-/// The `type` of a line, where it stands before everything that is not plain; `None`: look closer.
+/// The `type` of a line, where only plain fields precede it; `None`: the line must be parsed.
 fn leading_kind(line: &[u8]) -> Option<&[u8]> {
     let mut rest = line.strip_prefix(b"{")?;
     loop {
@@ -73,8 +73,8 @@ fn plain_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl ClaudeLines {
-    /// Everything a line tells. `state` is what [`Lines::state`] gave at the position where reading goes on; one that cannot
-    /// be read loses the tool calls that were open there and nothing else.
+    /// All records. `state` is what [`Lines::state`] gave at the position where reading goes on; if it cannot be read, only
+    /// the tool calls that were open there are lost.
     pub fn new(state: Option<&str>) -> Self {
         let waiting = state.and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default();
         Self { waiting, usage_only: None }
@@ -101,7 +101,7 @@ impl Lines for ClaudeLines {
             if !words.may_be_in(bytes) {
                 return Ok(());
             }
-            // In one go. Whatever does not fit is looked at more closely below, to tell what is broken from what is new.
+            // In one go. A line that does not fit is examined below, to tell a broken one from a new kind.
             if let Ok(line) = serde_json::from_slice::<Line<'_, Message<'_, IgnoredAny>>>(bytes) {
                 note_facts(&line, &mut into.facts);
                 return match (line.kind.0.as_deref(), &line.message) {
@@ -186,7 +186,7 @@ impl ClaudeLines {
     }
 }
 
-/// What an answer cost, if the line is one.
+/// The usage of an answer, if the line is one.
 fn answered<M, C>(line: &Line<'_, M>, message: &Message<'_, C>) -> Result<Option<Record>, Unreadable> {
     let Some(usage) = message.usage.as_ref().filter(|_| !is_synthetic(message)) else { return Ok(None) };
     let Some(id) = message.id.0.as_deref() else {
@@ -201,7 +201,7 @@ fn answered<M, C>(line: &Line<'_, M>, message: &Message<'_, C>) -> Result<Option
     Ok(keyed(line, Some(id), time(line), usage))
 }
 
-/// The program's own words in the model's place.
+/// A message of the program itself in the model's place.
 fn is_synthetic<C>(message: &Message<'_, C>) -> bool {
     message.model.0.as_deref() == Some("<synthetic>")
 }
@@ -211,10 +211,10 @@ fn result<'a>(block: &'a Block) -> Option<(&'a str, bool)> {
     is_result.then_some(block.tool_use_id.0.as_deref()?).map(|id| (id, block.is_error.0 != Some(true)))
 }
 
-/// What the user really submitted. `promptSource` says so where the line has one (`typed`, `sdk`, … but `system` is the
-/// program's own). Lines of older versions have none, and are prompts unless they are something else: a tool's result, a
+/// Whether the user submitted this line. `promptSource` decides where the line has one (`typed`, `sdk`, … but `system` is
+/// the program's own). Lines of older versions have none, and are prompts unless they are something else: a tool's result, a
 /// hidden message, a compaction's summary, an interruption, the echo or output of a local command, of `!` or of a
-/// background task. What a sub-agent is told comes from the model.
+/// background task. A sub-agent's instructions come from the model.
 pub(super) fn is_prompt<M>(line: &Line<'_, M>, content: &Content) -> bool {
     let flagged =
         [&line.is_meta, &line.is_compact_summary, &line.is_sidechain].iter().any(|flag| flag.0 == Some(true));
@@ -241,7 +241,7 @@ fn by_a_human(origin: Option<&RawValue>) -> bool {
     origin.and_then(|origin| origin.kind.0).is_none_or(|kind| kind == "human")
 }
 
-/// What the program writes as `user` text in the user's stead.
+/// Beginnings of `user` texts that the program wrote.
 fn is_echo(text: &RawValue) -> bool {
     const MARKS: &[&str] = &[
         "<command-name>",
@@ -261,12 +261,12 @@ fn keyed<M>(line: &Line<'_, M>, key: Option<&str>, at: Timestamp, fact: Fact) ->
     Some(Record { key: key?.to_owned(), at, copied: line.is_copied(), subagent: line.subagent(), fact })
 }
 
-/// Zero where the line names none (none was ever seen without): what a line tells must not depend on the lines before it.
+/// Zero where the line names none (none was ever seen): a record must not depend on the lines before it.
 fn time<M>(line: &Line<'_, M>) -> Timestamp {
     line.timestamp.0.as_deref().and_then(Timestamp::parse).unwrap_or_default()
 }
 
-/// The split by lifetime is a part of the total. A line without it is of the time when all cache entries lived 5 minutes.
+/// The split by lifetime is a part of the total. A line without it is from the time when all cache entries lived 5 minutes.
 fn tokens(usage: &shape::Usage) -> Tokens {
     let split = usage.cache_creation.as_ref();
     let one_hour = split.and_then(|split| split.ephemeral_1h_input_tokens).unwrap_or(0);

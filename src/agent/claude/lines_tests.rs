@@ -57,7 +57,7 @@ fn thinking_tokens_are_reasoning_within_the_output() {
 }
 
 #[test]
-fn usage_in_all_its_forms() {
+fn usage_is_read_in_all_its_forms() {
     for (usage, (five, hour), fast) in [
         (r#"{"cache_creation_input_tokens":9}"#, (9, 0), false),
         (r#"{"cache_creation_input_tokens":9,"cache_creation":null,"speed":"standard"}"#, (9, 0), false),
@@ -71,7 +71,7 @@ fn usage_in_all_its_forms() {
             (5, 4),
             false,
         ),
-        // The total is what was billed, whatever the split says.
+        // The total was billed, whatever the split.
         (
             r#"{"cache_creation_input_tokens":3,"cache_creation":{"ephemeral_1h_input_tokens":4}}"#,
             (0, 3),
@@ -88,7 +88,7 @@ fn usage_in_all_its_forms() {
 }
 
 #[test]
-fn synthetic_messages_are_no_calls_and_an_api_error_says_so_itself() {
+fn synthetic_messages_are_no_calls_and_api_errors_are_marked() {
     let synthetic = format!(r#"{{"id":"x","model":"<synthetic>","usage":{USAGE}}}"#);
     assert!(read(&[&assistant(&synthetic, r#","isApiErrorMessage":false"#)]).records.is_empty());
     let record =
@@ -111,7 +111,7 @@ fn copies_and_subagents_are_marked() {
 }
 
 #[test]
-fn what_a_prompt_is() {
+fn prompts_are_recognised() {
     let typed = r#""promptSource":"typed","origin":{"kind":"human"}"#;
     for (content, rest, prompt) in [
         (r#""fix it""#, typed, true),
@@ -152,7 +152,7 @@ fn what_a_prompt_is() {
 }
 
 #[test]
-fn a_tool_call_is_told_when_its_result_stands_there_in_either_order() {
+fn a_tool_call_is_recorded_with_its_result_in_either_order() {
     let call = assistant(
         r#"{"id":"m","model":"x","content":[{"type":"tool_use","id":"toolu_1","name":"Edit","input":{"file_path":"/p/a.rs"}}]}"#,
         "",
@@ -190,7 +190,7 @@ fn an_open_tool_call_survives_a_restart() {
 }
 
 #[test]
-fn unknown_lines_tell_nothing_and_broken_ones_are_errors() {
+fn unknown_lines_are_ignored_and_broken_ones_are_errors() {
     for line in [
         "",
         "  \r",
@@ -223,7 +223,7 @@ fn unknown_lines_tell_nothing_and_broken_ones_are_errors() {
 }
 
 #[test]
-fn facts_are_the_latest_word() {
+fn the_latest_value_of_a_fact_counts() {
     let facts = read(&[
         r#"{"type":"mode","sessionId":"s1"}"#,
         r#"{"type":"user","sessionId":"s1","cwd":"/home/dev/caf\u00e9","version":"2.1.197","gitBranch":"main","timestamp":"2026-11-16T00:00:02.000Z"}"#,

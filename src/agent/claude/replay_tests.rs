@@ -1,5 +1,5 @@
-//! The recorded `/clear`s and the `/branch`, replayed in the recorded order of events: with the registry, with one that went
-//! stale after its first word, and without any.
+//! The recorded `/clear`s and the `/branch`, replayed in the recorded order of events: with the registry, with one that is
+//! stale after its first entry, and without any.
 
 use std::path::Path;
 
@@ -53,7 +53,7 @@ impl Recording {
         Self { registry: registry.collect(), history: history.collect(), files: files.collect(), folder }
     }
 
-    /// How the file of `id` began at that time. (What the fixtures cut out stands after every beginning.)
+    /// How the file of `id` began at that time. (The fixtures are cut only after every beginning.)
     fn beginning(&self, id: &str, now: i64) -> Beginning {
         let size =
             self.files.iter().filter(|(at, of, _)| of == id && *at <= now).map(|(.., size)| *size).max();
@@ -120,7 +120,7 @@ const CHAIN: [&str; 3] = [
 ];
 
 #[test]
-fn three_clears_in_one_process() {
+fn three_clears_in_one_process_are_three_transitions() {
     let recording = Recording::of("03-clear", 17558);
     let agent = ProcessId { pid: Pid(17558), start: StartTime(269_779) };
     for (mode, evidence) in [

@@ -1,5 +1,5 @@
-//! The shape of the lines in a session file, as far as anything here asks for it. Borrowed from the line; unknown fields are
-//! passed over.
+//! The shape of the lines in a session file, as far as it is read here. Borrowed from the line; unknown fields are
+//! ignored.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::agent::loose::Loose;
 /// A text of the line itself, copied only where it holds escapes.
 pub(super) type Text<'a> = Loose<Cow<'a, str>>;
 
-/// One line. `M` is its message: raw, where it is looked at only once the line's kind is known.
+/// One line. `M` is its message: raw, where it is parsed only once the line's kind is known.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "M: Deserialize<'de>"))]
 pub(super) struct Line<'a, M = &'a RawValue> {
@@ -66,7 +66,7 @@ pub(super) struct Line<'a, M = &'a RawValue> {
     pub(super) message: Option<M>,
 }
 
-/// A default that asks nothing of the type.
+/// A default without bounds on the type.
 fn none<T>() -> Option<T> {
     None
 }
@@ -93,7 +93,7 @@ pub(super) struct Origin<'a> {
     pub(super) kind: Text<'a>,
 }
 
-/// The API's message, as the line holds it. `C` is its content: raw, or passed over.
+/// The API's message, as the line holds it. `C` is its content: raw, or ignored.
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "C: Deserialize<'de>"))]
 pub(super) struct Message<'a, C = &'a RawValue> {
@@ -107,7 +107,7 @@ pub(super) struct Message<'a, C = &'a RawValue> {
     pub(super) content: Option<C>,
 }
 
-/// Counts are read strictly: one of another type makes the line unreadable, which is told, instead of a zero, which is not.
+/// Counts are read strictly: one of another type makes the line unreadable, which is reported, instead of a zero, which would not be.
 #[derive(Debug, Deserialize)]
 pub(super) struct Usage<'a> {
     #[serde(default)]
@@ -172,7 +172,7 @@ pub(super) enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// `None`: another shape, of a version to come.
+    /// `None`: another shape, perhaps of a later version.
     pub(super) fn of(raw: Option<&'a RawValue>) -> Option<Self> {
         let raw = raw?;
         match raw.get().as_bytes().first()? {

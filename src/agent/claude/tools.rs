@@ -1,5 +1,5 @@
-//! Tool calls: a `tool_use` block and, on a later line, its `tool_result`. The name stands in the one, the outcome in the
-//! other, and now and then the result's line comes first (separate write queues).
+//! Tool calls: a `tool_use` block and, on a later line, its `tool_result`. The first holds the name, the second
+//! the outcome, and sometimes the result's line comes first (separate write queues).
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ use crate::meter::record::{Fact, Record, Tool};
 use wire::Timestamp;
 use wire::ToolKind;
 
-/// Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. What lies here longer
-/// are leftovers of killed runs; the oldest go first.
+/// Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. Older
+/// entries are leftovers of killed runs; the oldest go first.
 const MAX_WAITING: usize = 256;
 
 /// Longest tool name kept; longest path is `PATH_MAX`. Together with [`MAX_WAITING`] they keep the stored state small.
@@ -47,7 +47,7 @@ pub(super) struct Outcome {
     pub(super) change: Change,
 }
 
-/// What a result tells of the file it changed.
+/// What a result reports of the file it changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Change {
     file: Option<String>,
@@ -113,7 +113,7 @@ fn record(id: &str, call: Use, outcome: Outcome) -> Record {
     }
 }
 
-/// By the agent's own tool names; what an MCP server (`mcp__server__tool`) does is not known.
+/// By the agent's own tool names; tools of an MCP server (`mcp__server__tool`) are of unknown kind.
 fn kind(name: &str) -> ToolKind {
     match name {
         "Read" | "Grep" | "Glob" | "LS" | "NotebookRead" => ToolKind::Read,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_by_what_the_result_tells() {
+    fn lines_are_counted_from_the_result() {
         let patch = r#"{"filePath":"/p/a.rs","structuredPatch":[{"lines":[" a","-b","+c","+d"]},{"lines":["-x","\\ No newline at end of file"]}]}"#;
         for (name, input, ok, result, expected) in [
             ("Edit", r#"{"file_path":"/p/a.rs"}"#, true, patch, (2, 2)),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_files() {
+    fn tools_have_kinds_and_files() {
         let path = r#"{"file_path":"/p/a.rs","command":"ls"}"#;
         for (name, input, kind, file) in [
             ("Read", path, ToolKind::Read, Some("/p/a.rs")),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_forgotten_oldest_first() {
+    fn unanswered_calls_are_forgotten_oldest_first() {
         let mut waiting = Waiting::default();
         for call in 0..=MAX_WAITING {
             waiting.used(&format!("toolu_{call}"), &"n".repeat(MAX_NAME * 2), None);

@@ -10,7 +10,7 @@ use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::version::lacks_registry;
 use crate::agent::looked::Looked;
-use crate::agent::others::{Present, Program};
+use crate::agent::neighbours::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
 use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
@@ -167,7 +167,7 @@ impl ClaudeTrail {
             }
         } else if entry.background {
             let copied = self.copied_from(&entry.session).map(|from| (from, true));
-            let origin = copied.or_else(|| resumed_by(entry.pid).map(|from| (from, false)));
+            let origin = copied.or_else(|| resumed_by(entry.pid, processes).map(|from| (from, false)));
             if let (Some((from, forked)), Some(process)) = (origin, processes.identify(entry.pid)) {
                 seen.signals.push(Signal::Background { from, to: entry.session.clone(), process, forked });
             }
@@ -449,15 +449,11 @@ fn holds_prompt(path: &Path, prompt: &str) -> bool {
     tail.is_some_and(|bytes| memchr::memmem::find(&bytes, mark.as_bytes()).is_some())
 }
 
-/// Longer than any command line that the kernel takes.
-const MAX_ARGUMENTS: u64 = 8 << 20;
-
-/// The conversation that a background process was told to go on with: `--resume OLD` or `--resume …/OLD.jsonl`.
-fn resumed_by(pid: Pid) -> Option<AgentSessionId> {
-    let line = read_at_most(Path::new(&format!("/proc/{pid}/cmdline")), MAX_ARGUMENTS).ok()?;
-    let mut args = line.split(|byte| *byte == 0);
-    args.find(|arg| *arg == b"--resume")?;
-    let value = PathBuf::from(std::str::from_utf8(args.next()?).ok()?);
+/// The conversation that a background process continues: `--resume OLD` or `--resume …/OLD.jsonl`.
+fn resumed_by(pid: Pid, processes: &dyn Processes) -> Option<AgentSessionId> {
+    let mut command = processes.command(pid).into_iter();
+    command.find(|word| word == "--resume")?;
+    let value = PathBuf::from(command.next()?);
     files::session_id(&value).or_else(|| Some(AgentSessionId(value.to_str()?.to_owned())))
 }
 

@@ -11,7 +11,7 @@ use wire::StartTime;
 const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 const CHILD: ProcessId = ProcessId { pid: Pid(11), start: StartTime(2) };
 
-/// A launcher and what it started.
+/// A launcher and its child.
 struct Family {
     ended: bool,
 }
@@ -62,7 +62,7 @@ impl Stage {
         self.trail.look(LAUNCHER, &Family { ended: self.ended })
     }
 
-    /// The conversations that the registry is said to name, by pid.
+    /// The conversations that the registry is reported to name, by pid.
     fn registered(&mut self) -> Vec<(i32, String)> {
         let signals = self.look().signals.into_iter();
         let named = signals.filter_map(|signal| match signal {
@@ -85,7 +85,7 @@ fn entry(process: ProcessId, session: &str, more: &str) -> String {
 }
 
 #[test]
-fn what_stays_unreadable_is_left_alone_until_it_changes() {
+fn an_entry_that_stays_unreadable_is_left_alone_until_it_changes() {
     for broken in ["", "{}", "{\"pid\":11", "not of this agent"] {
         let mut stage = Stage::set();
         stage.put_old("sessions/11.json", broken);
@@ -130,7 +130,7 @@ fn all_files_of_a_conversation_are_followed_that_of_the_present_project_first() 
 }
 
 #[test]
-fn sub_agents_beside_the_sessions_belong_to_whom_their_lines_name() {
+fn sub_agents_beside_the_sessions_belong_to_the_session_in_their_lines() {
     let line =
         |session: &str| format!("{{\"type\":\"user\",\"sessionId\":\"{session}\",\"isSidechain\":true}}\n");
     let mut stage = Stage::set();
@@ -215,7 +215,7 @@ fn new_files(seen: Seen) -> Vec<(String, Option<Maker>, Option<String>)> {
 }
 
 #[test]
-fn where_no_process_registers_who_else_is_here_counts() {
+fn where_no_process_registers_neighbours_decide() {
     let mut stage = Stage::set();
     stage.put("projects/-b/old.jsonl", &asked("old", "hi"));
     stage.look();
@@ -229,7 +229,7 @@ fn where_no_process_registers_who_else_is_here_counts() {
 }
 
 #[test]
-fn a_clear_bears_the_id_of_the_prompt_before_it() {
+fn a_clear_has_the_id_of_the_prompt_before_it() {
     let mut stage = Stage::set();
     stage.put("projects/-b/a.jsonl", &asked("a", "hi"));
     stage.look();
@@ -294,5 +294,34 @@ fn a_job_is_ours_only_after_the_last_command_of_our_own_conversation() {
         stage.look();
         stage.ended = true;
         assert_eq!(handed_over(stage.look()), None, "{history}");
+    }
+}
+
+#[test]
+fn the_command_line_of_a_background_process_names_the_conversation_it_continues() {
+    struct Command(&'static [&'static str]);
+    impl Processes for Command {
+        fn start_time(&self, _: Pid) -> Option<StartTime> {
+            None
+        }
+        fn parent(&self, _: Pid) -> Option<Pid> {
+            None
+        }
+        fn command(&self, pid: Pid) -> Vec<OsString> {
+            assert_eq!(pid, CHILD.pid);
+            self.0.iter().map(OsString::from).collect()
+        }
+    }
+    const ID: &str = "96909672-6f11-47d5-8ee4-141db9e43317";
+    const FILE: &str = "/home/dev/.claude/projects/-p/96909672-6f11-47d5-8ee4-141db9e43317.jsonl";
+    for (command, expected) in [
+        (&["claude", "--bg", "--resume", ID][..], Some(ID)),
+        (&["claude", "--resume", FILE, "--bg"], Some(ID)),
+        (&["claude", "--resume"], None),
+        (&["claude", ID], None),
+        (&[], None),
+    ] {
+        let resumed = resumed_by(CHILD.pid, &Command(command));
+        assert_eq!(resumed, expected.map(|id| AgentSessionId(id.into())), "{command:?}");
     }
 }

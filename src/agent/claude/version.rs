@@ -21,7 +21,7 @@ pub(super) fn takes_session_id(version: &str) -> bool {
 /// The first version measured whose registry follows a `/clear`; 2.1.113 is the last whose registry does not.
 const FIRST_WITH_REGISTRY: (u64, u64, u64) = (2, 1, 139);
 
-/// Whether this version is known not to say in which conversation a process is after a `/clear`.
+/// Whether the registry of this version is known not to follow a `/clear`.
 pub(super) fn lacks_registry(version: &str) -> bool {
     parse(version).is_some_and(|parsed| parsed < FIRST_WITH_REGISTRY)
 }
@@ -32,8 +32,8 @@ fn parse(number: &str) -> Option<(u64, u64, u64)> {
     parts.next().is_none().then_some(parsed)
 }
 
-/// The version of this program, from its npm package or from where the native installer has put it. `None` for what only looks
-/// for the agent. Reads one small file at most: this is on the way to exec.
+/// The version of this program, from its npm package or from where the native installer has put it. `None` for a launcher that
+/// only finds the agent. Reads one small file at most: this is on the way to exec.
 pub(super) fn installed(program: &Path) -> Option<String> {
     native(program).or_else(|| package::version(program, "@anthropic-ai/claude-code"))
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_take_an_id() {
+    fn versions_that_take_an_id_are_known() {
         for (version, takes) in [
             ("2.1.197 (Claude Code)", true),
             ("2.1.325", true),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_do_not_say_where_a_process_is() {
+    fn versions_whose_registry_does_not_follow_a_clear_are_known() {
         for (version, lacks) in
             [("1.0.123", true), ("2.1.113", true), ("2.1.139", false), ("2.2.0", false), ("x", false)]
         {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_installation_says_which_version_it_is() {
+    fn the_version_is_read_from_the_installation() {
         let root = tempfile::tempdir().unwrap();
         let install = |path: &str| {
             let program = root.path().join(path);

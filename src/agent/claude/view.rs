@@ -1,4 +1,4 @@
-//! A session file as a conversation to read: what was said, and which tools ran, one line each.
+//! A session file as a conversation to read: messages, and tool calls of one line each.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,15 @@ use super::files;
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
 use crate::agent::transcript::{Forwards, Item, Said, Threaded, one_line};
+use crate::meter::form::Opened;
 use system::file::open_regular;
 use wire::Timestamp;
 
-/// What Claude puts where it was not asked for an answer.
+/// The text that Claude writes where no answer was asked for.
 const FILLER: &str = "No response requested.";
 const SYNTHETIC: &str = "<synthetic>";
 
-/// A line and the one it follows. Answers are now and then written before the prompt, or before what was attached to it.
+/// A line and the one it follows. Answers are sometimes written before the prompt, or before its attachments.
 pub fn thread(line: &[u8]) -> Threaded {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -38,7 +39,7 @@ pub fn thread(line: &[u8]) -> Threaded {
     }
 }
 
-/// What a line adds to the conversation. Broken lines and lines of no interest add nothing.
+/// The items that a line adds to the conversation. Broken and irrelevant lines add none.
 fn items(line: &[u8]) -> Vec<Item> {
     let Ok(line) = serde_json::from_slice::<Line>(line.trim_ascii()) else { return Vec::new() };
     let at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
@@ -62,11 +63,11 @@ fn items(line: &[u8]) -> Vec<Item> {
     said.into_iter().map(|said| Item { at, said }).collect()
 }
 
-/// The folder a conversation is of: of those its lines name, the one it is filed under. The agent's shell wanders, and
-/// `/cd` files it elsewhere.
+/// The folder of a conversation: of the folders its lines name, the one it is filed under. The agent's shell changes
+/// folders, and `/cd` files the conversation elsewhere.
 pub fn folder(session_file: &Path) -> Option<PathBuf> {
     let filed = session_file.parent()?.file_name()?;
-    let file = open_regular(session_file).ok()?;
+    let file = open_regular(session_file).map(Opened::File).ok()?;
     let mut lines = Forwards::new(&file, 0).ok()?;
     let mut first = None;
     while let Ok(Some(line)) = lines.next() {
@@ -123,7 +124,7 @@ fn failure(block: &Block) -> Option<Said> {
     })
 }
 
-/// The field of a tool's input that says most, in this order.
+/// The most telling field of a tool's input, in this order.
 fn about(input: &RawValue) -> String {
     #[derive(Deserialize)]
     struct Input<'a> {
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_one_line_each_and_only_failures_tell_their_result() {
+    fn tools_are_one_line_each_and_only_failures_show_their_result() {
         let said = recorded("02-tools/projects/-home-dev-project/02000000-0000-4000-8000-000000000002.jsonl");
         let tools: Vec<&Said> =
             said.iter().filter(|said| matches!(said, Said::Tool { .. } | Said::ToolFailed(_))).collect();
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn echoes_are_left_out_and_what_befell_the_conversation_is_noted() {
+    fn echoes_are_left_out_and_compactions_and_interruptions_are_noted() {
         let compacted =
             recorded("06-compact/projects/-home-dev-project/06000000-0000-4000-8000-000000000006.jsonl");
         assert_eq!(compacted.iter().filter(|said| matches!(said, Said::User(_))).count(), 3);
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_of_the_folder_it_is_filed_under() {
+    fn a_conversation_belongs_to_the_folder_it_is_filed_under() {
         let home = tempfile::tempdir().unwrap();
         let project = home.path().join("-home-dev-other");
         std::fs::create_dir(&project).unwrap();
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_claude_says_for_itself_is_no_answer() {
+    fn texts_of_the_program_are_no_answers() {
         let line = |model: &str, text: &str| {
             format!(
                 r#"{{"type":"assistant","message":{{"model":"{model}","content":[{{"type":"text","text":"{text}"}}]}}}}"#
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_lines_say_nothing() {
+    fn broken_lines_add_nothing() {
         for broken in [&b""[..], b"{", b"[]", br#"{"type":"user","message":{"content":[{"type":"text"}]}}"#] {
             assert_eq!(items(broken), []);
         }

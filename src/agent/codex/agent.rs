@@ -1,4 +1,4 @@
-//! Codex as the rest of the house sees it.
+//! Codex as an [`Agent`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
 use crate::agent::{
-    Agent, Injection, Invocation, Kind, Remark, SessionFiles, Trail, Var, package, transcript,
+    Agent, ConversationFiles, Follow, Injection, Invocation, Kind, Launch, Remark, SessionFiles, Trail, Var,
+    package, transcript,
 };
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
@@ -24,15 +25,15 @@ use wire::Pid;
 #[derive(Debug)]
 pub struct Codex;
 
-/// A setting that changes nothing: it says that the user knows what became of a model called `codemie`. Any `-c` keeps the
+/// A setting that changes nothing: it notes that the user knows of the migration of a model called `codemie`. Any `-c` keeps the
 /// interactive program in its own process. Why this one: its table is a map of names, so that no version finds it unknown
 /// (`--strict-config` neither), and an entry in a map replaces nothing that the user has set.
 const HARMLESS: [&str; 2] = ["-c", "notice.model_migrations.codemie=codemie"];
 
-/// What the agent calls itself in its files and, which is why it is left alone unless asked for, to the vendor.
+/// The agent's name for itself in its files and towards the vendor. Because of the vendor it is left alone unless asked for.
 const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
 
-/// How our own originators begin.
+/// The prefix of our own originators.
 const MARK: &str = "codemie-";
 
 impl Agent for Codex {
@@ -40,10 +41,16 @@ impl Agent for Codex {
         "codex"
     }
 
+    fn product(&self) -> &'static str {
+        "OpenAI Codex"
+    }
+
     fn provider(&self) -> Option<&'static str> {
         Some("openai")
     }
+}
 
+impl Launch for Codex {
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }
@@ -52,11 +59,11 @@ impl Agent for Codex {
         package::version(program, "@openai/codex")
     }
 
-    /// Without it, the interactive program is only a client of a background server that all share: that one writes the files,
-    /// goes on with the environment of whoever started it, and no process of this run holds anything. `exec` never is.
+    /// Without it, the interactive program is only a client of a shared background server: that one writes the
+    /// files, keeps the environment of its own start, and no process of this run holds a file open. `exec` never is a client.
     ///
-    /// As with everything that is added, only if the version is known: `-c` is as old as the program, but for the first weeks
-    /// before it was rewritten.
+    /// As every injection, only if the version is known: `-c` is as old as the program, except for the first weeks before it
+    /// was rewritten.
     fn inject(
         &self,
         invocation: &Invocation,
@@ -77,41 +84,6 @@ impl Agent for Codex {
     fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {
         let verb = if fork { "fork" } else { "resume" };
         Some(vec![verb.into(), OsString::from(&conversation.0)])
-    }
-
-    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
-        let found = self.session_files(var).files.into_iter().map(|file| file.path);
-        let named = found.filter_map(|file| Some((files::thread_of(&file)?, file)));
-        named
-            .filter(|(thread, _)| thread.0.starts_with(wanted))
-            .filter_map(|(agent_session, file)| {
-                let head = Head::read(&file).filter(|head| !head.helper)?;
-                Some(Foreign { agent: self.name().to_owned(), agent_session, cwd: head.cwd, file })
-            })
-            .collect()
-    }
-
-    fn session_files(&self, var: Var<'_>) -> SessionFiles {
-        CodexFiles::from_env(var).map(|files| files.all()).unwrap_or_default()
-    }
-
-    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
-        let files = CodexFiles::from_env(var);
-        files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
-    }
-
-    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
-        Some(Box::new(CodexLines::usage_only(state)))
-    }
-
-    fn transcript(&self) -> Option<transcript::Reader> {
-        Some(transcript::Reader::Lines(view::items))
-    }
-
-    fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
-        let mark = var(ORIGINATOR).and_then(|mark| mark.into_string().ok());
-        let mark = mark.filter(|mark| mark.starts_with(MARK));
-        Some(Box::new(CodexTrail::new(CodexFiles::from_env(var)?, mark)))
     }
 
     fn remarks(&self, var: Var<'_>, version: Option<&str>, inject: bool, marks: bool) -> Vec<Remark> {
@@ -147,12 +119,51 @@ impl Agent for Codex {
     }
 }
 
+impl ConversationFiles for Codex {
+    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
+        let found = self.session_files(var).files.into_iter().map(|file| file.path);
+        let named = found.filter_map(|file| Some((files::thread_of(&file)?, file)));
+        named
+            .filter(|(thread, _)| thread.0.starts_with(wanted))
+            .filter_map(|(agent_session, file)| {
+                let head = Head::read(&file).filter(|head| !head.helper)?;
+                Some(Foreign { agent: self.name().to_owned(), agent_session, cwd: head.cwd, file })
+            })
+            .collect()
+    }
+
+    fn session_files(&self, var: Var<'_>) -> SessionFiles {
+        CodexFiles::from_env(var).map(|files| files.all()).unwrap_or_default()
+    }
+
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        let files = CodexFiles::from_env(var);
+        files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
+    }
+
+    fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(CodexLines::usage_only(state)))
+    }
+
+    fn transcript(&self) -> Option<transcript::Reader> {
+        Some(transcript::Reader::Lines(view::items))
+    }
+}
+
+impl Follow for Codex {
+    fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
+        let mark = var(ORIGINATOR).and_then(|mark| mark.into_string().ok());
+        let mark = mark.filter(|mark| mark.starts_with(MARK));
+        Some(Box::new(CodexTrail::new(CodexFiles::from_env(var)?, mark)))
+    }
+}
+
 /// Whether this version knows `-c`.
 fn takes_it(version: &str) -> bool {
     !version.starts_with("0.0.") && !version.starts_with("0.1.")
 }
 
-/// The shared background server, if it runs: its note outlives it when it is killed.
+/// The shared background server, if it runs: its note stays behind when it is killed.
 fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
     #[derive(Deserialize)]
     struct Note {
@@ -168,7 +179,7 @@ fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
     let note: Note = serde_json::from_slice(&read_at_most(&files.daemon_note(), 64 << 10).ok()?).ok()?;
     let start = processes.start_time(Pid(note.pid))?;
     let noted = note.identity.and_then(|identity| identity.start_ticks);
-    // Where its start is not noted in the unit we look at, a process of its pid is all there is to go by.
+    // Where its start is not noted in our unit, a process of its pid must suffice.
     (noted.is_none() || noted == Some(start.0)).then_some(Pid(note.pid))
 }
 
@@ -207,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_doctor_says_of_the_setting_what_a_run_does() {
+    fn the_doctor_reports_the_setting_that_a_run_adds() {
         for (version, inject, fine) in [
             (Some("0.166.0"), true, true),
             (Some("0.166.0"), false, false),

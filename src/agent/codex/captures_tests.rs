@@ -1,5 +1,5 @@
 //! Every recording against the truth of the API that answered: read whole, in random pieces, twice, by two readers, with a
-//! restart between any two batches; and again as an older version would have written it, without the lines that tell a call.
+//! restart between any two batches; and again as an older version would have written it, without the lines that record a call.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ struct Case {
 }
 
 impl Case {
-    /// As a version would have written it that tells of calls by their sums alone.
+    /// As a version writes it that reports calls by sums alone.
     fn older(mut self) -> Self {
         for (_, data) in &mut self.files {
             let lines = data.split_inclusive(|byte| *byte == b'\n');
@@ -94,7 +94,7 @@ fn totals_equal_the_truth_per_thread_and_per_case() {
 
 /// True of all six: each has an event with new sums for every answer.
 #[test]
-fn sums_alone_come_to_the_same() {
+fn sums_alone_give_the_same_totals() {
     cases().into_iter().map(Case::older).for_each(|case| totals_equal_the_truth(&case));
 }
 
@@ -106,7 +106,7 @@ fn random_pieces_two_readers_and_restarts_change_nothing() {
 }
 
 #[test]
-fn prompts_tools_and_errors_of_the_recordings() {
+fn prompts_tools_and_errors_of_the_recordings_are_counted() {
     // prompts, tool calls, tool errors, lines added, lines removed, API errors: read off the recordings by hand.
     let expected: BTreeMap<&str, [u64; 6]> = BTreeMap::from([
         ("clear-new", [3, 0, 0, 0, 0, 0]),

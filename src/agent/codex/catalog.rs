@@ -1,4 +1,4 @@
-//! Which rollout is whose, remembered: a head is read once, a folder listed only when it has changed.
+//! Remembers which rollout belongs to which thread: a head is read once, a folder listed only when it has changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,16 +11,16 @@ use system::clock::{Clock, SystemClock};
 use wire::AgentSessionId;
 use wire::Timestamp;
 
-/// A folder that changed less than this ago may change again without its time telling: the kernel's clock ticks in
+/// A folder that changed less than this ago may change again without a new time: the kernel's clock ticks in
 /// milliseconds.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
-/// When folders changed last, to see whether they are worth listing again.
+/// When folders changed last, to decide whether to list them again.
 #[derive(Debug, Default)]
 pub(super) struct Folders(BTreeMap<PathBuf, SystemTime>);
 
 impl Folders {
-    /// Whether a folder may hold something that was not there when this was asked last.
+    /// Whether a folder may hold something that was not there at the last call.
     pub(super) fn changed(&mut self, folder: &Path) -> bool {
         let Ok(modified) = fs::metadata(folder).and_then(|meta| meta.modified()) else { return false };
         let now = UNIX_EPOCH + SystemClock.now().since(Timestamp(0));
@@ -63,7 +63,7 @@ impl Catalog {
         head.as_ref()
     }
 
-    /// The rollouts of what works for a conversation: its sub-agents, and theirs. None began before it.
+    /// The rollouts of a conversation's sub-agents, and of theirs. None began before it.
     pub(super) fn helpers(&mut self, root: &AgentSessionId, rollout: &Path) -> Vec<PathBuf> {
         self.list_since(rollout);
         let began = |path: &PathBuf| thread_of(path).is_some_and(|thread| thread > *root);

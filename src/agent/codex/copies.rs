@@ -1,12 +1,12 @@
-//! Lines that a fork's file holds of its parent.
+//! The lines of its parent that a fork's file begins with.
 //!
 //! In older versions (measured: 0.60, 0.92, 0.120; not in 0.166) a fork begins with its own first line and then all lines of its
 //! parent, the parent's first one included, written in one go and with the time of that moment. In 0.60 a prompt that is edited
-//! and sent again is such a fork, too. These lines are calls of the parent, under the parent's keys, and copies here: counted
-//! again they would double what the parent cost.
+//! and sent again is such a fork, too. These lines are calls of the parent, under the parent's keys, and copies here:
+//! counted again they would double the parent's cost.
 //!
-//! Where the parent's lines end is told by the turns: their ids are UUIDs of version 7, so a turn with a smaller id than the
-//! fork's own is older than the fork. Versions without such ids (0.60, 0.92) leave the time: what is copied is written within
+//! The turns show where the parent's lines end: their ids are UUIDs of version 7, so a turn with a smaller id than the
+//! fork's own is older than the fork. Versions without such ids (0.60, 0.92) leave the time: copied lines are written within
 //! moments, and the fork's own first turn waits for the user.
 
 use serde::{Deserialize, Serialize};
@@ -21,12 +21,12 @@ const PAUSE: i64 = 75;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Copies {
-    /// Whose lines they are. `None` where there are several ancestors: then nothing says which line is whose.
+    /// The thread they come from. `None` where there are several ancestors, because no line names its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     of: Option<String>,
-    /// The last line that was looked at.
+    /// The time of the last line.
     last: Timestamp,
-    /// Turns have ids, and decide.
+    /// Turns have ids, which decide.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     turn_ids: bool,
     /// Calls and prompts of the parent, counted as in its own file.
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_parents_lines_end() {
+    fn the_end_of_the_parents_lines_is_found() {
         let mut copies = Copies::of("p", Timestamp(1000));
         for (turn, at, ends) in
             [(None, 1010, false), (None, 1074, false), (None, 1075, true), (None, 9000, true)]

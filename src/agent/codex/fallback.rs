@@ -1,15 +1,15 @@
 //! Calls of versions that write no `token_usage_record`, computed from the `token_count` events all versions write.
 //!
 //! Such an event holds two sums: of the conversation so far (`total`), and of the last call (`last`). Up to 0.65 it stands before
-//! the answer's own lines, from 0.66 on behind them, so neighbouring lines do not decide. What decides is `total`: every call
-//! adds its usage to it, and nothing else does. The event is repeated unchanged on retries, interruptions, rollbacks and
+//! the answer's own lines, from 0.66 on behind them, so neighbouring lines do not decide. `total` does: every call adds
+//! its usage to it, and nothing else. The event is repeated unchanged on retries, interruptions, rollbacks and
 //! compactions (where `last` becomes an estimate). `total` begins at zero again after the context ran over, and, in older versions, when
 //! a process resumes the conversation; an event without sums announces that.
 //!
-//! A fork that does not hold its parent's lines begins with its parent's `total`. There the first event is a call only if the
-//! model said something before it.
+//! A fork that does not hold its parent's lines begins with its parent's `total`. There the first event is a call only if an
+//! answer of the model precedes it.
 //!
-//! What this cannot know is the answer's id, so keys are the thread's id and a number.
+//! The answer's id is not known here, so keys are the thread's id and a number.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +23,10 @@ pub(super) struct Sums {
     /// The conversation is a copy: its first `total` is not all its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     forked: bool,
-    /// The model said something since the last event. Only looked at where [`Self::forked`] leaves the first event in doubt.
+    /// The model answered since the last event. Only used where [`Self::forked`] leaves the first event in doubt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     answered: bool,
-    /// Calls are recorded one by one in this file: the sums are of no further interest.
+    /// Calls are recorded one by one in this file: the sums are not needed any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     recorded: bool,
     /// Calls counted under the thread's own id.

@@ -1,7 +1,7 @@
 //! Where Codex keeps its files. Reading only.
 //!
-//! `sessions/YYYY/MM/DD/rollout-<local time>-<thread id>.jsonl`, by the time the thread began; `archived_sessions/` holds what
-//! was put away; `thread-writer-locks/<thread id>.lock` is held open by whoever may write to the thread.
+//! `sessions/YYYY/MM/DD/rollout-<local time>-<thread id>.jsonl`, by the time the thread began; `archived_sessions/` holds
+//! archived ones; `thread-writer-locks/<thread id>.lock` is held open by the process that may write to the thread.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +24,7 @@ pub struct CodexFiles {
 }
 
 impl CodexFiles {
-    /// `None` when the environment does not say where.
+    /// `None` when the environment does not name it.
     pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let set = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         set("CODEX_HOME").or_else(|| Some(set("HOME")?.join(".codex"))).map(Self::at)
@@ -59,7 +59,7 @@ impl CodexFiles {
         self.root.join("app-server-daemon/daemon.pid")
     }
 
-    /// The day folders from that of `path` on, or all of them, oldest first. Years and months before are not looked into.
+    /// The day folders from that of `path` on, or all of them, oldest first. Earlier years and months are not searched.
     pub(super) fn days_since(&self, path: Option<&Path>) -> io::Result<Vec<PathBuf>> {
         let since = path.and_then(|path| self.day_of(path));
         let mut days = vec![self.sessions()];
@@ -97,7 +97,7 @@ impl CodexFiles {
         Some(date.split('-').fold(self.sessions(), |folder, part| folder.join(part)))
     }
 
-    /// The rollout of a thread. An id tells when its thread began, so that only the days around are looked at.
+    /// The rollout of a thread. An id holds the time its thread began, so that only the days around it are searched.
     pub fn find(&self, thread: &AgentSessionId) -> Option<PathBuf> {
         let days = match begun(thread) {
             Some(at) => days_around(at).into_iter().map(|day| self.sessions().join(day)).collect(),
@@ -108,22 +108,23 @@ impl CodexFiles {
         })
     }
 
-    /// Every rollout there is, archived ones and those of sub-agents included. Whose a file is stands in its first line
-    /// alone.
+    /// Every rollout there is, archived ones and those of sub-agents included. Only its first line names a file's
+    /// conversation.
     pub fn all(&self) -> SessionFiles {
         let mut found = SessionFiles::default();
         let mut folders = vec![self.sessions()];
         for _ in ["year", "month", "day"] {
             let mut deeper = Vec::new();
             for folder in folders {
-                deeper
-                    .extend(found.taken(&folder, entries(&folder)).into_iter().filter(|path| path.is_dir()));
+                deeper.extend(
+                    found.entries(&folder, entries(&folder)).into_iter().filter(|path| path.is_dir()),
+                );
             }
             folders = deeper;
         }
         folders.push(self.archived());
         for folder in folders {
-            let rollouts = found.taken(&folder, rollouts_in(&folder));
+            let rollouts = found.entries(&folder, rollouts_in(&folder));
             found.files.extend(rollouts.into_iter().map(|path| SessionFile { path, conversation: None }));
         }
         found.files.sort();
@@ -131,18 +132,18 @@ impl CodexFiles {
     }
 }
 
-/// The thread that a rollout is of, by its name.
+/// The thread of a rollout, by its file name.
 pub fn thread_of(rollout: &Path) -> Option<AgentSessionId> {
     let stem = rollout.file_name()?.to_str()?.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
     thread_id(stem.get(stem.len().checked_sub(36)?..)?)
 }
 
-/// The thread that a lock is of, by its name.
+/// The thread of a lock, by its file name.
 pub fn locked_thread(lock: &Path) -> Option<AgentSessionId> {
     thread_id(lock.file_name()?.to_str()?.strip_suffix(".lock")?)
 }
 
-/// The lock that is held while the others are gone through.
+/// The lock that the agent holds while it examines the others.
 pub(super) fn is_coordination(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == ".coordination.lock")
 }
@@ -182,7 +183,7 @@ mod tests {
     const ID: &str = "01a1e18d-46b4-7352-92dc-1e28b60230dc";
 
     #[test]
-    fn the_root_is_what_the_environment_says() {
+    fn the_environment_names_the_root() {
         let files = |vars: &[(&str, &str)]| {
             CodexFiles::from_env(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
         };
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_what_a_file_is() {
+    fn rollouts_and_locks_are_recognised_by_name() {
         let id = || Some(AgentSessionId(ID.into()));
         assert_eq!(thread_of(Path::new(&format!("/s/rollout-2026-11-15T23-31-34-{ID}.jsonl"))), id());
         assert_eq!(locked_thread(Path::new(&format!("/l/{ID}.lock"))), id());

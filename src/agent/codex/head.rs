@@ -1,4 +1,4 @@
-//! How a rollout begins: whose it is, read off its first line.
+//! The first line of a rollout, which names its thread and conversation.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use super::shape::{Line, Meta};
 use system::file::open_regular;
 use wire::AgentSessionId;
 
-/// The first line holds the whole base prompt, 23 kB when this was written; nobody's is this long.
+/// The first line holds the whole base prompt, 23 kB when this was written; none is this long.
 const MAX_FIRST_LINE: u64 = 4 * 1024 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) thread: AgentSessionId,
-    /// The conversation it counts for: its own, or that of the one it works for.
+    /// The conversation it counts for: its own, or that of the thread it works for.
     pub(super) root: AgentSessionId,
-    /// The program began it for a purpose of its own.
+    /// The program itself began it, for a sub-agent or a review.
     pub(super) helper: bool,
     pub(super) forked_from: Option<AgentSessionId>,
     pub(super) cwd: Option<PathBuf>,
@@ -24,7 +24,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// `None` while the first line is not whole, and for what is no rollout.
+    /// `None` while the first line is not whole, and for a file that is not a rollout.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let mut line = Vec::new();
         BufReader::new(open_regular(path).ok()?.take(MAX_FIRST_LINE)).read_until(b'\n', &mut line).ok()?;

@@ -8,7 +8,7 @@ use crate::agent::args::{self, Arity, Flag, Item, flag};
 use crate::agent::{Conversation, Invocation, Kind};
 use wire::AgentSessionId;
 
-/// Of the interactive command, `exec`, `review`, `resume` and `fork` together: none means two things.
+/// Flags of the interactive command, `exec`, `review`, `resume` and `fork` together: no flag has two meanings.
 static FLAGS: [Flag; 42] = [
     flag(&["--config", "-c"], Arity::One),
     flag(&["--enable"], Arity::One),
@@ -84,8 +84,8 @@ const MANAGEMENT: [&str; 24] = [
     "help",
 ];
 
-/// With one of these the user has said himself where the conversation is to run: any of them keeps it out of the shared
-/// background server, but for `--remote`, which names another.
+/// Flags by which the user decides where the conversation runs: each keeps it out of the shared background server, except
+/// `--remote`, which names another.
 const DECIDES_WHERE: [&str; 6] = ["--config", "--enable", "--disable", "--search", "--no-daemon", "--remote"];
 
 pub(super) fn classify(args: &[OsString]) -> Invocation {
@@ -126,7 +126,7 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
     }
 }
 
-/// Whether the arguments themselves say where the conversation is to run.
+/// Whether the arguments themselves decide where the conversation runs.
 pub(super) fn decides_where(args: &[OsString]) -> bool {
     let items = args::read(args, &FLAGS);
     DECIDES_WHERE.iter().any(|name| has(&items, name))

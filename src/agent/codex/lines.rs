@@ -5,8 +5,8 @@
 //!   Versions without such lines are counted by what their `token_count` events add up to ([`super::fallback`]).
 //! - A tool call is a call line, perhaps an item, and an output line ([`super::tools`]), keyed by `call_id`.
 //! - A prompt is a completed `UserMessage` of this very thread, keyed by the item's id. A review writes the sub-agent's into
-//!   its own file as well; what a sub-agent is told comes from the model.
-//! - An API error is a turn that ended with one, keyed by the turn. Retries that helped leave no line.
+//!   its own file as well; a sub-agent's instructions come from the model.
+//! - An API error is a turn that ended with one, keyed by the turn. Retries that succeeded leave no line.
 //!
 //! A fork points at its parent's lines; in older versions it begins with a copy of them ([`super::copies`]).
 
@@ -31,17 +31,17 @@ use wire::Tokens;
 #[derive(Debug, Default)]
 pub struct CodexLines {
     memory: Memory,
-    /// Only lines that can tell of an answered call are parsed.
+    /// Only lines that can concern an answered call are parsed.
     usage_only: bool,
 }
 
-/// What must be known of the lines before.
+/// What must be remembered of the lines before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Memory {
     #[serde(skip_serializing_if = "Option::is_none")]
     thread: Option<String>,
-    /// The user never speaks in this thread.
+    /// The user writes no prompts in this thread.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     helper: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -51,7 +51,7 @@ struct Memory {
     /// Prompts of versions that give them no id.
     prompts: u64,
     sums: Sums,
-    /// The lines that come are the parent's.
+    /// The lines that follow are the parent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     copies: Option<Copies>,
     #[serde(skip_serializing_if = "Waiting::is_empty")]
@@ -59,8 +59,8 @@ struct Memory {
 }
 
 impl CodexLines {
-    /// Everything a line tells. `state` is what [`Lines::state`] gave at the position where reading goes on; one that cannot
-    /// be read loses the model and the open tool calls there, and nothing else.
+    /// All records. `state` is what [`Lines::state`] gave at the position where reading goes on; if it cannot be read, only
+    /// the model and the open tool calls are lost.
     pub fn new(state: Option<&str>) -> Self {
         let memory = state.and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default();
         Self { memory, usage_only: false }
@@ -130,7 +130,7 @@ impl CodexLines {
         }
     }
 
-    /// Whether a line tells nothing of answered calls.
+    /// Whether a line cannot concern answered calls.
     fn passes_over(&self, kind: &[u8], line: &[u8]) -> bool {
         let early =
             |word: &str| memchr::memmem::find(&line[..line.len().min(512)], word.as_bytes()).is_some();
@@ -284,7 +284,7 @@ impl CodexLines {
         Ok(())
     }
 
-    /// The key of the next call that only sums report; `None` where nobody knows whose call it is.
+    /// The key of the next call that only sums report; `None` where its thread is not known.
     fn call_key(&mut self) -> Option<String> {
         if let Some(copies) = &mut self.memory.copies {
             return copies.call_key();
@@ -336,7 +336,7 @@ impl CodexLines {
         let Some(id) = id.filter(|_| !self.usage_only) else { return Ok(()) };
         let stamp = self.stamp(at);
         match kind {
-            // The vendor's own tools: the line is written when they are done.
+            // Tools that the vendor runs: the line is written when they are done.
             "web_search_call" | "image_generation_call" => {
                 let name = kind.trim_end_matches("_call");
                 into.records.push(tools::at_once(id, name, stamp));
@@ -368,7 +368,7 @@ impl CodexLines {
     }
 }
 
-/// The vendor's input includes what was cached, read or written; its output includes the reasoning.
+/// The vendor's input includes cached tokens, read or written; its output includes the reasoning.
 fn tokens(counts: Counts) -> Tokens {
     let cached = counts.cached_input_tokens.saturating_add(counts.cache_write_input_tokens);
     Tokens {

@@ -35,7 +35,7 @@ fn usage(response: &str) -> String {
 }
 
 #[test]
-fn a_call_in_disjoint_numbers_under_the_model_of_its_turn() {
+fn a_call_has_disjoint_token_counts_and_the_model_of_its_turn() {
     let texts = [
         meta(""),
         line("turn_context", r#"{"model":"gpt-5.5","cwd":"/q"}"#),
@@ -116,7 +116,7 @@ fn tier_of_call(lines: &mut CodexLines) -> Tier {
 }
 
 #[test]
-fn a_sub_agent_counts_for_its_root_and_is_prompted_by_nobody() {
+fn a_sub_agent_counts_for_its_root_and_has_no_prompts() {
     let prompt = line(
         "event_msg",
         r#"{"type":"item_completed","thread_id":"s","item":{"type":"UserMessage","id":"u1","content":[]}}"#,
@@ -130,14 +130,14 @@ fn a_sub_agent_counts_for_its_root_and_is_prompted_by_nobody() {
     assert_eq!(harvest.facts.session, Some(AgentSessionId("t".into())));
     let [only] = &harvest.records[..] else { panic!("{:?}", harvest.records) };
     assert_eq!((only.key.as_str(), only.subagent.as_deref()), ("r9", Some("s")));
-    // A review writes its sub-agent's first words into its own file as well.
+    // A review writes its sub-agent's first message into its own file as well.
     assert_eq!(facts(&[meta(""), prompt.clone()]), []);
     let ours = prompt.replace("\"thread_id\":\"s\"", "\"thread_id\":\"t\"");
     assert_eq!(facts(&[meta(""), ours]), [("u1".to_owned(), Fact::Prompt)]);
 }
 
 #[test]
-fn turns_that_failed() {
+fn failed_turns_are_api_errors() {
     let turn = |error: &str| {
         line("event_msg", &format!(r#"{{"type":"task_complete","turn_id":"n1","error":{error}}}"#))
     };
@@ -165,7 +165,7 @@ fn turns_that_failed() {
 }
 
 #[test]
-fn the_vendors_own_tools_are_one_line() {
+fn tools_that_the_vendor_runs_are_one_line() {
     let search = line("response_item", r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#);
     let tool = Tool {
         name: "web_search".into(),
@@ -199,7 +199,7 @@ fn older_versions_are_counted_by_their_sums() {
         count(10, 10),
         answer.clone(),
         count(35, 25),
-        // A newer version goes on with the file.
+        // A newer version continues the file.
         answer,
         usage("r1"),
         count(1065, 1030),
@@ -219,7 +219,7 @@ fn older_versions_are_counted_by_their_sums() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_what_is_new_is_not() {
+fn unreadable_lines_are_reported_and_unknown_ones_are_not() {
     let mut lines = CodexLines::new(None);
     let mut scan = CodexLines::usage_only(None);
     let mut harvest = Harvest::default();
@@ -251,7 +251,7 @@ fn what_cannot_be_read_is_told_and_what_is_new_is_not() {
 }
 
 #[test]
-fn what_is_remembered_survives_and_another_file_begins_anew() {
+fn state_survives_a_restart_and_another_file_begins_without() {
     let call = line("response_item", r#"{"type":"function_call","name":"exec_command","call_id":"c1"}"#);
     let output =
         line("response_item", r#"{"type":"function_call_output","call_id":"c1","output":"Exit code: 0"}"#);

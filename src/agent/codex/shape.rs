@@ -1,5 +1,5 @@
-//! The shape of the lines in a rollout, as far as anything here asks for it. Borrowed from the line; unknown fields are passed
-//! over.
+//! The shape of the lines in a rollout, as far as it is read here. Borrowed from the line; unknown fields are
+//! ignored.
 //!
 //! Every line is `{"timestamp":…,"ordinal":…,"type":…,"payload":{…}}`. The first is a `session_meta` with the whole base
 //! prompt in it, some 20 kB and more.
@@ -27,7 +27,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Zero where the line names none: what a line tells must not depend on the lines before it.
+    /// Zero where the line names none: a record must not depend on the lines before it.
     pub(super) fn at(&self) -> Timestamp {
         self.timestamp.0.as_deref().and_then(Timestamp::parse).unwrap_or_default()
     }
@@ -37,7 +37,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// `session_meta`: whose lines follow.
+/// `session_meta`: the thread whose lines follow.
 #[derive(Debug, Deserialize)]
 pub(super) struct Meta<'a> {
     #[serde(borrow, default)]
@@ -49,10 +49,10 @@ pub(super) struct Meta<'a> {
     pub(super) parent_thread_id: Text<'a>,
     #[serde(borrow, default)]
     pub(super) forked_from_id: Text<'a>,
-    /// `user`, `subagent`, or what `exec --thread-source` said.
+    /// `user`, `subagent`, or the value of `exec --thread-source`.
     #[serde(borrow, default)]
     pub(super) thread_source: Text<'a>,
-    /// A word (`cli`, `exec`), or an object for what the program began itself: `{"subagent":…}`.
+    /// A word (`cli`, `exec`), or an object for a thread that the program itself began: `{"subagent":…}`.
     #[serde(borrow, default)]
     pub(super) source: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -77,7 +77,7 @@ impl Meta<'_> {
         self.session_id.0.as_deref().or(self.parent_thread_id.0.as_deref()).or(self.id.0.as_deref())
     }
 
-    /// The program began it for a purpose of its own (a sub-agent, a review); the user never speaks in it.
+    /// The program began it for a purpose of its own (a sub-agent, a review); the user writes no prompts in it.
     pub(super) fn is_helper(&self) -> bool {
         self.thread_source.0.as_deref() == Some("subagent")
             || self.parent_thread_id.0.is_some()
@@ -110,7 +110,7 @@ pub(super) struct UsageRecord<'a> {
     pub(super) usage: Option<Counts>,
 }
 
-/// Counts are read strictly: one of another type makes the line unreadable, which is told, instead of a zero, which is not.
+/// Counts are read strictly: one of another type makes the line unreadable, which is reported, instead of a zero, which would not be.
 #[expect(clippy::struct_field_names, reason = "the agent's own names")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub(super) struct Counts {
@@ -154,7 +154,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What a `thread_settings_applied` chooses: how the model is asked where no turn says so, as in a compaction.
+/// What a `thread_settings_applied` chooses: how the model is asked outside of a turn, as in a compaction.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Settings<'a> {
     #[serde(borrow, default)]
@@ -163,14 +163,14 @@ pub(super) struct Settings<'a> {
     pub(super) service_tier: Text<'a>,
 }
 
-/// What an ended turn failed with.
+/// The error of a turn that failed.
 #[derive(Debug, Deserialize)]
 pub(super) struct Failure<'a> {
     #[serde(borrow, default)]
     pub(super) codex_error_info: Option<&'a RawValue>,
 }
 
-/// The sums that `token_count` events tell.
+/// The sums in `token_count` events.
 #[derive(Debug, Deserialize)]
 pub(super) struct TokenInfo {
     pub(super) total_token_usage: Counts,
@@ -199,7 +199,7 @@ pub(super) struct Item<'a> {
     pub(super) stderr: Text<'a>,
 }
 
-/// `response_item`: what went to the model and came back.
+/// `response_item`: a message to the model or from it.
 #[derive(Debug, Deserialize)]
 pub(super) struct ResponseItem<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -228,7 +228,7 @@ pub(super) struct Part<'a> {
     pub(super) text: Text<'a>,
 }
 
-/// A text that stands there as such or in parts.
+/// A text, whole or in parts.
 pub(super) fn text(raw: Option<&RawValue>) -> Option<String> {
     let raw = raw?.get();
     if let Ok(text) = serde_json::from_str::<Cow<str>>(raw) {
@@ -238,10 +238,10 @@ pub(super) fn text(raw: Option<&RawValue>) -> Option<String> {
     Some(parts.into_iter().filter_map(|part| part.text.0).collect::<Vec<_>>().join("\n"))
 }
 
-/// How far into a line its type is looked for: it stands behind a timestamp and a number.
+/// How far into a line its type is searched: it comes after a timestamp and a number.
 const HEAD: usize = 160;
 
-/// The type of a line without reading it whole; `None` where it does not stand at the beginning.
+/// The type of a line without reading it whole; `None` where it does not come early.
 pub(super) fn peek(line: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b"\"type\":";
     let head = &line[..line.len().min(HEAD)];
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_began_a_thread() {
+    fn threads_that_the_program_began_are_known() {
         for (meta, helper, root) in [
             (r#"{"id":"a","session_id":"a","source":"cli","thread_source":"user"}"#, false, "a"),
             (r#"{"id":"a","session_id":"a","source":"exec","thread_source":"nightly"}"#, false, "a"),

@@ -1,7 +1,7 @@
-//! Tool calls: a call line of the model's, perhaps an item that tells how it went, and an output line for the model.
+//! Tool calls: a call line of the model, perhaps an item with the outcome, and an output line for the model.
 //!
-//! The name stands in the call, the outcome in the item or, where there is none, in the output's words. A command that goes
-//! on in the background gives its output first, and its item when it has ended; until then the call is not over. A patch
+//! The call holds the name, the item the outcome or, where there is none, the output's text. A command that continues
+//! in the background gives its output first, and its item when it has ended; until then the call is not over. A patch
 //! that does not fit has no item at all. One that a shell command carries out (`apply_patch <<EOF`) is a patch all the same.
 
 use std::collections::VecDeque;
@@ -14,8 +14,8 @@ use crate::meter::record::{Fact, Record, Tool};
 use wire::Timestamp;
 use wire::ToolKind;
 
-/// Why 256: one answer calls some tens of tools at most. What lies here longer are leftovers of killed runs and commands
-/// that never end; the oldest go first.
+/// Why 256: one answer calls some tens of tools at most. Older entries are leftovers of killed runs and of
+/// commands that never end; the oldest go first.
 const MAX_WAITING: usize = 256;
 
 /// Longest tool name kept; longest path is `PATH_MAX`. Together with [`MAX_WAITING`] they keep the stored state small.
@@ -33,14 +33,14 @@ pub(super) struct Waiting(VecDeque<(String, Call)>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Call {
     name: String,
-    /// Its output has come, but what it started goes on.
+    /// Its output has come, but its command runs on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     goes_on: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outcome: Option<Outcome>,
 }
 
-/// What an item tells.
+/// The outcome that an item reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Outcome {
     ok: bool,
@@ -56,7 +56,7 @@ struct Outcome {
     removed: u64,
 }
 
-/// When and by whom.
+/// When the call was made, and by which sub-agent.
 #[derive(Clone, Debug)]
 pub(super) struct Stamp {
     pub(super) at: Timestamp,
@@ -154,7 +154,8 @@ fn goes_on(output: &str) -> bool {
     head(output).any(|line| line.starts_with("Process running with session ID"))
 }
 
-/// What the words say, where no item does: an exit code if there is one. A call that could not be made has none.
+/// The outcome by the output's text, where there is no item: an exit code if there is one. A call that could not be made
+/// has none.
 fn went_well(name: &str, output: &str) -> bool {
     const CODES: [&str; 2] = ["Process exited with code ", "Exit code: "];
     const REFUSALS: [&str; 4] = [
@@ -176,7 +177,7 @@ fn went_well(name: &str, output: &str) -> bool {
         Some(code) => code.trim() == "0",
         None => match serde_json::from_str::<Older>(output) {
             Ok(older) => older.metadata.exit_code == 0,
-            // A patch that fitted says so.
+            // A patch that was applied is reported as such.
             Err(_) if kind(name) == ToolKind::Edit => output.starts_with("Success"),
             Err(_) => !REFUSALS.iter().any(|refusal| output.starts_with(refusal)),
         },
@@ -236,7 +237,7 @@ fn changes(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
     outcome
 }
 
-/// A command that only looks at files: the agent itself says what each part of the line is for.
+/// A command that only reads files: the agent itself notes the purpose of each part of the line.
 fn command(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
     #[derive(Deserialize)]
     struct Parsed<'a> {
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_call_went() {
+    fn outcomes_are_read_from_item_or_output() {
         let done = |kind: &str, status: &str| format!(r#"{{"type":"{kind}","id":"c","status":"{status}"}}"#);
         let exited = |code: i32| {
             format!("Chunk ID: a\nWall time: 0.1 seconds\nProcess exited with code {code}\nOutput:\nx\n")
@@ -330,7 +331,7 @@ mod tests {
             ("spawn_agent", Some(done("CollabAgentToolCall", "failed")), "{}".to_owned(), false),
             ("nosuch", None, "unsupported call: nosuch".to_owned(), false),
             ("update_plan", None, "Plan updated".to_owned(), true),
-            // A command's own words decide nothing.
+            // A command's own output decides nothing.
             ("exec_command", None, format!("{}Exit code: 9\n", exited(0)), true),
         ] {
             assert_eq!(play(name, told.as_deref(), &output).ok, ok, "{name} {output}");
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_files_and_lines() {
+    fn calls_have_kinds_files_and_lines() {
         let changes = |changes: &str, status: &str| {
             format!(r#"{{"type":"FileChange","id":"c","status":"{status}","changes":{changes}}}"#)
         };
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_called_is_no_call() {
+    fn an_output_without_a_call_is_no_call() {
         let mut waiting = Waiting::default();
         let by_the_user = r#"{"type":"CommandExecution","id":"x","status":"completed"}"#;
         assert_eq!(waiting.told(&item(by_the_user), stamp()), None);

@@ -1,14 +1,14 @@
-//! Following one run of Codex by what its process keeps open: the locks and rollouts of its threads.
+//! Following one run of Codex by the files its process keeps open: the locks and rollouts of its threads.
 //!
-//! The program is a small launcher around a native process; the first of that family that holds a lock is the agent, and
-//! stays it: an agent started inside holds locks of its own. All threads of a run stay held until it ends, so what matters is
-//! which one was taken last. `exec` gives its lock up with the last answer, seconds before it exits: so the folders are
-//! watched, and looked at now and then until the first lock has been seen.
+//! The program is a small launcher around a native process; the first of that family that holds a lock is the agent for
+//! good: an agent started inside holds locks of its own. All threads of a run stay held until it ends, so the one taken
+//! last counts. `exec` gives its lock up with the last answer, seconds before it exits: so the folders are
+//! watched, and looked at from time to time until the first lock has been seen.
 //!
-//! A lock taken again is a new file under the old name. Versions without locks are told by the rollouts they may write to.
+//! A lock taken again is a new file under the old name. Versions without locks are known by the rollouts they may write to.
 //!
-//! Before it takes its own, the agent opens every lock there is to see whether somebody holds it, and removes those that
-//! nobody does; meanwhile it has `.coordination.lock` open. So not every lock that it has open is its own.
+//! Before it takes its own, the agent opens every lock there is to see whether it is held, and removes those that are
+//! not; meanwhile it has `.coordination.lock` open. So not every lock that it has open is its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,11 +31,11 @@ use wire::AgentSessionId;
 use wire::ProcessId;
 use wire::Timestamp;
 
-/// How often, and for how long after the start, it is looked for the first lock. `exec` answered at once holds it for 60 ms.
+/// How often, and for how long after the start, the first lock is looked for. `exec` answered at once holds it for 60 ms.
 const EARLY: Duration = Duration::from_millis(20);
 const EARLY_FOR: Duration = Duration::from_secs(10);
 
-/// A lock file, told apart from an earlier one of its name: the file system gives an inode to the next file at once. By its
+/// A lock file, distinguished from an earlier one of its name: the file system gives an inode to the next file at once. By its
 /// birth and not by its last change, since being removed is a change, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LockId {
@@ -58,7 +58,7 @@ struct Held {
     rollout: Option<PathBuf>,
     /// Its rollout was there when it was taken.
     existed: bool,
-    /// What was said of it last.
+    /// The state that was reported last.
     told: Option<Thread>,
     turn: Turn,
 }
@@ -68,17 +68,17 @@ pub struct CodexTrail {
     files: CodexFiles,
     catalog: Catalog,
     folders: Folders,
-    /// The originator that this run's threads bear, if that was asked for.
+    /// The originator of this run's threads, if the user asked for one.
     mark: Option<String>,
     /// Before the agent was started.
     prepared: Timestamp,
     since: Option<Instant>,
     agent: Option<ProcessId>,
     held: BTreeMap<AgentSessionId, Held>,
-    /// Locks that were open at the last look while the agent went through all of them.
+    /// Locks that were open at the last look while the agent examined all of them.
     suspected: BTreeSet<LockId>,
     turns: BTreeSet<AgentSessionId>,
-    /// Rollouts that were looked at for our mark.
+    /// Rollouts that were searched for our mark.
     examined: BTreeSet<PathBuf>,
 }
 
@@ -118,8 +118,8 @@ impl CodexTrail {
         Vec::new()
     }
 
-    /// What a process holds, without the locks that it may only be looking at. It looks at each for some microseconds, so
-    /// what was open at the look before, too, is held.
+    /// The threads a process holds, without locks that it may only be examining. It examines each for some microseconds, so
+    /// a lock that was open at the previous look as well is held.
     fn threads_of(
         &mut self,
         process: ProcessId,
@@ -142,7 +142,7 @@ impl CodexTrail {
         ours
     }
 
-    /// A lock that was there before this run is of somebody else, or of nobody any more, unless its thread is written to.
+    /// A lock that was there before this run belongs to another process, or to none any more, unless its thread is written to.
     fn may_be_its_own(&self, open: &Open) -> bool {
         let prepared = UNIX_EPOCH + self.prepared.since(Timestamp(0));
         open.rollout.is_some()
@@ -153,7 +153,7 @@ impl CodexTrail {
     fn look_at_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
         let open = self.open_threads(started, processes, seen);
         self.tell_released(&open, seen);
-        // What is given up and taken again is news; `exec` gives up what we still want to read, so it is kept in mind.
+        // A thread given up and taken again is news. `exec` gives up a thread we still want to read, so it is remembered.
         let mut order = Vec::new();
         for Open { thread, lock, rollout } in open {
             let same = |held: &&mut Held| is_same(held.lock, lock);
@@ -177,8 +177,8 @@ impl CodexTrail {
         }
     }
 
-    /// Says what became of threads that nobody holds any more and that were not known to have a file. Those without one are
-    /// told before anything else: time decides over those that are held.
+    /// Reports the threads that are no longer held and were not known to have a file. Those without one are reported first:
+    /// time decides between those that are held.
     fn tell_released(&mut self, open: &[Open], seen: &mut Seen) {
         let given_up = |(thread, held): &(&AgentSessionId, &Held)| {
             held.told == Some(Thread::Unwritten) && !open.iter().any(|open| open.thread == **thread)
@@ -199,7 +199,7 @@ impl CodexTrail {
         }
     }
 
-    /// Whether a thread was begun in this run, or by somebody else since. Ids bear their time; where they do not, the file does.
+    /// Whether a thread was begun in this run, or by another process since. Ids hold their time; where they do not, the file does.
     fn is_new(&self, thread: &AgentSessionId, rollout: &Path) -> bool {
         let by_file = || {
             let meta = fs::metadata(rollout).ok()?;
@@ -208,7 +208,7 @@ impl CodexTrail {
         files::begun(thread).or_else(by_file).is_some_and(|begun| begun >= self.prepared)
     }
 
-    /// Says what a held thread is, as soon as it is known and whenever that changes.
+    /// Reports what a held thread is, as soon as it is known and whenever that changes.
     fn tell(&mut self, thread: &AgentSessionId, seen: &mut Seen) {
         let Some(held) = self.held.get_mut(thread) else { return };
         if held.rollout.is_none() {
@@ -246,8 +246,8 @@ impl CodexTrail {
         }
     }
 
-    /// Rollouts with our own originator, for where the process cannot be looked into or was too fast. What it can be looked
-    /// into for is more certain: agents started inside inherit the mark.
+    /// Rollouts with our own originator, for a process that cannot be inspected or was too fast. Open files are better
+    /// evidence: agents started inside inherit the mark.
     fn look_for_mark(&mut self, days: &[PathBuf], seen: &mut Seen) {
         let Some(mark) = self.mark.clone().filter(|_| self.agent.is_none()) else { return };
         let Some(day) = days.last() else { return };
@@ -296,7 +296,7 @@ impl Trail for CodexTrail {
         for day in &days {
             changed |= self.folders.changed(day);
         }
-        // One that was killed leaves its locks where they are.
+        // A killed agent leaves its locks behind.
         let running = self.agent.is_some_and(|agent| processes.alive(agent));
         if changed || !running {
             self.look_at_threads(agent, processes, &mut seen);
@@ -350,7 +350,7 @@ fn lock_id(open: &OpenFile) -> Option<LockId> {
     Some(LockId { born, inode: held.ino() })
 }
 
-/// A lock that cannot be seen, because it is just being taken away, is not taken anew.
+/// A lock that cannot be seen because it is being removed is not taken again.
 fn is_same(one: Option<LockId>, other: Option<LockId>) -> bool {
     one.is_none() || other.is_none() || one == other
 }

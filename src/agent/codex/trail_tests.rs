@@ -43,7 +43,7 @@ struct Stage {
     now: Timestamp,
 }
 
-/// Ids that bear the time of this test, as those of threads begun in it do.
+/// Ids with the time of this test, like those of threads begun in it.
 fn id(n: u8) -> AgentSessionId {
     static BEGUN: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
     let begun = BEGUN.get_or_init(|| SystemClock.now().0 + 60_000);
@@ -130,7 +130,7 @@ fn turns(ns: &[u8]) -> Signal {
 }
 
 #[test]
-fn a_run_from_its_first_lock_on() {
+fn a_run_is_followed_from_its_first_lock_on() {
     let stage = Stage::set(None);
     let seen = stage.look();
     assert_eq!((seen.signals.len(), seen.again), (0, Some(EARLY)), "it is looked for until it is there");
@@ -161,12 +161,12 @@ fn a_run_from_its_first_lock_on() {
     stage.lock(NATIVE.pid, 4);
     assert_eq!(stage.signals(), [held(4, Thread::Continued { forked: true })]);
 
-    // A lock on its way out says nothing, whatever of its thread is still open.
+    // A lock that is being removed is no evidence, whatever of its thread is still open.
     fs::remove_file(stage.files.lock(&id(2))).unwrap();
     stage.open(NATIVE.pid, &stage.write(2, ""), true);
     assert_eq!(stage.signals(), [held(2, Thread::Fresh)]);
 
-    // Back to the first: given up and taken anew.
+    // Back to the first: given up and taken again.
     stage.unlock(NATIVE.pid, 1);
     stage.lock(NATIVE.pid, 1);
     assert_eq!(stage.signals(), [held(1, Thread::Continued { forked: false })]);
@@ -174,7 +174,7 @@ fn a_run_from_its_first_lock_on() {
 }
 
 #[test]
-fn what_was_there_before_is_continued() {
+fn a_thread_that_was_there_before_is_continued() {
     let stage = Stage::set(None);
     let rollout = stage.write(1, "");
     let open = r#"{"type":"event_msg","payload":{"type":"task_started"}}"#.to_owned() + "\n";
@@ -195,7 +195,7 @@ fn what_was_there_before_is_continued() {
 }
 
 #[test]
-fn a_version_without_locks_is_told_by_what_it_writes_to() {
+fn a_version_without_locks_is_known_by_the_rollouts_it_writes() {
     let stage = Stage::set(None);
     stage.look();
     let (own, read) = (stage.write(1, ""), stage.write(2, ""));
@@ -205,7 +205,7 @@ fn a_version_without_locks_is_told_by_what_it_writes_to() {
 }
 
 #[test]
-fn what_was_given_up_before_its_file_was_seen_is_still_told() {
+fn a_thread_given_up_before_its_file_was_seen_is_still_reported() {
     let stage = Stage::set(None);
     stage.look();
     stage.lock(NATIVE.pid, 1);
@@ -219,7 +219,7 @@ fn what_was_given_up_before_its_file_was_seen_is_still_told() {
 }
 
 #[test]
-fn a_lock_that_is_being_removed_is_not_taken_anew() {
+fn a_lock_that_is_being_removed_is_not_taken_again() {
     let stage = Stage::set(None);
     stage.look();
     let bound = stage.write(1, "");
@@ -243,7 +243,7 @@ fn a_lock_that_is_being_removed_is_not_taken_anew() {
 }
 
 #[test]
-fn what_nobody_holds_any_more_is_taken_back() {
+fn threads_that_are_no_longer_held_are_withdrawn() {
     let stage = Stage::set(None);
     stage.look();
     stage.lock(NATIVE.pid, 1);
@@ -265,12 +265,12 @@ fn what_nobody_holds_any_more_is_taken_back() {
 }
 
 #[test]
-fn locks_that_the_agent_only_looks_at_are_not_its_own() {
+fn locks_that_the_agent_only_examines_are_not_its_own() {
     let stage = Stage::set(None);
     stage.look();
     let coordination = stage.files.locks().join(".coordination.lock");
     stage.open(NATIVE.pid, &coordination, true);
-    // Somebody else's, whose run began with ours.
+    // Of another run that began with ours.
     stage.lock(NATIVE.pid, 8);
     let seen = stage.look();
     assert_eq!((seen.signals, seen.torn), (vec![], true), "its next look tells");
@@ -294,7 +294,7 @@ fn locks_that_the_agent_only_looks_at_are_not_its_own() {
 }
 
 #[test]
-fn a_mark_tells_where_the_process_does_not() {
+fn a_mark_is_evidence_where_the_process_cannot_be_inspected() {
     let stage = Stage::set(Some("codemie-x"));
     stage.look();
     stage.write(1, r#","originator":"codex-tui""#);

@@ -1,4 +1,4 @@
-//! Whether the model is at work in a thread, by the lines that say when a turn begins and ends.
+//! Whether the model is at work in a thread, by the lines at which a turn begins and ends.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -25,12 +25,12 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// What was written before is over, even if nobody says so: whoever wrote it was killed.
+    /// Turns in earlier lines are over even without an end: their process was killed.
     pub(super) fn from_here_on(path: &Path) -> Self {
         Self { read: path.metadata().map_or(0, |meta| meta.len()), ..Self::default() }
     }
 
-    /// Reads on; whether a turn is open now.
+    /// Reads on and returns whether a turn is open now.
     pub(super) fn follow(&mut self, path: &Path) -> bool {
         if path.metadata().is_ok_and(|meta| meta.len() > self.read)
             && let Ok(file) = open_regular(path)
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_followed_and_what_a_killed_run_left_open_is_over() {
+    fn a_turn_that_a_killed_run_left_open_is_over() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rollout");
         let mut turn = Turn::default();

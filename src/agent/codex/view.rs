@@ -1,4 +1,4 @@
-//! A rollout as a conversation to read: what was said, and which tools ran, one line each.
+//! A rollout as a conversation to read: messages, and tool calls of one line each.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::shape::{Event, Item as Completed, Line, ResponseItem, Text, text};
 use crate::agent::transcript::{Item, Said, one_line};
 
-/// What a line adds to the conversation. Broken lines and lines of no interest add nothing.
+/// The items that a line adds to the conversation. Broken and irrelevant lines add none.
 pub fn items(line: &[u8]) -> Vec<Item> {
     let Ok(line) = serde_json::from_slice::<Line>(line.trim_ascii()) else { return Vec::new() };
     let said = match line.kind.0.as_deref() {
@@ -43,7 +43,7 @@ fn completed(item: &Completed) -> Option<Said> {
     }
 }
 
-/// What a turn failed with stands in the conversation as the model's words would.
+/// The error of a failed turn is shown as an answer of the model.
 fn failure(error: &RawValue) -> Option<Said> {
     #[derive(Deserialize)]
     struct Error<'a> {
@@ -66,7 +66,7 @@ fn tool(item: &ResponseItem) -> Option<Said> {
             Some(Said::Tool { name: item.name.0.as_deref()?.to_owned(), about: patched(input) })
         }
         "web_search_call" => Some(Said::Tool { name: "web_search".to_owned(), about: String::new() }),
-        // A patch that did not fit has no item to tell of it.
+        // A patch that did not apply has no item.
         "custom_tool_call_output" => {
             let output = text(item.output)?;
             output.contains("verification failed").then(|| Said::ToolFailed(one_line(&output)))
@@ -87,7 +87,7 @@ fn patched(input: &str) -> String {
     })
 }
 
-/// The argument of a call that says most, in this order.
+/// The most telling argument of a call, in this order.
 fn about(arguments: &str) -> String {
     #[derive(Deserialize)]
     struct Arguments<'a> {
@@ -103,7 +103,7 @@ fn about(arguments: &str) -> String {
         query: Text<'a>,
     }
     let Ok(arguments) = serde_json::from_str::<Arguments>(arguments) else { return String::new() };
-    // A line, or the words of one.
+    // A command line, whole or as a list of words.
     let command = arguments.command.and_then(|raw| {
         let words = serde_json::from_str::<Vec<String>>(raw.get()).map(|words| words.join(" "));
         words.or_else(|_| serde_json::from_str(raw.get())).ok()
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_one_line_each_and_only_failures_tell_their_result() {
+    fn tools_are_one_line_each_and_only_failures_show_their_result() {
         let said = recorded(
             "tools/sessions/2026/11/15/rollout-2026-11-15T23-31-52-01a1e18d-8b20-7270-b8c1-15f14562bb0c.jsonl",
         );
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_befell_the_conversation_is_noted() {
+    fn compactions_and_interruptions_are_noted() {
         let said = recorded(
             "fork-compact/sessions/2026/11/15/rollout-2026-11-15T23-34-38-01a1e190-148f-7113-b11c-135dc2344788.jsonl",
         );
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_told_in_whatever_form_it_stands() {
+    fn a_command_is_shown_whether_text_or_list() {
         assert_eq!(about(r#"{"cmd":"ls\n-l"}"#), "ls -l");
         assert_eq!(about(r#"{"command":["bash","-lc","ls"]}"#), "bash -lc ls");
         assert_eq!(about(r#"{"command":"ls"}"#), "ls");

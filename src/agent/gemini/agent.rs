@@ -1,4 +1,4 @@
-//! Gemini CLI as the rest of the house sees it.
+//! Gemini CLI as an [`Agent`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,10 @@ use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
 use super::{invocation, version, view};
-use crate::agent::{Agent, Injection, Invocation, Remark, SessionFiles, Trail, Var, package, transcript};
+use crate::agent::{
+    Agent, ConversationFiles, Follow, Injection, Invocation, Launch, Remark, SessionFiles, Trail, Var,
+    package, transcript,
+};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
@@ -23,10 +26,16 @@ impl Agent for Gemini {
         "gemini"
     }
 
+    fn product(&self) -> &'static str {
+        "Gemini CLI"
+    }
+
     fn provider(&self) -> Option<&'static str> {
         Some("gcp.gemini")
     }
+}
 
+impl Launch for Gemini {
     fn classify(&self, args: &[OsString]) -> Invocation {
         invocation::classify(args)
     }
@@ -54,8 +63,8 @@ impl Agent for Gemini {
         })
     }
 
-    /// A changed setting or a login makes it start anew with the same arguments. The file of a conversation in which nothing
-    /// was said is gone by then, so one that is there was talked in.
+    /// A changed setting or a login makes it restart with the same arguments. The file of an empty conversation is removed by
+    /// then, so one that exists holds messages.
     fn refused_its_id(&self, code: u8, id: &AgentSessionId, var: Var<'_>) -> bool {
         const FATAL_INPUT: u8 = 42;
         code == FATAL_INPUT && GeminiFiles::from_env(var).is_some_and(|files| !files.find(id).is_empty())
@@ -66,6 +75,34 @@ impl Agent for Gemini {
         (!fork).then(|| vec!["--resume".into(), OsString::from(&conversation.0)])
     }
 
+    fn remarks(&self, _var: Var<'_>, version: Option<&str>, inject: bool, _marks: bool) -> Vec<Remark> {
+        const NONE: &str = "its sessions get no id of codemie's: which one is whose is certain only while no other runs in the folder";
+        let mut remarks = vec![match version {
+            _ if !inject => Remark::advice(NONE, "run: codemie config set agent.gemini.inject true"),
+            Some(version) if version::takes_session_id(version) => {
+                Remark::fine("its sessions get an id of codemie's, by --session-id")
+            }
+            Some(version) => Remark::advice(
+                format!("{NONE}; version {version} does not take one"),
+                "update gemini, if there is a newer one",
+            ),
+            None => Remark::advice(
+                format!("{NONE}; nothing is added while its version is not known"),
+                "let agent.gemini.path name the program itself instead of what looks for it",
+            ),
+        }];
+        if version.is_some_and(version::keeps_its_first_id) {
+            remarks.push(Remark::advice(
+                "the first /clear of a run goes on under the same id, often in the same file: codemie sees no clear then, and counts \
+                 both under one session",
+                "update gemini, if there is a newer one",
+            ));
+        }
+        remarks
+    }
+}
+
+impl ConversationFiles for Gemini {
     fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
         let Some(files) = GeminiFiles::from_env(var) else { return Vec::new() };
         let mut conversations: Vec<Foreign> = files
@@ -108,33 +145,9 @@ impl Agent for Gemini {
     fn transcript(&self) -> Option<transcript::Reader> {
         Some(transcript::Reader::Journal(view::entry))
     }
+}
 
-    fn remarks(&self, _var: Var<'_>, version: Option<&str>, inject: bool, _marks: bool) -> Vec<Remark> {
-        const NONE: &str = "its sessions get no id of codemie's: which one is whose is certain only while no other runs in the folder";
-        let mut remarks = vec![match version {
-            _ if !inject => Remark::advice(NONE, "run: codemie config set agent.gemini.inject true"),
-            Some(version) if version::takes_session_id(version) => {
-                Remark::fine("its sessions get an id of codemie's, by --session-id")
-            }
-            Some(version) => Remark::advice(
-                format!("{NONE}; version {version} does not take one"),
-                "update gemini, if there is a newer one",
-            ),
-            None => Remark::advice(
-                format!("{NONE}; nothing is added while its version is not known"),
-                "let agent.gemini.path name the program itself instead of what looks for it",
-            ),
-        }];
-        if version.is_some_and(version::keeps_its_first_id) {
-            remarks.push(Remark::advice(
-                "the first /clear of a run goes on under the same id, often in the same file: codemie sees no clear then, and counts \
-                 both under one session",
-                "update gemini, if there is a newer one",
-            ));
-        }
-        remarks
-    }
-
+impl Follow for Gemini {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
         Some(Box::new(GeminiTrail::new(GeminiFiles::from_env(var)?, folder)))
     }

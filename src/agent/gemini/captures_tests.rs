@@ -12,7 +12,7 @@ use super::lines::GeminiLines;
 use crate::agent::recordings::{
     Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
 };
-use crate::meter::form::Followed;
+use crate::meter::form::{Followed, Opened};
 use crate::meter::line::Lines;
 use wire::Tokens;
 
@@ -81,7 +81,7 @@ fn random_pieces_two_readers_and_restarts_change_nothing() {
 }
 
 #[test]
-fn prompts_tools_and_errors_of_the_recordings() {
+fn prompts_tools_and_errors_of_the_recordings_are_counted() {
     // prompts, tool calls, tool errors, lines added, lines removed, API errors: read off the recordings by hand.
     let expected: BTreeMap<&str, [u64; 6]> = BTreeMap::from([
         ("api-error", [7, 0, 0, 0, 0, 3]),
@@ -102,7 +102,7 @@ fn prompts_tools_and_errors_of_the_recordings() {
 }
 
 #[test]
-fn what_a_sub_agent_did_is_marked() {
+fn records_of_a_sub_agent_are_marked() {
     for case in cases() {
         for (path, data) in &case.files {
             let mut counted = Counted::new();
@@ -134,7 +134,7 @@ fn recordings_of_older_versions_count_each_call_once() {
                         whole["sessionId"]
                     );
                     fs::write(file.path(), grown).unwrap();
-                    let batch = followed.next(file.as_file()).unwrap().unwrap();
+                    let batch = followed.next(&Opened::File(file.reopen().unwrap())).unwrap().unwrap();
                     assert_eq!(batch.unreadable, 0, "{path}");
                     assert_eq!(
                         batch.harvest.facts.session.map(|id| id.0).as_deref(),

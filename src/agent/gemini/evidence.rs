@@ -1,4 +1,4 @@
-//! What the agent's log and the lines of its files tell of who is in which conversation. Bytes in, traces out.
+//! Evidence in the agent's log and in the lines of its files of which process is in which conversation. Bytes in, traces out.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use crate::session::correlate::{TextFingerprint, Typed};
 use wire::AgentSessionId;
 use wire::Timestamp;
 
-/// The file is being rewritten, or is none of the agent's.
+/// The file is being rewritten, or is not the agent's.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Torn;
 
-/// One line of the log of what was typed.
+/// One entry of the log of typed prompts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) under: AgentSessionId,
@@ -27,7 +27,7 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct LogReader {
     last: BTreeMap<String, Timestamp>,
-    /// What is older is no news when the log is read for the first time.
+    /// Older entries are not new when the log is read for the first time.
     since: Timestamp,
     was_read: bool,
 }
@@ -37,7 +37,7 @@ impl LogReader {
         Self { since, ..Self::default() }
     }
 
-    /// What is new in the log, which is one JSON document, in the order of time. An entry that cannot be read is passed over.
+    /// The new entries of the log, which is one JSON document, in the order of time. An unreadable entry is skipped.
     pub(super) fn read(&mut self, log: &[u8]) -> Result<Vec<Entry>, Torn> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -74,7 +74,7 @@ impl LogReader {
     }
 }
 
-/// The agent writes down what it was given to run, completed and without spaces around it.
+/// The agent logs the command it runs, completed and without spaces around it.
 fn typed(message: &str) -> Typed {
     match message.split_whitespace().next() {
         Some("/clear" | "/new") => Typed::Clear,
@@ -82,18 +82,18 @@ fn typed(message: &str) -> Typed {
     }
 }
 
-/// What one line of a session file tells.
+/// The evidence in one line of a session file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// The conversation begins, or some process says that it will go on with it.
+    /// The conversation begins, or a process announces that it will continue it.
     Header { id: AgentSessionId, at: Timestamp },
-    /// Some process goes on with it.
+    /// A process continues it.
     Entered(AgentSessionId),
     /// A prompt, in each form in which the log may hold it.
     Said { at: Timestamp, words: Vec<TextFingerprint> },
 }
 
-/// `None`: nothing of interest. Most lines are not even parsed.
+/// `None`: no evidence. Most lines are not even parsed.
 pub(super) fn told(line: &[u8]) -> Option<Told> {
     const TELLING: [&[u8]; 2] = [b"{\"sessionId\"", b"{\"$set\":{\"sessionId\""];
     let telling = TELLING.iter().any(|mark| line.starts_with(mark));
@@ -177,7 +177,7 @@ mod tests {
         let mut reader = LogReader::default();
         let first = format!("[{}]", line("a", 0, "one", "01.000"));
         assert_eq!(reader.read(first.as_bytes()).unwrap().len(), 1);
-        // The same number again: the second line of `a` was lost to `b`, who knew nothing of it.
+        // The same number again: `b` overwrote the second line of `a` without having seen it.
         let lost = format!("[{},{}]", line("a", 0, "one", "01.000"), line("a", 1, "two", "02.000"));
         assert_eq!(reader.read(lost.as_bytes()).unwrap().len(), 1);
         let again = format!(
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_entry_hides_no_other_and_old_ones_are_no_news() {
+    fn a_broken_entry_hides_no_other_and_old_ones_are_not_new() {
         let line = |text: &str, time: &str| {
             format!(r#"{{"sessionId":"a","message":{text},"timestamp":"2026-11-16T00:00:{time}Z"}}"#)
         };
@@ -209,13 +209,13 @@ mod tests {
         assert_eq!(reader.read(b""), Err(Torn));
         let what: Vec<Typed> = reader.read(log.as_bytes()).unwrap().iter().map(|entry| entry.what).collect();
         assert_eq!(what, [Typed::Clear]);
-        // Read once, what comes is news, also after the clock was set back.
+        // After the first reading every entry is new, also after the clock was set back.
         let later = br#"[{"sessionId":"b","message":"x","timestamp":"2026-11-15T00:00:00.000Z"}]"#;
         assert_eq!(reader.read(later).unwrap().len(), 1);
     }
 
     #[test]
-    fn what_lines_tell_of_the_process_behind_them() {
+    fn lines_are_evidence_of_the_process_that_wrote_them() {
         let id = AgentSessionId("i".into());
         let header =
             br#"{"sessionId":"i","projectHash":"h","startTime":"2026-11-16T00:00:01.000Z","kind":"main"}"#;

@@ -1,8 +1,8 @@
 //! Where Gemini CLI keeps its files. Reading only.
 //!
-//! `tmp/SLUG/` under its root belongs to one folder: `.project_root` names the folder, `logs.json` holds what was typed
-//! there, `chats/` the conversations: `session-MINUTE-FIRST8.jsonl`, and those of sub-agents in `chats/PARENT/ID.jsonl`. The
-//! whole id of a conversation stands in its first line.
+//! `tmp/SLUG/` under its root belongs to one folder: `.project_root` names the folder, `logs.json` holds the prompts
+//! typed there, `chats/` the conversations: `session-MINUTE-FIRST8.jsonl`, and those of sub-agents in `chats/PARENT/ID.jsonl`. The
+//! first line of a conversation holds its whole id.
 //!
 //! Older versions (measured: 0.10 to 0.36; no longer 0.39) keep a conversation as one document, `session-MINUTE-FIRST8.json`, rewritten with
 //! every message. Up to 0.27 the folder's name is the SHA-256 of the path it belongs to, and nothing in it names the path.
@@ -34,7 +34,7 @@ pub(crate) struct GeminiFiles {
     root: PathBuf,
 }
 
-/// What the first line of a conversation's file says.
+/// The first line of a conversation's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) session: AgentSessionId,
@@ -42,7 +42,7 @@ pub(super) struct Header {
 }
 
 impl GeminiFiles {
-    /// `None` when the environment does not say where.
+    /// `None` when the environment does not name it.
     pub(crate) fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let set = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         set("GEMINI_CLI_HOME").or_else(|| set("HOME")).map(|home| Self::at(home.join(".gemini")))
@@ -60,12 +60,13 @@ impl GeminiFiles {
         self.root.join("tmp")
     }
 
-    /// What belongs to a folder by its hash, which need not exist: older versions write there. `folder` is the real path.
+    /// The place of a folder's files by the hash of its path; it need not exist. Older versions write there. `folder` is the
+    /// real path.
     pub(super) fn hashed(&self, folder: &Path) -> PathBuf {
         self.projects().join(hex(&Sha256::digest(folder.as_os_str().as_bytes())))
     }
 
-    /// What belongs to a folder by its name; `None` until a version that gives names has been there.
+    /// The place of a folder's files by its name; `None` until a version that gives names has run there.
     pub(super) fn project(&self, folder: &Path) -> Option<PathBuf> {
         #[derive(Deserialize)]
         struct Map {
@@ -73,7 +74,7 @@ impl GeminiFiles {
         }
         let text = head(&self.root.join("projects.json"), MAX_PROJECTS).ok()?;
         let mut map: Map = serde_json::from_slice(&text).ok()?;
-        // A name of the agent's own making; anything else would lead out of its folder.
+        // A name as the agent makes them; any other could lead out of its folder.
         let slug =
             map.projects.remove(folder).filter(|slug| !slug.is_empty() && !slug.contains(['/', '.']))?;
         Some(self.projects().join(slug))
@@ -92,7 +93,7 @@ impl GeminiFiles {
         of_conversation(files, id)
     }
 
-    /// Every file of a conversation proper.
+    /// Every main file of a conversation.
     pub(super) fn all_main(&self) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for project in entries(&self.projects())? {
@@ -101,18 +102,19 @@ impl GeminiFiles {
         Ok(found)
     }
 
-    /// Every file there is. Which conversation a file proper belongs to, only its lines say.
+    /// Every file. Only its lines name the conversation of a main file.
     pub(super) fn all(&self) -> SessionFiles {
         let mut found = SessionFiles::default();
-        for project in found.taken(&self.projects(), entries(&self.projects())) {
+        for project in found.entries(&self.projects(), entries(&self.projects())) {
             let chats = project.join("chats");
-            for path in found.taken(&chats, entries(&chats)) {
+            for path in found.entries(&chats, entries(&chats)) {
                 if is_main(&path) {
                     found.files.push(SessionFile { path, conversation: None });
                 } else if path.is_dir() {
                     let root =
                         path.file_name().map(|name| AgentSessionId(name.to_string_lossy().into_owned()));
-                    let files = found.taken(&path, entries(&path)).into_iter().filter(|path| is_lines(path));
+                    let files =
+                        found.entries(&path, entries(&path)).into_iter().filter(|path| is_lines(path));
                     found.files.extend(files.map(|path| SessionFile { path, conversation: root.clone() }));
                 }
             }
@@ -129,10 +131,11 @@ pub(super) fn main_files(chats: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Of these files, those of a conversation.
+/// The files of one conversation among these.
 ///
-/// A Gemini that starts takes away whatever is empty in its folder, also the file of one that waits for its first prompt. That
-/// one then writes its file anew, under the same name and without a header: so a file that has none is whose its name says.
+/// A Gemini that starts removes every empty conversation in its folder, also that of a process that waits for its first
+/// prompt. That process then writes its file again, under the same name and without a header. So the name of a file without
+/// a header names its conversation.
 pub(super) fn of_conversation(files: Vec<PathBuf>, id: &AgentSessionId) -> Vec<PathBuf> {
     let named = |path: &PathBuf| {
         let part = file_name_part(&id.0);
@@ -153,7 +156,7 @@ pub(super) fn of_conversation(files: Vec<PathBuf>, id: &AgentSessionId) -> Vec<P
     found
 }
 
-/// The sub-agents' files of a conversation whose own file stands in `chats`.
+/// The sub-agents' files of a conversation whose own file is in `chats`.
 pub(super) fn subagents(chats: &Path, id: &AgentSessionId) -> Vec<PathBuf> {
     if id.0.is_empty() {
         return Vec::new();
@@ -164,7 +167,7 @@ pub(super) fn subagents(chats: &Path, id: &AgentSessionId) -> Vec<PathBuf> {
     found
 }
 
-/// Where they are, which need not exist.
+/// Their folder, which need not exist.
 pub(super) fn subagent_folder(chats: &Path, id: &AgentSessionId) -> PathBuf {
     chats.join(file_name_part(&id.0))
 }
@@ -174,7 +177,7 @@ fn is_lines(path: &Path) -> bool {
 }
 
 fn is_main(path: &Path) -> bool {
-    // Resumed by a newer version, a document is converted, and its file of lines stands beside it.
+    // Resumed by a newer version, a document is converted, and its file of lines lies beside it.
     has_name(path, "jsonl") || has_name(path, "json") && !path.with_extension("jsonl").exists()
 }
 
@@ -197,7 +200,7 @@ fn has_name(path: &Path, extension: &str) -> bool {
         && path.extension().is_some_and(|end| end == extension)
 }
 
-/// Whether, by its name, a file may be of a conversation whose id begins so. Only its header tells for certain.
+/// Whether, by its name, a file may belong to a conversation whose id begins so. Only its header is certain.
 pub(super) fn may_be_of(path: &Path, wanted: &str) -> bool {
     let wanted = file_name_part(wanted);
     let name = path.file_name().and_then(|name| name.to_str());
@@ -225,7 +228,7 @@ fn document_header(path: &Path) -> Option<Header> {
     parsed(&fields)
 }
 
-/// Once it is whole, or longer than any header.
+/// The first line, once it is whole or longer than any header.
 fn first_line(path: &Path) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     BufReader::with_capacity(1024, open_regular(path).ok()?.take(MAX_HEADER))
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_header_is_whose_its_name_says() {
+    fn a_file_without_a_header_belongs_to_the_conversation_in_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let id = AgentSessionId("1af97ca6-b0d4-4c5e-9e6f-000000000001".into());
         let said = r#"{"id":"u1","timestamp":"2026-11-16T22:05:00.000Z","type":"user","content":"hello"}"#;
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_what_the_environment_says() {
+    fn the_environment_names_the_root() {
         let root = |vars| files(vars).map(|files| files.root().to_owned());
         assert_eq!(
             root(&[("HOME", "/home/dev"), ("GEMINI_CLI_HOME", "")]).unwrap(),
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_what_belongs_to_them() {
+    fn the_files_of_a_folder_are_found() {
         let (home, files) = home("plain");
         let project = home.path().join("tmp/widgets");
         assert_eq!(files.project(Path::new("/home/dev/project")), Some(project.clone()));
@@ -334,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_older_versions_goes_by_its_hash() {
+    fn a_folder_of_older_versions_is_found_by_its_hash() {
         let files = GeminiFiles::at("/home/dev/.gemini");
         let hash = "7da23607ca8b709ab78d95962a0e253d4780e460c02e573f620280b897ca3700";
         assert_eq!(files.hashed(Path::new("/home/dev/older")), files.projects().join(hash));
     }
 
     #[test]
-    fn a_document_says_at_its_beginning_whose_it_is() {
+    fn a_document_names_its_conversation_at_its_beginning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("session-2026-11-17T09-24-5b280c07.json");
         let whole = "{\n  \"sessionId\": \"5b280c07-x\",\n  \"projectHash\": \"h\",\n  \"startTime\": \"2026-11-17T09:24:41.126Z\",\n  \"messages\": [\n    {}\n  ]\n}";
@@ -398,7 +401,7 @@ mod tests {
         let conversations: Vec<_> = all.iter().map(|file| file.conversation.clone()).collect();
         assert_eq!(conversations, [Some(root), None], "a main file says by its lines what it is of");
         assert_eq!(GeminiFiles::at(home.path().join("nowhere")).all(), SessionFiles::default());
-        // A folder that nobody can list, a link to itself, hides no other.
+        // A folder that cannot be listed, a link to itself, hides no other.
         fs::create_dir(home.path().join("tmp/other")).unwrap();
         std::os::unix::fs::symlink("chats", home.path().join("tmp/other/chats")).unwrap();
         let all = files.all();

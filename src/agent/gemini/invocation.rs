@@ -1,4 +1,4 @@
-//! What arguments mean. Flags and subcommands as `gemini --help` of 0.61.0 lists them.
+//! What Gemini CLI's arguments ask for. Flags and subcommands as `gemini --help` of 0.61.0 lists them.
 
 use std::ffi::OsString;
 
@@ -40,7 +40,7 @@ static FLAGS: [Flag; 29] = [
 
 const MANAGEMENT: [&str; 8] = ["mcp", "extensions", "extension", "skills", "skill", "hooks", "hook", "gemma"];
 
-/// Flags that print or change something and leave.
+/// Flags that print or change something and exit.
 const LEAVING: [&str; 5] =
     ["--version", "--help", "--list-extensions", "--list-sessions", "--delete-session"];
 
@@ -82,7 +82,7 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
     }
 }
 
-/// The agent compares a whole id; whatever else stands there it takes for a number or refuses.
+/// The agent compares a whole id; any other value it takes for a number or refuses.
 fn is_uuid(text: &[u8]) -> bool {
     text.len() == 36 && uuid::Uuid::try_parse_ascii(text).is_ok()
 }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_and_what_is_none() {
+    fn conversations_are_told_from_management_commands() {
         use Kind::{Interactive, NotAConversation, Print};
         for (line, kind) in [
             ("", Interactive),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn which_conversation_and_whether_an_id_may_be_added() {
+    fn arguments_name_the_conversation_and_decide_on_injection() {
         let id = AgentSessionId("11111111-2222-4333-8444-555555555555".into());
         for (line, session, injectable) in [
             ("-p hi", Conversation::Fresh, true),

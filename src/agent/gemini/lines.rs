@@ -1,12 +1,12 @@
 //! What the lines of a session file mean.
 //!
 //! - An answered call is a `gemini` message with tokens, keyed by its id. The message is written again when its tools have
-//!   ended, and with all others whenever the history changes (`$set.messages`), so a key comes many times. What was rewound
-//!   or compressed away was spent all the same.
-//! - A tool call stands in the message that asked for it ([`super::tools`]).
+//!   ended, and with all others whenever the history changes (`$set.messages`), so a key comes many times. Messages that
+//!   were rewound or compressed away were paid for all the same.
+//! - A tool call is part of the message that asked for it ([`super::tools`]).
 //! - A prompt is a `user` message of its own line, keyed by its id. `/chat resume` writes old messages again under new ids:
-//!   such a stretch begins with the program's own context on a line of its own and ends with the next `$set.messages`.
-//! - An API error is an `error` message that says so; the agent writes its other errors there, too.
+//!   such a sequence begins with the program's own context on a line of its own and ends with the next `$set.messages`.
+//! - An API error is an `error` message that names one; the agent writes its other errors there, too.
 //! - Only the first line names the conversation, and whether it is a sub-agent's; so both are remembered.
 
 use memchr::memmem::Finder;
@@ -49,7 +49,7 @@ impl Memory {
 }
 
 impl GeminiLines {
-    /// Everything a line tells. `state` is what [`Lines::state`] gave at the position where reading goes on.
+    /// All records. `state` is what [`Lines::state`] gave at the position where reading goes on.
     pub fn new(state: Option<&str>) -> Self {
         Self { memory: Memory::recall(state), usage_only: None }
     }
@@ -178,12 +178,12 @@ impl GeminiLines {
     }
 }
 
-/// Zero where the message names none (none was ever seen without).
+/// Zero where the message names none (none was ever seen).
 fn time(text: &Text) -> Timestamp {
     text.0.as_deref().and_then(Timestamp::parse).unwrap_or_default()
 }
 
-/// Its input includes what was cached, but not what tools put into the prompt; its output does not include thoughts.
+/// Its input includes cached tokens, but not those of tools in the prompt; its output does not include thoughts.
 fn disjoint(tokens: &shape::Tokens) -> Tokens {
     let count = |count: Option<u64>| count.unwrap_or(0);
     let cached = count(tokens.cached);
@@ -197,8 +197,8 @@ fn disjoint(tokens: &shape::Tokens) -> Tokens {
     }
 }
 
-/// An error of the API, by the agent's own words for it; `None`: something else went wrong. Only the API's name for the
-/// error is taken over, never its text.
+/// An error of the API, by the agent's text for it; `None`: another error. Only the API's name for the error is kept, never
+/// its text.
 fn api_error(text: &str) -> Option<ApiError> {
     const WITHOUT_ANSWER: [(&str, &str); 2] =
         [("Model stream ended", "stream_ended"), ("The model returned an empty response", "empty_response")];

@@ -32,7 +32,7 @@ fn tokens_are_made_disjoint() {
 }
 
 #[test]
-fn what_is_no_prompt_is_not_counted_as_one() {
+fn only_submitted_texts_are_prompts() {
     for (content, prompt) in [
         (r#"[{"text":"hello"}]"#, true),
         (r#""hello""#, true),
@@ -88,7 +88,7 @@ fn messages_written_again_by_chat_resume_are_no_prompts() {
 }
 
 #[test]
-fn errors_of_the_api_and_others() {
+fn errors_of_the_api_are_distinguished_from_others() {
     for (content, expected) in [
         (
             r#""[API Error: {\"error\":{\"code\":400,\"message\":\"fake error 400\",\"status\":\"INVALID_ARGUMENT\"}}]""#,
@@ -116,7 +116,7 @@ fn errors_of_the_api_and_others() {
 }
 
 #[test]
-fn broken_lines_are_told_and_take_nothing_else_along() {
+fn broken_lines_are_reported_and_hide_no_others() {
     let good = r#"{"id":"g","timestamp":"2026-11-16T00:00:01.000Z","type":"gemini","content":"x","tokens":{"input":1}}"#;
     let bad = r#"{"id":"b","timestamp":"2026-11-16T00:00:01.000Z","type":"gemini","content":"x","tokens":{"input":"1"}}"#;
     for (lines, expected, unreadable) in [
@@ -133,10 +133,10 @@ fn broken_lines_are_told_and_take_nothing_else_along() {
     }
 }
 
-/// A replay of everything can be longer than what is read of a line: its numbers stand in the lines before it, and that it
-/// was passed over is told.
+/// A replay of everything can be longer than the limit of a line: its numbers are in the lines before it, and skipping it is
+/// reported.
 #[test]
-fn a_replay_over_the_limit_loses_no_numbers_and_is_told() {
+fn a_replay_over_the_limit_loses_no_numbers_and_is_reported() {
     struct Memory(Vec<u8>);
     impl Source for Memory {
         fn identity(&self) -> std::io::Result<(FileId, u64)> {

@@ -1,5 +1,5 @@
-//! The shape of the lines in a session file, as far as anything here asks for it. Borrowed from the line; unknown fields are
-//! passed over.
+//! The shape of the lines in a session file, as far as it is read here. Borrowed from the line; unknown fields are
+//! ignored.
 
 use std::borrow::Cow;
 
@@ -58,7 +58,7 @@ pub(super) struct Set<'a> {
     pub(super) messages: Option<Vec<&'a RawValue>>,
 }
 
-/// Counts are read strictly: one of another type makes the line unreadable, which is told, instead of a zero, which is not.
+/// Counts are read strictly: one of another type makes the line unreadable, which is reported, instead of a zero, which would not be.
 #[derive(Debug, Deserialize)]
 pub(super) struct Tokens {
     #[serde(default)]
@@ -73,8 +73,8 @@ pub(super) struct Tokens {
     pub(super) tool: Option<u64>,
 }
 
-/// The texts of a message, one after the other: it is a text itself, one part, or a list of parts. Thoughts and what tools
-/// were asked and answered is no text.
+/// The texts of a message, one after the other: it is a text itself, one part, or a list of parts. Thoughts,
+/// and the questions and answers of tools, are not text.
 pub(super) fn texts(content: &RawValue) -> Vec<String> {
     #[derive(Deserialize)]
     struct Part<'a> {
@@ -99,7 +99,7 @@ pub(super) fn texts(content: &RawValue) -> Vec<String> {
     }
 }
 
-/// Commands of the program's own, which older versions wrote down like prompts. What only looks like one goes to the model.
+/// The program's own commands, which older versions recorded like prompts. A text that only resembles one goes to the model.
 fn is_command(text: &str) -> bool {
     const COMMANDS: &str = " about agents auth bug chat clear commands compact compress copy corgi dir directory docs editor \
         exit extensions help hooks ide mcp memory model new permissions plan policies privacy profile quit restore resume \
@@ -108,7 +108,7 @@ fn is_command(text: &str) -> bool {
     word.is_some_and(|word| !word.is_empty() && COMMANDS.contains(&format!(" {word} ")))
 }
 
-/// What the program itself puts before the conversation.
+/// Context that the program itself puts before the conversation.
 pub(super) fn is_context(text: &str) -> bool {
     text.starts_with("<session_context>") || text.starts_with("<hook_context>")
 }
@@ -118,8 +118,8 @@ impl Line<'_> {
         self.speaker.0.as_deref() == Some(speaker)
     }
 
-    /// What the user submitted, in a `user` message; `None` where the program speaks in the user's stead: context, the
-    /// answers of tools, what a `!` command did, the editor's state.
+    /// The text that the user submitted, in a `user` message; `None` where the program wrote it: context, the answers of
+    /// tools, the output of a `!` command, the editor's state.
     pub(super) fn prompt(&self) -> Option<String> {
         const NOT_TYPED: [&str; 4] = [
             "I ran the following shell command:",

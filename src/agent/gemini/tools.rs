@@ -1,4 +1,4 @@
-//! Tool calls: the message that asked for them, written again with how each ended.
+//! Tool calls: the message that asked for them is written again with the outcome of each.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -35,7 +35,7 @@ impl<'a> Call<'a> {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// `None` while it goes on.
+    /// `None` while the call runs.
     pub(super) fn ok(&self) -> Option<bool> {
         match self.status.0.as_deref()? {
             "success" => Some(true),
@@ -45,7 +45,7 @@ impl<'a> Call<'a> {
     }
 
     /// The ended call. Ids of calls are the model's and may come again in another conversation, so the message's id, which
-    /// no other message has, stands before them.
+    /// is unique, precedes them.
     pub(super) fn record(
         &self,
         message: &str,
@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// By the agent's own tool names; what an MCP server does is not known.
+/// By the agent's own tool names; tools of an MCP server are of unknown kind.
 fn kind(name: &str) -> ToolKind {
     match name {
         "read_file"
@@ -108,7 +108,7 @@ fn file_argument(args: &RawValue) -> Option<String> {
     args.file_path.0.or(args.absolute_path.0).map(std::borrow::Cow::into_owned)
 }
 
-/// What a result tells of the file it changed. Lines of the model's proposal and of the user's changes to it count alike, as
+/// What a result reports of the file it changed. Lines of the model's proposal and of the user's changes to it count alike, as
 /// the agent's own statistics do.
 #[derive(Debug, Default)]
 struct Change {
@@ -136,7 +136,7 @@ impl Change {
             user_added_lines: Loose<u64>,
             user_removed_lines: Loose<u64>,
         }
-        // For most tools it is a text or a list.
+        // Of most tools it is a text or a list.
         let Some(Ok(display)) = display.map(|raw| serde_json::from_str::<Display>(raw.get())) else {
             return Self::default();
         };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_calls_and_what_they_changed() {
+    fn ended_calls_have_outcomes_files_and_lines() {
         let diff = r#""resultDisplay":{"filePath":"/p/a.rs","diffStat":{"model_added_lines":3,"model_removed_lines":1,"user_added_lines":1,"user_removed_lines":0}}"#;
         for (json, kind, ok, file, lines) in [
             (format!(r#"{{"id":"c","name":"write_file","status":"success",{diff}}}"#), ToolKind::Write, true, Some("/p/a.rs"), (4, 1)),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_or_names_nothing_is_no_record() {
+    fn a_call_that_runs_or_has_no_name_is_no_record() {
         for json in [
             r#"{"id":"c","name":"glob","status":"executing"}"#,
             r#"{"id":"c","name":"glob"}"#,

@@ -1,7 +1,7 @@
-//! Following one run of Gemini CLI by what it writes: the log of what was typed in the folder, and the conversations' files.
+//! Following one run of Gemini CLI by the files it writes: the folder's log of typed prompts, and the conversations.
 //!
-//! All its processes in a folder write to the same places and none signs, so everything seen goes to the correlator together
-//! with who can have made it ([`crate::agent::others`]).
+//! All its processes in a folder write to the same places without naming themselves, so every trace goes to the correlator
+//! together with the processes that can have made it ([`crate::agent::neighbours`]).
 
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -14,7 +14,7 @@ use super::evidence::{self, LogReader, Told};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use crate::agent::looked::Looked;
-use crate::agent::others::{Present, Program};
+use crate::agent::neighbours::{Present, Program};
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 use crate::meter::form::Form;
@@ -27,14 +27,14 @@ use wire::AgentSessionId;
 use wire::ProcessId;
 use wire::Timestamp;
 
-/// What is read of a file in one look. A longer line is a replay, which tells nothing here.
+/// Bytes read of a file in one look. A longer line is a replay, which is no evidence.
 const CHUNK: u64 = 4 * 1024 * 1024;
 
-/// A log longer than this is not looked at: it holds every prompt ever typed in a folder, and is read whole.
+/// A log longer than this is ignored: it holds every prompt ever typed in a folder, and is read whole.
 const MAX_LOG: u64 = 64 * 1024 * 1024;
 
 /// How often, and for how long after the start, the first file of a folder is looked for: it may begin before its folder can
-/// be watched, and who made it is known for a second.
+/// be watched, and its maker is known only for a second.
 const EARLY: Duration = Duration::from_millis(500);
 const EARLY_FOR: Duration = Duration::from_mins(1);
 
@@ -45,24 +45,24 @@ pub(crate) struct GeminiTrail {
     files: GeminiFiles,
     /// Where the run works, as the agent sees it.
     folder: PathBuf,
-    /// What belongs to that folder, once the agent has been there.
+    /// The agent's places for that folder, once it has run there.
     places: Vec<Place>,
-    /// Before the agent was started: what is older is no news.
+    /// Before the agent was started: older traces are not new.
     prepared: Timestamp,
     looked: Looked,
     chats: BTreeMap<PathBuf, Chat>,
-    /// Whose the files were that are gone.
+    /// The conversations of files that were removed.
     taken_away: BTreeMap<PathBuf, AgentSessionId>,
     /// The conversation whose files were asked for last, for its sub-agents' folder.
     followed: Option<AgentSessionId>,
 }
 
-/// A folder of the agent's own, for one folder that is worked in.
+/// A folder of the agent's own, for one working folder.
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
     log: LogReader,
-    /// The log was too long, and that was said.
+    /// The log was too long, and that was reported.
     log_passed_over: bool,
 }
 
@@ -78,23 +78,23 @@ struct Chat {
     id: Option<AgentSessionId>,
     /// Of one that is a document.
     document: Pages,
-    /// Everything before it has been looked at.
+    /// Everything before it has been read.
     offset: u64,
     inside_long_line: bool,
 }
 
-/// How far a document has been looked at.
+/// How far a document has been read.
 #[derive(Debug, Default)]
 struct Pages {
     /// As it was then; `None`: it is to be read.
     stamp: Option<Stamp>,
     /// It was there before the run.
     old: bool,
-    /// Messages up to this time are no news.
+    /// Messages up to this time are not new.
     until: Timestamp,
 }
 
-/// Something that a file tells.
+/// One piece of evidence in a file.
 #[derive(Debug)]
 struct News {
     /// The conversation of that file.
@@ -121,7 +121,7 @@ impl GeminiTrail {
         }
     }
 
-    /// Places appear when the agent has been in the folder. Which one a process writes to depends on its version.
+    /// Places appear when the agent runs in the folder. Which one a process writes to depends on its version.
     fn find_places(&mut self) {
         let hashed = self.files.hashed(&self.folder);
         let (mut by_hash, mut by_name) = (false, false);
@@ -170,7 +170,7 @@ impl GeminiTrail {
         Some(paths)
     }
 
-    /// What the files tell that is new. A folder that cannot be listed now is as it was.
+    /// New evidence in the files. A folder that cannot be listed now counts as unchanged.
     fn look_at_chats(&mut self, seen: &mut Seen) -> Vec<News> {
         let Some(paths) = self.paths() else { return Vec::new() };
         for (path, chat) in self.chats.extract_if(.., |path, _| paths.binary_search(path).is_err()) {
@@ -184,7 +184,7 @@ impl GeminiTrail {
                 Entry::Occupied(chat) => chat.into_mut(),
                 Entry::Vacant(place) => {
                     let mut chat = Chat::first_met(&path, self.prepared);
-                    // Written anew, perhaps without a header.
+                    // Written again, perhaps without a header.
                     chat.id = chat.id.or_else(|| self.taken_away.remove(&path));
                     ids.extend(chat.id.clone());
                     place.insert(chat)
@@ -220,7 +220,7 @@ impl GeminiTrail {
         all
     }
 
-    /// A run that went elsewhere by itself (`--worktree`) is followed to where its first conversation is.
+    /// A run that moved to another folder by itself (`--worktree`) is followed to its first conversation.
     fn follow_to(&mut self, file: &Path) {
         let Some(path) = file.parent().and_then(Path::parent).map(Path::to_owned) else { return };
         if self.places.is_empty() || self.chats.is_empty() {
@@ -234,7 +234,7 @@ impl GeminiTrail {
 }
 
 impl Chat {
-    /// What stands in a file that began before the run, or was written last before it, is no news.
+    /// The content of a file that began before the run, or was last written before it, is not new.
     fn first_met(path: &Path, prepared: Timestamp) -> Self {
         let Some(header) = files::header(path) else {
             let old = fs::metadata(path).is_ok_and(|meta| prepared.since(modified(&meta)) > TICK);
@@ -253,7 +253,7 @@ impl Chat {
         Self { id, document, offset, inside_long_line: false }
     }
 
-    /// The same of a document, which is read whole when it has changed. One that is being written is an unexpected end.
+    /// The same for a document, which is read whole when it has changed. One that is being written ends unexpectedly.
     fn read_document(&mut self, path: &Path) -> io::Result<(Vec<Told>, Timestamp)> {
         let file = open_regular(path)?;
         let meta = file.metadata()?;
@@ -283,7 +283,7 @@ impl Chat {
         });
         if let Some(last) = said.max() {
             self.document.until = last;
-            // Nothing in a document says that somebody goes on with it, but that something was said in it does.
+            // Nothing in a document marks that a process continues it, but a new prompt in it shows that.
             if let Some(id) = id.filter(|_| std::mem::take(&mut self.document.old)) {
                 told.insert(0, Told::Entered(id));
             }
@@ -291,7 +291,7 @@ impl Chat {
         Ok((told, written))
     }
 
-    /// What the lines since the last look tell, and when the file was written last. A torn line waits.
+    /// The evidence in the lines since the last look, and when the file was written last. A torn line waits.
     fn read(&mut self, path: &Path) -> io::Result<(Vec<Told>, Timestamp)> {
         if files::is_document(path) {
             return self.read_document(path);
@@ -299,7 +299,7 @@ impl Chat {
         let meta = fs::metadata(path)?;
         let (length, written) = (meta.len(), modified(&meta));
         if length < self.offset {
-            (self.offset, self.inside_long_line) = (length, false); // rewritten; nobody began anything
+            (self.offset, self.inside_long_line) = (length, false); // rewritten; no conversation began
         }
         if length == self.offset {
             return Ok((Vec::new(), written));
@@ -345,7 +345,7 @@ impl Trail for GeminiTrail {
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
         let mut seen = Seen::default();
         self.find_places();
-        // The agent logs a command before it makes a file, so files first: then the line of every file seen is there.
+        // The agent logs a command before it makes a file, so files are read first: then the log holds the line of every file seen.
         let news = self.look_at_chats(&mut seen);
         self.look_at_logs(&mut seen);
         let mut present: Option<Present> = None;

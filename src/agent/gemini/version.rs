@@ -1,6 +1,6 @@
-//! Which versions do what.
+//! Which versions take an id, and which keep their first one.
 
-/// Measured to take `--session-id`: 0.51.0, 0.61.0; 0.40.1 does not. It takes any later one of this major version, too; a new
+/// Measured to take `--session-id`: 0.51.0, 0.61.0; 0.40.1 does not. Later ones of this major version count, too; a new
 /// major version is a new program.
 const FIRST_WITH_SESSION_ID: (u64, u64) = (0, 51);
 
@@ -13,7 +13,7 @@ pub(super) fn takes_session_id(version: &str) -> bool {
         .is_some_and(|numbers| numbers.0 == FIRST_WITH_SESSION_ID.0 && numbers >= FIRST_WITH_SESSION_ID)
 }
 
-/// Whether the first `/clear` of a run goes on under the id that the conversation before it has: the recorder is set up anew
+/// Whether the first `/clear` of a run goes on under the id that the conversation before it has: the recorder is set up again
 /// before the program has chosen another id. In the same minute it is the same file, later another one with the same id.
 pub(super) fn keeps_its_first_id(version: &str) -> bool {
     numbers(version).is_some_and(|numbers| numbers <= LAST_TO_KEEP_ITS_ID)
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_take_the_flag() {
+    fn versions_that_take_an_id_are_known() {
         for (version, takes) in [
             ("0.61.0", true),
             ("0.61.3", true),
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_whose_first_clear_shows_no_new_conversation() {
+    fn versions_whose_first_clear_keeps_the_id_are_known() {
         for (version, keeps) in [
             ("0.20.2", true),
             ("0.30.1", true),

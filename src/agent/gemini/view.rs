@@ -1,5 +1,5 @@
-//! A session file as a conversation to read: what was said, and which tools ran, one line each. What was rewound, replaced
-//! or failed before it was answered is not in it, just as the agent itself would load it.
+//! A session file as a conversation to read: messages, and tool calls of one line each. Messages that were rewound, replaced
+//! or never answered are left out, as when the agent itself loads it.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use super::tools::Call;
 use crate::agent::transcript::{Entry, Item, Message, Said, one_line};
 use wire::Timestamp;
 
-/// What a line does to the conversation. Broken lines and lines of no interest do nothing.
+/// How a line changes the conversation. Broken and irrelevant lines do not.
 pub(super) fn entry(line: &[u8]) -> Option<Entry> {
     let line: Line = serde_json::from_slice(line.trim_ascii()).ok()?;
     if let Some(id) = line.rewind_to.0 {
@@ -48,7 +48,7 @@ fn said(line: &Line) -> Vec<Said> {
 }
 
 fn user(line: &Line, texts: Vec<String>) -> Vec<Said> {
-    // What the user saw in place of what was sent.
+    // The text shown to the user in place of the one sent.
     let shown = line.display_content.map(shape::texts).filter(|shown| !shown.is_empty());
     let texts: Vec<String> =
         shown.unwrap_or(texts).into_iter().filter(|text| !shape::is_context(text.trim_start())).collect();
@@ -59,7 +59,7 @@ fn user(line: &Line, texts: Vec<String>) -> Vec<Said> {
     if text.trim().is_empty() { Vec::new() } else { vec![Said::User(text.trim().to_owned())] }
 }
 
-/// The call, and how it failed if it did.
+/// The call, and its failure if it failed.
 fn tool(call: &Call) -> Vec<Said> {
     let Some(name) = call.name.0.as_deref() else { return Vec::new() };
     let mut said =
@@ -71,7 +71,7 @@ fn tool(call: &Call) -> Vec<Said> {
     said
 }
 
-/// The argument that says most, in this order.
+/// The most telling argument, in this order.
 fn about(args: &RawValue) -> String {
     #[derive(Deserialize)]
     struct Args<'a> {

@@ -10,7 +10,7 @@ use super::{Cursor, Entry, Item, JournalReader, Page, fitting};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 
 /// How often, and after which pause, a document is read again that is just being written. The agents write one within
-/// milliseconds; one that stays torn was left so.
+/// milliseconds; one that stays torn was abandoned.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -1,21 +1,20 @@
-//! Conversations whose files take things back: a line may write a message again, replace all of them, or rewind to an
-//! earlier one. What is shown is what stands at the end of the file, each message where it was first written.
+//! Conversations whose lines revise earlier ones: a line may write a message again, replace all of them, or rewind to an
+//! earlier one. Shown are the messages that are valid at the end, each where it was first written.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::File;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 
-use super::{Cursor, Forwards, Item, Page, Side};
+use super::{Forwards, Item};
+use crate::meter::form::Opened;
 
-/// What one line does to the conversation.
+/// How one line changes the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A message, new or written again. One that is written again may have more items than before, never others.
+    /// A message, new or written again. One that is written again may have further items, never other ones.
     Message(Message),
-    /// These are all there is from here on.
+    /// These are all messages from here on.
     Replace(Vec<Message>),
-    /// This message and all after it are taken back; one that is unknown takes everything back.
+    /// This message and all after it are removed; an unknown one removes everything.
     Rewind(String),
 }
 
@@ -25,10 +24,10 @@ pub struct Message {
     pub items: Vec<Item>,
 }
 
-/// What one line does. Broken lines and lines of no interest do nothing.
+/// How one line changes the conversation. Broken and irrelevant lines do not.
 pub type JournalReader = fn(&[u8]) -> Option<Entry>;
 
-/// Gives each item of what stands once.
+/// Gives each item of the valid messages once.
 pub(super) struct Giving {
     read: JournalReader,
     standing: HashSet<String>,
@@ -37,9 +36,9 @@ pub(super) struct Giving {
 
 impl Giving {
     /// As if all before `offset` had been given.
-    pub(super) fn from(file: &File, offset: u64, read: JournalReader) -> io::Result<Self> {
-        let mut giving = Self { read, standing: standing(file, read)?, given: HashMap::new() };
-        let mut lines = Forwards::new(file, 0)?;
+    pub(super) fn from(content: &Opened, offset: u64, read: JournalReader) -> io::Result<Self> {
+        let mut giving = Self { read, standing: standing(content, read)?, given: HashMap::new() };
+        let mut lines = Forwards::new(content, 0)?;
         while lines.offset < offset
             && let Some(line) = lines.next()?
         {
@@ -67,11 +66,11 @@ impl Giving {
     }
 }
 
-/// The messages that are left at the end of the file.
-fn standing(file: &File, read: JournalReader) -> io::Result<HashSet<String>> {
+/// The ids of the messages that are valid at the end.
+fn standing(content: &Opened, read: JournalReader) -> io::Result<HashSet<String>> {
     let mut order: Vec<String> = Vec::new();
     let mut known = HashSet::new();
-    let mut lines = Forwards::new(file, 0)?;
+    let mut lines = Forwards::new(content, 0)?;
     while let Some(line) = lines.next()? {
         let added = match read(&line) {
             None => continue,
@@ -96,32 +95,4 @@ fn standing(file: &File, read: JournalReader) -> io::Result<HashSet<String>> {
         }
     }
     Ok(known)
-}
-
-/// The end of the conversation: as many whole items as have at most `bytes` of text. One that is longer by itself is cut.
-pub(super) fn last(file: &File, bytes: usize, read: JournalReader) -> io::Result<Page> {
-    let inode = file.metadata()?.ino();
-    let mut giving = Giving::from(file, 0, read)?;
-    let mut lines = Forwards::new(file, 0)?;
-    let (mut items, mut held, mut truncated) = (VecDeque::new(), 0, false);
-    while let Some(line) = lines.next()? {
-        for item in giving.items(&line) {
-            held += item.len();
-            items.push_back(item);
-            while held > bytes
-                && items.len() > 1
-                && let Some(first) = items.pop_front()
-            {
-                held -= first.len();
-                truncated = true;
-            }
-        }
-    }
-    if held > bytes {
-        let only = items.pop_front().filter(|_| bytes > 0);
-        items.extend(only.map(|item| item.cut(bytes, Side::End)));
-        truncated = true;
-    }
-    let cursor = Cursor::at(inode, lines.offset);
-    Ok(Page { items: items.into(), cursor, truncated: truncated || lines.passed_over })
 }

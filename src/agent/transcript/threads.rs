@@ -1,8 +1,8 @@
-//! Conversations whose lines name the line they follow, and now and then stand before it: an answer that was written
-//! before its prompt is shown behind it.
+//! Conversations whose lines name the line they follow, and sometimes come before it: an answer that was written before its
+//! prompt is shown after it.
 //!
-//! Lines that belong together are given as one: from the first that waits to the last that is waited for, within bounds. A
-//! cursor inside of them says how many they were, since more may have come by the next page.
+//! Lines that belong together form a group: from the first that waits to the last that is waited for, within bounds. A
+//! cursor inside a group holds the number of its lines, since more may have come by the next page.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,27 +11,27 @@ use std::os::unix::fs::MetadataExt;
 
 use super::{Backwards, Cursor, Forwards, Item, Page, Reading, fitting};
 
-/// How far ahead the line that another follows is looked for: in recordings it is two lines away. Both bound memory.
+/// How far ahead the line that another follows is searched: in recordings it is two lines away. Both bound memory.
 pub(super) const LINES: usize = 16;
 const BYTES: usize = 256 * 1024;
 
-/// What one line adds to the conversation, and where it belongs.
+/// The items that one line adds to the conversation, and where they belong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Threaded {
     pub id: Option<String>,
-    /// The line it must not stand before.
+    /// The line it must not come before.
     pub follows: Option<String>,
     pub items: Vec<Item>,
 }
 
-/// What one line is. Broken lines and lines of no interest add nothing.
+/// Reads one line. Broken and irrelevant lines add nothing.
 pub type ThreadReader = fn(&[u8]) -> Threaded;
 
-/// Lines that are given as one.
+/// Lines that belong together.
 pub(super) struct Group {
     pub(super) items: Vec<Item>,
     pub(super) lines: usize,
-    /// Where they end in the file.
+    /// Where they end.
     pub(super) end: u64,
     pub(super) passed_over: bool,
 }
@@ -39,6 +39,8 @@ pub(super) struct Group {
 struct Read {
     line: Threaded,
     bytes: usize,
+    /// Where it ends.
+    end: u64,
 }
 
 /// The groups of a file, from an offset on.
@@ -46,16 +48,14 @@ pub(super) struct Groups<'a> {
     lines: Forwards<'a>,
     reading: Reading,
     ahead: VecDeque<(Read, bool)>,
-    at: u64,
 }
 
 impl<'a> Groups<'a> {
     pub(super) fn new(lines: Forwards<'a>, reading: Reading) -> Self {
-        let at = lines.offset;
-        Self { lines, reading, ahead: VecDeque::new(), at }
+        Self { lines, reading, ahead: VecDeque::new() }
     }
 
-    /// The next one; of `count` lines where an earlier page has begun it.
+    /// The next group; of `count` lines where an earlier page has begun it.
     pub(super) fn next(&mut self, count: Option<usize>) -> io::Result<Option<Group>> {
         let window = count.unwrap_or(if self.reading.is_threaded() { LINES } else { 1 });
         let mut ahead: usize = self.ahead.iter().map(|(read, _)| read.bytes).sum();
@@ -64,19 +64,19 @@ impl<'a> Groups<'a> {
             let passed_over = std::mem::take(&mut self.lines.passed_over);
             let Some(line) = self.lines.next()? else { break };
             let long = std::mem::replace(&mut self.lines.passed_over, passed_over);
-            let bytes = usize::try_from(self.lines.offset - before).unwrap_or(usize::MAX);
+            let end = self.lines.offset;
+            let bytes = usize::try_from(end - before).unwrap_or(usize::MAX).max(line.len());
             ahead = ahead.saturating_add(bytes);
-            self.ahead.push_back((Read { line: self.reading.line(&line), bytes }, long));
+            self.ahead.push_back((Read { line: self.reading.line(&line), bytes, end }, long));
         }
         if self.ahead.is_empty() {
             return Ok(None);
         }
         let lines = count.unwrap_or_else(|| extent(self.ahead.iter().map(|(read, _)| read)));
         let group: Vec<(Read, bool)> = self.ahead.drain(..lines.min(self.ahead.len())).collect();
-        self.at += group.iter().map(|(read, _)| read.bytes as u64).sum::<u64>();
         Ok(Some(Group {
             lines: group.len(),
-            end: self.at,
+            end: group.last().map_or(0, |(read, _)| read.end),
             passed_over: group.iter().any(|(_, long)| *long),
             items: ordered(group.into_iter().map(|(read, _)| read.line).collect()),
         }))
@@ -89,7 +89,7 @@ pub(super) fn last(file: &File, bytes: usize, read: ThreadReader) -> io::Result<
     let mut lines = Backwards::new(file, meta.len())?;
     let cursor = Cursor::at(meta.ino(), lines.end());
     let (mut found, mut held, mut beyond) = (Vec::new(), 0_usize, 0);
-    // What does not fit may yet be waited for.
+    // A line that does not fit may be one that others follow.
     while beyond < LINES
         && held <= bytes.saturating_add(BYTES)
         && let Some(line) = lines.previous()?
@@ -97,7 +97,7 @@ pub(super) fn last(file: &File, bytes: usize, read: ThreadReader) -> io::Result<
         beyond += usize::from(held > bytes);
         let (line, bytes) = (read(&line), line.len());
         held = line.items.iter().fold(held, |held, item| held.saturating_add(item.len()));
-        found.push(Read { line, bytes });
+        found.push(Read { line, bytes, end: 0 });
     }
     let passed_over = lines.passed_over;
     found.reverse();
@@ -131,7 +131,7 @@ fn extent<'r>(ahead: impl Iterator<Item = &'r Read>) -> usize {
     end
 }
 
-/// What the lines of a group add, none before the one it follows.
+/// The items of a group's lines, none before the line it follows.
 fn ordered(lines: Vec<Threaded>) -> Vec<Item> {
     let links: Vec<_> = lines.iter().map(|line| (line.id.clone(), line.follows.clone())).collect();
     let mut lines: Vec<Option<Vec<Item>>> = lines.into_iter().map(|line| Some(line.items)).collect();
@@ -142,7 +142,7 @@ fn ordered(lines: Vec<Threaded>) -> Vec<Item> {
             follows.is_some()
                 && (0..links.len()).any(|one| one != at && lines[one].is_some() && links[one].0 == *follows)
         };
-        // Of lines that wait for each other the first is as good as any.
+        // Among lines that wait for each other any may be first.
         let left = || (0..lines.len()).filter(|at| lines[*at].is_some());
         let next = left().find(|at| !waits(*at)).or_else(|| left().next());
         items.extend(next.and_then(|at| lines[at].take()).unwrap_or_default());

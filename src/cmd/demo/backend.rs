@@ -14,13 +14,13 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::super::browser;
-use crate::agent;
 use crate::config::delivery::{Secret, User};
 use crate::demo;
 use crate::forward::foreign::post;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native};
 use crate::home::Home;
+use crate::registry;
 use crate::store::{Outgoing, Store};
 use backend::dashboard::{Dashboard, Gate, KnownAgents, router};
 use backend::sqlite::Sqlite;
@@ -119,7 +119,7 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let pages = Dashboard::new(
             storage.clone(),
             gate,
-            KnownAgents(agent::names()),
+            KnownAgents(registry::names()),
             Arc::new(SystemClock),
             closing.clone(),
         )

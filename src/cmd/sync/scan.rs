@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::agent;
 use crate::cmd::Failure;
 use crate::forward::foreign::{life, post};
 use crate::forward::http::Http;
 use crate::forward::{Identity, Moved, Sinks};
 use crate::home::Home;
 use crate::output::progress::Bar;
+use crate::registry;
 use crate::scan::{Days, Scanner, Watch};
 use crate::store::{Outgoing, Store};
 use human::counted;
@@ -39,7 +39,7 @@ pub(super) fn run(
     let bar = Bar::on_terminal("reading session files", "B");
     let scanner = Scanner {
         folder: home.scans(),
-        agents: &agent::ALL,
+        agents: registry::AGENTS,
         var: &|name| std::env::var_os(name),
         days: Days::of(system::zone::local()),
         watch: bar.as_ref().map(|bar| bar as &dyn Watch),

@@ -8,7 +8,7 @@ use super::message::{
     Sum, pair, text,
 };
 use super::{nanos, scope};
-use crate::agent;
+use crate::registry;
 use crate::store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View, plain};
 use wire::Timestamp;
 
@@ -76,7 +76,7 @@ impl Sums {
             text("gen_ai.agent.name", &session.agent),
             text("gen_ai.operation.name", "chat"),
         ];
-        let provider = agent::by_name(&session.agent).and_then(|agent| agent.provider());
+        let provider = registry::by_name(&session.agent).and_then(|agent| agent.provider());
         about.extend(provider.map(|provider| text("gen_ai.provider.name", provider)));
         let mut add = |metric, at: Timestamp, value, more: Vec<KeyValue>| {
             // A cumulative value spans some time; and a clock set back must not end it before it began.

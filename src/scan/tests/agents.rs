@@ -1,4 +1,4 @@
-//! The other agents' files through the scanner: every recording, and the mistakes that others made with them.
+//! The other agents' files through the scanner: every recording, and the mistakes that other tools made with them.
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ impl Everyone {
         let home: OsString = self.0.path().into();
         let scanner = Scanner {
             folder: self.0.path().join(".codemie/scan"),
-            agents: &crate::agent::ALL,
+            agents: crate::registry::AGENTS,
             var: &|name| (name == "HOME").then(|| home.clone()),
             days: Days::of(TimeZone::UTC),
             watch: None,
@@ -72,7 +72,7 @@ fn play(from: &Path, home: &Everyone, to: &str, expected: [i64; 5], what: &str) 
 }
 
 #[test]
-fn every_recording_of_codex() {
+fn every_recording_of_codex_sums_to_the_truth() {
     let (folder, truth) = fixtures("codex");
     for (case, truth) in truth.as_object().unwrap() {
         let count = |name: &str| truth["main"]["usage"][name].as_i64().unwrap();
@@ -89,7 +89,7 @@ fn every_recording_of_codex() {
 }
 
 #[test]
-fn every_recording_of_gemini() {
+fn every_recording_of_gemini_sums_to_the_truth() {
     let (folder, truth) = fixtures("gemini");
     for (case, truth) in truth.as_object().unwrap() {
         let count = |name: &str| truth["main"]["usage"][name].as_i64().unwrap();
@@ -200,11 +200,11 @@ fn re_emitted_and_reset_token_counts_of_codex_count_once() {
         codex("session_meta", r#"{"id":"t","cwd":"/p"}"#),
         answer(),
         count(10, 10),
-        count(10, 10), // told again
+        count(10, 10), // repeated
         answer(),
         count(35, 25),
         answer(),
-        count(7, 7), // the context ran over, and the sum begins anew
+        count(7, 7), // the context ran over, and the sum begins again
         count(7, 7),
     ];
     for step in 1..=lines.len() {
@@ -215,7 +215,7 @@ fn re_emitted_and_reset_token_counts_of_codex_count_once() {
 }
 
 #[test]
-fn archived_sessions_are_found() {
+fn archived_sessions_are_counted() {
     let home = Everyone::new();
     let name = ROLLOUT.rsplit('/').next().unwrap();
     let usage = r#"{"input_tokens":10,"cached_input_tokens":0,"output_tokens":5}"#;

@@ -1,4 +1,4 @@
-//! What is remembered between two scans, and what makes it void.
+//! What a scan remembers for the next one, and what makes it invalid.
 
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,14 +10,14 @@ fn append(path: &Path, line: &str) {
     writeln!(file, "{line}").unwrap();
 }
 
-/// Makes every file unreadable: whoever reads one fails the test.
+/// Makes every file unreadable: reading one fails the test.
 fn close(stage: &Stage, mode: u32) {
     for file in trees::files(&stage.root()) {
         fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
     }
 }
 
-/// What a scan with nothing to do leaves alone.
+/// The state that a scan with nothing to do must not change.
 fn cache(stage: &Stage) -> Vec<(PathBuf, u64, i64)> {
     let files = trees::files(&stage.memory()).into_iter().filter(|path| !path.ends_with("lock"));
     files
@@ -36,7 +36,7 @@ fn an_unchanged_tree_is_neither_read_nor_written() {
     assert_eq!(stage.sessions()["a"], 10);
     let before = cache(&stage);
     assert_eq!(before.len(), 2);
-    // The roll-ups answer: the calls they were made of may be gone.
+    // The roll-ups answer: the calls may be missing.
     for by in [By::Day, By::Session, By::Model, By::Project, By::Agent, By::Branch] {
         let scanned = stage.scan();
         assert_eq!(outputs(&scanned, by).into_values().collect::<Vec<_>>(), [10], "{by}");
@@ -46,7 +46,7 @@ fn an_unchanged_tree_is_neither_read_nor_written() {
 }
 
 #[test]
-fn keys_of_every_kind_of_row() {
+fn every_table_has_its_keys() {
     let stage = Stage::new();
     stage.put("a.jsonl", &[answer("m1", "a", 10)]);
     let keys = By::ALL.iter().map(|by| stage.scan().rows(*by).remove(0).key).collect::<Vec<_>>();
@@ -59,7 +59,7 @@ fn a_file_that_grows_is_read_from_where_it_was() {
     let path = stage.put("a.jsonl", &[answer("m1", "a", 10)]);
     stage.put("b.jsonl", &[answer("m1", "b", 10)]);
     assert_eq!(stage.sessions(), BTreeMap::from([("a".into(), 10)]));
-    // If the beginning were read again it would be another's: it no longer says what it did, in the same length.
+    // The beginning now holds other values of the same length, which would show if it were read again.
     let changed = fs::read_to_string(&path).unwrap().replace("\"m1\"", "\"mX\"");
     let file = fs::File::options().write(true).open(&path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, changed.as_bytes(), 0).unwrap();
@@ -78,7 +78,7 @@ fn a_later_revision_in_a_later_scan_takes_the_place_of_the_earlier() {
 }
 
 #[test]
-fn a_truncated_or_replaced_file_is_read_anew_and_what_it_held_stays_counted() {
+fn a_truncated_or_replaced_file_is_read_again_and_its_old_calls_stay_counted() {
     let stage = Stage::new();
     let path = stage.put("a.jsonl", &[answer("m1", "a", 10), answer("m2", "a", 20)]);
     stage.sessions();
@@ -95,7 +95,7 @@ fn a_truncated_or_replaced_file_is_read_anew_and_what_it_held_stays_counted() {
 }
 
 #[test]
-fn a_file_that_is_rewritten_again_and_again_leaves_no_heap_behind() {
+fn a_file_that_is_rewritten_many_times_leaves_no_closed_entries_behind() {
     let stage = Stage::new();
     for round in 0..20 {
         let lines: Vec<_> = (0..=round).map(|n| answer(&format!("m{n}"), "a", 1)).collect();
@@ -110,7 +110,7 @@ fn a_file_that_is_rewritten_again_and_again_leaves_no_heap_behind() {
 }
 
 #[test]
-fn a_deleted_file_stays_counted_and_its_inode_is_anothers() {
+fn a_deleted_file_stays_counted_when_its_inode_is_reused() {
     let stage = Stage::new();
     let path = stage.put("a.jsonl", &[answer("m1", "a", 10)]);
     stage.put("b.jsonl", &[answer("m2", "b", 20)]);
@@ -152,7 +152,7 @@ fn links_to_one_file_are_one_file() {
 }
 
 #[test]
-fn another_root_is_another_view_and_nothing_is_forgotten() {
+fn another_root_shows_other_files_and_forgets_none() {
     let (one, two) = (Stage::new(), Stage::new());
     one.put("a.jsonl", &[answer("m1", "a", 10)]);
     let gone = one.put("b.jsonl", &[answer("m2", "b", 20)]);
@@ -171,7 +171,7 @@ fn another_root_is_another_view_and_nothing_is_forgotten() {
 }
 
 #[test]
-fn another_time_zone_has_other_days() {
+fn another_time_zone_changes_the_days() {
     let stage = Stage::new();
     let late = Answer { at: "2026-11-15T23:30:00.000Z", ..Answer::default() }.line();
     stage.put("a.jsonl", &[late]);
@@ -183,7 +183,7 @@ fn another_time_zone_has_other_days() {
 }
 
 #[test]
-fn other_prices_are_other_costs() {
+fn a_new_price_table_changes_the_costs() {
     let stage = Stage::new();
     stage.put("a.jsonl", &[answer("m1", "a", 10)]);
     let cost = stage.scan().rows(By::Agent)[0].cost;
@@ -196,7 +196,7 @@ fn other_prices_are_other_costs() {
 }
 
 #[test]
-fn since_cuts_within_a_day() {
+fn since_may_cut_within_a_day() {
     let stage = Stage::new();
     let at =
         |at: &'static str, id: &'static str, output| Answer { id, output, at, ..Answer::default() }.line();
@@ -229,7 +229,7 @@ fn since_cuts_within_a_day() {
 }
 
 #[test]
-fn damage_costs_time_and_no_number() {
+fn a_damaged_cache_is_rebuilt_with_the_same_numbers() {
     let stage = Stage::new();
     let path = stage.put("a.jsonl", &[answer("m1", "a", 10), answer("m2", "a", 20)]);
     stage.sessions();
@@ -266,7 +266,7 @@ fn damage_costs_time_and_no_number() {
 }
 
 #[test]
-fn without_a_place_to_remember_it_counts_all_the_same() {
+fn a_scan_that_cannot_save_still_counts() {
     let stage = Stage::new();
     stage.put("a.jsonl", &[answer("m1", "a", 10)]);
     fs::create_dir_all(stage.memory().parent().unwrap()).unwrap();
@@ -277,7 +277,7 @@ fn without_a_place_to_remember_it_counts_all_the_same() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_told_and_the_rest_counted() {
+fn a_file_without_permission_is_reported_and_the_others_counted() {
     if rustix::process::geteuid().is_root() {
         return; // nothing is forbidden to root
     }
@@ -291,7 +291,7 @@ fn a_file_that_may_not_be_read_is_told_and_the_rest_counted() {
 }
 
 #[test]
-fn nothing_there_is_nothing_and_no_error() {
+fn no_files_are_no_error() {
     let stage = Stage::new();
     fs::remove_dir_all(stage.root()).unwrap();
     for _ in 0..2 {
@@ -321,7 +321,7 @@ fn two_scans_at_once_change_nothing() {
 }
 
 #[test]
-fn readers_that_find_more_read_every_file_once_more_and_keep_what_is_gone() {
+fn new_readers_read_every_file_again_and_keep_deleted_ones() {
     let stage = Stage::new();
     let gone = stage.put("gone.jsonl", &[answer("m1", "gone", 5)]);
     stage.put("here.jsonl", &[answer("m2", "here", 7)]);
@@ -340,13 +340,13 @@ fn readers_that_find_more_read_every_file_once_more_and_keep_what_is_gone() {
 }
 
 #[test]
-fn what_an_earlier_reader_alone_found_in_a_file_no_longer_counts() {
+fn calls_that_only_an_earlier_reader_found_no_longer_count() {
     let stage = Stage::new();
     let path = stage.put("here.jsonl", &[answer("m1", "here", 5), answer("m2", "here", 7)]);
     stage.scan();
     let index = stage.memory().join("index");
     Index::load(&index).unwrap().save_as_before(&index).unwrap();
-    // As a reader sees it that knows the second line for a copy.
+    // For a reader that recognises the second line as a copy.
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{}\n", text.lines().next().unwrap())).unwrap();
     for _ in 0..2 {
@@ -355,7 +355,7 @@ fn what_an_earlier_reader_alone_found_in_a_file_no_longer_counts() {
 }
 
 #[test]
-fn a_file_written_over_in_its_length_with_its_old_time_is_read_again() {
+fn a_file_overwritten_with_the_same_length_and_time_is_read_again() {
     let stage = Stage::new();
     let path = stage.put("a.jsonl", &[answer("m1", "a", 5)]);
     assert_eq!(stage.sessions(), BTreeMap::from([("a".to_owned(), 5)]));

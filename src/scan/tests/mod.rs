@@ -22,7 +22,7 @@ use trees::Counts;
 
 pub(super) static AGENTS: [&dyn Agent; 1] = [&Claude];
 
-/// A machine: Claude's folder, and what scans remember.
+/// A machine: Claude's folder, and the cache of scans.
 pub(super) struct Stage {
     folder: tempfile::TempDir,
 }
@@ -129,7 +129,7 @@ pub(super) fn counts(rows: &[UsageRow]) -> BTreeMap<String, Counts> {
         .collect()
 }
 
-/// A line with usage: the fields a test asks about.
+/// A line with usage: the fields that tests vary.
 pub(super) struct Answer<'a> {
     pub(super) id: &'a str,
     pub(super) session: &'a str,

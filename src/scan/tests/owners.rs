@@ -1,4 +1,4 @@
-//! Scans beside a store: what a session owns is its own, and the rest is foreign.
+//! Scans beside a store: calls that a session owns are counted there, the others are foreign.
 
 use super::*;
 use crate::meter::record::{Fact, Record, Usage};
@@ -50,7 +50,7 @@ fn read(world: &mut World, session: SessionId, calls: &[(&str, u64)]) {
     world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
 }
 
-/// Output by session: what the scan alone finds, and together with the store's.
+/// Output by session: of the scan alone, and together with the store's.
 fn seen(stage: &Stage, world: &mut World) -> [BTreeMap<String, i64>; 2] {
     world
         .store
@@ -64,7 +64,7 @@ fn seen(stage: &Stage, world: &mut World) -> [BTreeMap<String, i64>; 2] {
 }
 
 #[test]
-fn what_a_session_owns_is_counted_there_alone() {
+fn calls_of_a_session_are_counted_there_alone() {
     let (stage, mut world) = (Stage::new(), World::new());
     stage.put("a.jsonl", &[answer("m1", "a", 10), answer("m2", "a", 20)]);
     stage.put("b.jsonl", &[answer("m2", "b", 20), answer("m3", "b", 40)]);
@@ -79,7 +79,7 @@ fn what_a_session_owns_is_counted_there_alone() {
 }
 
 #[test]
-fn a_conversation_that_went_on_without_codemie_is_one_row() {
+fn a_conversation_continued_without_codemie_is_one_row() {
     let (stage, mut world) = (Stage::new(), World::new());
     stage.put("a.jsonl", &[answer("m1", "a", 10), answer("m2", "a", 20)]);
     let a = session(&mut world, "a", &[("m1", 10)]);

@@ -1,5 +1,5 @@
-//! Whole trees of every nastiness there is, against what they are known to hold: at once, growing, and with a scan that is
-//! killed between any two steps.
+//! Generated trees with every known difficulty, against their known content: at once, growing, and with a scan that is killed
+//! between any two steps.
 
 use super::trees::{Plan, Truth};
 use super::*;
@@ -20,7 +20,7 @@ fn check(scanned: &Scanned, truth: &Truth, what: &str) {
 }
 
 #[test]
-fn a_tree_read_at_once_is_what_it_holds() {
+fn a_tree_read_at_once_sums_to_its_content() {
     for seed in 1..=3 {
         let stage = Stage::new();
         let truth =
@@ -32,7 +32,7 @@ fn a_tree_read_at_once_is_what_it_holds() {
 }
 
 #[test]
-fn a_tree_that_grows_is_what_it_holds_in_the_end_whatever_happened_on_the_way() {
+fn a_growing_tree_with_killed_scans_sums_to_its_content() {
     for seed in 11..=14 {
         let made = Stage::new();
         let truth =
@@ -61,7 +61,7 @@ fn a_tree_that_grows_is_what_it_holds_in_the_end_whatever_happened_on_the_way() 
                 *shown += more;
             }
             match below(5) {
-                // A scan that was killed before it could remember: what it had remembered before is there.
+                // A scan that was killed before it saved: the cache of the scan before is there.
                 0 => {
                     let before: Vec<_> = trees::files(&stage.memory())
                         .into_iter()

@@ -56,7 +56,7 @@ fn a_fork_that_copies_lines_owns_only_what_is_new() {
         Answer { id, session, at, ..Answer::default() }.line()
     };
     let old = ["2026-11-15T10:00:00.000Z", "2026-11-15T10:00:01.000Z"];
-    // The copy has the smaller id: only its birth tells.
+    // The copy has the smaller id: only its birth decides.
     stage.put(
         "a-fork.jsonl",
         &[
@@ -70,7 +70,7 @@ fn a_fork_that_copies_lines_owns_only_what_is_new() {
 }
 
 #[test]
-fn a_branch_marked_as_a_copy_never_decides() {
+fn a_line_marked_as_a_copy_never_decides_ownership() {
     let stage = Stage::new();
     let marked = r#","forkedFrom":{"sessionId":"z","messageUuid":"u"}"#;
     let copy = |id| Answer { id, session: "a", more: marked, ..Answer::default() }.line();
@@ -105,7 +105,7 @@ fn sidechain_duplicates_in_the_main_file_count_once() {
 }
 
 #[test]
-fn a_torn_last_line_waits_and_a_broken_one_is_told() {
+fn a_torn_last_line_waits_and_a_broken_one_is_reported() {
     let stage = Stage::new();
     let whole = answer("m2", "s", 20);
     let (head, tail) = whole.split_at(whole.len() - 9);
@@ -134,7 +134,7 @@ fn an_unknown_model_is_counted_and_named_and_has_no_price() {
 }
 
 #[test]
-fn one_hour_cache_writes_are_dearer_than_those_of_five_minutes() {
+fn one_hour_cache_writes_cost_more_than_five_minute_ones() {
     let stage = Stage::new();
     let usage = r#","cache_creation_input_tokens":100,"cache_creation":{"ephemeral_5m_input_tokens":60,"ephemeral_1h_input_tokens":40}"#;
     stage.put("s.jsonl", &[Answer { usage, ..Answer::default() }.line()]);
@@ -164,7 +164,7 @@ fn usage_in_tool_results_and_synthetic_messages_are_no_calls() {
 
 #[test]
 fn a_key_of_another_agent_is_another_call() {
-    // No two of our agents share ids; the keys are apart all the same.
+    // No two agents share ids; the keys are kept apart all the same.
     assert_ne!(
         call::key_hash(read::agent_seed("claude"), b"m"),
         call::key_hash(read::agent_seed("codex"), b"m")

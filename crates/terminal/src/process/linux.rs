@@ -55,6 +55,13 @@ pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
         .collect()
 }
 
+pub(super) fn command(pid: Pid) -> Vec<OsString> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    // A process that has ended, and one of the kernel's own, has an empty line.
+    let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
+    words.filter(|_| !line.is_empty()).map(|word| OsString::from_vec(word.to_vec())).collect()
+}
+
 /// Only of those whose command line is wanted more than that is read. What vanishes meanwhile is left out.
 pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
@@ -65,9 +72,7 @@ pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Runnin
 }
 
 fn process(pid: Pid, uptime: Duration, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Running> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
-    let command: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
+    let command = command(pid);
     if !wanted(&command) || is_wrapper(pid) {
         return None;
     }

@@ -26,6 +26,12 @@ pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
     parse_open_files(&ask("lsof", &asked).unwrap_or_default())
 }
 
+/// Where a word holds a space, it is two words here.
+pub(super) fn command(pid: Pid) -> Vec<OsString> {
+    let line = ask("ps", &["-ww", "-o", "args=", "-p", &pid.to_string()]).unwrap_or_default();
+    line.split_whitespace().map(OsString::from).collect()
+}
+
 /// What the program says, whatever its exit status: it is not 0 when there is nothing to tell.
 fn ask(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);

@@ -1,5 +1,5 @@
-//! Which other processes of an agent run in a folder: where its files bear no name of their maker, that one of them is ours is
-//! certain only if nobody else can have made it.
+//! Which other processes of an agent run in a folder. Where files do not name the process that made them, one is certainly
+//! ours only if no other process can have made it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,14 +13,14 @@ use terminal::process::{Processes, Running};
 use wire::Pid;
 use wire::Timestamp;
 
-/// A process this old has its first file. Why so long: it may have asked the user something first.
+/// A process this old has made its first file. Why so long: it may have asked the user something first.
 const STARTED: Duration = Duration::from_mins(2);
 
-/// What was made longer ago than this, somebody may have made who is gone by now. Why 1 s: from its first file to its end the
-/// agent takes longer even without a terminal, and a look comes within half of that.
+/// An older file may have been made by a process that has ended since. Why 1 s: from its first file to its end the agent
+/// takes longer even without a terminal, and a look comes within half of that.
 const STILL_HERE: Duration = Duration::from_secs(1);
 
-/// Who runs in a folder, at a time.
+/// Which processes of the agent ran in a folder at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present {
     maker: Maker,
@@ -28,14 +28,14 @@ pub(super) struct Present {
 }
 
 impl Present {
-    /// `agent` is the process that codemie started, `program` how to know others of its kind.
+    /// `agent` is the process that codemie started, `program` recognises its neighbours.
     pub(super) fn look(agent: Pid, folder: &Path, program: &Program, processes: &dyn Processes) -> Self {
         let running = processes.running(&|command| program.is_run_by(command));
         let maker = running.map_or(Maker::Anybody, |running| judge(agent, folder, &running));
         Self { maker, at: SystemClock.now() }
     }
 
-    /// Who can have made what was made at that time.
+    /// Which process can have made a file at that time.
     pub(super) fn maker(self, made: Timestamp) -> Maker {
         if self.at.since(made) > STILL_HERE { Maker::Anybody } else { self.maker }
     }
@@ -44,14 +44,15 @@ impl Present {
 fn judge(agent: Pid, folder: &Path, running: &[Running]) -> Maker {
     let ours = family(agent, running);
     let others = running.iter().filter(|process| !ours.contains(&process.pid));
-    // Where a process works may not be ours to see.
+    // The folder of a process may not be visible to us.
     let here = others.filter(|process| process.folder.as_deref().is_none_or(|at| at == folder));
     here.map(|process| if process.age < STARTED { Maker::Anybody } else { Maker::Settled })
         .max()
         .unwrap_or(Maker::Ours)
 }
 
-/// The agent, and the process it starts itself in: a chain without a shell in between. What its tools start is not of it.
+/// The agent, and the process it starts itself in: a chain without a shell in between. Processes of its tools do not belong
+/// to it.
 fn family(agent: Pid, running: &[Running]) -> BTreeSet<Pid> {
     let mut family = BTreeSet::from([agent]);
     let child = |family: &BTreeSet<Pid>| {
@@ -63,10 +64,10 @@ fn family(agent: Pid, running: &[Running]) -> BTreeSet<Pid> {
     family
 }
 
-/// How to know an agent's processes by their command lines.
+/// Recognises an agent's processes by their command lines.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// What the program is called, or the script that a JavaScript runtime runs.
+    /// Names of the program, or of the script that a JavaScript runtime runs.
     pub(super) names: &'static [&'static str],
     /// Folders on the way to such a script or program.
     pub(super) folders: &'static [&'static str],
@@ -86,7 +87,7 @@ impl Program {
         };
         let Some(program) = command.first() else { return false };
         let runtime = [&b"node"[..], b"bun", b"deno", b"nodejs"].contains(&name(program));
-        // The script stands behind the options of the runtime.
+        // The script follows the options of the runtime.
         let script = command[1..].iter().find(|word| !word.as_bytes().starts_with(b"-"));
         is_it(program) || runtime && script.is_some_and(is_it)
     }
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_else_is_about() {
+    fn neighbours_decide_who_can_have_made_a_file() {
         let here = Some("/p");
         let ours = [process(10, 1, here, 5), process(11, 10, here, 5)];
         let with = |other: Running| {
@@ -122,12 +123,12 @@ mod tests {
         assert_eq!(
             with(process(20, 12, here, 900)),
             Maker::Settled,
-            "12 is a shell of ours; what it runs is another"
+            "12 is a shell of ours; its child is another agent"
         );
     }
 
     #[test]
-    fn who_is_here_now_tells_nothing_of_what_is_older() {
+    fn present_processes_are_no_evidence_for_older_files() {
         for maker in [Maker::Ours, Maker::Settled, Maker::Anybody] {
             let present = Present { maker, at: Timestamp(10_000) };
             for (made, expected) in
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn which_commands_are_the_agent() {
+    fn commands_of_the_agent_are_recognised() {
         let gemini = Program { names: &["gemini"], folders: &["/gemini-cli/"] };
         for (line, is) in [
             ("node /x/bin/gemini -p hi", true),

@@ -1,0 +1,89 @@
+//! How an agent is launched: what its arguments mean, what codemie may add to them, and which version it is.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use uuid::Uuid;
+
+use super::Var;
+use super::invocation::Invocation;
+use wire::AgentSessionId;
+
+/// The launch part of an [`Agent`](super::Agent). All of it is on the way to exec, so nothing here may take long.
+pub trait Launch {
+    /// What these arguments, those after the agent's name, ask for.
+    fn classify(&self, args: &[OsString]) -> Invocation;
+
+    /// Variables that an enclosing session of the same agent sets for its children, and that would make this one behave
+    /// as a part of it.
+    fn nesting_variables(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The version of this very binary, where its installation shows it cheaply. `None`: only the files that the agent
+    /// writes while it runs name it.
+    fn installed_version(&self, _program: &Path) -> Option<String> {
+        None
+    }
+
+    /// What to add to the arguments, only when sure that this version takes it. `fresh` is an id nobody has used.
+    fn inject(
+        &self,
+        _invocation: &Invocation,
+        _args: &[OsString],
+        _version: Option<&str>,
+        _fresh: Uuid,
+        _var: Var<'_>,
+    ) -> Option<Injection> {
+        None
+    }
+
+    /// A variable and its value by which the agent marks what it writes during this run. It is set only where the user
+    /// switched that on, because the vendor sees it. [`Follow::trail`](super::Follow::trail) finds it in its environment.
+    fn mark(&self, _run: Uuid) -> Option<(&'static str, String)> {
+        None
+    }
+
+    /// Whether the agent ended because it restarted itself within the run with the id it was given, whose conversation
+    /// existed by then. Without codemie it would run on.
+    fn refused_its_id(&self, _code: u8, _id: &AgentSessionId, _var: Var<'_>) -> bool {
+        false
+    }
+
+    /// The arguments that continue a conversation, or a copy of it; `None`: codemie does not know them.
+    fn resume(&self, _conversation: &AgentSessionId, _fork: bool) -> Option<Vec<OsString>> {
+        None
+    }
+
+    /// What the doctor reports of its set-up. `version`: as a run would know it; `inject`: something may be added to its
+    /// arguments; `marks`: the user wants it to mark what it writes.
+    fn remarks(&self, _var: Var<'_>, _version: Option<&str>, _inject: bool, _marks: bool) -> Vec<Remark> {
+        Vec::new()
+    }
+}
+
+/// What codemie adds in front of the agent's arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injection {
+    pub args: Vec<OsString>,
+    /// The id that these arguments give the agent's session, if they give one.
+    pub assigned: Option<AgentSessionId>,
+}
+
+/// One finding about an agent's set-up, for `doctor`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    pub what: String,
+    /// What to do about it; `None`: all is well.
+    pub advice: Option<String>,
+}
+
+impl Remark {
+    pub(super) fn fine(what: impl Into<String>) -> Self {
+        Self { what: what.into(), advice: None }
+    }
+
+    pub(super) fn advice(what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { what: what.into(), advice: Some(advice.into()) }
+    }
+}

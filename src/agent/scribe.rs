@@ -1,0 +1,557 @@
+//! An agent for tests alone, to show what a further one takes: this file, and one line in the registry. Its conversations
+//! are rows of one database, so that it also shows that nothing above `meter::form` expects files of lines.
+//!
+//! The scribe keeps everything in `.scribe` of the folder it works in. `at-PID` holds the start time of its process and the
+//! conversation it is in. `talk.db` holds the conversations: a row is a prompt (`u KEY MS TEXT`) or an answer
+//! (`a KEY MS INPUT OUTPUT TEXT`). `talk.db/ID` names one of them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::trail::{Seen, Trail};
+use super::transcript::{Item, Reader, Said};
+use super::{
+    Agent, Conversation, ConversationFiles, Follow, Invocation, Kind, Launch, SessionFile, SessionFiles, Var,
+};
+use crate::meter::form::Form;
+use crate::meter::line::{Harvest, Lines, Unreadable};
+use crate::meter::record::{Fact, Record, Usage};
+use crate::meter::rows::{RowSource, RowStatus, Rows, part_of};
+use crate::session::correlate::{Beginning, Method, RegistryEntry, Signal};
+use prices::tier::Tier;
+use system::file::FileId;
+use terminal::process::Processes;
+use wire::AgentSessionId;
+use wire::Timestamp;
+use wire::Tokens;
+use wire::{ProcessId, StartTime};
+
+#[derive(Debug)]
+pub(crate) struct Scribe;
+
+impl Agent for Scribe {
+    fn name(&self) -> &'static str {
+        "scribe"
+    }
+
+    fn product(&self) -> &'static str {
+        "the scribe"
+    }
+}
+
+impl Launch for Scribe {
+    fn classify(&self, _: &[OsString]) -> Invocation {
+        Invocation {
+            kind: Kind::Interactive,
+            session: Conversation::Fresh,
+            injectable: false,
+            persistent: true,
+        }
+    }
+}
+
+impl ConversationFiles for Scribe {
+    fn session_files(&self, var: Var<'_>) -> SessionFiles {
+        let database = database(&home(var));
+        let files = conversations(&database)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|id| SessionFile { path: database.join(&id), conversation: Some(AgentSessionId(id)) });
+        SessionFiles { files: files.collect(), ..SessionFiles::default() }
+    }
+
+    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
+        vec![database(&home(var))]
+    }
+
+    fn form(&self, _: &Path) -> Form {
+        Form::Rows(&TalkRows)
+    }
+
+    fn usage_lines(&self, _: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        Some(Box::new(TalkLines))
+    }
+
+    fn transcript(&self) -> Option<Reader> {
+        Some(Reader::Lines(|row| {
+            parse(row).map(|(_, at, said, _)| Item { at: Some(at), said }).into_iter().collect()
+        }))
+    }
+}
+
+impl Follow for Scribe {
+    fn trail(&self, _: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
+        Some(Box::new(ScribeTrail { folder: folder.to_owned() }))
+    }
+}
+
+fn home(var: Var<'_>) -> PathBuf {
+    PathBuf::from(var("SCRIBE_HOME").unwrap_or_default())
+}
+
+fn database(folder: &Path) -> PathBuf {
+    folder.join(".scribe/talk.db")
+}
+
+fn open(database: &Path) -> io::Result<Connection> {
+    fs::metadata(database)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(database, flags).map_err(io::Error::other)
+}
+
+fn conversations(database: &Path) -> io::Result<Vec<String>> {
+    let database = open(database)?;
+    let mut ids = database.prepare("SELECT DISTINCT conversation FROM talk").map_err(io::Error::other)?;
+    let ids = ids.query_map([], |row| row.get(0)).map_err(io::Error::other)?;
+    ids.collect::<Result<_, _>>().map_err(io::Error::other)
+}
+
+struct ScribeTrail {
+    folder: PathBuf,
+}
+
+impl Trail for ScribeTrail {
+    fn method(&self) -> Method {
+        Method::Registry
+    }
+
+    fn watched(&self) -> Vec<PathBuf> {
+        vec![self.folder.join(".scribe")]
+    }
+
+    fn look(&mut self, agent: ProcessId, _: &dyn Processes) -> Seen {
+        let note = self.folder.join(format!(".scribe/at-{}", agent.pid));
+        let note = fs::read_to_string(note).unwrap_or_default();
+        let Some((start, id)) = note.trim().split_once(' ') else { return Seen::default() };
+        let session = AgentSessionId(id.to_owned());
+        let exists = !self.files(&session).is_empty();
+        let entry = RegistryEntry {
+            pid: agent.pid,
+            start: start.parse().ok().map(StartTime),
+            started_at: None,
+            session,
+            cwd: None,
+            version: Some("7.0".to_owned()),
+            background: false,
+        };
+        let file = if exists { Beginning::Silent } else { Beginning::Absent };
+        let version = entry.version.clone();
+        Seen { signals: vec![Signal::Registry { entry, file }], version, ..Seen::default() }
+    }
+
+    fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
+        let path = database(&self.folder).join(&id.0);
+        TalkRows.open(&path).is_ok().then_some(path).into_iter().collect()
+    }
+
+    fn form(&self, path: &Path) -> Form {
+        Scribe.form(path)
+    }
+
+    fn lines(&self, _: Option<&str>) -> Box<dyn Lines + Send> {
+        Box::new(TalkLines)
+    }
+}
+
+#[derive(Debug)]
+struct TalkRows;
+
+impl Rows for TalkRows {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RowSource>> {
+        let (Some(file), Some(id)) = (path.parent(), path.file_name().and_then(|id| id.to_str())) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let (meta, conversation) = (fs::metadata(file)?, id.to_owned());
+        let id = part_of(FileId { device: meta.dev(), inode: meta.ino() }, id.as_bytes());
+        let talk = OpenTalk { database: open(file)?, id, conversation };
+        if talk.status()?.end == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(Box::new(talk)) }
+    }
+}
+
+#[derive(Debug)]
+struct OpenTalk {
+    database: Connection,
+    id: FileId,
+    conversation: String,
+}
+
+impl RowSource for OpenTalk {
+    fn status(&self) -> io::Result<RowStatus> {
+        let sql = "SELECT coalesce(max(number), 0), coalesce(max(at), 0), coalesce(min(at), 0)
+                   FROM talk WHERE conversation = ?1";
+        let status = self.database.query_row(sql, [&self.conversation], |row| {
+            let end: i64 = row.get(0)?;
+            Ok(RowStatus { id: self.id, end: end.cast_unsigned(), changed: row.get(1)?, born: row.get(2)? })
+        });
+        status.map_err(io::Error::other)
+    }
+
+    fn read(&self, after: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> io::Result<()> {
+        let sql = "SELECT number, row FROM talk WHERE conversation = ?1 AND number > ?2 ORDER BY number";
+        let mut rows = self.database.prepare(sql).map_err(io::Error::other)?;
+        let mut rows = rows.query((&self.conversation, after.cast_signed())).map_err(io::Error::other)?;
+        while let Some(row) = rows.next().map_err(io::Error::other)? {
+            let number: i64 = row.get(0).map_err(io::Error::other)?;
+            let text: String = row.get(1).map_err(io::Error::other)?;
+            if !each(number.cast_unsigned(), text.as_bytes()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct TalkLines;
+
+impl Lines for TalkLines {
+    fn read(&mut self, row: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+        let (key, at, _, fact) = parse(row).ok_or(Unreadable::Shape("not a row of the scribe's"))?;
+        into.records.push(Record { key, at, copied: false, subagent: None, fact });
+        Ok(())
+    }
+
+    fn state(&self) -> Option<String> {
+        None
+    }
+
+    fn forget(&mut self) {}
+}
+
+fn parse(row: &[u8]) -> Option<(String, Timestamp, Said, Fact)> {
+    let mut words = std::str::from_utf8(row).ok()?.splitn(4, ' ');
+    let (kind, key) = (words.next()?, words.next()?.to_owned());
+    let at = Timestamp(words.next()?.parse().ok()?);
+    let rest = words.next()?;
+    if kind == "u" {
+        return Some((key, at, Said::User(rest.to_owned()), Fact::Prompt));
+    }
+    let mut words = rest.splitn(3, ' ');
+    let mut number = || words.next()?.parse().ok();
+    let tokens = Tokens { input: number()?, output: number()?, ..Tokens::default() };
+    let usage = Usage { model: "gpt-5".to_owned(), tokens, tier: Tier::Standard, request_id: None };
+    Some((key, at, Said::Assistant(words.next()?.to_owned()), Fact::Usage(usage)))
+}
+
+mod tests {
+    use std::process::{Child, Command};
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::agent::transcript::{self, Page};
+    use crate::home::Home;
+    use crate::meter::form::{Checkpoint, Followed};
+    use crate::meter::tail::Anew;
+    use crate::registry::by_name;
+    use crate::scan::{Days, Scanner};
+    use crate::session::lifecycle;
+    use crate::session::record::record;
+    use crate::store::{By, Filter, Store, UsageRow};
+    use crate::track::{Plan, Tracker, recover, version};
+    use system::clock::{Clock, SystemClock};
+    use terminal::process::SystemProcesses;
+    use terminal::{ProgramEnd, ProgramExit};
+    use wire::Pid;
+    use wire::SessionRecord;
+    use wire::{EndReason, Status};
+    use wire::{Ids, RandomIds};
+
+    /// A run of the scribe: a process that does nothing, and the files it would have written.
+    struct Stage {
+        home: Home,
+        folder: PathBuf,
+        process: Child,
+        changes: Receiver<()>,
+        _watch: crate::track::Watch,
+        _temporary: tempfile::TempDir,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let temporary = tempfile::tempdir().unwrap();
+            let folder = temporary.path().join("project");
+            fs::create_dir_all(folder.join(".scribe")).unwrap();
+            let home = Home::at(temporary.path().join("home"));
+            system::file::create_private(&home.published_sessions()).unwrap();
+            let (changed, changes) = channel();
+            let mut watch = crate::track::Watch::new(move |_| {
+                let _ = changed.send(());
+            });
+            watch.set([home.published_sessions()]);
+            let process = Command::new("sleep").arg("1000").spawn().unwrap();
+            Self { home, folder, process, changes, _watch: watch, _temporary: temporary }
+        }
+
+        fn pid(&self) -> Pid {
+            Pid(i32::try_from(self.process.id()).unwrap())
+        }
+
+        fn start(&self) -> Tracker {
+            let var = |_: &str| None;
+            let plan = Plan {
+                home: self.home.clone(),
+                begun_at: SystemClock.now(),
+                run: RandomIds.run(),
+                session: RandomIds.session(),
+                local_only: false,
+                agent: "scribe".into(),
+                trail: Scribe.trail(&var, &self.folder),
+                version: None,
+                binary: None::<version::Identity>,
+                conversation: lifecycle::Conversation::Fresh,
+                assigned: None,
+                folder: self.folder.clone(),
+                surroundings: crate::store::Surroundings::default(),
+                name: Some("letter".into()),
+                tags: Vec::new(),
+                group: None,
+                parent: None,
+                notes: Vec::new(),
+                summary: true,
+                sinks: None,
+                sinks_now: |_| None,
+                log_level: None,
+            };
+            let tracker = Tracker::prepare(plan);
+            tracker.begin(self.pid());
+            tracker
+        }
+
+        /// The agent notes which conversation it is in.
+        fn be_in(&self, id: &str) {
+            let start = SystemProcesses.identify(self.pid()).unwrap().start.0;
+            fs::write(self.folder.join(format!(".scribe/at-{}", self.pid())), format!("{start} {id}\n"))
+                .unwrap();
+        }
+
+        /// The agent adds rows to a conversation.
+        fn write(&self, id: &str, rows: &[String]) {
+            let database = Connection::open(database(&self.folder)).unwrap();
+            database
+                .execute_batch(
+                    "PRAGMA journal_mode = WAL;
+                     CREATE TABLE IF NOT EXISTS talk
+                         (number INTEGER PRIMARY KEY AUTOINCREMENT, conversation, at INTEGER, row)",
+                )
+                .unwrap();
+            for row in rows {
+                let at = row.split(' ').nth(2).and_then(|at| at.parse::<i64>().ok());
+                let sql = "INSERT INTO talk (conversation, at, row) VALUES (?1, ?2 * 1000000, ?3)";
+                database.execute(sql, (id, at, row)).unwrap();
+            }
+        }
+
+        fn scan(&self) -> Vec<UsageRow> {
+            let folder = self.folder.clone();
+            let var = move |name: &str| (name == "SCRIBE_HOME").then(|| folder.clone().into_os_string());
+            let scanner = Scanner {
+                folder: self.home.path().join("scan"),
+                agents: &[&Scribe],
+                var: &var,
+                days: Days::of(jiff::tz::TimeZone::UTC),
+                watch: None,
+            };
+            let scanned = scanner.scan(None, None).unwrap();
+            assert_eq!((scanned.refused.len(), scanned.unsaved.as_ref()), (0, None));
+            scanned.rows(By::Session)
+        }
+
+        fn records(&self) -> Vec<SessionRecord> {
+            let mut store = Store::open(&self.home, SystemClock.now()).unwrap();
+            let read = |view: &crate::store::View<'_>| -> Result<Vec<SessionRecord>, crate::store::Error> {
+                let rows = view.list(&Filter::default())?;
+                rows.iter().rev().map(|row| record(view, row, SystemClock.now())).collect()
+            };
+            store.read(read).unwrap()
+        }
+
+        fn wait(&self, what: &str, is: impl Fn(&[SessionRecord]) -> bool) {
+            let deadline = Instant::now() + Duration::from_mins(1);
+            while !is(&self.records()) {
+                assert!(Instant::now() < deadline, "waited in vain for {what}: {:#?}", self.records());
+                // A session's numbers change without its file being published again.
+                let _ = self.changes.recv_timeout(Duration::from_millis(200));
+            }
+        }
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+
+    /// The conversation, as any command opens and reads it.
+    fn view(session: &SessionRecord) -> Vec<Said> {
+        let path = PathBuf::from(session.correlation.agent_session_file.as_ref().unwrap());
+        let agent = by_name(&session.agent).unwrap();
+        let content = agent.form(&path).open(&path).unwrap();
+        let page = transcript::last(&content, 1000, agent.transcript().unwrap()).unwrap();
+        page.items.into_iter().map(|item| item.said).collect()
+    }
+
+    fn now() -> i64 {
+        SystemClock.now().0
+    }
+
+    #[test]
+    fn a_further_agent_is_one_file_and_one_line() {
+        let stage = Stage::new();
+        let tracker = stage.start();
+        stage.wait("the session", |records| records.len() == 1);
+        stage.be_in("one");
+        stage.wait("the binding", |records| records[0].correlation.agent_session_id.is_some());
+        stage.write("one", &[format!("u p1 {} Dear Ada", now()), format!("a m1 {} 10 20 I remain", now())]);
+        stage.wait("the numbers", |records| records[0].usage.api_calls == 1);
+        stage.be_in("two");
+        stage.wait("the next session", |records| records.len() == 2);
+        stage.write("two", &[format!("u p2 {} Dear Bob", now())]);
+        stage.write("two", &[format!("a m2 {} 1 2 Yours", now()), "nonsense".into()]);
+        stage.wait("its numbers", |records| records[1].usage.api_calls == 1);
+        let ended = ProgramEnd { exit: ProgramExit::Exited(3), asked: false, pid: Some(stage.pid()) };
+        let summary = tracker.finish(ended, SystemClock.now(), Duration::from_mins(1));
+        assert_eq!(summary.problem, None);
+
+        let [one, two] = <[SessionRecord; 2]>::try_from(stage.records()).unwrap();
+        assert_eq!(
+            (one.name.as_str(), one.agent.as_str(), one.agent_version.as_deref()),
+            ("letter", "scribe", Some("7.0"))
+        );
+        assert_eq!((one.status, one.end_reason), (Status::Completed, Some(EndReason::Clear)));
+        assert_eq!((one.usage.prompts, one.usage.input_tokens, one.usage.output_tokens), (1, 10, 20));
+        assert!(one.usage.cost_usd > 0.0);
+        assert_eq!(
+            (one.transitioned_to.as_ref(), two.transitioned_from.as_ref()),
+            (Some(&two.session_id), Some(&one.session_id))
+        );
+        assert_eq!((two.status, two.exit_code), (Status::Failed, Some(3)));
+        assert_eq!((two.usage.api_calls, two.usage.input_tokens), (1, 1));
+        assert_eq!(view(&one), [Said::User("Dear Ada".into()), Said::Assistant("I remain".into())]);
+    }
+
+    #[test]
+    fn a_run_that_vanished_is_recovered() {
+        let stage = Stage::new();
+        // A run whose wrapper is gone: it noted its conversation, and no END.
+        let mut store = Store::open(&stage.home, SystemClock.now()).unwrap();
+        let dead = ProcessId { pid: Pid(i32::MAX), start: StartTime(1) };
+        let begin = lifecycle::Begin {
+            run: crate::store::NewRun {
+                id: RandomIds.run(),
+                realm: crate::store::Realm::here(),
+                wrapper: dead,
+            },
+            agent: "scribe".into(),
+            local_only: false,
+            agent_version: None,
+            place: crate::store::Place {
+                cwd: stage.folder.clone(),
+                project: None,
+                repository: None,
+                branch: None,
+            },
+            conversation: lifecycle::Conversation::Fresh,
+            name: None,
+            tags: Vec::new(),
+            group: None,
+            parent: None,
+        };
+        let binding = lifecycle::Binding {
+            agent_session: AgentSessionId("one".into()),
+            file: None,
+            evidence: wire::EvidenceKind::Registry,
+        };
+        let start = |tx: &crate::store::Tx<'_>| {
+            let started = lifecycle::start(tx, SystemClock.now(), &RandomIds, &begin)?;
+            lifecycle::bind(tx, SystemClock.now(), &RandomIds, started.session, &binding).map(drop)
+        };
+        store.write(start).unwrap();
+        stage.write("one", &[format!("a m1 {} 10 20 I remain", now())]);
+        recover(&mut store, &stage.home).unwrap();
+        let records = stage.records();
+        assert_eq!((records[0].status, records[0].end_reason), (Status::Interrupted, Some(EndReason::Crash)));
+        assert_eq!(records[0].usage.output_tokens, 20);
+    }
+
+    fn rows(rows: &[&str]) -> Vec<String> {
+        rows.iter().map(|&row| row.to_owned()).collect()
+    }
+
+    #[test]
+    fn conversations_in_a_database_are_scanned_and_outlive_their_rows() {
+        let stage = Stage::new();
+        let sums = || -> Vec<(String, i64, i64)> {
+            let rows = stage.scan().into_iter();
+            rows.map(|row| (row.key, row.api_calls, row.output)).collect()
+        };
+        assert_eq!(sums(), []);
+        stage.write("one", &rows(&["u p1 1 Dear", "a m1 2 10 20 I remain"]));
+        stage.write("two", &rows(&["a m2 3 1 2 Yours"]));
+        let before = [("one".to_owned(), 1, 20), ("two".to_owned(), 1, 2)];
+        assert_eq!(sums(), before);
+        assert_eq!(sums(), before, "nothing is new");
+        stage.write("one", &rows(&["a m3 4 10 5 Ever yours"]));
+        let grown = [("one".to_owned(), 2, 25), ("two".to_owned(), 1, 2)];
+        assert_eq!(sums(), grown);
+        let database = Connection::open(database(&stage.folder)).unwrap();
+        database.execute("DELETE FROM talk WHERE conversation = 'one'", []).unwrap();
+        assert_eq!(sums(), grown, "history outlives the agent's rows");
+    }
+
+    #[test]
+    fn a_conversation_in_a_database_is_read_by_pages() {
+        let stage = Stage::new();
+        stage.write("one", &rows(&["u p1 1 Dear Ada", "a m1 2 10 20 I remain"]));
+        stage.write("two", &rows(&["u p2 3 Dear Bob"]));
+        let [one, two] = ["one", "two"].map(|id| {
+            let path = database(&stage.folder).join(id);
+            Scribe.form(&path).open(&path).unwrap()
+        });
+        let reader = Scribe.transcript().unwrap();
+        let texts = |page: &Page| -> Vec<Said> { page.items.iter().map(|item| item.said.clone()).collect() };
+        let (ada, remain) = (Said::User("Dear Ada".into()), Said::Assistant("I remain".into()));
+        let first = transcript::after(&one, None, 10, reader).unwrap();
+        assert_eq!((texts(&first), first.truncated), (vec![ada], true));
+        let cursor = first.cursor.to_string().parse().unwrap();
+        let second = transcript::after(&one, Some(cursor), 10, reader).unwrap();
+        assert_eq!((texts(&second), second.truncated), (vec![remain.clone()], false));
+        let end = transcript::last(&one, 10, reader).unwrap();
+        assert_eq!((texts(&end), end.truncated, end.cursor), (vec![remain], true, second.cursor));
+        stage.write("one", &rows(&["u p3 4 More"]));
+        let more = transcript::after(&one, Some(end.cursor), 10, reader).unwrap();
+        assert_eq!(texts(&more), [Said::User("More".into())]);
+        let stale = transcript::after(&two, Some(end.cursor), 10, reader);
+        assert!(matches!(stale, Err(transcript::Error::Stale)), "a cursor of another conversation");
+    }
+
+    #[test]
+    fn rows_are_followed_from_a_checkpoint_on() {
+        let stage = Stage::new();
+        stage.write("one", &rows(&["u p1 1 Dear Ada", "nonsense"]));
+        let path = database(&stage.folder).join("one");
+        let form = Scribe.form(&path);
+        let content = form.open(&path).unwrap();
+        let id = content.id().unwrap();
+        let mut followed = Followed::new(form, None, TalkLines);
+        let first = followed.next(&content).unwrap().unwrap();
+        assert_eq!((first.harvest.records.len(), first.unreadable, first.anew), (1, 1, None));
+        assert!(followed.next(&content).unwrap().is_none());
+        stage.write("one", &rows(&["u p2 2 Dear Bob"]));
+        let Checkpoint { progress, state } = first.checkpoint();
+        let mut resumed = Followed::resume(form, id, Some((progress, &state)), |_| TalkLines);
+        let second = resumed.next(&content).unwrap().unwrap();
+        assert_eq!((second.began_at(), second.harvest.records.len()), (progress, 1));
+        assert_eq!(second.harvest.records[0].key, "p2");
+        // Another database is in its place.
+        let mut of_another =
+            Followed::resume(form, FileId { inode: 1, ..id }, Some((9, &state)), |_| TalkLines);
+        let again = of_another.next(&content).unwrap().unwrap();
+        assert_eq!((again.anew, again.harvest.records.len()), (Some(Anew::Replaced), 2));
+    }
+}
