@@ -327,7 +327,7 @@ pub const LIFE: [SessionColumn; 11] = [
 pub const LISTED: [SessionColumn; 4] = [
     COST,
     ("started_at", Get::Int(|session| session.started_at().0)),
-    ("words", Get::Text(|session| Some(session.words().into()))),
+    ("words", Get::Text(|session| Some(session.search_text().into()))),
     ("tags", Get::Text(|session| Some(session.tag_lines().into()))),
 ];
 

@@ -9,9 +9,9 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::rows::Rows;
-use super::{RowColumns, Trouble};
+use super::{IngestError, RowColumns};
 use crate::event::Event;
-use crate::fold::{Change, Known};
+use crate::fold::{Arrival, Change};
 use crate::intake::{Found, Intake, Stored};
 use crate::model::{Day, Session};
 use crate::numbers::Numbers;
@@ -39,7 +39,7 @@ pub(super) async fn ingest(
     owner: i64,
     intake: &mut Intake,
     now: Timestamp,
-) -> Result<(), Trouble> {
+) -> Result<(), IngestError> {
     let mut tx = Transaction { client, open: false };
     let (places, sessions) = begin(&mut tx, intake).await?;
     let revisions = stored_revisions(&tx, owner, intake.far_revisions()).await?;
@@ -56,7 +56,7 @@ struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
-    async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Trouble> {
+    async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, IngestError> {
         let statement = self.client.prepare_cached(sql).await?;
         Ok(self.client.query(&statement, values).await?)
     }
@@ -80,7 +80,7 @@ fn stripe(session: &str) -> i32 {
 }
 
 /// Locks the sessions of the batch, then reads them; those that are not there get numbers. All that goes out at once.
-async fn begin(tx: &mut Transaction<'_>, intake: &Intake) -> Result<(Places, Vec<Session>), Trouble> {
+async fn begin(tx: &mut Transaction<'_>, intake: &Intake) -> Result<(Places, Vec<Session>), IngestError> {
     let (client, ids) = (tx.client, intake.sessions());
     let mut stripes: Vec<i32> = ids.iter().map(|id| stripe(id)).collect();
     stripes.sort_unstable();
@@ -125,7 +125,7 @@ async fn stored_revisions(
     tx: &Transaction<'_>,
     owner: i64,
     ids: Vec<Uuid>,
-) -> Result<HashMap<Uuid, (String, i64)>, Trouble> {
+) -> Result<HashMap<Uuid, (String, i64)>, IngestError> {
     let mut revisions = HashMap::new();
     if !ids.is_empty() {
         let sql = "SELECT e.id, s.id, e.rev FROM event e JOIN session s ON s.n = e.session
@@ -142,7 +142,7 @@ async fn add_events(
     owner: i64,
     intake: &mut Intake,
     places: &Places,
-) -> Result<(), Trouble> {
+) -> Result<(), IngestError> {
     let events = || intake.events().iter();
     let rows = Rows::default()
         .int("session", events().map(|event| number(places, &event.session)))
@@ -161,7 +161,7 @@ async fn add_events(
     );
     let told = tx.query(&sql, &rows.values()).await?;
     let added: Option<Vec<Uuid>> = told.first().map_or(Ok(None), |row| row.try_get(0))?;
-    let mut known: Vec<Known> = vec![Known::Fresh; intake.events().len()];
+    let mut known: Vec<Arrival> = vec![Arrival::New; intake.events().len()];
     if let Some(added) = added {
         let added = added.into_iter().collect();
         settle_others(tx, owner, intake.events(), &added, &mut known, places).await?;
@@ -178,9 +178,9 @@ async fn settle_others(
     owner: i64,
     events: &[Event],
     added: &HashSet<Uuid>,
-    known: &mut [Known],
+    known: &mut [Arrival],
     places: &Places,
-) -> Result<(), Trouble> {
+) -> Result<(), IngestError> {
     let ids: Vec<Uuid> = events.iter().map(|event| event.id).filter(|id| !added.contains(id)).collect();
     let sql = "SELECT id, session, rev, kind, time, attributes FROM event WHERE owner = $1 AND id = ANY($2)";
     let mut stored: HashMap<Uuid, Row> = HashMap::with_capacity(ids.len());
@@ -198,9 +198,9 @@ async fn settle_others(
                 attributes: row.try_get(5)?,
             }
             .against(event),
-            None => Known::Already,
+            None => Arrival::Duplicate,
         };
-        if matches!(known, Known::Revised { .. }) {
+        if matches!(known, Arrival::Revised { .. }) {
             revised.push(event);
         }
     }
@@ -219,14 +219,14 @@ async fn settle_others(
 type Days = HashMap<String, Vec<(Day, String, Numbers)>>;
 
 /// The days of the sessions whose sums move to another project, user or agent.
-async fn days_before(tx: &Transaction<'_>, intake: &Intake, places: &Places) -> Result<Days, Trouble> {
+async fn days_before(tx: &Transaction<'_>, intake: &Intake, places: &Places) -> Result<Days, IngestError> {
     let mut days = Days::new();
     for change in intake.changes().filter(|change| change.moves()) {
         let sql = format!("SELECT day, model, {} FROM session_day WHERE session = $1", number_columns("{}"));
         let rows = tx.query(&sql, &[&number(places, &change.session.id)]).await?;
         let rows =
             rows.iter().map(RowColumns).map(|row| Ok((day(&row, 0)?, text(&row, 1)?, numbers(&row, 2)?)));
-        days.insert(change.session.id.clone(), rows.collect::<Result<_, Trouble>>()?);
+        days.insert(change.session.id.clone(), rows.collect::<Result<_, IngestError>>()?);
     }
     Ok(days)
 }
@@ -239,7 +239,7 @@ async fn write(
     places: &Places,
     before: &Days,
     now: Timestamp,
-) -> Result<(), Trouble> {
+) -> Result<(), IngestError> {
     let changes: Vec<&Change> = intake.changes().collect();
     let here = |change: &&&Change| places.get(&change.session.id).is_some_and(|(_, stored)| *stored);
     let (old, new): (Vec<&Change>, Vec<&Change>) = changes.iter().copied().partition(|change| here(&change));

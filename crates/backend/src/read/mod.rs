@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::model::{
-    By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage,
-    Stretch, TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
+    ActivityBucket, By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter,
+    SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::numbers::Numbers;
 use super::sql::{Decode, Dialect, Query};
@@ -53,12 +53,18 @@ impl<D: Database> Reader for D {
         Box::pin(sessions::by_ids(self, ids))
     }
 
-    fn timeline(&self, id: &str, after: TimelinePlace, limit: usize) -> Answer<'_, TimelinePage> {
+    fn timeline(&self, id: &str, after: TimelinePosition, limit: usize) -> Answer<'_, TimelinePage> {
         Box::pin(sessions::timeline(self, id.to_owned(), after, limit))
     }
 
-    fn course(&self, id: &str, from: Timestamp, to: Timestamp, parts: usize) -> Answer<'_, Vec<Stretch>> {
-        Box::pin(sessions::course(self, id.to_owned(), from, to, parts))
+    fn activity(
+        &self,
+        id: &str,
+        from: Timestamp,
+        to: Timestamp,
+        parts: usize,
+    ) -> Answer<'_, Vec<ActivityBucket>> {
+        Box::pin(sessions::activity(self, id.to_owned(), from, to, parts))
     }
 
     fn usage(&self, by: By, filter: UsageFilter, rows: Range<usize>) -> Answer<'_, UsagePage> {

@@ -2,8 +2,8 @@
 
 use super::super::attributes::Attributes;
 use super::super::model::{
-    Counted, Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
-    TimelineEvent, TimelinePage, TimelinePlace, ToolNumbers, ToolRow,
+    ActivityBucket, Counted, Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter,
+    SessionPage, TimelineEvent, TimelinePage, TimelinePosition, ToolNumbers, ToolRow,
 };
 use super::super::sql::{self, Columns, Query, int, numbers, session_columns, text, time};
 use super::super::storage::Error;
@@ -47,7 +47,7 @@ async fn found<D: Database>(
     let rank_by = match filter.order {
         Order::Newest if filter.tag.is_none() && filter.search.is_none() => return Ok(None),
         Order::Newest => "w.started_at",
-        Order::Dearest => "w.cost",
+        Order::MostExpensive => "w.cost",
     };
     let mut query = Query::new(format!("SELECT w.session, {rank_by} FROM session_list w WHERE true"));
     match_words::<D>(&mut query, filter);
@@ -145,7 +145,7 @@ const EVENTS: &str = "SELECT e.seq, e.rev, e.kind, e.time, e.attributes
 pub(super) async fn timeline<D: Database>(
     database: &D,
     id: String,
-    after: TimelinePlace,
+    after: TimelinePosition,
     limit: usize,
 ) -> Result<TimelinePage, Error> {
     let limit = limit.max(1);
@@ -165,20 +165,20 @@ pub(super) async fn timeline<D: Database>(
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|(event, id)| match id.parse() {
-        Ok(id) => Ok(TimelinePlace { seq: event.seq, id: Some(id) }),
+        Ok(id) => Ok(TimelinePosition { seq: event.seq, id: Some(id) }),
         Err(error) => Err(Error::Damaged(format!("an event's id: {error}"))),
     });
     let next = next.transpose()?;
     Ok(TimelinePage { events: rows.into_iter().map(|(event, _)| event).collect(), next })
 }
 
-pub(super) async fn course<D: Database>(
+pub(super) async fn activity<D: Database>(
     database: &D,
     id: String,
     from: Timestamp,
     to: Timestamp,
     parts: usize,
-) -> Result<Vec<Stretch>, Error> {
+) -> Result<Vec<ActivityBucket>, Error> {
     let parts = i64::try_from(parts.max(1)).unwrap_or(1);
     let (cost, failed) =
         (D::DIALECT.json_number("e.attributes", "costUsd"), D::DIALECT.json_false("e.attributes", "ok"));
@@ -196,12 +196,12 @@ pub(super) async fn course<D: Database>(
     ));
     query.and_equal("s.id", Some(id));
     query.push(" GROUP BY part ORDER BY part");
-    database.fetch(query, stretch).await
+    database.fetch(query, activity_bucket).await
 }
 
-fn stretch(row: &dyn Columns) -> Result<Stretch, Error> {
+fn activity_bucket(row: &dyn Columns) -> Result<ActivityBucket, Error> {
     let failed = int(row, 6)?;
-    Ok(Stretch {
+    Ok(ActivityBucket {
         until: time(row, 1)?,
         prompts: int(row, 2)?,
         calls: int(row, 3)?,
@@ -241,7 +241,7 @@ fn listed<D: Database>(
     restrict::<D>(&mut query, filter, matching);
     let rank_by = match order {
         Order::Newest => "s.started_at",
-        Order::Dearest => "s.cost",
+        Order::MostExpensive => "s.cost",
     };
     if let Some(Cursor { rank, id }) = after {
         let (rank, id) = (query.bind(rank), query.bind(id));

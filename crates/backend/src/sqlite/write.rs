@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{RowColumns, failed};
 use crate::event::Event;
-use crate::fold::{Change, Known};
+use crate::fold::{Arrival, Change};
 use crate::intake::{Found, Intake, Stored};
 use crate::model::{Day, Session};
 use crate::numbers::Numbers;
@@ -125,7 +125,7 @@ fn add_events(conn: &Connection, owner: i64, intake: &mut Intake, rows: &Rows) -
                 owner
             ])
             .map_err(failed)?;
-        known.push(if added == 1 { Known::Fresh } else { against_stored(conn, owner, event, session)? });
+        known.push(if added == 1 { Arrival::New } else { against_stored(conn, owner, event, session)? });
     }
     for (at, known) in known.iter().enumerate() {
         intake.settle(at, known);
@@ -134,7 +134,7 @@ fn add_events(conn: &Connection, owner: i64, intake: &mut Intake, rows: &Rows) -
 }
 
 /// One that is there: replaced by a higher revision of the same session, else left alone.
-fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) -> Result<Known, Error> {
+fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) -> Result<Arrival, Error> {
     let mut select =
         prepare(conn, "SELECT session, rev, kind, time, attributes FROM event WHERE owner = ?1 AND id = ?2")?;
     let stored = select
@@ -149,8 +149,8 @@ fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) ->
         })
         .optional()
         .map_err(failed)?;
-    let known = stored.map_or(Known::Already, |stored| stored.against(event));
-    if matches!(known, Known::Revised { .. }) {
+    let known = stored.map_or(Arrival::Duplicate, |stored| stored.against(event));
+    if matches!(known, Arrival::Revised { .. }) {
         let mut update = prepare(
             conn,
             "UPDATE event SET rev = ?3, time = ?4, attributes = ?5 WHERE owner = ?1 AND id = ?2",
