@@ -25,10 +25,10 @@ use tokio_postgres::types::ToSql;
 use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
-use super::read::Database;
-use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value};
+use super::read::{Database, EachRow};
+use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, token};
 use super::storage::{Answer, Error, Ingested, Storage};
-use super::token::{Owner, Role, Token, TokenHash};
+use super::token::{Owner, Token, TokenHash};
 use feed::Feed;
 use wire::Timestamp;
 
@@ -92,7 +92,7 @@ impl Postgres {
             rows = self.run(select, &[&name]).await?;
         }
         let row = rows.first().ok_or_else(|| Error::Failed("an owner got no number".to_owned()))?;
-        let n = row.try_get(0).map_err(|error| failed(&error))?;
+        let n = row.try_get("n").map_err(|error| failed(&error))?;
         known().insert(owner.clone(), n);
         Ok(n)
     }
@@ -141,20 +141,24 @@ fn failed(error: &tokio_postgres::Error) -> Error {
     }
 }
 
-/// A row as the read model takes it.
+/// A row of PostgreSQL for the read model.
 struct RowColumns<'a>(&'a Row);
 
 impl Columns for RowColumns<'_> {
-    fn int(&self, at: usize) -> Result<Option<i64>, Error> {
-        self.0.try_get(at).map_err(|error| failed(&error))
+    fn int(&self, column: &str) -> Result<Option<i64>, Error> {
+        self.0.try_get(column).map_err(|error| failed(&error))
     }
 
-    fn text(&self, at: usize) -> Result<Option<String>, Error> {
-        self.0.try_get(at).map_err(|error| failed(&error))
+    fn text(&self, column: &str) -> Result<Option<String>, Error> {
+        self.0.try_get(column).map_err(|error| failed(&error))
     }
 
-    fn float(&self, at: usize) -> Result<Option<f64>, Error> {
-        self.0.try_get(at).map_err(|error| failed(&error))
+    fn float(&self, column: &str) -> Result<Option<f64>, Error> {
+        self.0.try_get(column).map_err(|error| failed(&error))
+    }
+
+    fn bytes(&self, column: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.0.try_get(column).map_err(|error| failed(&error))
     }
 }
 
@@ -170,12 +174,16 @@ impl Value {
 }
 
 impl Database for Postgres {
-    const DIALECT: Dialect = Dialect::Postgres;
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
 
-    async fn fetch<T: Send + 'static>(&self, query: Query, decode: Decode<T>) -> Result<Vec<T>, Error> {
-        let values: Vec<_> = query.values.iter().map(Value::for_postgres).collect();
-        let rows = self.run(&query.sql, &values).await?;
-        rows.iter().map(|row| decode(&RowColumns(row))).collect()
+    fn rows(&self, query: Query, mut each: EachRow) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let values: Vec<_> = query.values.iter().map(Value::for_postgres).collect();
+            let rows = self.run(&query.sql, &values).await?;
+            rows.iter().try_for_each(|row| each(&RowColumns(row)))
+        })
     }
 
     fn listen(&self) -> broadcast::Receiver<Arc<[Touched]>> {
@@ -222,14 +230,15 @@ impl Storage for Postgres {
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
         Box::pin(async move {
             let sql = format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name");
-            self.run(&sql, &[]).await?.iter().map(token).collect()
+            self.run(&sql, &[]).await?.iter().map(|row| token(&RowColumns(row))).collect()
         })
     }
 
     fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
         Box::pin(async move {
             let sql = format!("SELECT {TOKEN_COLUMNS} FROM token WHERE hash = $1");
-            self.run(&sql, &[&hash.0.as_slice()]).await?.first().map(token).transpose()
+            let rows = self.run(&sql, &[&hash.0.as_slice()]).await?;
+            rows.first().map(|row| token(&RowColumns(row))).transpose()
         })
     }
 
@@ -303,26 +312,4 @@ impl From<Error> for IngestError {
     fn from(error: Error) -> Self {
         Self::Stored(error)
     }
-}
-
-fn token(row: &Row) -> Result<Token, Error> {
-    let read = || -> Result<_, tokio_postgres::Error> {
-        Ok((
-            row.try_get::<_, String>(0)?,
-            row.try_get::<_, String>(1)?,
-            row.try_get::<_, Vec<u8>>(2)?,
-            row.try_get::<_, i64>(3)?,
-            row.try_get::<_, Option<i64>>(4)?,
-            row.try_get::<_, String>(5)?,
-        ))
-    };
-    let (name, role, hash, created_at, revoked_at, owner) = read().map_err(|error| failed(&error))?;
-    Ok(Token {
-        role: Role::parse(&role).ok_or_else(|| Error::Damaged(format!("the role of token {name}")))?,
-        hash: TokenHash(hash.try_into().map_err(|_| Error::Damaged(format!("the hash of token {name}")))?),
-        name,
-        owner: Owner::stored(owner),
-        created_at: Timestamp(created_at),
-        revoked_at: revoked_at.map(Timestamp),
-    })
 }
