@@ -19,9 +19,9 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::registry;
 use backend::api::Options;
+use backend::bootstrap::{self, TokenFile};
 use backend::dashboard::KnownAgents;
 use backend::database::Database;
-use backend::first::{self, Outcome};
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
 use backend::{log, server};
@@ -97,7 +97,7 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
         )?;
     }
     let (file, user) = (home.backend_tokens(), login_name().unwrap_or_else(|| "local".to_owned()));
-    let made = first::tokens(&*storage, &file, &user, SystemClock.now()).await?;
+    let made = bootstrap::ensure_tokens(&*storage, &file, &user, SystemClock.now()).await?;
     tell(out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
     let proxies = args.behind_proxy.clone();
@@ -124,22 +124,22 @@ fn tell(
     address: SocketAddr,
     database: &Database,
     file: &Path,
-    made: Outcome,
+    made: TokenFile,
     to_person: bool,
 ) -> anyhow::Result<()> {
     writeln!(out, "http://{address}")?;
     writeln!(out, "database   {database}")?;
     match made {
-        Outcome::Made => writeln!(out, "tokens     {} (made now: ingest, read, admin)", file.display())?,
-        Outcome::Known => writeln!(out, "tokens     {}", file.display())?,
-        Outcome::Elsewhere => {
+        TokenFile::Created => writeln!(out, "tokens     {} (made now: ingest, read, admin)", file.display())?,
+        TokenFile::Existing => writeln!(out, "tokens     {}", file.display())?,
+        TokenFile::Elsewhere => {
             writeln!(out, "tokens     made elsewhere; another: codemie backend token create --role read")?;
         }
     }
     if to_person {
         let with = match made {
-            Outcome::Made | Outcome::Known => format!("the `read` token of {}", file.display()),
-            Outcome::Elsewhere => "a token of role read".to_owned(),
+            TokenFile::Created | TokenFile::Existing => format!("the `read` token of {}", file.display()),
+            TokenFile::Elsewhere => "a token of role read".to_owned(),
         };
         writeln!(out, "dashboard  open the address, log in with {with}")?;
     }
@@ -334,8 +334,8 @@ mod tests {
             tell(&mut out, address, &Database::Sqlite("/h/b.db".into()), file, made, to_person).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert!(told(Outcome::Known, true).contains("log in with the `read` token of /h/tokens"));
-        assert!(told(Outcome::Elsewhere, true).contains("log in with a token of role read"));
-        assert!(!told(Outcome::Known, false).contains("log in"), "scripts read what they always did");
+        assert!(told(TokenFile::Existing, true).contains("log in with the `read` token of /h/tokens"));
+        assert!(told(TokenFile::Elsewhere, true).contains("log in with a token of role read"));
+        assert!(!told(TokenFile::Existing, false).contains("log in"), "scripts read what they always did");
     }
 }

@@ -1,9 +1,9 @@
-//! What a batch of events changes: in a session, and in the sums. Pure, and the same for every storage.
+//! The changes that a batch of events makes to a session and to the sums. Pure, and the same for every storage.
 //!
 //! The order in which events arrive does not matter. Of several STARTs the one with the highest `seq` describes the
 //! session, of several revisions the highest `rev`; numbers are added when an event is new and corrected by the
-//! difference when it is revised. The `seq` and the time of an event count for the session that tells it, even if the
-//! event is known already, or as another's.
+//! difference when it is revised. The `seq` and the time of an event count for the session that reports it, even if the
+//! event is a duplicate, or belongs to another session.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,33 +12,33 @@ use uuid::Uuid;
 use super::admit::Refused;
 use super::attributes::Attributes;
 use super::event::Event;
-use super::model::{Day, Session, ToolNumbers};
+use super::model::{Day, Dimensions, Session, ToolNumbers};
 use super::numbers::Numbers;
 use wire::EventType;
 use wire::Timestamp;
 use wire::ToolKind;
 
-/// What a storage knew of an event's id when it came.
+/// How an event relates to the stored one of the same id.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "one per event of a batch, and a box for each would cost more than the room"
 )]
-pub enum Known {
-    /// Nothing: it is stored now.
-    Fresh,
-    /// The same session told it before, in a lower revision, like this; that is replaced.
+pub enum Arrival {
+    /// There was none: it is stored now.
+    New,
+    /// It replaces this lower revision, which the same session reported before.
     Revised { time: Timestamp, attributes: Attributes },
-    /// The same or a higher revision is there, or another session owns it.
-    Already,
+    /// The same or a higher revision is stored, or it belongs to another session.
+    Duplicate,
 }
 
-/// One batch, put in order: of an id told twice the highest revision, sorted by id, so that two nodes that store the same
+/// One batch, put in order: of an id that comes twice the highest revision, sorted by id, so that two nodes that store the same
 /// events at once wait for each other instead of each for the other.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub events: Vec<Event>,
-    /// Told besides, with an id that stands in `events`: received, nothing more.
+    /// Further events with an id that is in `events`: received, nothing more.
     pub repeats: Vec<Event>,
 }
 
@@ -48,7 +48,7 @@ impl Plan {
         for (at, event) in batch.iter().enumerate() {
             let best = highest.entry(event.id).or_insert(at);
             let (first, this) = (&batch[*best], event);
-            // Another session's telling never replaces the first one's.
+            // An event of another session never replaces the first one.
             if this.session == first.session && this.rev > first.rev {
                 *best = at;
             }
@@ -67,24 +67,16 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub struct Change {
     pub session: Session,
-    /// What it counted under before; `None` if it was not there.
+    /// What it counted under before; `None` if it is new.
     pub was: Option<Dimensions>,
     pub days: BTreeMap<(Day, String), Numbers>,
     pub tools: BTreeMap<(String, &'static str), ToolNumbers>,
-    /// START, bound or END told something new, or it began earlier than was known.
+    /// START, bound or END changed, or it began earlier than was known.
     pub life_changed: bool,
     /// Anything at all changed.
     pub changed: bool,
-    /// The last thing that happened, for those who watch.
+    /// The latest event, for live feeds.
     pub latest: Option<EventType>,
-}
-
-/// What the sums over all sessions are split by, besides day and model. Empty for unknown.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Dimensions {
-    pub agent: String,
-    pub project: String,
-    pub user: String,
 }
 
 impl Change {
@@ -125,30 +117,31 @@ impl Change {
             }
             self.changed = true;
         }
-        self.changed |= self.tell(|session| session.reach(event.time));
+        self.changed |= self.update(|session| session.include_time(event.time));
         Ok(())
     }
 
     /// Takes in an event that was received and stored.
-    pub fn apply(&mut self, event: &Event, known: &Known) {
-        let replaced = match known {
-            Known::Already => return,
-            Known::Fresh => None,
-            Known::Revised { time, attributes } => Some((*time, attributes)),
+    pub fn apply(&mut self, event: &Event, arrival: &Arrival) {
+        let replaced = match arrival {
+            Arrival::Duplicate => return,
+            Arrival::New => None,
+            Arrival::Revised { time, attributes } => Some((*time, attributes)),
         };
         self.changed = true;
         self.latest = event.kind().known().or(self.latest);
-        self.life_changed |= self.tell(|session| session.tell(event, replaced.is_none()));
+        self.life_changed |= self.update(|session| session.apply(event, replaced.is_none()));
         if let Some((time, attributes)) = replaced {
             self.add(time, attributes, false);
         }
         self.add(event.time, &event.attributes, true);
     }
 
-    /// Tells the session something and gives its answer. If it began at another time than was known, it counts there.
-    fn tell(&mut self, what: impl FnOnce(&mut Session) -> bool) -> bool {
+    /// Changes the session, and returns what the change returns. If it turns out to have begun on another day, it counts
+    /// there.
+    fn update(&mut self, change: impl FnOnce(&mut Session) -> bool) -> bool {
         let began = self.session.started_at();
-        let news = what(&mut self.session);
+        let changed = change(&mut self.session);
         let begins = self.session.started_at();
         self.life_changed |= began != begins;
         if Day::of(began) != Day::of(begins) {
@@ -156,7 +149,7 @@ impl Change {
             self.take_back(Day::of(began), one);
             self.count(Day::of(begins), one);
         }
-        news
+        changed
     }
 
     fn add(&mut self, time: Timestamp, attributes: &Attributes, new: bool) {
@@ -199,7 +192,7 @@ impl Change {
     }
 }
 
-/// What an event adds to the sums, and under which model; empty for what no model did.
+/// The numbers that an event adds to the sums, and their model; empty for what no model did.
 fn contribution(attributes: &Attributes) -> (&str, Numbers) {
     let none = Numbers::default();
     match attributes {

@@ -1,8 +1,8 @@
-//! One batch on its way into a storage: what to ask the storage, in which order, and what to write in the end.
+//! One batch on its way into a storage: the questions to the storage, in their order, and the changes to write.
 //!
 //! ```text
 //! Intake::new(batch) · sessions(), far_revisions() ── the storage loads and locks these ── load(found)
-//! events() ── the storage adds those it does not have ── settle(at, known) · changes, daily(…) ── it writes
+//! events() ── the storage adds those it does not have ── settle(at, arrival) · changes, daily(…) ── it writes
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::admit::{self, Refused};
 use super::attributes::{Attributes, Text};
 use super::event::{Event, Rejected};
-use super::fold::{Change, Daily, Known, Plan};
+use super::fold::{Arrival, Change, Daily, Plan};
 use super::model::{Day, Session, Touched};
 use super::numbers::Numbers;
 use super::storage::Ingested;
@@ -20,25 +20,25 @@ use wire::Timestamp;
 
 #[derive(Debug)]
 pub struct Intake {
-    /// As it came, until it is known what may be taken in.
+    /// As it came, until it is decided which events are taken in.
     batch: Vec<Event>,
     plan: Plan,
     now: Timestamp,
     /// By id, so that every node locks sessions in the same order.
     changes: BTreeMap<String, Change>,
-    outcome: Ingested,
-    /// Those that must not be stored.
+    result: Ingested,
+    /// Events that must not be stored.
     refused: Vec<Event>,
-    /// New events by who sent them; those heard of without anything new, too.
+    /// The number of new events by machine and user, senders of duplicates included.
     origins: BTreeMap<(String, String), i64>,
 }
 
-/// What a storage knows before it takes a batch in.
+/// What a storage has before it takes a batch in.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The number of the owner that brings the batch.
     pub owner: i64,
-    /// Those of [`Intake::sessions`] that are there, whoever owns them.
+    /// The stored ones of [`Intake::sessions`], whoever owns them.
     pub sessions: Vec<Session>,
     /// The stored revisions of [`Intake::far_revisions`], with the id of the session they belong to.
     pub revisions: HashMap<Uuid, (String, i64)>,
@@ -51,13 +51,13 @@ impl Intake {
             plan: Plan::default(),
             now,
             changes: BTreeMap::new(),
-            outcome: Ingested::default(),
+            result: Ingested::default(),
             refused: Vec::new(),
             origins: BTreeMap::new(),
         }
     }
 
-    /// The same batch from the start, after a try that came to nothing.
+    /// The same batch from the start, after a failed try.
     #[must_use]
     pub fn again(self) -> Self {
         // Those that stand for their id come first, as they must.
@@ -79,7 +79,7 @@ impl Intake {
         self.batch.iter().filter(|event| event.rev > admit::JUMP).map(|event| event.id).collect()
     }
 
-    /// Takes the sessions that are there; the others begin now. Then notes what arrived, and plans what is to be stored.
+    /// Takes over the stored sessions; the others begin now. Then notes what arrived, and plans what is to be stored.
     /// Events that may not be taken in change nothing.
     pub fn load(&mut self, found: Found) {
         let Found { owner, sessions, revisions } = found;
@@ -101,13 +101,13 @@ impl Intake {
                 None => taken.push(event),
                 Some(why) => {
                     let rejected = Rejected { id: Some(event.id.to_string()), error: why.to_string() };
-                    self.outcome.rejected.push(rejected);
+                    self.result.rejected.push(rejected);
                     self.refused.push(event);
                 }
             }
         }
         self.plan = Plan::new(taken);
-        self.outcome.duplicates += self.plan.repeats.len();
+        self.result.duplicates += self.plan.repeats.len();
         for change in self.changes.values_mut() {
             change.session.received_at = self.now;
         }
@@ -142,19 +142,19 @@ impl Intake {
         &self.plan.events
     }
 
-    /// Says what the storage knew of the event at this place of [`Intake::events`].
-    pub fn settle(&mut self, at: usize, known: &Known) {
+    /// Takes over how the event at this index of [`Intake::events`] relates to the stored one.
+    pub fn settle(&mut self, at: usize, arrival: &Arrival) {
         let event = &self.plan.events[at];
         let text = |text: &Option<Text>| text.as_deref().unwrap_or_default().to_owned();
         let origin = self.origins.entry((text(&event.machine), text(&event.user))).or_default();
-        *origin += i64::from(*known == Known::Fresh);
-        if *known == Known::Already {
-            self.outcome.duplicates += 1;
+        *origin += i64::from(*arrival == Arrival::New);
+        if *arrival == Arrival::Duplicate {
+            self.result.duplicates += 1;
             return;
         }
-        self.outcome.accepted += 1;
+        self.result.accepted += 1;
         if let Some(change) = self.changes.get_mut(&*event.session) {
-            change.apply(event, known);
+            change.apply(event, arrival);
         }
     }
 
@@ -183,11 +183,11 @@ impl Intake {
             .changes
             .into_iter()
             .filter_map(|(session, change)| change.latest.map(|latest| Touched { session, latest }));
-        (self.outcome, touched.collect())
+        (self.result, touched.collect())
     }
 }
 
-/// What a storage has under an event's id.
+/// The stored event of the same id.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub same_session: bool,
@@ -198,15 +198,15 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What that makes of the event that came.
-    pub fn against(self, event: &Event) -> Known {
+    /// How the event that came relates to it.
+    pub fn against(self, event: &Event) -> Arrival {
         if !self.same_session || self.rev >= event.rev || self.kind != event.kind().as_str() {
-            return Known::Already;
+            return Arrival::Duplicate;
         }
         match Attributes::stored(&self.kind, &self.attributes) {
-            Ok(attributes) => Known::Revised { time: self.time, attributes },
+            Ok(attributes) => Arrival::Revised { time: self.time, attributes },
             // What we wrote ourselves can be read; if somebody changed it, it is better left alone.
-            Err(_) => Known::Already,
+            Err(_) => Arrival::Duplicate,
         }
     }
 }
@@ -222,30 +222,30 @@ mod tests {
         Event::parse(&event.to_string()).unwrap()
     }
 
-    /// What a storage that has nothing is asked to do.
-    fn told(intake: &mut Intake) -> (Vec<Event>, Ingested) {
+    /// The events and the result for an empty storage.
+    fn settle_all(intake: &mut Intake) -> (Vec<Event>, Ingested) {
         intake.load(Found::default());
         for at in 0..intake.events().len() {
-            intake.settle(at, &Known::Fresh);
+            intake.settle(at, &Arrival::New);
         }
-        (intake.events().to_vec(), intake.outcome.clone())
+        (intake.events().to_vec(), intake.result.clone())
     }
 
     #[test]
     fn a_second_try_is_like_the_first() {
-        // Told twice, under two sessions, and one that tears its session into more pieces than are kept.
+        // One id twice, under two sessions, and one that tears its session into more pieces than are kept.
         let mut batch =
             vec![prompt(2, 0, "a", 1), prompt(2, 5, "b", 1), prompt(2, 1, "a", 1), prompt(1, 0, "b", 9)];
         batch.extend(
             (0..4100).map(|number| prompt(10 + number, 0, "c", 2 + 2 * i64::try_from(number).unwrap())),
         );
         let mut intake = Intake::new(batch, Timestamp(1));
-        let first = told(&mut intake);
+        let first = settle_all(&mut intake);
         assert_eq!((first.1.accepted, first.1.duplicates, first.1.rejected.len()), (4098, 2, 4));
         let mut intake = intake.again();
-        let mut second = told(&mut intake);
+        let mut second = settle_all(&mut intake);
         assert_eq!(second, first);
-        second = told(&mut intake.again());
+        second = settle_all(&mut intake.again());
         assert_eq!(second, first);
     }
 }

@@ -22,7 +22,7 @@ pub const SILENCE: Duration = Duration::from_secs(15);
 pub const CONNECTIONS: usize = 1024;
 /// Of those from one address that have shown no token yet. A browser opens six, an agent's senders one each for the moment
 /// until they have shown theirs; an office behind one address has room, and four hostile addresses leave half of all seats.
-pub const STRANGERS_OF_AN_ADDRESS: usize = 128;
+pub const ANONYMOUS_PER_ADDRESS: usize = 128;
 /// A head, and an idle connection, while most seats are taken.
 pub const HEAD_WHEN_SCARCE: Duration = Duration::from_secs(5);
 /// How long requests that are under way may go on after the server was asked to end.

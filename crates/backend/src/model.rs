@@ -9,10 +9,11 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 pub use query::{
-    By, Counted, Cursor, Order, Page, SessionFilter, SessionPage, Stretch, TimelinePlace, UsageFilter,
+    ActivityBucket, By, Counted, Cursor, Order, Page, SessionFilter, SessionPage, TimelinePosition,
+    UsageFilter,
 };
 pub use record::Record;
-pub use session::{Life, Session, Told};
+pub use session::{Dimensions, Latest, Life, Session};
 
 use super::attributes::{Attributes, Text, Tool};
 use super::numbers::Numbers;
@@ -203,7 +204,7 @@ pub struct TimelineEvent {
 pub struct TimelinePage {
     pub events: Vec<TimelineEvent>,
     /// Where the next page begins, if there is more.
-    pub next: Option<TimelinePlace>,
+    pub next: Option<TimelinePosition>,
 }
 
 /// One session with everything around it that a page shows, but for its timeline, which is paged.

@@ -17,17 +17,17 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::api::{Backend, Options};
+use super::connections::{ConnectionSlots, Peer};
 use super::dashboard::{self, Dashboard, Gate};
 use super::limits;
-use super::patience::{Patience, Unread};
-use super::seats::{Seats, Visitor};
 use super::storage::Storage;
+use super::timeouts::{Timeouts, WriteTimeout};
 use system::clock::SystemClock;
 
-/// Out of descriptors or memory: others must end first.
-const BREATH: Duration = Duration::from_millis(50);
+/// The pause after a failed accept: out of descriptors or memory, other connections must end first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves a storage until `shutdown`: what is under way is finished, then this returns.
+/// Serves a storage until `shutdown`: requests under way are finished, then this returns.
 pub async fn run(
     listener: TcpListener,
     storage: Arc<dyn Storage>,
@@ -38,74 +38,74 @@ pub async fn run(
     let gate = Gate::Tokens(storage.clone());
     let pages = Dashboard::new(storage.clone(), gate, options.agents, Arc::new(SystemClock), closing.clone());
     let router = Backend::new(storage, &options, closing).router().merge(dashboard::router(pages));
-    let seats = Seats::new(&options.proxies);
-    serve_within(options.patience, seats, listener, router, close, shutdown).await;
+    let slots = ConnectionSlots::new(&options.proxies);
+    serve_with(options.timeouts, slots, listener, router, close, shutdown).await;
 }
 
-/// Serves any router in the same way. `close` is set to true when it is time for streams that never end by themselves.
+/// Serves any router in the same way. `close` becomes true at shutdown: streams that never end by themselves end then.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     close: watch::Sender<bool>,
     shutdown: impl Future<Output = ()>,
 ) {
-    serve_within(Patience::default(), Seats::new(&[]), listener, router, close, shutdown).await;
+    serve_with(Timeouts::default(), ConnectionSlots::new(&[]), listener, router, close, shutdown).await;
 }
 
-/// Every request says who brings it, so that a good token is noted.
-struct OfVisitor<S> {
-    visitor: Visitor,
+/// Adds the connection to each of its requests, so that a good token marks it.
+struct WithPeer<S> {
+    peer: Peer,
     inner: S,
 }
 
-impl<S: Service<hyper::Request<Incoming>>> Service<hyper::Request<Incoming>> for OfVisitor<S> {
+impl<S: Service<hyper::Request<Incoming>>> Service<hyper::Request<Incoming>> for WithPeer<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
 
     fn call(&self, mut request: hyper::Request<Incoming>) -> S::Future {
-        request.extensions_mut().insert(self.visitor.clone());
+        request.extensions_mut().insert(self.peer.clone());
         self.inner.call(request)
     }
 }
 
-async fn serve_within(
-    patience: Patience,
-    seats: Arc<Seats>,
+async fn serve_with(
+    timeouts: Timeouts,
+    slots: Arc<ConnectionSlots>,
     listener: TcpListener,
     router: Router,
     close: watch::Sender<bool>,
     shutdown: impl Future<Output = ()>,
 ) {
-    // Over every route, whoever reads its body and however.
-    let timed = move |request: Request| async move { request.map(|body| patience.over(body)) };
-    let router = router.layer(middleware::map_request(timed));
+    // Around every route, however it reads its body.
+    let limited = move |request: Request| async move { request.map(|body| timeouts.limit(body)) };
+    let router = router.layer(middleware::map_request(limited));
     let graceful = GracefulShutdown::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         let accept = async {
             let (stream, peer) = listener.accept().await?;
-            Ok::<_, io::Error>((stream, seats.take(peer.ip()).await))
+            Ok::<_, io::Error>((stream, slots.take(peer.ip()).await))
         };
         let accepted = tokio::select! {
             accepted = accept => accepted,
             () = &mut shutdown => break,
         };
-        let (stream, seat) = match accepted {
+        let (stream, slot) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let _ = stream.set_nodelay(true);
-        let service = OfVisitor { visitor: seat.visitor(), inner: TowerToHyperService::new(router.clone()) };
-        let head = if seats.scarce() { patience.head.min(limits::HEAD_WHEN_SCARCE) } else { patience.head };
+        let service = WithPeer { peer: slot.peer(), inner: TowerToHyperService::new(router.clone()) };
+        let head = if slots.scarce() { timeouts.head.min(limits::HEAD_WHEN_SCARCE) } else { timeouts.head };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(head)
-            .serve_connection(TokioIo::new(Unread::new(stream, patience.silence)), service);
+            .serve_connection(TokioIo::new(WriteTimeout::new(stream, timeouts.silence)), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             tokio::select! {
@@ -114,13 +114,13 @@ async fn serve_within(
                         tracing::debug!(%error, "a connection ended early");
                     }
                 }
-                () = seat.is_needed() => tracing::debug!("a connection without a token made room for another"),
+                () = slot.closed() => tracing::debug!("a connection without a token made room for another"),
             }
-            drop(seat);
+            drop(slot);
         });
     }
     drop(listener);
-    // Nobody may be listening to this any more.
+    // No stream may be left to receive this.
     let _ = close.send(true);
     if tokio::time::timeout(limits::DRAIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end in time");

@@ -1,13 +1,16 @@
 //! SQL that both databases understand, and the little in which they differ.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::intake::Stored;
 use super::model::{Day, Session};
 use super::numbers::{CARRY, Numbers};
 use super::seqs::Seqs;
 use super::storage::Error;
+use super::token::{Owner, Role, Token, TokenHash};
 use wire::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,36 +200,37 @@ impl From<&str> for Value {
     }
 }
 
-/// A row of an answer, whichever database gave it.
+/// A row of an answer, its columns by name, whichever database gave it.
 pub trait Columns {
-    fn int(&self, at: usize) -> Result<Option<i64>, Error>;
-    fn text(&self, at: usize) -> Result<Option<String>, Error>;
-    fn float(&self, at: usize) -> Result<Option<f64>, Error>;
+    fn int(&self, column: &str) -> Result<Option<i64>, Error>;
+    fn text(&self, column: &str) -> Result<Option<String>, Error>;
+    fn float(&self, column: &str) -> Result<Option<f64>, Error>;
+    fn bytes(&self, column: &str) -> Result<Option<Vec<u8>>, Error>;
 }
 
 pub type Decode<T> = fn(&dyn Columns) -> Result<T, Error>;
 
-pub fn int(row: &dyn Columns, at: usize) -> Result<i64, Error> {
-    Ok(row.int(at)?.unwrap_or(0))
+pub fn int(row: &dyn Columns, column: &str) -> Result<i64, Error> {
+    Ok(row.int(column)?.unwrap_or(0))
 }
 
-pub fn text(row: &dyn Columns, at: usize) -> Result<String, Error> {
-    Ok(row.text(at)?.unwrap_or_default())
+pub fn text(row: &dyn Columns, column: &str) -> Result<String, Error> {
+    Ok(row.text(column)?.unwrap_or_default())
 }
 
-pub fn time(row: &dyn Columns, at: usize) -> Result<Timestamp, Error> {
-    int(row, at).map(Timestamp)
+pub fn time(row: &dyn Columns, column: &str) -> Result<Timestamp, Error> {
+    int(row, column).map(Timestamp)
 }
 
-pub fn day(row: &dyn Columns, at: usize) -> Result<Day, Error> {
-    int(row, at).map(|day| Day(i32::try_from(day).unwrap_or(i32::MAX)))
+pub fn day(row: &dyn Columns, column: &str) -> Result<Day, Error> {
+    int(row, column).map(|day| Day(i32::try_from(day).unwrap_or(i32::MAX)))
 }
 
-/// The columns of [`Numbers`] from `at` on.
-pub fn numbers(row: &dyn Columns, at: usize) -> Result<Numbers, Error> {
+/// The columns of [`Numbers`].
+pub fn numbers(row: &dyn Columns) -> Result<Numbers, Error> {
     let mut values = [0; Numbers::COUNT];
-    for (offset, value) in values.iter_mut().enumerate() {
-        *value = int(row, at + offset)?;
+    for (value, column) in values.iter_mut().zip(Numbers::COLUMNS) {
+        *value = int(row, column)?;
     }
     Ok(Numbers::from_values(values).carried())
 }
@@ -299,7 +303,7 @@ pub fn wide_costs(integer: &str) -> String {
         .concat()
 }
 
-/// A column of the table of sessions: its name, and what of a session stands in it.
+/// A column of the table of sessions: its name, and its value of a session.
 pub type SessionColumn = (&'static str, Get);
 
 #[derive(Clone, Copy, Debug)]
@@ -308,7 +312,7 @@ pub enum Get {
     Text(for<'a> fn(&'a Session) -> Option<Cow<'a, str>>),
 }
 
-/// The columns that tell of its life.
+/// The columns that START, bound and END change.
 pub const LIFE: [SessionColumn; 11] = [
     ("agent", Get::Text(|session| Some((&*session.life.agent).into()))),
     ("machine", Get::Text(|session| session.life.machine.as_deref().map(Into::into))),
@@ -323,11 +327,12 @@ pub const LIFE: [SessionColumn; 11] = [
     ("life", Get::Text(|session| Some(json(&session.life).into()))),
 ];
 
-/// The columns that it is looked for and ordered by, in a table of their own: every row is looked at, and these are short.
+/// The columns that sessions are searched and ordered by, in a table of their own: every row is looked at, and these are
+/// short.
 pub const LISTED: [SessionColumn; 4] = [
     COST,
     ("started_at", Get::Int(|session| session.started_at().0)),
-    ("words", Get::Text(|session| Some(session.words().into()))),
+    ("words", Get::Text(|session| Some(session.search_text().into()))),
     ("tags", Get::Text(|session| Some(session.tag_lines().into()))),
 ];
 
@@ -349,30 +354,74 @@ pub fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// What each storage reads of a token, in this order.
+/// The columns that [`token`] reads.
 pub const TOKEN_COLUMNS: &str = "name, role, hash, created_at, revoked_at, owner";
 
-/// What [`session`] reads.
-pub fn session_columns() -> String {
-    format!(
-        "s.id, s.life, s.seqs, s.first_at, s.last_at, s.received_at, s.unpriced, s.owner, {}",
-        number_columns("s.{}")
-    )
+pub fn token(row: &dyn Columns) -> Result<Token, Error> {
+    let (name, role) = (text(row, "name")?, text(row, "role")?);
+    let hash = row.bytes("hash")?.unwrap_or_default();
+    Ok(Token {
+        role: Role::parse(&role).ok_or_else(|| Error::Damaged(format!("the role of token {name}")))?,
+        hash: TokenHash(hash.try_into().map_err(|_| Error::Damaged(format!("the hash of token {name}")))?),
+        name,
+        owner: Owner::stored(text(row, "owner")?),
+        created_at: time(row, "created_at")?,
+        revoked_at: row.int("revoked_at")?.map(Timestamp),
+    })
 }
 
-pub const SESSION_COLUMNS: usize = 8 + Numbers::COUNT;
+/// The columns that [`stored_event`] reads.
+pub const STORED_EVENT_COLUMNS: &str = "session, rev, kind, time, attributes";
+
+/// A stored event, seen from one of the session with this number.
+pub fn stored_event(row: &dyn Columns, session: i64) -> Result<Stored, Error> {
+    Ok(Stored {
+        same_session: int(row, "session")? == session,
+        rev: int(row, "rev")?,
+        kind: text(row, "kind")?,
+        time: time(row, "time")?,
+        attributes: text(row, "attributes")?,
+    })
+}
+
+/// The columns that [`session_day`] reads.
+pub fn session_day_columns() -> String {
+    format!("day, model, {}", number_columns("{}"))
+}
+
+/// The numbers of a session on one day with one model.
+pub fn session_day(row: &dyn Columns) -> Result<(Day, String, Numbers), Error> {
+    Ok((day(row, "day")?, text(row, "model")?, numbers(row)?))
+}
+
+/// The columns that [`session`] reads.
+pub fn session_columns() -> String {
+    let own = ["id", "life", "seqs", "first_at", "last_at", "received_at", "unpriced", "owner"];
+    let own = own.map(|column| format!("s.{column} AS {column}")).join(", ");
+    format!("{own}, {}", number_columns("s.{} AS {}"))
+}
 
 pub fn session(row: &dyn Columns) -> Result<Session, Error> {
     let damaged = |error: serde_json::Error| Error::Damaged(format!("a session: {error}"));
     Ok(Session {
-        id: text(row, 0)?,
-        life: serde_json::from_str(&text(row, 1)?).map_err(damaged)?,
-        seqs: Seqs::from_json(&text(row, 2)?).map_err(damaged)?,
-        first_at: time(row, 3)?,
-        last_at: time(row, 4)?,
-        received_at: time(row, 5)?,
-        unpriced: serde_json::from_str(&text(row, 6)?).map_err(damaged)?,
-        owner: int(row, 7)?,
-        numbers: numbers(row, 8)?,
+        id: text(row, "id")?,
+        life: serde_json::from_str(&text(row, "life")?).map_err(damaged)?,
+        seqs: Seqs::from_json(&text(row, "seqs")?).map_err(damaged)?,
+        first_at: time(row, "first_at")?,
+        last_at: time(row, "last_at")?,
+        received_at: time(row, "received_at")?,
+        unpriced: serde_json::from_str(&text(row, "unpriced")?).map_err(damaged)?,
+        owner: int(row, "owner")?,
+        numbers: numbers(row)?,
     })
 }
+
+/// The number of a session in a database, and whether it is stored already.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionKey {
+    pub n: i64,
+    pub stored: bool,
+}
+
+/// The sessions of a batch, by their ids.
+pub type SessionKeys = HashMap<String, SessionKey>;

@@ -11,8 +11,8 @@ use tokio::sync::broadcast;
 
 use super::event::{Event, Rejected};
 use super::model::{
-    By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage,
-    Stretch, TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
+    ActivityBucket, By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter,
+    SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Owner, Token, TokenHash};
 use wire::Timestamp;
@@ -68,11 +68,17 @@ pub trait Reader: Send + Sync {
     fn sessions_by_id(&self, ids: Vec<String>) -> Answer<'_, Vec<Session>>;
 
     /// A session's events beyond `after`, in order.
-    fn timeline(&self, id: &str, after: TimelinePlace, limit: usize) -> Answer<'_, TimelinePage>;
+    fn timeline(&self, id: &str, after: TimelinePosition, limit: usize) -> Answer<'_, TimelinePage>;
 
     /// The same added up: the time from the one to the other in so many parts of the same length, those in which something
     /// happened, in order. What happened before or after belongs to the first or the last of them.
-    fn course(&self, id: &str, from: Timestamp, to: Timestamp, parts: usize) -> Answer<'_, Vec<Stretch>>;
+    fn activity(
+        &self,
+        id: &str,
+        from: Timestamp,
+        to: Timestamp,
+        parts: usize,
+    ) -> Answer<'_, Vec<ActivityBucket>>;
 
     /// Sums by a key: those rows, counted from the newest day (given in order) or the dearest of everything else.
     fn usage(&self, by: By, filter: UsageFilter, rows: Range<usize>) -> Answer<'_, UsagePage>;

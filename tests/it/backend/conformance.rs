@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use backend::event::Event;
-use backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePlace, UsageFilter};
+use backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePosition, UsageFilter};
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash};
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ async fn a_life_is_told_whole(kind: Kind<'_>) {
     assert_eq!((detail.tools[0].numbers.calls, detail.tools[0].numbers.errors), (2, 1));
     let kinds: Vec<_> = detail.openings.iter().map(|event| event.kind.clone()).collect();
     assert_eq!(kinds, [EventType::Start, EventType::Bound, EventType::End]);
-    let page = world.one.timeline(&id, TimelinePlace { seq: 3, id: None }, 2).await.unwrap();
+    let page = world.one.timeline(&id, TimelinePosition { seq: 3, id: None }, 2).await.unwrap();
     assert_eq!(page.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5]);
     assert!(world.one.session("nobody").await.unwrap().is_none());
 }
@@ -558,7 +558,7 @@ async fn words_that_many_have_find_them_all(kind: Kind<'_>) {
     for (limit, filter, expected) in [
         (500, named.clone(), all(|_| true)),
         (7, SessionFilter { project: text("oldest"), ..named.clone() }, all(|number| number < 20)),
-        (500, SessionFilter { order: Order::Dearest, ..named.clone() }, all(|_| true)),
+        (500, SessionFilter { order: Order::MostExpensive, ..named.clone() }, all(|_| true)),
         (500, SessionFilter { tag: text("blue"), ..SessionFilter::default() }, all(|_| true)),
         (7, SessionFilter { tag: text("rare"), ..named.clone() }, all(|number| number % 100 == 7)),
         (500, SessionFilter { until: Some(Timestamp(MIDNIGHT + 2)), ..named.clone() }, all(|n| n < 600)),
@@ -573,7 +573,7 @@ async fn a_long_life_is_told_in_parts(kind: Kind<'_>) {
     post(&*world.one, &life(&id, "widgets")).await;
     // The first second is before them all, the last after.
     let (from, to) = (Timestamp(MIDNIGHT + 3_000), Timestamp(MIDNIGHT + 8_000));
-    let parts = world.one.course(&id, from, to, 5).await.unwrap();
+    let parts = world.one.activity(&id, from, to, 5).await.unwrap();
     let told: Vec<_> = parts
         .iter()
         .map(|part| {
@@ -592,9 +592,9 @@ async fn a_long_life_is_told_in_parts(kind: Kind<'_>) {
             (8_000, 0, 1, "0.0123".to_owned(), 0, 1),
         ]
     );
-    let whole = world.one.course(&id, to, from, 5).await.unwrap();
+    let whole = world.one.activity(&id, to, from, 5).await.unwrap();
     assert_eq!((whole.iter().map(|part| part.calls).sum::<i64>(), whole.len()), (2, 1), "{whole:?}");
-    assert_eq!(world.one.course("nobody", from, to, 5).await.unwrap(), []);
+    assert_eq!(world.one.activity("nobody", from, to, 5).await.unwrap(), []);
 }
 
 /// A late START moves a session to its day and project, and leaves sums of zero where it was.
@@ -998,7 +998,7 @@ async fn events_with_one_seq_are_all_on_some_page(kind: Kind<'_>) {
     let batch = [start(&id, 1, "widgets"), again(0xff), again(1), again(0x80), prompt(&id, 3)];
     post(&*world.one, &batch).await;
     for limit in 1..=5 {
-        let (mut seqs, mut after) = (Vec::new(), TimelinePlace::default());
+        let (mut seqs, mut after) = (Vec::new(), TimelinePosition::default());
         loop {
             let page = world.one.timeline(&id, after, limit).await.unwrap();
             assert!(page.events.len() <= limit);

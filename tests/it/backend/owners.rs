@@ -1,5 +1,5 @@
 //! Whose session it is, and what may be added to it: cases for every storage, run by `conformance`.
-use backend::model::TimelinePlace;
+use backend::model::TimelinePosition;
 use backend::token::Owner;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -165,7 +165,7 @@ pub(super) async fn unknown_types_count_as_received(kind: Kind<'_>) {
     assert_eq!((&told["complete"], &told["missingSeq"]), (&json!(true), &json!([])));
     assert_eq!(post(&*world.other, &[quota.clone(), quota.clone()]).await, (0, 2, 0));
     assert_eq!(post(&*world.other, &[but(quota, &json!({"rev": 1}))]).await, (1, 0, 0), "revised like any");
-    let timeline = world.one.timeline(&id, TimelinePlace::default(), 10).await.unwrap();
+    let timeline = world.one.timeline(&id, TimelinePosition::default(), 10).await.unwrap();
     let kinds: Vec<_> = timeline.events.iter().map(|event| event.kind.as_str()).collect();
     assert_eq!(kinds, ["session.start", "quota", "session.end"]);
     let first = json!({"id": Uuid::from_u128(7)});

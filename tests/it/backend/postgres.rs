@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use backend::postgres::Postgres;
-use backend::read::Database;
+use backend::read::fetch;
 use backend::sql::Query;
 use backend::storage::{Error, Reader, Storage};
 use backend::token::Owner;
@@ -109,8 +109,8 @@ fn pages_are_sorted_in_memory_unless_somebody_says_how_much() {
         cluster.run(name, &format!("ALTER DATABASE {name} SET work_mem = '{given}'"));
         block_on(async {
             let node = Postgres::connect(&format!("{url}{asked}")).await.unwrap();
-            let room = Query::new("SELECT current_setting('work_mem')");
-            let room = node.fetch(room, |row| row.text(0)).await.unwrap();
+            let room = Query::new("SELECT current_setting('work_mem') AS work_mem");
+            let room = fetch(&node, room, |row| row.text("work_mem")).await.unwrap();
             assert_eq!(room, [Some(expected.to_owned())], "{name}");
         });
     }

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use backend::Options;
-use backend::patience::Patience;
+use backend::timeouts::Timeouts;
 use backend::token::Role;
 
 use super::api::Node;
@@ -17,8 +17,8 @@ const EVENTS: &str = "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bear
 const LOGIN: &str = "POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n\
     Content-Length: 1000\r\n\r\nt";
 
-fn node(patience: Patience) -> Node {
-    Node::start(Options { patience, ..Options::default() })
+fn node(timeouts: Timeouts) -> Node {
+    Node::start(Options { timeouts, ..Options::default() })
 }
 
 /// A connection on which so much was said.
@@ -39,15 +39,15 @@ fn rest(mut stream: TcpStream) -> String {
 #[test]
 fn who_stops_in_the_middle_is_cut_off_and_others_are_served() {
     let cases = [
-        (Patience { head: SOON, body: NEVER, silence: NEVER }, "GET /healthz HTTP/1.1\r\nHo", ""),
-        (Patience { head: SOON, body: NEVER, silence: NEVER }, "", ""),
-        (Patience { head: NEVER, body: NEVER, silence: SOON }, EVENTS, "HTTP/1.1 408"),
-        (Patience { head: NEVER, body: NEVER, silence: SOON }, LOGIN, "HTTP/1.1 408"),
-        (Patience { head: NEVER, body: SOON, silence: NEVER }, EVENTS, "HTTP/1.1 408"),
-        (Patience { head: NEVER, body: SOON, silence: NEVER }, LOGIN, "HTTP/1.1 408"),
+        (Timeouts { head: SOON, body: NEVER, silence: NEVER }, "GET /healthz HTTP/1.1\r\nHo", ""),
+        (Timeouts { head: SOON, body: NEVER, silence: NEVER }, "", ""),
+        (Timeouts { head: NEVER, body: NEVER, silence: SOON }, EVENTS, "HTTP/1.1 408"),
+        (Timeouts { head: NEVER, body: NEVER, silence: SOON }, LOGIN, "HTTP/1.1 408"),
+        (Timeouts { head: NEVER, body: SOON, silence: NEVER }, EVENTS, "HTTP/1.1 408"),
+        (Timeouts { head: NEVER, body: SOON, silence: NEVER }, LOGIN, "HTTP/1.1 408"),
     ];
-    let check = |patience, said, answer: &str| {
-        let node = node(patience);
+    let check = |timeouts, said, answer: &str| {
+        let node = node(timeouts);
         let slow: Vec<_> = (0..20).map(|_| begun(&node, said)).collect();
         assert_eq!(node.client(Role::Read).get("/healthz").status, 200);
         for slow in slow {
@@ -58,8 +58,8 @@ fn who_stops_in_the_middle_is_cut_off_and_others_are_served() {
     };
     // Side by side: each waits for the same time to pass.
     std::thread::scope(|scope| {
-        for (patience, said, answer) in cases {
-            scope.spawn(move || check(patience, said, answer));
+        for (timeouts, said, answer) in cases {
+            scope.spawn(move || check(timeouts, said, answer));
         }
     });
 }
@@ -67,7 +67,7 @@ fn who_stops_in_the_middle_is_cut_off_and_others_are_served() {
 #[test]
 fn who_sends_a_byte_now_and_then_is_cut_off_too() {
     for said in [EVENTS, LOGIN] {
-        let node = node(Patience { head: NEVER, body: SOON, silence: NEVER });
+        let node = node(Timeouts { head: NEVER, body: SOON, silence: NEVER });
         let slow = begun(&node, said);
         let mut drip = slow.try_clone().unwrap();
         let dripping = std::thread::spawn(move || {
@@ -84,7 +84,7 @@ fn who_sends_a_byte_now_and_then_is_cut_off_too() {
 
 #[test]
 fn a_login_is_small_and_a_body_that_nobody_wants_is_not_waited_for() {
-    let node = node(Patience { head: NEVER, body: NEVER, silence: NEVER });
+    let node = node(Timeouts { head: NEVER, body: NEVER, silence: NEVER });
     let large = LOGIN.replace("1000", "1000000");
     let told = rest(begun(&node, &format!("{large}{}", "x".repeat(5000))));
     assert!(told.starts_with("HTTP/1.1 413"), "{told}");
@@ -94,7 +94,7 @@ fn a_login_is_small_and_a_body_that_nobody_wants_is_not_waited_for() {
 
 #[test]
 fn who_announces_much_and_sends_little_takes_no_room_from_others() {
-    let node = node(Patience { head: NEVER, body: NEVER, silence: NEVER });
+    let node = node(Timeouts { head: NEVER, body: NEVER, silence: NEVER });
     let head = "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ingest-secret\r\n";
     let long = format!("{head}Content-Length: {}\r\n\r\n[", 8 << 20);
     let endless = format!("{head}Transfer-Encoding: chunked\r\n\r\n1\r\n[\r\n");

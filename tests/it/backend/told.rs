@@ -2,7 +2,7 @@
 use std::fmt::Write;
 
 use backend::event::Event;
-use backend::model::{By, Page, Record, SessionFilter, TimelinePlace, UsageFilter};
+use backend::model::{By, Page, Record, SessionFilter, TimelinePosition, UsageFilter};
 use backend::storage::{Ingested, Storage};
 use backend::token::Owner;
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ pub(super) async fn everything(storage: &dyn Storage) -> String {
         for session in &found.sessions {
             let detail = storage.session(&session.id).await.unwrap().unwrap();
             let record = record(storage, &session.id).await;
-            let timeline = storage.timeline(&session.id, TimelinePlace::default(), 10_000).await.unwrap();
+            let timeline = storage.timeline(&session.id, TimelinePosition::default(), 10_000).await.unwrap();
             writeln!(told, "{record}\n{:?}\n{:?}\n{timeline:?}", detail.models, detail.tools).unwrap();
         }
         match found.next {

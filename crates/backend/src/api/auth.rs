@@ -1,4 +1,4 @@
-//! Who asks: a token, looked up by its hash, compared in constant time.
+//! Authentication: a token, looked up by its hash, compared in constant time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use super::answer::Refusal;
 use crate::storage::Storage;
 use crate::token::{Role, Token, TokenHash};
 
-/// So long a node may go on with what it knows of a token. A revoked one is refused everywhere after that.
+/// How long a lookup is used. A revoked token is refused by every node after that.
 const REMEMBERED_FOR: Duration = Duration::from_secs(2);
-/// That many made-up tokens, and all good ones.
+/// That many lookups that found nothing, and all that found a token.
 const REMEMBERED: usize = 10_000;
 
-/// What a route asks for.
+/// The token that a route requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Nothing,
-    /// Whoever has a token.
+    /// Any token.
     Any,
     Role(Role),
 }
@@ -33,54 +33,54 @@ impl Need {
     }
 }
 
-/// The tokens of the storage. What it said of each is remembered for a moment, also that it knows none.
+/// The tokens of the storage. Each lookup is remembered for a moment, also one that found none.
 pub(super) struct Tokens {
     storage: Arc<dyn Storage>,
-    known: Memory,
+    cache: LookupCache,
 }
 
 impl Tokens {
     pub(super) fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage, known: Memory::default() }
+        Self { storage, cache: LookupCache::default() }
     }
 
     /// The token that a request shows, if it is a good one.
     pub(super) async fn of(&self, headers: &HeaderMap) -> Result<Token, Refusal> {
         let hash = TokenHash::of(bearer(headers).ok_or(Refusal::NoToken)?);
-        let Said(token) = if let Some(said) = self.known.get(hash, Instant::now()) {
-            said
+        let Lookup(token) = if let Some(cached) = self.cache.get(hash, Instant::now()) {
+            cached
         } else {
-            let said = Said(self.storage.token(hash).await?);
-            self.known.put(hash, said.clone(), Instant::now());
-            said
+            let found = Lookup(self.storage.token(hash).await?);
+            self.cache.put(hash, found.clone(), Instant::now());
+            found
         };
         token.filter(|token| token.hash == hash && token.revoked_at.is_none()).ok_or(Refusal::NoToken)
     }
 }
 
-/// What the storage said of a hash: the token, or that there is none.
+/// The token of a hash, or that there is none.
 #[derive(Clone, Debug, PartialEq)]
-struct Said(Option<Token>);
+struct Lookup(Option<Token>);
 
-/// What it said of each, and when.
+/// The last lookup of each hash, and when it was made.
 #[derive(Default)]
-struct Memory(Mutex<HashMap<[u8; 32], (Said, Instant)>>);
+struct LookupCache(Mutex<HashMap<[u8; 32], (Lookup, Instant)>>);
 
-impl Memory {
-    fn get(&self, hash: TokenHash, now: Instant) -> Option<Said> {
+impl LookupCache {
+    fn get(&self, hash: TokenHash, now: Instant) -> Option<Lookup> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (said, at) = known.get(&hash.0)?;
-        (now.saturating_duration_since(*at) < REMEMBERED_FOR).then(|| said.clone())
+        let (lookup, at) = known.get(&hash.0)?;
+        (now.saturating_duration_since(*at) < REMEMBERED_FOR).then(|| lookup.clone())
     }
 
-    /// Whoever makes up tokens fills it, and then no more of those are remembered; good ones are.
-    fn put(&self, hash: TokenHash, said: Said, now: Instant) {
+    /// Made-up tokens fill it, and are no longer remembered then; good ones still are.
+    fn put(&self, hash: TokenHash, lookup: Lookup, now: Instant) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.retain(|_, (_, at)| now.saturating_duration_since(*at) < REMEMBERED_FOR);
         }
-        if known.len() < REMEMBERED || said.0.is_some() {
-            known.insert(hash.0, (said, now));
+        if known.len() < REMEMBERED || lookup.0.is_some() {
+            known.insert(hash.0, (lookup, now));
         }
     }
 }
@@ -108,19 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_remembered_for_a_moment_and_made_up_tokens_do_not_pile_up() {
-        let (memory, start) = (Memory::default(), Instant::now());
+    fn lookups_are_remembered_for_a_moment_and_made_up_tokens_do_not_pile_up() {
+        let (memory, start) = (LookupCache::default(), Instant::now());
         let (good, bad) = (TokenHash::of("good"), TokenHash::of("bad"));
         assert_eq!(memory.get(good, start), None);
-        let known = Said(Some(token("good")));
+        let known = Lookup(Some(token("good")));
         memory.put(good, known.clone(), start);
-        memory.put(bad, Said(None), start);
+        memory.put(bad, Lookup(None), start);
         assert_eq!(memory.get(good, start), Some(known.clone()));
-        assert_eq!(memory.get(bad, start), Some(Said(None)));
+        assert_eq!(memory.get(bad, start), Some(Lookup(None)));
         let later = start + REMEMBERED_FOR;
         assert_eq!((memory.get(good, later), memory.get(bad, later)), (None, None));
         for number in 0..REMEMBERED + 100 {
-            memory.put(TokenHash::of(&number.to_string()), Said(None), later);
+            memory.put(TokenHash::of(&number.to_string()), Lookup(None), later);
         }
         assert_eq!(memory.0.lock().unwrap().len(), REMEMBERED);
         memory.put(good, known.clone(), later);

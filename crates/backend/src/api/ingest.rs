@@ -15,8 +15,8 @@ use super::Backend;
 use super::answer::Refusal;
 use crate::event::Batch;
 use crate::limits;
-use crate::patience::TooSlow;
 use crate::storage::Ingested;
+use crate::timeouts::TooSlow;
 use crate::token::Owner;
 use crate::unpack::{BadBody, Encoding};
 
@@ -89,7 +89,7 @@ async fn read(
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             let cut = || Refusal::BadRequest("the body was cut off".to_owned());
-            if TooSlow::is_behind(&error) { Refusal::TooSlow } else { cut() }
+            if TooSlow::caused(&error) { Refusal::TooSlow } else { cut() }
         })?;
         if let Some(data) = frame.data_ref() {
             if content.len() + data.len() > limits::BODY {

@@ -1,6 +1,6 @@
 //! The HTTP interface: one table of routes, from which both the router and `/openapi.json` are made.
 //!
-//! Every route but `/healthz` asks for a token; who has none learns nothing else, not even which routes there are bodies for.
+//! Every route but `/healthz` asks for a token; without one nothing else is revealed, not even which routes take a body.
 
 mod answer;
 mod auth;
@@ -21,13 +21,13 @@ use tokio::sync::{Semaphore, watch};
 use super::dashboard::KnownAgents;
 use super::limits::{self, Rates};
 use super::metrics::Metrics;
-use super::patience::Patience;
 use super::storage::Storage;
+use super::timeouts::Timeouts;
 use auth::Tokens;
 use health::Health;
 use system::clock::{Clock, SystemClock};
 
-/// What the operator may set.
+/// The options of an operator.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Requests per second and token.
@@ -37,7 +37,7 @@ pub struct Options {
     /// The agents that the pages know by name.
     pub agents: KnownAgents,
     /// How long a client may take.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
 impl Default for Options {
@@ -46,12 +46,12 @@ impl Default for Options {
             rate: limits::RATE,
             proxies: Vec::new(),
             agents: KnownAgents::default(),
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
         }
     }
 }
 
-/// A node: the storage behind it, and what it counts and limits by itself.
+/// A node: the storage behind it, and its own counters and limits.
 pub struct Backend {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) clock: Arc<dyn Clock>,
@@ -62,7 +62,7 @@ pub struct Backend {
     /// Room for bodies, in KiB.
     bodies: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
-    /// True once the server is to end: who watches is hung up on.
+    /// True once the server is to end: live feeds end then.
     closing: watch::Receiver<bool>,
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Backend;
 use super::answer::Refusal;
 use crate::model::{
-    By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, TimelinePlace, UsageFilter,
+    By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, TimelinePosition, UsageFilter,
     UsageRow,
 };
 use human::since::Since;
@@ -162,7 +162,7 @@ pub(super) async fn timeline(
     Parameters(query): Parameters<TimelineQuery>,
 ) -> Result<Json<TimelineAnswer>, Refusal> {
     let (id, limit) = (checked(id)?, limit(query.limit, ROWS, MOST_ROWS)?);
-    let after: Option<TimelinePlace> = query
+    let after: Option<TimelinePosition> = query
         .after
         .map(|after| after.parse())
         .transpose()

@@ -14,7 +14,7 @@ use super::answer::Refusal;
 use super::auth::Need;
 use super::openapi::Operation;
 use super::{Backend, ingest, live, openapi, read};
-use crate::seats::Visitor;
+use crate::connections::Peer;
 use crate::token::{Role, Token};
 
 /// One route: where it is, who may use it, what it says of itself, what answers.
@@ -112,8 +112,8 @@ async fn guard(
     let (token, response) = match admit(&backend, route, request.headers()).await {
         Ok(None) => (None, next.run(request).await),
         Ok(Some(Token { name, owner, .. })) => {
-            if let Some(visitor) = request.extensions().get::<Visitor>() {
-                visitor.has_shown_a_token();
+            if let Some(peer) = request.extensions().get::<Peer>() {
+                peer.mark_authenticated();
             }
             // Whoever brings events brings them as this owner's.
             request.extensions_mut().insert(owner);

@@ -1,4 +1,4 @@
-//! The agents that the pages know by name. Which there are is the caller's to say: this room knows none.
+//! The agents that the pages know by name. The caller hands them in: this crate knows none.
 
 use wire::DEMO;
 

@@ -123,7 +123,7 @@ impl Axis {
         let each = BREAK.min(BREAKS / number);
         let whole = spans.iter().map(|(first, last)| float(last - first)).sum::<f64>().max(1.0);
         let share = |(first, last): &(i64, i64)| (float(last - first) / whole).max(NARROWEST);
-        let room = (END - BEGIN - each * (number - 1.0)) / spans.iter().map(share).sum::<f64>();
+        let scale = (END - BEGIN - each * (number - 1.0)) / spans.iter().map(share).sum::<f64>();
         let (mut pieces, mut breaks): (Vec<Piece>, Vec<Break>) = (Vec::new(), Vec::new());
         let mut left = BEGIN;
         for span in spans {
@@ -131,7 +131,7 @@ impl Axis {
                 breaks.push(Break { left, width: each, ms: span.0 - before.last });
                 left += each;
             }
-            let width = share(span) * room;
+            let width = share(span) * scale;
             pieces.push(Piece { first: span.0, last: span.1, left, width });
             left += width;
         }

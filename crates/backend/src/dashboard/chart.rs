@@ -41,7 +41,7 @@ pub struct Columns<'a> {
 }
 
 pub const HEIGHT: f64 = 168.0;
-/// Room above the highest line for what is pointed at, and below the axis for the labels.
+/// Space above the highest line for the text of the point under the pointer, and below the axis for the labels.
 pub const ABOVE: f64 = 20.0;
 pub const BELOW: f64 = 24.0;
 /// Labels below the axis, at most; every second one is left out where it is narrow.

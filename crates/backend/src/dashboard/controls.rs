@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::agents::KnownAgents;
 use super::filter::{Filter, RANGES, Range};
-use super::frame::Place;
+use super::frame::Deployment;
 use crate::model::{Facets, Session};
 use wire::{EndReason, Status};
 
@@ -14,7 +14,7 @@ pub fn agent(agents: KnownAgents, name: &str) -> Markup {
 
 pub fn status(session: &Session) -> Markup {
     let status = session.status();
-    let told = match (status, session.ending().and_then(|end| end.said.end_reason)) {
+    let told = match (status, session.ending().and_then(|end| end.value.end_reason)) {
         (Status::Completed, Some(EndReason::Clear)) => "cleared",
         (Status::Completed, Some(EndReason::Switch)) => "switched",
         (Status::Active, _) => "running",
@@ -100,12 +100,12 @@ pub fn demo_left_out(filter: &Filter, path: &str) -> Markup {
 }
 
 /// What to do where there is nothing at all.
-pub fn how_to_begin(place: Place) -> Markup {
-    match place {
-        Place::Local => html! {
+pub fn how_to_begin(deployment: Deployment) -> Markup {
+    match deployment {
+        Deployment::Local => html! {
             "Run " code { "codemie demo" } " to see it at work, or start an agent through codemie: " code { "codemie claude" } ". Its session appears here at once."
         },
-        Place::Backend => html! {
+        Deployment::Backend => html! {
             "On a developer's machine set " code { "CODEMIE_BACKEND_URL" } " to this address and " code { "CODEMIE_BACKEND_TOKEN" }
             " to a token that " code { "codemie backend token create --role ingest" } " prints. The next session appears here at once."
         },

@@ -76,44 +76,49 @@ pub struct Filter {
 /// A part of the address that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is not {expected}")]
-pub struct Misread {
+pub struct BadParameter {
     name: &'static str,
     expected: &'static str,
 }
 
 impl Parameters {
-    pub fn filter(self, default: Range) -> Result<Filter, Misread> {
+    pub fn filter(self, default: Range) -> Result<Filter, BadParameter> {
         let date = |name, text: &str| match text {
             "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| Misread { name, expected: "a date like 2026-11-16" }),
-        };
-        let (from, to) = (date("from", &self.from)?, date("to", &self.to)?);
-        let range = match self.range.as_str() {
-            _ if from.is_some() || to.is_some() => Range::Between(from, to),
-            "" => default,
-            "all" => Range::All,
             text => {
-                let days = text.strip_suffix('d').and_then(|days| days.parse().ok());
-                let days = days.filter(|days| (1..=3660).contains(days));
-                Range::Days(
-                    days.ok_or(Misread { name: "range", expected: "a number of days like 30d, or all" })?,
-                )
+                text.parse().map(Some).map_err(|_| BadParameter { name, expected: "a date like 2026-11-16" })
             }
         };
+        let (from, to) = (date("from", &self.from)?, date("to", &self.to)?);
+        let range =
+            match self.range.as_str() {
+                _ if from.is_some() || to.is_some() => Range::Between(from, to),
+                "" => default,
+                "all" => Range::All,
+                text => {
+                    let days = text.strip_suffix('d').and_then(|days| days.parse().ok());
+                    let days = days.filter(|days| (1..=3660).contains(days));
+                    Range::Days(days.ok_or(BadParameter {
+                        name: "range",
+                        expected: "a number of days like 30d, or all",
+                    })?)
+                }
+            };
         let sort = match self.sort.as_str() {
             "" | "time" => Sort::Time,
             "cost" => Sort::Cost,
-            _ => return Err(Misread { name: "sort", expected: "time or cost" }),
+            _ => return Err(BadParameter { name: "sort", expected: "time or cost" }),
         };
         let status = match self.status.as_str() {
             "" => None,
             text => Some(
-                Status::parse(text).ok_or(Misread { name: "status", expected: "a status of a session" })?,
+                Status::parse(text)
+                    .ok_or(BadParameter { name: "status", expected: "a status of a session" })?,
             ),
         };
         let texts = [&self.agent, &self.project, &self.model, &self.user, &self.tag, &self.q, &self.after];
         if texts.iter().any(|text| text.contains('\0')) {
-            return Err(Misread { name: "this", expected: "a text: it holds a NUL" });
+            return Err(BadParameter { name: "this", expected: "a text: it holds a NUL" });
         }
         let given = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         Ok(Filter {
@@ -252,7 +257,7 @@ impl Filter {
             status: self.status,
             since: since.map(Day::start),
             until: until.map(|Day(day)| Day(day.saturating_add(1)).start()),
-            order: if self.sort == Sort::Cost { Order::Dearest } else { Order::Newest },
+            order: if self.sort == Sort::Cost { Order::MostExpensive } else { Order::Newest },
             tag: self.tag.clone(),
             search: self.words.clone(),
             ..SessionFilter::default()
@@ -333,7 +338,7 @@ mod tests {
         serde_json::from_value(serde_json::Value::Object(object)).unwrap()
     }
 
-    fn filter(pairs: &[(&str, &str)]) -> Result<Filter, Misread> {
+    fn filter(pairs: &[(&str, &str)]) -> Result<Filter, BadParameter> {
         parameters(pairs).filter(Range::Days(30))
     }
 

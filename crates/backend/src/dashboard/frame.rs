@@ -1,4 +1,4 @@
-//! What every page has around it.
+//! The frame of every page: head, navigation, footer.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -6,49 +6,51 @@ use super::agents::KnownAgents;
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::text::Now;
 
+/// Where the dashboard runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A team's backend: somebody logged in and can log out.
+pub enum Deployment {
+    /// At a team's backend: a person logs in and out.
     Backend,
-    /// This user's own store, for as long as the command runs.
+    /// On this user's own store, for as long as the command runs.
     Local,
 }
 
+/// An entry of the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum Section {
     Overview,
     Sessions,
     Live,
     Health,
 }
 
-const ROOMS: [(Room, &str, &str); 4] = [
-    (Room::Overview, "/", "Overview"),
-    (Room::Sessions, "/sessions", "Sessions"),
-    (Room::Live, "/live", "Live"),
-    (Room::Health, "/health", "Health"),
+const SECTIONS: [(Section, &str, &str); 4] = [
+    (Section::Overview, "/", "Overview"),
+    (Section::Sessions, "/sessions", "Sessions"),
+    (Section::Live, "/live", "Live"),
+    (Section::Health, "/health", "Health"),
 ];
 
-/// When and where a page is shown.
+/// When and where a page is shown, and the agents it knows.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub now: Now,
-    pub place: Place,
+    pub deployment: Deployment,
     pub agents: KnownAgents,
 }
 
 impl Frame {
-    pub fn page(&self, room: Option<Room>, title: &str, content: &Markup) -> Markup {
+    pub fn page(&self, section: Option<Section>, title: &str, content: &Markup) -> Markup {
         let header = html! {
             header.top { div {
                 (brand())
                 nav.main aria-label="Pages" {
-                    @for (other, address, name) in ROOMS {
-                        a href=(address) aria-current=[(room == Some(other)).then_some("page")] { (name) }
+                    @for (other, address, name) in SECTIONS {
+                        a href=(address) aria-current=[(section == Some(other)).then_some("page")] { (name) }
                     }
                 }
                 div.end {
-                    @if self.place == Place::Local {
+                    @if self.deployment == Deployment::Local {
                         span.pill { "this machine" }
                     } @else {
                         form method="post" action="/logout" { button.quiet type="submit" { "Log out" } }
@@ -76,8 +78,8 @@ fn brand() -> Markup {
     }
 }
 
-/// A page for who has not been let in, with nothing on it that tells of the rest.
-pub fn door(title: &str, content: &Markup) -> Markup {
+/// A page for a person who is not logged in; it reveals nothing of the dashboard.
+pub fn outside_page(title: &str, content: &Markup) -> Markup {
     document(title, &html! { header.top { div { (brand()) } } }, content, &html! {})
 }
 
@@ -104,7 +106,7 @@ fn document(title: &str, header: &Markup, content: &Markup, footer: &Markup) -> 
     }
 }
 
-/// What a page says in place of a table that would be empty: what is missing, and what to do about it.
+/// In place of an empty table: what is missing, and what to do about it.
 pub fn empty(what: &str, next: &Markup) -> Markup {
     html! { div.empty { strong { (what) } p { (next) } } }
 }

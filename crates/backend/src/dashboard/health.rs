@@ -1,9 +1,9 @@
-//! How delivery is doing: what has not arrived, who has not been heard of, what still waits on this machine.
+//! The state of delivery: which events have not arrived, which machines have sent nothing lately, what waits in the outbox of this machine.
 
 use maud::{Markup, html};
 
 use super::controls;
-use super::frame::{Frame, Place, Room, empty};
+use super::frame::{Deployment, Frame, Section, empty};
 use super::model::Outbox;
 use super::session::holes;
 use super::sessions::link;
@@ -23,15 +23,15 @@ pub fn page(frame: &Frame, health: &Health, outbox: Option<&[Outbox]>) -> Markup
             div { dt { "Sessions" } dd { (grouped(health.sessions)) } dd.hint { (grouped(health.active)) " running" } }
             div { dt { "Events" } dd { (grouped(events)) } dd.hint { "taken in, each once" } }
             div { dt { "With gaps" } dd { (grouped(health.gap_count)) } dd.hint { @if health.gap_count == 0 { "nothing is missing" } @else { "sessions" } } }
-            @if frame.place == Place::Backend {
+            @if frame.deployment == Deployment::Backend {
                 div { dt { "Last received" } dd { @if let Some(last) = last { (frame.now.ago(last)) } @else { "never" } } dd.hint { "from any machine" } }
             }
         }
         @if let Some(outbox) = outbox { section.panel { h2 { "Outbox of this machine" } (sinks(frame, outbox)) } }
         section.panel { h2 { "Sessions with missing events" } (gaps(frame, health)) }
-        @if frame.place == Place::Backend { section.panel { h2 { "Machines" } (machines(frame, &health.origins)) } }
+        @if frame.deployment == Deployment::Backend { section.panel { h2 { "Machines" } (machines(frame, &health.origins)) } }
     };
-    frame.page(Some(Room::Health), "Delivery health", &content)
+    frame.page(Some(Section::Health), "Delivery health", &content)
 }
 
 fn sinks(frame: &Frame, outbox: &[Outbox]) -> Markup {
@@ -85,7 +85,7 @@ fn gaps(frame: &Frame, health: &Health) -> Markup {
     }
     html! {
         div.scroll { table {
-            thead { tr { th { "Session" } th.wide { "Agent" } th.wide { "User" } th { "Missing" } @if frame.place == Place::Backend { th { "Last received" } } } }
+            thead { tr { th { "Session" } th.wide { "Agent" } th.wide { "User" } th { "Missing" } @if frame.deployment == Deployment::Backend { th { "Last received" } } } }
             tbody { @for session in &health.gaps { (gap(frame, session)) } }
         } }
         @if health.gap_count > i64::try_from(health.gaps.len()).unwrap_or(i64::MAX) {
@@ -102,14 +102,14 @@ fn gap(frame: &Frame, session: &Session) -> Markup {
             td.wide { (controls::agent(frame.agents, &session.life.agent)) }
             td.wide { (session.life.user.as_deref().unwrap_or("")) }
             td { (holes(&session.missing_seq())) }
-            @if frame.place == Place::Backend { td.nowrap { (frame.now.ago(session.received_at)) } }
+            @if frame.deployment == Deployment::Backend { td.nowrap { (frame.now.ago(session.received_at)) } }
         }
     }
 }
 
 fn machines(frame: &Frame, origins: &[Origin]) -> Markup {
     if origins.is_empty() {
-        return empty("Nothing has arrived yet", &controls::how_to_begin(frame.place));
+        return empty("Nothing has arrived yet", &controls::how_to_begin(frame.deployment));
     }
     html! {
         div.scroll { table {

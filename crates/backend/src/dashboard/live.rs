@@ -1,4 +1,4 @@
-//! What is running now and what just happened, as it happens.
+//! The live page: the running sessions, and a feed of starts and ends.
 //!
 //! The page is whole without its script. With it, the server sends rows as it would have rendered them, and the script puts
 //! them in their place.
@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use maud::{Markup, html};
 
 use super::controls;
-use super::frame::{Frame, Room};
+use super::frame::{Frame, Section};
 use super::sessions::{address, chain_mark, chained, cost, link, marks};
 use super::text::count;
 use crate::model::Session;
@@ -30,34 +30,34 @@ pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
         }
         section.panel {
             h2 { "What happened" }
-            ul.live #feed aria-live="polite" { @for session in in_order(recent) { (told_row(frame, session, said_last(session))) } }
+            ul.live #feed aria-live="polite" { @for session in in_order(recent) { (event_row(frame, session, last_event(session))) } }
             p.muted #feed-none hidden[!recent.is_empty()] { "Nothing yet. Starts, clears and ends appear here." }
         }
     };
-    frame.page(Some(Room::Live), "Live", &content)
+    frame.page(Some(Section::Live), "Live", &content)
 }
 
-/// A session in the list of what runs.
+/// A session in the list of running ones.
 pub fn running_row(frame: &Frame, session: &Session) -> Markup {
     html! {
         li id={ "run-" (session.id) } {
             b { (link(session)) @if chained(session) { (chain_mark("chain")) } (marks(session)) }
             (controls::agent(frame.agents, &session.life.agent))
-            (place(session))
+            (project_and_user(session))
             span.end { (human::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt")) " · " (count(session.numbers.tokens())) " tokens · " (cost(session)) " · started " (frame.now.ago(session.started_at())) }
         }
     }
 }
 
-/// Where it runs, and whose it is.
-fn place(session: &Session) -> Markup {
+/// Its project and user.
+fn project_and_user(session: &Session) -> Markup {
     let words: Vec<&str> = session.project().into_iter().chain(session.life.user.as_deref()).collect();
-    let said = words.join(" · ");
-    html! { span.muted.where title=[(said.len() > 24).then_some(&said)] { (said) } }
+    let text = words.join(" · ");
+    html! { span.muted.where title=[(text.len() > 24).then_some(&text)] { (text) } }
 }
 
-/// The last thing that is known to have happened in a session.
-fn said_last(session: &Session) -> EventType {
+/// The last known START or END of a session.
+fn last_event(session: &Session) -> EventType {
     if session.ending().is_some() { EventType::End } else { EventType::Start }
 }
 
@@ -68,18 +68,18 @@ fn when(session: &Session, what: EventType) -> Timestamp {
     }
 }
 
-/// The last thing that happened first.
+/// The latest first.
 fn in_order(recent: &[Session]) -> Vec<&Session> {
     let mut recent: Vec<&Session> = recent.iter().collect();
-    recent.sort_by_key(|session| Reverse(when(session, said_last(session))));
+    recent.sort_by_key(|session| Reverse(when(session, last_event(session))));
     recent
 }
 
-/// What happened, as one line.
-pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
+/// A START or END in the feed.
+pub fn event_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
     let (verb, class) = if what == EventType::End {
         let end = session.ending();
-        let verb = match end.map(|end| (end.said.status, end.said.end_reason)) {
+        let verb = match end.map(|end| (end.value.status, end.value.end_reason)) {
             Some((_, Some(EndReason::Clear))) => "cleared",
             Some((_, Some(EndReason::Switch))) => "switched",
             Some((Status::Failed, _)) => "failed",
@@ -89,7 +89,7 @@ pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
         (verb, session.status().as_str())
     } else {
         let start = session.life.start.as_ref();
-        let verb = match start.and_then(|start| start.said.reason) {
+        let verb = match start.and_then(|start| start.value.reason) {
             Some(StartReason::Resume) => "resumed",
             Some(StartReason::Clear | StartReason::Switch) => "continued",
             _ => "started",
@@ -105,7 +105,7 @@ pub fn told_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
                 @else if let Some(before) = session.transitioned_from() { span.muted { " ← " a href=(address(before)) { "before" } } }
             }
             (controls::agent(frame.agents, &session.life.agent))
-            (place(session))
+            (project_and_user(session))
             span.end { @if what == EventType::End { (cost(session)) " · " } (frame.now.ago(when(session, what))) }
         }
     }

@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use maud::{DOCTYPE, Markup, html};
 use sha2::Sha256;
 
-use super::frame::door;
+use super::frame::outside_page;
 use wire::Timestamp;
 use wire::hex::hex;
 
@@ -99,7 +99,7 @@ pub fn page(next: &str, refused: bool) -> Markup {
             }
         }
     };
-    door("Log in", &content)
+    outside_page("Log in", &content)
 }
 
 /// Leads on to a page of ours as one of ours, so that the browser brings the cookie along.
@@ -121,7 +121,7 @@ pub fn closed(command: &str) -> Markup {
             p.lead { "It lets one browser in, once. " code { (command) } " prints a new one." }
         }
     };
-    door("Closed", &content)
+    outside_page("Closed", &content)
 }
 
 #[cfg(test)]

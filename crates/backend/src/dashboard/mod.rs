@@ -11,12 +11,12 @@
 //! Everything is rendered on the server. The one script, which is our own, only puts rows of the live page in their place;
 //! every page is whole without it. Nothing is loaded from anywhere else, and the policy in every answer forbids it.
 
+mod activity;
 mod agents;
 mod assets;
 mod axis;
 mod chart;
 mod controls;
-mod course;
 mod filter;
 mod frame;
 mod gate;
@@ -48,8 +48,8 @@ pub use gate::Gate;
 pub use model::Outbox;
 pub use routes::router;
 
-/// Live pages open at once; each costs a task and a look at the database when something happens.
-const SEATS: usize = 500;
+/// Live streams open at once; each costs a task, and a query for every change.
+const STREAMS: usize = 500;
 
 /// How this machine's own outbox is doing. It may take its time: it is asked on a thread that nothing else waits for.
 pub type AskOutbox = Arc<dyn Fn() -> Vec<Outbox> + Send + Sync>;
@@ -64,7 +64,7 @@ pub struct Dashboard {
     outbox: Option<AskOutbox>,
     /// The command that a dashboard of this machine is opened by.
     opened_by: &'static str,
-    seats: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     /// True once the server is to end: live pages are hung up on, or it would wait for them.
     closing: watch::Receiver<bool>,
 }
@@ -91,7 +91,7 @@ impl Dashboard {
             zone: system::zone::local(),
             outbox: None,
             opened_by: "codemie dashboard",
-            seats: Arc::new(Semaphore::new(SEATS)),
+            streams: Arc::new(Semaphore::new(STREAMS)),
             closing,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::agents::{KnownAgents, OTHERS};
 use crate::model::{
-    Counted, Facets, SeriesRow, SessionDetail, SessionPage, Stretch, Sums, TimelineEvent, UsageRow,
+    ActivityBucket, Counted, Facets, SeriesRow, SessionDetail, SessionPage, Sums, TimelineEvent, UsageRow,
 };
 use wire::Timestamp;
 
@@ -88,12 +88,12 @@ pub struct Listing {
 
 /// A session and what happened in it.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct SessionView {
     pub detail: SessionDetail,
     /// In the order they happened.
     pub events: Vec<TimelineEvent>,
     /// If there are more events than these: all of them, added up.
-    pub course: Option<Vec<Stretch>>,
+    pub activity: Option<Vec<ActivityBucket>>,
 }
 
 /// A receiver of what the local store holds: only that machine knows what has not left it yet.

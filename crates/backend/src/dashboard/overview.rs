@@ -9,7 +9,7 @@ use super::agents::{KnownAgents, OTHERS};
 use super::chart::{self, Column, Series};
 use super::controls;
 use super::filter::{self, Filter, Range};
-use super::frame::{Frame, Room, empty};
+use super::frame::{Frame, Section, empty};
 use super::model::Overview;
 use super::sessions::COUNTED;
 use super::span::{self, Columns};
@@ -48,12 +48,12 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
             }
         }
     };
-    frame.page(Some(Room::Overview), "Overview", &content)
+    frame.page(Some(Section::Overview), "Overview", &content)
 }
 
 fn nothing(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     if view.facets.agents.is_empty() {
-        return empty("Nothing has arrived yet", &controls::how_to_begin(frame.place));
+        return empty("Nothing has arrived yet", &controls::how_to_begin(frame.deployment));
     }
     let all = filter.with(|f| f.range = Range::All);
     empty(

@@ -13,17 +13,17 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::filter::{Parameters, Range, encoded};
-use super::frame::{Frame, Place, empty};
+use super::frame::{Deployment, Frame, empty};
 use super::gate::Gate;
 use super::login::{self, GOOD_FOR_MS, safe_target};
-use super::model::{Listing, Outbox, Overview, Story};
+use super::model::{Listing, Outbox, Overview, SessionView};
 use super::text::Now;
 use super::{Dashboard, assets, health, live, overview, session, sessions, stream, turns};
+use crate::connections::Peer;
 use crate::limits;
-use crate::model::{By, Counted, Page, SessionFilter, TimelinePlace, UsageFilter};
-use crate::patience::TooSlow;
-use crate::seats::Visitor;
+use crate::model::{By, Counted, Page, SessionFilter, TimelinePosition, UsageFilter};
 use crate::storage::Error;
+use crate::timeouts::TooSlow;
 use wire::Status;
 
 /// Rows of the table of sessions.
@@ -89,8 +89,8 @@ async fn harden(mut response: Response) -> Response {
 /// Lets in who has a pass; shows everybody else the door.
 async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result<Response, Failure> {
     if dashboard.gate.admits(cookies(request.headers()), dashboard.now().at).await? {
-        if let Some(visitor) = request.extensions().get::<Visitor>() {
-            visitor.has_shown_a_token();
+        if let Some(peer) = request.extensions().get::<Peer>() {
+            peer.mark_authenticated();
         }
         return Ok(next.run(request).await);
     }
@@ -157,7 +157,7 @@ async fn sessions_page(
         .as_deref()
         .map(str::parse)
         .transpose()
-        .map_err(|error| Failure::Misread(format!("{error}")))?;
+        .map_err(|error| Failure::BadParameter(format!("{error}")))?;
     let (reader, today) = (&dashboard.reader, frame.now.today());
     let facets = reader.facets().await?;
     let asked = filter.sessions(today, &facets);
@@ -191,15 +191,16 @@ async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Resul
     let Some(detail) = found else {
         return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
     };
-    let mut told = dashboard.reader.timeline(&id, TimelinePlace::default(), EVENTS).await?;
-    turns::order(&mut told.events);
-    let course = if told.next.is_some() {
+    let mut timeline = dashboard.reader.timeline(&id, TimelinePosition::default(), EVENTS).await?;
+    turns::order(&mut timeline.events);
+    let activity = if timeline.next.is_some() {
         let (from, to) = session::span(&detail.session, frame.now.at);
-        Some(dashboard.reader.course(&id, from, to, PARTS).await?)
+        Some(dashboard.reader.activity(&id, from, to, PARTS).await?)
     } else {
         None
     };
-    Ok(page(&session::page(&frame, &Story { detail, events: told.events, course })).into_response())
+    Ok(page(&session::page(&frame, &SessionView { detail, events: timeline.events, activity }))
+        .into_response())
 }
 
 async fn live_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
@@ -320,8 +321,9 @@ impl Dashboard {
     }
 
     pub(super) fn frame(&self) -> Frame {
-        let place = if matches!(self.gate, Gate::Once(_)) { Place::Local } else { Place::Backend };
-        Frame { now: self.now(), place, agents: self.agents }
+        let deployment =
+            if matches!(self.gate, Gate::Once(_)) { Deployment::Local } else { Deployment::Backend };
+        Frame { now: self.now(), deployment, agents: self.agents }
     }
 
     pub(super) async fn running(&self) -> Result<Vec<crate::model::Session>, Error> {
@@ -356,7 +358,7 @@ fn page(markup: &Markup) -> Html<String> {
 /// Why there is no page.
 #[derive(Debug)]
 pub(super) enum Failure {
-    Misread(String),
+    BadParameter(String),
     Foreign,
     Form(FormRejection),
     Absent,
@@ -375,23 +377,23 @@ impl From<FormRejection> for Failure {
     }
 }
 
-impl From<super::filter::Misread> for Failure {
-    fn from(misread: super::filter::Misread) -> Self {
-        Self::Misread(misread.to_string())
+impl From<super::filter::BadParameter> for Failure {
+    fn from(misread: super::filter::BadParameter) -> Self {
+        Self::BadParameter(misread.to_string())
     }
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let (status, what, next) = match self {
-            Self::Misread(said) => (StatusCode::BAD_REQUEST, "This address makes no sense", said),
+            Self::BadParameter(said) => (StatusCode::BAD_REQUEST, "This address makes no sense", said),
             Self::Foreign => (
                 StatusCode::FORBIDDEN,
                 "This came from another site",
                 "Open the page itself and try again.".to_owned(),
             ),
             Self::Form(rejection) => {
-                let slow = TooSlow::is_behind(&rejection);
+                let slow = TooSlow::caused(&rejection);
                 let status = if slow { StatusCode::REQUEST_TIMEOUT } else { rejection.status() };
                 (status, "This form did not arrive whole", "Open the page itself and try again.".to_owned())
             }
@@ -407,6 +409,6 @@ impl IntoResponse for Failure {
             }
         };
         let content = html! { div.panel { (empty(what, &html! { (next) " " a href="/" { "Overview" } })) } };
-        (status, page(&super::frame::door(what, &content))).into_response()
+        (status, page(&super::frame::outside_page(what, &content))).into_response()
     }
 }

@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 
 use super::axis::{self, Axis};
-use super::frame::{Frame, Place, Room, empty};
-use super::model::Story;
+use super::frame::{Deployment, Frame, Section, empty};
+use super::model::SessionView;
 use super::sessions::{address, chain_mark, foreign, link, marks};
 use super::text::{self, count, duration, float, grouped, share, short, short_count};
-use super::turns::{self, Step, Turn};
-use super::{chart, controls, course};
+use super::turns::{self, TimelineStep, Turn};
+use super::{activity, chart, controls};
 use crate::model::{ModelRow, Session, SessionDetail, ToolNumbers, ToolRow};
 use crate::numbers::Numbers;
 use human::shell;
@@ -21,7 +21,7 @@ const AROUND: usize = 5;
 /// Steps of the story shown at first; the rest is one click away.
 const STEPS: usize = 60;
 
-pub fn page(frame: &Frame, view: &Story) -> Markup {
+pub fn page(frame: &Frame, view: &SessionView) -> Markup {
     let (session, detail) = (&view.detail.session, &view.detail);
     let (first, last) = span(session, frame.now.at);
     let time = Axis::new(first, last, &axis::closed(&detail.openings));
@@ -30,7 +30,7 @@ pub fn page(frame: &Frame, view: &Story) -> Markup {
         h1 { (session.name()) " " (controls::status(session)) @if let Some(place) = place(detail) { (chain_mark(&place)) } (marks(session)) }
         p.lead {
             (controls::agent(frame.agents, &session.life.agent))
-            @if let Some(start) = &session.life.start && let Some(version) = &start.said.agent_version { " " (&**version) }
+            @if let Some(start) = &session.life.start && let Some(version) = &start.value.agent_version { " " (&**version) }
             @if let Some(project) = session.project() { " · " (project) }
             @if let Some(branch) = session.branch() { " · " span.mono { (branch) } }
             " · started " (frame.now.ago(session.started_at()))
@@ -46,7 +46,7 @@ pub fn page(frame: &Frame, view: &Story) -> Markup {
             }
         }
         (totals(frame, session, amounts))
-        section.panel { h2 { "Cost and events over time" } (course::chart(frame, view, &time)) }
+        section.panel { h2 { "Cost and events over time" } (activity::chart(frame, view, &time)) }
         div.grid {
             section.panel { h2 { "Models" } (models(&detail.models, amounts)) }
             section.panel { h2 { "Tools" } (tools(&detail.tools, foreign(session))) }
@@ -56,7 +56,7 @@ pub fn page(frame: &Frame, view: &Story) -> Markup {
             section.panel { h2 { "Record" } (record(frame, view, &missing)) }
         }
     };
-    frame.page(Some(Room::Sessions), session.name(), &content)
+    frame.page(Some(Section::Sessions), session.name(), &content)
 }
 
 /// Which one of its chain it is.
@@ -131,8 +131,8 @@ fn node(frame: &Frame, session: &Session, here: bool, amounts: Amounts) -> Marku
 
 /// What led from one session to the next. Each tells of its last opening only, so either may know it.
 fn joint(session: &Session, next: &Session) -> Markup {
-    let reason = next.life.start.as_ref().and_then(|start| start.said.reason);
-    let word = match (reason, session.ending().and_then(|end| end.said.end_reason)) {
+    let reason = next.life.start.as_ref().and_then(|start| start.value.reason);
+    let word = match (reason, session.ending().and_then(|end| end.value.end_reason)) {
         (Some(StartReason::Clear), _) | (_, Some(EndReason::Clear)) => "/clear",
         (Some(StartReason::Switch), _) | (_, Some(EndReason::Switch)) => "switch",
         _ => "",
@@ -155,7 +155,7 @@ fn totals(frame: &Frame, session: &Session, amounts: Amounts) -> Markup {
         .life
         .end
         .as_ref()
-        .and_then(|end| end.said.totals.as_ref())
+        .and_then(|end| end.value.totals.as_ref())
         .map_or(0, |totals| totals.files_changed);
     html! {
         dl.totals {
@@ -268,12 +268,12 @@ fn tools(rows: &[ToolRow], unseen: bool) -> Markup {
     }
 }
 
-fn story(frame: &Frame, view: &Story) -> Markup {
+fn story(frame: &Frame, view: &SessionView) -> Markup {
     let steps = turns::steps(&view.events);
     let before = std::iter::once(None).chain(steps.iter().map(|(at, _)| Some(*at)));
     let steps: Vec<_> = steps.iter().zip(before).collect();
     let (shown, rest) = steps.split_at(steps.len().min(STEPS));
-    let item = |((at, what), before): &(&(Timestamp, Step<'_>), Option<Timestamp>)| {
+    let item = |((at, what), before): &(&(Timestamp, TimelineStep<'_>), Option<Timestamp>)| {
         step(&frame.now.time_after(*at, *before), *at, what, &view.detail.session)
     };
     html! {
@@ -284,31 +284,31 @@ fn story(frame: &Frame, view: &Story) -> Markup {
                 ol.turns { @for one in rest { (item(one)) } }
             }
         }
-        @if view.course.is_some() {
+        @if view.activity.is_some() {
             p.muted.small { "Only the first " (grouped(i64::try_from(view.events.len()).unwrap_or(i64::MAX))) " events are shown here; the numbers above count all of them." }
         }
     }
 }
 
-fn step(time: &Markup, at: Timestamp, what: &Step<'_>, session: &Session) -> Markup {
+fn step(time: &Markup, at: Timestamp, what: &TimelineStep<'_>, session: &Session) -> Markup {
     let time = html! { span.muted.small { (time) } };
     match what {
-        Step::Start(start) => html! {
+        TimelineStep::Start(start) => html! {
             li.life.begin { div.turn {
                 b { (match start.reason { Some(StartReason::Resume) => "Resumed", Some(StartReason::Clear) => "Began after /clear", Some(StartReason::Switch) => "Switched to", _ => "Started" }) }
                 (time)
             } }
         },
-        Step::Bound(evidence) => html! {
+        TimelineStep::Bound(evidence) => html! {
             li.life { div.turn { b { "Conversation known" } (time) @if let Some(evidence) = evidence { span.muted.small { "by " (evidence.in_words()) } } } }
         },
-        Step::End(end) => html! {
+        TimelineStep::End(end) => html! {
             li.life.failed[end.status == Status::Failed] { div.turn {
                 b { "Ended" } (time)
                 span.muted.small { (end.end_reason.map_or(end.status.as_str(), EndReason::as_str)) @if let Some(code) = end.exit_code { ", exit code " (code) } }
             } }
         },
-        Step::Turn(turn) => turn_item(&time, at, turn, session),
+        TimelineStep::Turn(turn) => turn_item(&time, at, turn, session),
     }
 }
 
@@ -342,21 +342,21 @@ fn turn_item(time: &Markup, at: Timestamp, turn: &Turn<'_>, session: &Session) -
     }
 }
 
-fn record(frame: &Frame, view: &Story, missing: &[(i64, i64)]) -> Markup {
+fn record(frame: &Frame, view: &SessionView, missing: &[(i64, i64)]) -> Markup {
     let (session, detail) = (&view.detail.session, &view.detail);
-    let (start, end) = (session.life.start.as_ref().map(|told| &told.said), session.ending());
+    let (start, end) = (session.life.start.as_ref().map(|told| &told.value), session.ending());
     let mono = |text: &str| html! { span.mono { (text) } };
     let facts: Vec<(&str, Markup)> = [
         ("Session", Some(mono(&session.id))),
         ("Agent's session", session.life.bound.as_ref().map(|bound| html! {
-            (mono(&bound.said.agent_session_id))
-            @if let Some(evidence) = bound.said.evidence { span.muted { ", known by " (evidence.in_words()) } }
+            (mono(&bound.value.agent_session_id))
+            @if let Some(evidence) = bound.value.evidence { span.muted { ", known by " (evidence.in_words()) } }
         })),
         ("Started", Some(html! { (frame.now.exact(session.started_at())) })),
         ("Ended", end.map(|end| html! {
             (frame.now.exact(end.time))
-            @if let Some(reason) = end.said.end_reason { span.muted { ", " (reason.as_str()) } }
-            @if let Some(code) = end.said.exit_code { span.muted { ", exit code " (code) } }
+            @if let Some(reason) = end.value.end_reason { span.muted { ", " (reason.as_str()) } }
+            @if let Some(code) = end.value.exit_code { span.muted { ", exit code " (code) } }
         })),
         ("Open for", Some(html! { (duration(session.duration_ms(frame.now.at))) @if session.life.starts > 1 { span.muted { ", opened " (session.life.starts) " times" } } })),
         ("User", session.life.user.as_ref().map(|user| html! { (user) })),
@@ -370,7 +370,7 @@ fn record(frame: &Frame, view: &Story, missing: &[(i64, i64)]) -> Markup {
         ("Go on with it", resume(frame, session)),
         ("codemie", start.and_then(|start| start.wrapper_version.as_ref()).map(|version| html! { (&**version) })),
         // Here nothing is received: the pages are made from a copy of what is there.
-        ("Last received", (frame.place == Place::Backend).then(|| frame.now.ago(session.received_at))),
+        ("Last received", (frame.deployment == Deployment::Backend).then(|| frame.now.ago(session.received_at))),
         ("Completeness", Some(html! {
             @if session.complete() { "every event has arrived" }
             @else if missing.is_empty() { "nothing missing so far" }
@@ -385,7 +385,7 @@ fn record(frame: &Frame, view: &Story, missing: &[(i64, i64)]) -> Markup {
 
 /// The command that opens it again, on the machine where it is.
 fn resume(frame: &Frame, session: &Session) -> Option<Markup> {
-    let here = frame.place == Place::Local && session.status() != Status::Active;
+    let here = frame.deployment == Deployment::Local && session.status() != Status::Active;
     let can = here && session.agent_session().is_some() && frame.agents.contains(&session.life.agent);
     can.then(|| html! { code { "codemie resume " (shell::word(session.name())) } })
 }
@@ -394,7 +394,7 @@ fn resume(frame: &Frame, session: &Session) -> Option<Markup> {
 pub fn absent(frame: &Frame, id: &str) -> Markup {
     let next = html! { "Nothing has arrived under the id " code { (id) } ". " a href="/sessions" { "All sessions" } };
     frame.page(
-        Some(Room::Sessions),
+        Some(Section::Sessions),
         "No such session",
         &html! { div.panel { (empty("No such session", &next)) } },
     )

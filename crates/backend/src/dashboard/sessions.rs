@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::controls;
 use super::filter::{Filter, Sort};
-use super::frame::{Frame, Place, Room, empty};
+use super::frame::{Deployment, Frame, Section, empty};
 use super::model::Listing;
 use super::text::{self, count, duration, grouped};
 use crate::model::{Counted, Facets, Session, SessionPage};
@@ -41,7 +41,7 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
             (pages(filter, listing))
         }
     };
-    frame.page(Some(Room::Sessions), "Sessions", &content)
+    frame.page(Some(Section::Sessions), "Sessions", &content)
 }
 
 /// `121 · $34.45`. Of more than are counted nobody knows the cost.
@@ -67,7 +67,7 @@ fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
         return empty("There are no more", &html! { "These were all." });
     }
     if facets.agents.is_empty() {
-        return empty("No sessions yet", &controls::how_to_begin(frame.place));
+        return empty("No sessions yet", &controls::how_to_begin(frame.deployment));
     }
     empty(
         "No sessions match",
@@ -78,7 +78,8 @@ fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
 fn table(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
     let sessions = &view.page.sessions;
     // On somebody's own machine everything is theirs.
-    let users = frame.place == Place::Backend || sessions.iter().any(|session| session.life.user.is_some());
+    let users =
+        frame.deployment == Deployment::Backend || sessions.iter().any(|session| session.life.user.is_some());
     html! {
         table {
             thead { tr {
@@ -139,7 +140,7 @@ fn tags(filter: &Filter, session: &Session) -> Markup {
     }
 }
 
-/// Text that stays on one line; what has no room in it is in its title.
+/// Text that stays on one line; text that does not fit is in its title.
 fn line(class: &str, text: &str) -> Markup {
     html! { span class={ "line " (class) } title=[(text.len() > 16).then_some(text)] { (text) } }
 }

@@ -1,4 +1,4 @@
-//! Numbers and times as the pages show them: grouped, short where there is little room, and exact in the title.
+//! Numbers and times as the pages show them: grouped, short where there is little space, and exact in the title.
 
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ pub fn duration(ms: i64) -> String {
     human::duration(Duration::from_millis(natural(ms)))
 }
 
-/// `13 min`: how long, where there is little room.
+/// `13 min`: how long, where there is little space.
 pub fn about(ms: i64) -> String {
     let seconds = natural(ms) / 1000;
     match seconds {

@@ -1,5 +1,5 @@
-//! A session's events as a story: it begins, the user says something, the agent calls its model and its tools, it ends.
-//! Pure: events in, what to show out.
+//! A session's events as a list of steps: it starts, each prompt with the calls that follow it is a turn, it ends.
+//! Pure: events in, steps out.
 
 use crate::attributes::{Attributes, End, Start};
 use crate::model::TimelineEvent;
@@ -8,21 +8,21 @@ use wire::EvidenceKind;
 use wire::Timestamp;
 
 #[derive(Debug, PartialEq)]
-pub enum Step<'a> {
+pub enum TimelineStep<'a> {
     Start(&'a Start),
     Bound(Option<EvidenceKind>),
     Turn(Turn<'a>),
     End(&'a End),
 }
 
-/// What one prompt set off.
+/// A prompt, and the calls that follow it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Turn<'a> {
-    /// `None` for what the agent did before anybody said anything, and for what was written after its end.
+    /// `None` for calls before the first prompt, and for calls after the end.
     pub number: Option<usize>,
     pub until: Timestamp,
     pub sums: Numbers,
-    /// Tools in the order of their first call: how often, and how often in vain.
+    /// Tools in the order of their first call: calls, and failed ones.
     pub tools: Vec<(&'a str, Tally)>,
     pub errors: Vec<String>,
     pub subagent_calls: i64,
@@ -34,8 +34,8 @@ pub struct Tally {
     pub errors: i64,
 }
 
-/// As it happened. Lines that were written late have a late `seq`; of what happened in one moment the END comes last, for
-/// it is told before the calls of a conversation that never ran through codemie. An opening after it stays after it.
+/// Sorts by time. Lines that were written late have a late `seq`; of events of one moment the END comes last, because
+/// it is sent before the calls of a conversation that never ran through codemie. An opening after it stays after it.
 pub fn order(events: &mut [TimelineEvent]) {
     events.sort_by_key(|event| (event.time, event.seq));
     let mut at = 0;
@@ -54,61 +54,61 @@ pub fn order(events: &mut [TimelineEvent]) {
 }
 
 /// The steps, each with the time it began.
-pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, Step<'_>)> {
-    let mut story = Story::default();
+pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, TimelineStep<'_>)> {
+    let mut turns = TurnBuilder::default();
     for event in events {
         let step = match &event.attributes {
-            Attributes::Start(start) => Step::Start(start),
-            Attributes::Bound(bound) => Step::Bound(bound.evidence),
-            Attributes::End(end) => Step::End(end),
+            Attributes::Start(start) => TimelineStep::Start(start),
+            Attributes::Bound(bound) => TimelineStep::Bound(bound.evidence),
+            Attributes::End(end) => TimelineStep::End(end),
             Attributes::Prompt => {
-                story.close();
-                story.prompts += 1;
-                let turn = Turn { number: Some(story.prompts), until: event.time, ..Turn::default() };
-                story.open = Some((event.time, turn));
+                turns.close();
+                turns.prompts += 1;
+                let turn = Turn { number: Some(turns.prompts), until: event.time, ..Turn::default() };
+                turns.open = Some((event.time, turn));
                 continue;
             }
             Attributes::Other(_) => continue,
             what => {
                 let fresh = || (event.time, Turn { until: event.time, ..Turn::default() });
-                story.open.get_or_insert_with(fresh).1.take(event.time, what);
+                turns.open.get_or_insert_with(fresh).1.add(event.time, what);
                 continue;
             }
         };
         // The agent's session is often known only after the first prompt; that ends no turn.
-        if !matches!(step, Step::Bound(_)) {
-            story.close();
+        if !matches!(step, TimelineStep::Bound(_)) {
+            turns.close();
         }
-        story.steps.push((event.time, step));
+        turns.steps.push((event.time, step));
     }
-    story.close();
-    // A turn is told when it is over, and stands where it began.
-    story.steps.sort_by_key(|(time, _)| *time);
-    story.steps
+    turns.close();
+    // A turn is pushed when it is over, and belongs where it began.
+    turns.steps.sort_by_key(|(time, _)| *time);
+    turns.steps
 }
 
 #[derive(Default)]
-struct Story<'a> {
-    steps: Vec<(Timestamp, Step<'a>)>,
+struct TurnBuilder<'a> {
+    steps: Vec<(Timestamp, TimelineStep<'a>)>,
     open: Option<(Timestamp, Turn<'a>)>,
     prompts: usize,
 }
 
-impl Story<'_> {
+impl TurnBuilder<'_> {
     fn close(&mut self) {
         if let Some((time, turn)) = self.open.take() {
-            self.steps.push((time, Step::Turn(turn)));
+            self.steps.push((time, TimelineStep::Turn(turn)));
         }
     }
 }
 
 impl<'a> Turn<'a> {
-    /// Somebody said something, and nothing came of it.
+    /// A prompt without any call after it.
     pub fn unanswered(&self) -> bool {
         self.number.is_some() && self.sums.api_calls == 0 && self.tools.is_empty() && self.errors.is_empty()
     }
 
-    fn take(&mut self, time: Timestamp, what: &'a Attributes) {
+    fn add(&mut self, time: Timestamp, what: &'a Attributes) {
         self.until = self.until.max(time);
         match what {
             Attributes::Usage(usage) => {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_what_happened_in_its_moment() {
+    fn the_end_comes_after_the_other_events_of_its_moment() {
         let at = |time, seq, event: TimelineEvent| TimelineEvent { time: Timestamp(time), seq, ..event };
         let start = || event(0, EventType::Start, &json!({"reason": "startup"}));
         let end = || event(0, EventType::End, &json!({"status": "completed", "lastSeq": 5}));
@@ -202,11 +202,11 @@ mod tests {
         let prompt = |at| event(at, EventType::Prompt, &json!({}));
         let error = event(5, EventType::Error, &json!({"status": 529}));
         let events = [call(0), prompt(1), prompt(2), call(3), prompt(4), error];
-        let told: Vec<bool> = steps(&events)
+        let found: Vec<bool> = steps(&events)
             .iter()
-            .map(|(_, step)| matches!(step, Step::Turn(turn) if turn.unanswered()))
+            .map(|(_, step)| matches!(step, TimelineStep::Turn(turn) if turn.unanswered()))
             .collect();
-        assert_eq!(told, [false, true, false, false]);
+        assert_eq!(found, [false, true, false, false]);
     }
 
     #[test]
@@ -226,13 +226,13 @@ mod tests {
             event(12, EventType::End, &json!({"status": "completed", "endReason": "clear", "lastSeq": 12})),
             call(13),
         ];
-        let told: Vec<String> = steps(&events)
+        let found: Vec<String> = steps(&events)
             .iter()
             .map(|(Timestamp(at), step)| match step {
-                Step::Start(_) => format!("{at} start"),
-                Step::Bound(evidence) => format!("{at} bound {evidence:?}"),
-                Step::End(end) => format!("{at} end {}", end.status),
-                Step::Turn(turn) => format!(
+                TimelineStep::Start(_) => format!("{at} start"),
+                TimelineStep::Bound(evidence) => format!("{at} bound {evidence:?}"),
+                TimelineStep::End(end) => format!("{at} end {}", end.status),
+                TimelineStep::Turn(turn) => format!(
                     "{at}-{} turn {:?}: {} calls, {} pico, {:?}, +{}, {:?}",
                     turn.until.0,
                     turn.number,
@@ -248,7 +248,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            found,
             [
                 "1 start",
                 "2-2 turn None: 1 calls, 500000000000 pico, [], +0, []",

@@ -1,4 +1,4 @@
-//! Questions: which sessions, which sums.
+//! Queries: which sessions, which sums.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,8 +29,8 @@ pub enum Order {
     /// The newest start first.
     #[default]
     Newest,
-    /// The dearest first.
-    Dearest,
+    /// The most expensive first.
+    MostExpensive,
 }
 
 /// Which sessions; everything given must hold.
@@ -51,11 +51,10 @@ pub struct SessionFilter {
     pub until: Option<Timestamp>,
     /// Of which some `seq` is missing.
     pub gaps: bool,
-    /// Which come first.
     pub order: Order,
     /// One of its tags.
     pub tag: Option<String>,
-    /// Contained in its name, project, repository, branch, group, tags, user, or ids; letters' case does not matter.
+    /// Contained in its name, project, repository, branch, group, tags, user, or ids; upper and lower case are the same.
     pub search: Option<String>,
 }
 
@@ -74,7 +73,7 @@ impl Page {
     }
 }
 
-/// A place in a list of sessions: what it is ordered by, then the id.
+/// A position in a list of sessions: the value it is ordered by, then the id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// The time of the start, or the cost.
@@ -86,7 +85,7 @@ impl Cursor {
     pub fn after(session: &Session, order: Order) -> Self {
         let rank = match order {
             Order::Newest => session.started_at().0,
-            Order::Dearest => session.numbers.cost,
+            Order::MostExpensive => session.numbers.cost,
         };
         Self { rank, id: session.id.clone() }
     }
@@ -99,23 +98,23 @@ impl fmt::Display for Cursor {
 }
 
 impl FromStr for Cursor {
-    type Err = NoCursor;
+    type Err = BadCursor;
 
-    fn from_str(text: &str) -> Result<Self, NoCursor> {
-        let (rank, id) = text.split_once('.').ok_or(NoCursor)?;
-        let rank = rank.parse().map_err(|_| NoCursor)?;
-        if id.contains('\0') { Err(NoCursor) } else { Ok(Self { rank, id: id.to_owned() }) }
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        let (rank, id) = text.split_once('.').ok_or(BadCursor)?;
+        let rank = rank.parse().map_err(|_| BadCursor)?;
+        if id.contains('\0') { Err(BadCursor) } else { Ok(Self { rank, id: id.to_owned() }) }
     }
 }
 
-/// A place in a session's events: beyond all with this `seq`, or beyond one of them.
+/// A position in a session's events: after all with this `seq`, or after one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimelinePlace {
+pub struct TimelinePosition {
     pub seq: i64,
     pub id: Option<Uuid>,
 }
 
-impl fmt::Display for TimelinePlace {
+impl fmt::Display for TimelinePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id {
             Some(id) => write!(f, "{}.{}", self.seq, id.simple()),
@@ -124,38 +123,38 @@ impl fmt::Display for TimelinePlace {
     }
 }
 
-impl FromStr for TimelinePlace {
-    type Err = NoPlace;
+impl FromStr for TimelinePosition {
+    type Err = BadPosition;
 
-    fn from_str(text: &str) -> Result<Self, NoPlace> {
+    fn from_str(text: &str) -> Result<Self, BadPosition> {
         let (seq, id) = text.split_once('.').map_or((text, None), |(seq, id)| (seq, Some(id)));
-        let seq: u32 = seq.parse().map_err(|_| NoPlace)?;
-        let id = id.map(Uuid::try_parse).transpose().map_err(|_| NoPlace)?;
+        let seq: u32 = seq.parse().map_err(|_| BadPosition)?;
+        let id = id.map(Uuid::try_parse).transpose().map_err(|_| BadPosition)?;
         Ok(Self { seq: i64::from(seq), id })
     }
 }
 
-/// A part of the time a session took, and what happened in it.
+/// A part of the time a session took, and the number of its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stretch {
-    /// When the last of it happened.
+pub struct ActivityBucket {
+    /// The time of the last event in it.
     pub until: Timestamp,
     pub prompts: i64,
     pub calls: i64,
     pub cost: PicoDollars,
-    /// Those that did not fail.
+    /// Tool calls that did not fail.
     pub tools: i64,
-    /// Tools that failed, and calls.
+    /// Tool calls and API calls that failed.
     pub errors: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("that is neither a seq nor `next` of an earlier answer; leave it out to begin at the first")]
-pub struct NoPlace;
+pub struct BadPosition;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("that is no cursor of an earlier answer; leave it out to begin at the newest")]
-pub struct NoCursor;
+pub struct BadCursor;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionPage {

@@ -51,7 +51,7 @@ pub struct Record {
 
 impl Record {
     pub fn of(session: &Session, now: Timestamp) -> Self {
-        let start = session.life.start.as_ref().map(|told| &told.said);
+        let start = session.life.start.as_ref().map(|told| &told.value);
         let end = session.ending();
         let bound = session.life.bound.as_ref();
         Self {
@@ -61,8 +61,8 @@ impl Record {
             agent_version: start.and_then(|start| owned(start.agent_version.as_ref())),
             wrapper_version: start.and_then(|start| owned(start.wrapper_version.as_ref())),
             status: session.status(),
-            end_reason: end.and_then(|end| end.said.end_reason),
-            exit_code: end.and_then(|end| end.said.exit_code),
+            end_reason: end.and_then(|end| end.value.end_reason),
+            exit_code: end.and_then(|end| end.value.exit_code),
             signal: None,
             start_time: session.started_at(),
             end_time: end.map(|end| end.time),
@@ -81,7 +81,7 @@ impl Record {
                 status: session.link(),
                 agent_session_id: session.agent_session().map(|id| AgentSessionId(id.to_owned())),
                 agent_session_file: None,
-                evidence: bound.and_then(|bound| bound.said.evidence),
+                evidence: bound.and_then(|bound| bound.value.evidence),
                 bound_at: bound.map(|bound| bound.time),
             },
             usage: usage(session),
@@ -100,13 +100,17 @@ impl Record {
 /// The sums over its events; which files were changed no event tells, so their number is the sender's.
 fn usage(session: &Session) -> UsageSummary {
     let numbers = &session.numbers;
-    let totals = session.life.end.as_ref().and_then(|end| end.said.totals.as_ref());
+    let totals = session.life.end.as_ref().and_then(|end| end.value.totals.as_ref());
     let read = Reading {
         calls: numbers.api_calls,
         errors: numbers.api_errors,
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
-        failed: session.life.end.as_ref().is_some_and(|end| end.said.exit_code.is_some_and(|code| code != 0)),
+        failed: session
+            .life
+            .end
+            .as_ref()
+            .is_some_and(|end| end.value.exit_code.is_some_and(|code| code != 0)),
         // No event says so; an END does, by its coverage.
         unreadable: false,
     };

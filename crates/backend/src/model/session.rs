@@ -1,4 +1,4 @@
-//! A session as its events tell it: what is stored of it, and what follows.
+//! A session as its events describe it: the stored state, and the values that follow from it.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::owned;
 use crate::attributes::{Attributes, Bound, End, Start, Text};
 use crate::event::Event;
-use crate::fold::Dimensions;
 use crate::numbers::Numbers;
 use crate::seqs::Seqs;
 use wire::Timestamp;
 use wire::{Link, Status};
 
-/// What an event said, and which revision of which event that was.
+/// The latest value that events reported, and the event and revision it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Told<T> {
+pub struct Latest<T> {
     pub seq: i64,
     pub rev: i64,
     pub time: Timestamp,
-    pub said: T,
+    /// Stored as `said` in the JSON of a session.
+    #[serde(rename = "said")]
+    pub value: T,
 }
 
-/// START, bound and END, as they stand.
+/// The latest START, bound and END.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Life {
@@ -32,25 +33,33 @@ pub struct Life {
     /// The first START's `seq` and time.
     pub first_start: Option<(i64, Timestamp)>,
     /// The last of each.
-    pub start: Option<Told<Start>>,
-    pub bound: Option<Told<Bound>>,
-    pub end: Option<Told<End>>,
+    pub start: Option<Latest<Start>>,
+    pub bound: Option<Latest<Bound>>,
+    pub end: Option<Latest<End>>,
     /// How many STARTs there are.
     pub starts: u32,
+}
+
+/// What the sums over all sessions are split by, besides day and model. Empty for unknown.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dimensions {
+    pub agent: String,
+    pub project: String,
+    pub user: String,
 }
 
 /// A session, everything added up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
     pub id: String,
-    /// Whose it is: the number that this database has given to the owner of the token that reported it first.
+    /// The owner's number in this database: of the token that reported the session first.
     pub owner: i64,
     pub life: Life,
     pub seqs: Seqs,
-    /// The earliest and the latest time that an event of it was told with, whatever has become of that event.
+    /// The earliest and the latest time of any event of it, even of one that was revised since.
     pub first_at: Timestamp,
     pub last_at: Timestamp,
-    /// When something of it arrived last.
+    /// When its last event arrived.
     pub received_at: Timestamp,
     pub numbers: Numbers,
     /// Models without a price, with the number of their calls.
@@ -86,17 +95,17 @@ impl Session {
         }
     }
 
-    /// Takes in when an event happened. True if that is earlier or later than all that was known. Without its START a session
-    /// began with the earliest.
-    pub(crate) fn reach(&mut self, time: Timestamp) -> bool {
+    /// Widens the time of the session by an event. True if that changed it. Without its START a session began with its
+    /// earliest event.
+    pub(crate) fn include_time(&mut self, time: Timestamp) -> bool {
         let before = (self.first_at, self.last_at);
         self.first_at = self.first_at.min(time);
         self.last_at = self.last_at.max(time);
         before != (self.first_at, self.last_at)
     }
 
-    /// Takes in what an event says of the session's life; `first` unless it is a revision. True if it said something new.
-    pub(crate) fn tell(&mut self, event: &Event, first: bool) -> bool {
+    /// Takes over a START, bound or END; `first` unless it is a revision. True if that changed the session.
+    pub(crate) fn apply(&mut self, event: &Event, first: bool) -> bool {
         let life = &mut self.life;
         match &event.attributes {
             Attributes::Start(start) => {
@@ -133,7 +142,7 @@ impl Session {
     }
 
     fn start(&self) -> Option<&Start> {
-        self.life.start.as_ref().map(|told| &told.said)
+        self.life.start.as_ref().map(|latest| &latest.value)
     }
 
     /// Its name, or its id as long as no START has come.
@@ -170,21 +179,21 @@ impl Session {
     }
 
     pub fn transitioned_to(&self) -> Option<&str> {
-        self.ending()?.said.transitioned_to.as_deref()
+        self.ending()?.value.transitioned_to.as_deref()
     }
 
     pub fn agent_session(&self) -> Option<&str> {
-        self.life.bound.as_ref().map(|told| &*told.said.agent_session_id)
+        self.life.bound.as_ref().map(|latest| &*latest.value.agent_session_id)
     }
 
     /// The END of its last opening; `None` while that goes on.
-    pub fn ending(&self) -> Option<&Told<End>> {
+    pub fn ending(&self) -> Option<&Latest<End>> {
         let opened = self.life.start.as_ref().map_or(0, |start| start.seq);
         self.life.end.as_ref().filter(|end| end.seq > opened)
     }
 
     pub fn status(&self) -> Status {
-        self.ending().map_or(Status::Active, |end| end.said.status)
+        self.ending().map_or(Status::Active, |end| end.value.status)
     }
 
     pub fn link(&self) -> Link {
@@ -195,9 +204,9 @@ impl Session {
         }
     }
 
-    /// The time it was open, all openings together; `now` closes one that is going on.
+    /// How long it was open, all openings together; one that goes on counts until `now`.
     pub fn duration_ms(&self, now: Timestamp) -> i64 {
-        let before = self.life.end.as_ref().map_or(0, |end| end.said.duration_ms);
+        let before = self.life.end.as_ref().map_or(0, |end| end.value.duration_ms);
         if self.ending().is_some() {
             return before;
         }
@@ -212,7 +221,7 @@ impl Session {
 
     /// The highest `seq` that an END has named.
     fn last_seq(&self) -> i64 {
-        self.life.end.as_ref().map_or(0, |end| end.said.last_seq)
+        self.life.end.as_ref().map_or(0, |end| end.value.last_seq)
     }
 
     pub fn missing_seq(&self) -> Vec<(i64, i64)> {
@@ -228,8 +237,8 @@ impl Session {
         self.life.start.is_some() && self.ending().is_some() && self.missing_count() == 0
     }
 
-    /// What a search looks through, in small letters.
-    pub(crate) fn words(&self) -> String {
+    /// The text that a search looks through, in lower case.
+    pub(crate) fn search_text(&self) -> String {
         let mut text = self.name().to_owned();
         let words = [self.project(), self.repository(), self.branch(), self.group(), self.agent_session()];
         let who = [Some(&*self.life.agent), self.life.user.as_deref(), Some(&*self.id)];
@@ -240,17 +249,17 @@ impl Session {
         text.to_lowercase()
     }
 
-    /// Its tags in small letters, each between two line ends.
+    /// Its tags in lower case, each between two line ends.
     pub(crate) fn tag_lines(&self) -> String {
         self.tags().iter().fold("\n".to_owned(), |lines, tag| lines + &tag.to_lowercase() + "\n")
     }
 }
 
 /// The higher `seq` wins, then the higher `rev`.
-fn supersede<T: Clone>(told: &mut Option<Told<T>>, event: &Event, said: &T) -> bool {
-    if told.as_ref().is_some_and(|told| (told.seq, told.rev) >= (event.seq, event.rev)) {
+fn supersede<T: Clone>(latest: &mut Option<Latest<T>>, event: &Event, value: &T) -> bool {
+    if latest.as_ref().is_some_and(|known| (known.seq, known.rev) >= (event.seq, event.rev)) {
         return false;
     }
-    *told = Some(Told { seq: event.seq, rev: event.rev, time: event.time, said: said.clone() });
+    *latest = Some(Latest { seq: event.seq, rev: event.rev, time: event.time, value: value.clone() });
     true
 }

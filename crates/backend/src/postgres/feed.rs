@@ -1,6 +1,6 @@
-//! Who watches on one node hears of what other nodes take in: `NOTIFY`, sent after the commit and a moment's gathering.
+//! Live feeds on one node show what other nodes take in: `NOTIFY`, sent after the commit, gathered for a moment.
 //!
-//! It is a hint, not a record: what is lost while a connection is down is seen at the next look.
+//! It is a hint, not a record: changes that are lost while a connection is down are seen with the next query.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const CHANNEL: &str = "codemie_live";
 /// PostgreSQL takes at most 8000 bytes in one notification; a session's id is at most 1 KiB, nearly always 36 bytes.
 const AT_ONCE: usize = 64;
 const MOST_BYTES: usize = 7900;
-/// Batches within this time are told together.
+/// Batches within this time are one notification.
 const GATHER: Duration = Duration::from_millis(100);
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -46,8 +46,8 @@ impl Feed {
         let local = broadcast::Sender::new(FEED);
         let (others, notes) = mpsc::channel(FEED);
         let tasks = [
-            tokio::spawn(tell_others(pool, node, notes)),
-            tokio::spawn(hear_others(config, tls, node, local.clone())),
+            tokio::spawn(notify_other_nodes(pool, node, notes)),
+            tokio::spawn(listen_to_other_nodes(config, tls, node, local.clone())),
         ];
         Self { local, others, tasks }
     }
@@ -56,7 +56,7 @@ impl Feed {
         self.local.subscribe()
     }
 
-    pub(super) fn tell(&self, touched: Vec<Touched>) {
+    pub(super) fn publish(&self, touched: Vec<Touched>) {
         if touched.is_empty() {
             return;
         }
@@ -74,7 +74,7 @@ impl Drop for Feed {
     }
 }
 
-async fn tell_others(pool: Pool, node: Uuid, mut notes: mpsc::Receiver<Vec<Touched>>) {
+async fn notify_other_nodes(pool: Pool, node: Uuid, mut notes: mpsc::Receiver<Vec<Touched>>) {
     while let Some(mut touched) = notes.recv().await {
         tokio::time::sleep(GATHER).await;
         while let Ok(more) = notes.try_recv() {
@@ -90,13 +90,13 @@ async fn tell_others(pool: Pool, node: Uuid, mut notes: mpsc::Receiver<Vec<Touch
             }
             let Ok(client) = pool.get().await else { continue };
             if let Err(error) = client.execute("SELECT pg_notify($1, $2)", &[&CHANNEL, &note]).await {
-                tracing::debug!("other nodes were not told: {error}");
+                tracing::debug!("other nodes were not notified: {error}");
             }
         }
     }
 }
 
-async fn hear_others(
+async fn listen_to_other_nodes(
     config: Config,
     tls: MakeRustlsConnect,
     node: Uuid,
@@ -124,7 +124,7 @@ async fn hear_others(
 }
 
 fn pass_on(payload: &str, node: Uuid, local: &broadcast::Sender<Arc<[Touched]>>) {
-    // Whoever may write to this database may send anything here.
+    // Any client of this database can send anything here.
     let Ok(note) = serde_json::from_str::<Note>(payload) else { return };
     if note.node != node {
         let touched = note.touched.into_iter().map(|(session, latest)| Touched { session, latest });

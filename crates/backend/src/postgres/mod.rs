@@ -1,7 +1,7 @@
-//! Events in PostgreSQL: any number of nodes before one database, each with a pool of connections.
+//! Events in PostgreSQL: any number of nodes share one database, each with a pool of connections.
 //!
-//! Two nodes that take in the same batch at once do the work once. A transaction first takes a lock for each session it
-//! tells of, then reads, adds, adds up; every transaction takes its locks in the same order (sessions, events by id, sums
+//! Two nodes that take in the same batch at once do the work once. A transaction first takes a lock for each session of
+//! the batch, then reads, adds, adds up; every transaction takes its locks in the same order (sessions, events by id, sums
 //! by key), so none waits in a ring.
 
 mod connect;
@@ -25,17 +25,17 @@ use tokio_postgres::types::ToSql;
 use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
-use super::read::Database;
-use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value};
+use super::read::{Database, EachRow};
+use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, token};
 use super::storage::{Answer, Error, Ingested, Storage};
-use super::token::{Owner, Role, Token, TokenHash};
+use super::token::{Owner, Token, TokenHash};
 use feed::Feed;
 use wire::Timestamp;
 
 /// Connections of one node. A batch holds one for some milliseconds; PostgreSQL allows a hundred in all by default.
 const CONNECTIONS: usize = 16;
-/// Longer than this nobody waits for a connection: the client tries again.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request waits for a connection; the client tries again later.
+const POOL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A deadlock or a serialization failure is rare and gone the next time.
 const TRIES: usize = 5;
 
@@ -59,15 +59,15 @@ impl Postgres {
         let pool = Pool::builder(manager)
             .max_size(CONNECTIONS)
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(PATIENCE))
-            .create_timeout(Some(PATIENCE))
+            .wait_timeout(Some(POOL_TIMEOUT))
+            .create_timeout(Some(POOL_TIMEOUT))
             .post_create(Hook::async_fn(move |client: &mut ClientWrapper, _| {
                 let limits = limits.clone();
                 Box::pin(async move { client.batch_execute(&limits).await.map_err(HookError::Backend) })
             }))
             .build()
             .map_err(|error| Error::Open(error.to_string()))?;
-        let mut client = pool.get().await.map_err(|error| Error::Open(told(&error)))?;
+        let mut client = pool.get().await.map_err(|error| Error::Open(pool_error_text(&error)))?;
         schema::migrate(&mut client).await?;
         drop(client);
         let feed = Feed::start(pool.clone(), config, tls);
@@ -75,7 +75,7 @@ impl Postgres {
     }
 
     async fn client(&self) -> Result<Object, Error> {
-        self.pool.get().await.map_err(|error| Error::Unavailable(told(&error)))
+        self.pool.get().await.map_err(|error| Error::Unavailable(pool_error_text(&error)))
     }
 
     /// The owner's number in this database; given now if it has none. Not a part of any batch: it stays, whatever becomes of
@@ -92,7 +92,7 @@ impl Postgres {
             rows = self.run(select, &[&name]).await?;
         }
         let row = rows.first().ok_or_else(|| Error::Failed("an owner got no number".to_owned()))?;
-        let n = row.try_get(0).map_err(|error| failed(&error))?;
+        let n = row.try_get("n").map_err(|error| failed(&error))?;
         known().insert(owner.clone(), n);
         Ok(n)
     }
@@ -105,8 +105,8 @@ impl Postgres {
     }
 }
 
-/// The whole story: the outer error alone says "db error".
-fn told(error: &PoolError) -> String {
+/// With the cause: the outer error alone reads "db error".
+fn pool_error_text(error: &PoolError) -> String {
     match error {
         PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
             failed(error).to_string()
@@ -116,7 +116,7 @@ fn told(error: &PoolError) -> String {
     }
 }
 
-/// Values that a statement was given are in `detail`, which is left out.
+/// Without `detail`, which holds the values of the statement.
 fn failed(error: &tokio_postgres::Error) -> Error {
     let text = match error.as_db_error() {
         Some(cause) => format!("{} ({})", cause.message(), cause.code().code()),
@@ -141,20 +141,24 @@ fn failed(error: &tokio_postgres::Error) -> Error {
     }
 }
 
-/// A row as the read model takes it.
+/// A row of PostgreSQL for the read model.
 struct RowColumns<'a>(&'a Row);
 
 impl Columns for RowColumns<'_> {
-    fn int(&self, at: usize) -> Result<Option<i64>, Error> {
-        self.0.try_get(at).map_err(|error| failed(&error))
+    fn int(&self, column: &str) -> Result<Option<i64>, Error> {
+        self.0.try_get(column).map_err(|error| failed(&error))
     }
 
-    fn text(&self, at: usize) -> Result<Option<String>, Error> {
-        self.0.try_get(at).map_err(|error| failed(&error))
+    fn text(&self, column: &str) -> Result<Option<String>, Error> {
+        self.0.try_get(column).map_err(|error| failed(&error))
     }
 
-    fn float(&self, at: usize) -> Result<Option<f64>, Error> {
-        self.0.try_get(at).map_err(|error| failed(&error))
+    fn float(&self, column: &str) -> Result<Option<f64>, Error> {
+        self.0.try_get(column).map_err(|error| failed(&error))
+    }
+
+    fn bytes(&self, column: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.0.try_get(column).map_err(|error| failed(&error))
     }
 }
 
@@ -170,12 +174,16 @@ impl Value {
 }
 
 impl Database for Postgres {
-    const DIALECT: Dialect = Dialect::Postgres;
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
 
-    async fn fetch<T: Send + 'static>(&self, query: Query, decode: Decode<T>) -> Result<Vec<T>, Error> {
-        let values: Vec<_> = query.values.iter().map(Value::for_postgres).collect();
-        let rows = self.run(&query.sql, &values).await?;
-        rows.iter().map(|row| decode(&RowColumns(row))).collect()
+    fn rows(&self, query: Query, mut each: EachRow) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let values: Vec<_> = query.values.iter().map(Value::for_postgres).collect();
+            let rows = self.run(&query.sql, &values).await?;
+            rows.iter().try_for_each(|row| each(&RowColumns(row)))
+        })
     }
 
     fn listen(&self) -> broadcast::Receiver<Arc<[Touched]>> {
@@ -199,15 +207,15 @@ impl Storage for Postgres {
                 match write::ingest(&client, owner, &mut intake, now).await {
                     Ok(()) => {
                         let (ingested, touched) = intake.finish();
-                        self.feed.tell(touched);
+                        self.feed.publish(touched);
                         return Ok(ingested);
                     }
-                    Err(trouble) if tries < TRIES && trouble.passes() => {
+                    Err(error) if tries < TRIES && error.is_conflict() => {
                         tracing::debug!(tries, "a batch met another one, and is tried again");
                         intake = intake.again();
                     }
-                    Err(Trouble::Database(error)) => return Err(failed(&error)),
-                    Err(Trouble::Stored(error)) => return Err(error),
+                    Err(IngestError::Database(error)) => return Err(failed(&error)),
+                    Err(IngestError::Stored(error)) => return Err(error),
                 }
             }
         })
@@ -222,14 +230,15 @@ impl Storage for Postgres {
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
         Box::pin(async move {
             let sql = format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name");
-            self.run(&sql, &[]).await?.iter().map(token).collect()
+            self.run(&sql, &[]).await?.iter().map(|row| token(&RowColumns(row))).collect()
         })
     }
 
     fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
         Box::pin(async move {
             let sql = format!("SELECT {TOKEN_COLUMNS} FROM token WHERE hash = $1");
-            self.run(&sql, &[&hash.0.as_slice()]).await?.first().map(token).transpose()
+            let rows = self.run(&sql, &[&hash.0.as_slice()]).await?;
+            rows.first().map(|row| token(&RowColumns(row))).transpose()
         })
     }
 
@@ -277,52 +286,30 @@ impl Storage for Postgres {
     }
 }
 
-/// What can go wrong while a batch is taken in.
+/// Why a batch was not taken in.
 #[derive(Debug)]
-enum Trouble {
+enum IngestError {
     Database(tokio_postgres::Error),
-    /// A row that is there cannot be read; it must not be written over.
+    /// A stored row cannot be read; it must not be overwritten.
     Stored(Error),
 }
 
-impl Trouble {
-    /// Whether the same again may succeed.
-    fn passes(&self) -> bool {
+impl IngestError {
+    /// Whether another try may succeed.
+    fn is_conflict(&self) -> bool {
         let conflicts = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
         matches!(self, Self::Database(error) if error.code().is_some_and(|code| conflicts.contains(code)))
     }
 }
 
-impl From<tokio_postgres::Error> for Trouble {
+impl From<tokio_postgres::Error> for IngestError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Database(error)
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for IngestError {
     fn from(error: Error) -> Self {
         Self::Stored(error)
     }
-}
-
-fn token(row: &Row) -> Result<Token, Error> {
-    let read = || -> Result<_, tokio_postgres::Error> {
-        Ok((
-            row.try_get::<_, String>(0)?,
-            row.try_get::<_, String>(1)?,
-            row.try_get::<_, Vec<u8>>(2)?,
-            row.try_get::<_, i64>(3)?,
-            row.try_get::<_, Option<i64>>(4)?,
-            row.try_get::<_, String>(5)?,
-        ))
-    };
-    let (name, role, hash, created_at, revoked_at, owner) = read().map_err(|error| failed(&error))?;
-    Ok(Token {
-        role: Role::parse(&role).ok_or_else(|| Error::Damaged(format!("the role of token {name}")))?,
-        hash: TokenHash(hash.try_into().map_err(|_| Error::Damaged(format!("the hash of token {name}")))?),
-        name,
-        owner: Owner::stored(owner),
-        created_at: Timestamp(created_at),
-        revoked_at: revoked_at.map(Timestamp),
-    })
 }

@@ -9,15 +9,15 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::rows::Rows;
-use super::{RowColumns, Trouble};
+use super::{IngestError, RowColumns};
 use crate::event::Event;
-use crate::fold::{Change, Known};
-use crate::intake::{Found, Intake, Stored};
+use crate::fold::{Arrival, Change};
+use crate::intake::{Found, Intake};
 use crate::model::{Day, Session};
 use crate::numbers::Numbers;
 use crate::sql::{
-    COST, COUNTED, Get, LIFE, LISTED, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers,
-    numbers_added, session, session_columns, text,
+    COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
+    numbers_added, session, session_columns, session_day, session_day_columns, stored_event,
 };
 use wire::Timestamp;
 
@@ -30,33 +30,30 @@ const LOCKS: i32 = 0x636d;
 /// level all of them would see what was there before the lock was waited for.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// The number of each session of the batch in this database, and whether it is there already.
-type Places = HashMap<String, (i64, bool)>;
-
-/// Three waits for the server: what is there, which events are new, and the commit.
+/// Three waits for the server: the stored sessions, the new events, and the commit.
 pub(super) async fn ingest(
     client: &Object,
     owner: i64,
     intake: &mut Intake,
     now: Timestamp,
-) -> Result<(), Trouble> {
+) -> Result<(), IngestError> {
     let mut tx = Transaction { client, open: false };
-    let (places, sessions) = begin(&mut tx, intake).await?;
+    let (keys, sessions) = begin(&mut tx, intake).await?;
     let revisions = stored_revisions(&tx, owner, intake.far_revisions()).await?;
     intake.load(Found { owner, sessions, revisions });
-    add_events(&tx, owner, intake, &places).await?;
-    let before = days_before(&tx, intake, &places).await?;
-    write(&mut tx, intake, &places, &before, now).await
+    add_events(&tx, owner, intake, &keys).await?;
+    let before = days_before(&tx, intake, &keys).await?;
+    write(&mut tx, intake, &keys, &before, now).await
 }
 
-/// One whose BEGIN and COMMIT travel with other statements. Whoever drops it in the middle rolls it back.
+/// A transaction whose BEGIN and COMMIT are sent together with other statements. Dropped before the end, it rolls back.
 struct Transaction<'a> {
     client: &'a Object,
     open: bool,
 }
 
 impl Transaction<'_> {
-    async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Trouble> {
+    async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, IngestError> {
         let statement = self.client.prepare_cached(sql).await?;
         Ok(self.client.query(&statement, values).await?)
     }
@@ -65,7 +62,7 @@ impl Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if self.open {
-            // Sent, and not waited for: what is asked next on this connection comes after it.
+            // Sent, and not waited for: the next statement on this connection comes after it.
             let _ = self.client.batch_execute("ROLLBACK").now_or_never();
         }
     }
@@ -80,16 +77,19 @@ fn stripe(session: &str) -> i32 {
 }
 
 /// Locks the sessions of the batch, then reads them; those that are not there get numbers. All that goes out at once.
-async fn begin(tx: &mut Transaction<'_>, intake: &Intake) -> Result<(Places, Vec<Session>), Trouble> {
+async fn begin(
+    tx: &mut Transaction<'_>,
+    intake: &Intake,
+) -> Result<(SessionKeys, Vec<Session>), IngestError> {
     let (client, ids) = (tx.client, intake.sessions());
     let mut stripes: Vec<i32> = ids.iter().map(|id| stripe(id)).collect();
     stripes.sort_unstable();
     stripes.dedup();
     let lock = format!("SELECT pg_advisory_xact_lock({LOCKS}, stripe) FROM unnest($1::int[]) AS stripe");
     // A statement of its own: it sees what was committed while the lock was waited for.
-    let select = format!("SELECT {}, s.n FROM session s WHERE s.id = ANY($1)", session_columns());
+    let select = format!("SELECT {}, s.n AS n FROM session s WHERE s.id = ANY($1)", session_columns());
     // A number for each, since it is not known yet which are there; there are more than will ever be used.
-    let numbers = "SELECT nextval('session_n') FROM generate_series(1, $1::bigint)";
+    let numbers = "SELECT nextval('session_n') AS n FROM generate_series(1, $1::bigint)";
     let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
     let lock = client.prepare_cached(&lock).await?;
     let select = client.prepare_cached(&select).await?;
@@ -102,36 +102,38 @@ async fn begin(tx: &mut Transaction<'_>, intake: &Intake) -> Result<(Places, Vec
         client.query(&numbers, &[&count]),
     )
     .await?;
-    let (mut places, mut sessions) = (Places::new(), Vec::new());
+    let (mut keys, mut sessions) = (SessionKeys::new(), Vec::new());
     for row in &rows {
         // A session that cannot be read must not be written over.
         let stored = session(&RowColumns(row))?;
-        places.insert(stored.id.clone(), (row.try_get(SESSION_COLUMNS)?, true));
+        let key = SessionKey { n: row.try_get("n")?, stored: true };
+        keys.insert(stored.id.clone(), key);
         sessions.push(stored);
     }
     for (id, row) in ids.into_iter().zip(&numbers) {
-        let fresh = row.try_get(0)?;
-        places.entry(id).or_insert((fresh, false));
+        let new = SessionKey { n: row.try_get("n")?, stored: false };
+        keys.entry(id).or_insert(new);
     }
-    Ok((places, sessions))
+    Ok((keys, sessions))
 }
 
-fn number(places: &Places, id: &str) -> i64 {
-    places.get(id).map_or(0, |(n, _)| *n)
+fn number(keys: &SessionKeys, id: &str) -> i64 {
+    keys.get(id).map_or(0, |key| key.n)
 }
 
-/// What is stored of the events whose revision is far from the first.
+/// The stored revisions of the events that [`Intake::far_revisions`] names.
 async fn stored_revisions(
     tx: &Transaction<'_>,
     owner: i64,
     ids: Vec<Uuid>,
-) -> Result<HashMap<Uuid, (String, i64)>, Trouble> {
+) -> Result<HashMap<Uuid, (String, i64)>, IngestError> {
     let mut revisions = HashMap::new();
     if !ids.is_empty() {
-        let sql = "SELECT e.id, s.id, e.rev FROM event e JOIN session s ON s.n = e.session
+        let sql =
+            "SELECT e.id AS id, s.id AS session, e.rev AS rev FROM event e JOIN session s ON s.n = e.session
              WHERE e.owner = $1 AND e.id = ANY($2)";
         for row in tx.query(sql, &[&owner, &ids]).await? {
-            revisions.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
+            revisions.insert(row.try_get("id")?, (row.try_get("session")?, row.try_get("rev")?));
         }
     }
     Ok(revisions)
@@ -141,11 +143,11 @@ async fn add_events(
     tx: &Transaction<'_>,
     owner: i64,
     intake: &mut Intake,
-    places: &Places,
-) -> Result<(), Trouble> {
+    keys: &SessionKeys,
+) -> Result<(), IngestError> {
     let events = || intake.events().iter();
     let rows = Rows::default()
-        .int("session", events().map(|event| number(places, &event.session)))
+        .int("session", events().map(|event| number(keys, &event.session)))
         .int("seq", events().map(|event| event.seq))
         .uuid("id", events().map(|event| event.id))
         .int("rev", events().map(|event| event.rev))
@@ -153,54 +155,47 @@ async fn add_events(
         .int("time", events().map(|event| event.time.0))
         .text("attributes", events().map(|event| Some(event.attributes.to_json())))
         .int("owner", events().map(|_| owner));
-    // Which were added is told only if some were not.
+    // Which were added is answered only if some were not.
     let sql = format!(
         "WITH added AS ({} ON CONFLICT (owner, id) DO NOTHING RETURNING id)
-         SELECT CASE WHEN count(*) < cardinality($3::uuid[]) THEN coalesce(array_agg(id), '{{}}') END FROM added",
+         SELECT CASE WHEN count(*) < cardinality($3::uuid[]) THEN coalesce(array_agg(id), '{{}}') END AS ids FROM added",
         rows.insert("event")
     );
-    let told = tx.query(&sql, &rows.values()).await?;
-    let added: Option<Vec<Uuid>> = told.first().map_or(Ok(None), |row| row.try_get(0))?;
-    let mut known: Vec<Known> = vec![Known::Fresh; intake.events().len()];
+    let answer = tx.query(&sql, &rows.values()).await?;
+    let added: Option<Vec<Uuid>> = answer.first().map_or(Ok(None), |row| row.try_get("ids"))?;
+    let mut arrivals = vec![Arrival::New; intake.events().len()];
     if let Some(added) = added {
         let added = added.into_iter().collect();
-        settle_others(tx, owner, intake.events(), &added, &mut known, places).await?;
+        settle_others(tx, owner, intake.events(), &added, &mut arrivals, keys).await?;
     }
-    for (at, known) in known.iter().enumerate() {
-        intake.settle(at, known);
+    for (at, arrival) in arrivals.iter().enumerate() {
+        intake.settle(at, arrival);
     }
     Ok(())
 }
 
-/// Events that were there: replaced by a higher revision of the same session, else left alone.
+/// Events whose ids are stored: replaced by a higher revision of the same session, else left alone.
 async fn settle_others(
     tx: &Transaction<'_>,
     owner: i64,
     events: &[Event],
     added: &HashSet<Uuid>,
-    known: &mut [Known],
-    places: &Places,
-) -> Result<(), Trouble> {
+    arrivals: &mut [Arrival],
+    keys: &SessionKeys,
+) -> Result<(), IngestError> {
     let ids: Vec<Uuid> = events.iter().map(|event| event.id).filter(|id| !added.contains(id)).collect();
-    let sql = "SELECT id, session, rev, kind, time, attributes FROM event WHERE owner = $1 AND id = ANY($2)";
+    let sql = format!("SELECT id, {STORED_EVENT_COLUMNS} FROM event WHERE owner = $1 AND id = ANY($2)");
     let mut stored: HashMap<Uuid, Row> = HashMap::with_capacity(ids.len());
-    for row in tx.query(sql, &[&owner, &ids]).await? {
-        stored.insert(row.try_get(0)?, row);
+    for row in tx.query(&sql, &[&owner, &ids]).await? {
+        stored.insert(row.try_get("id")?, row);
     }
     let mut revised = Vec::new();
-    for (event, known) in events.iter().zip(known).filter(|(event, _)| !added.contains(&event.id)) {
-        *known = match stored.get(&event.id) {
-            Some(row) => Stored {
-                same_session: row.try_get::<_, i64>(1)? == number(places, &event.session),
-                rev: row.try_get(2)?,
-                kind: row.try_get(3)?,
-                time: Timestamp(row.try_get(4)?),
-                attributes: row.try_get(5)?,
-            }
-            .against(event),
-            None => Known::Already,
+    for (event, arrival) in events.iter().zip(arrivals).filter(|(event, _)| !added.contains(&event.id)) {
+        *arrival = match stored.get(&event.id) {
+            Some(row) => stored_event(&RowColumns(row), number(keys, &event.session))?.against(event),
+            None => Arrival::Duplicate,
         };
-        if matches!(known, Known::Revised { .. }) {
+        if matches!(arrival, Arrival::Revised { .. }) {
             revised.push(event);
         }
     }
@@ -219,34 +214,34 @@ async fn settle_others(
 type Days = HashMap<String, Vec<(Day, String, Numbers)>>;
 
 /// The days of the sessions whose sums move to another project, user or agent.
-async fn days_before(tx: &Transaction<'_>, intake: &Intake, places: &Places) -> Result<Days, Trouble> {
+async fn days_before(tx: &Transaction<'_>, intake: &Intake, keys: &SessionKeys) -> Result<Days, IngestError> {
     let mut days = Days::new();
     for change in intake.changes().filter(|change| change.moves()) {
-        let sql = format!("SELECT day, model, {} FROM session_day WHERE session = $1", number_columns("{}"));
-        let rows = tx.query(&sql, &[&number(places, &change.session.id)]).await?;
-        let rows =
-            rows.iter().map(RowColumns).map(|row| Ok((day(&row, 0)?, text(&row, 1)?, numbers(&row, 2)?)));
-        days.insert(change.session.id.clone(), rows.collect::<Result<_, Trouble>>()?);
+        let sql = format!("SELECT {} FROM session_day WHERE session = $1", session_day_columns());
+        let rows = tx.query(&sql, &[&number(keys, &change.session.id)]).await?;
+        let rows = rows.iter().map(|row| session_day(&RowColumns(row)));
+        days.insert(change.session.id.clone(), rows.collect::<Result<_, _>>()?);
     }
     Ok(days)
 }
 
-/// All that is left goes out at once, the commit with it, and is carried out in order: one wait instead of nine. After a
+/// All statements go out at once, the commit with them, and are carried out in order: one wait instead of nine. After a
 /// statement that failed, the server takes the commit for a rollback.
 async fn write(
     tx: &mut Transaction<'_>,
     intake: &Intake,
-    places: &Places,
+    keys: &SessionKeys,
     before: &Days,
     now: Timestamp,
-) -> Result<(), Trouble> {
+) -> Result<(), IngestError> {
     let changes: Vec<&Change> = intake.changes().collect();
-    let here = |change: &&&Change| places.get(&change.session.id).is_some_and(|(_, stored)| *stored);
+    let here = |change: &&&Change| keys.get(&change.session.id).is_some_and(|key| key.stored);
     let (old, new): (Vec<&Change>, Vec<&Change>) = changes.iter().copied().partition(|change| here(&change));
-    // All new ones are told of, and some of the old. Each row is written once: every version of one is a whole row.
-    let (told, recounted): (Vec<&Change>, Vec<&Change>) =
+    // Of all new sessions and of some stored ones the description changes. Each row is written once: every version of one is
+    // a whole row.
+    let (described, recounted): (Vec<&Change>, Vec<&Change>) =
         changes.iter().partition(|change| change.life_changed);
-    let retold: Vec<&Change> = old.iter().copied().filter(|change| change.life_changed).collect();
+    let redescribed: Vec<&Change> = old.iter().copied().filter(|change| change.life_changed).collect();
     let sums = intake.daily(before).0;
     let origins: Vec<_> = intake.origins().collect();
     let mut statements: Vec<(String, Rows<'_>)> = Vec::new();
@@ -255,25 +250,23 @@ async fn write(
             statements.push((sql(&rows), rows));
         }
     };
-    add(!new.is_empty(), counted(with(named(&new, places), &LIFE, &new), &new), &|rows| {
-        rows.insert("session")
-    });
-    let lives = counted(with(numbered("n", &retold, places), &LIFE, &retold), &retold);
-    add(!retold.is_empty(), lives, &|rows| rows.update("session", 1));
-    let numbers = counted(numbered("n", &recounted, places), &recounted);
+    add(!new.is_empty(), counted(with(named(&new, keys), &LIFE, &new), &new), &|rows| rows.insert("session"));
+    let lives = counted(with(numbered("n", &redescribed, keys), &LIFE, &redescribed), &redescribed);
+    add(!redescribed.is_empty(), lives, &|rows| rows.update("session", 1));
+    let numbers = counted(numbered("n", &recounted, keys), &recounted);
     add(!recounted.is_empty(), numbers, &|rows| rows.update("session", 1));
-    add(!told.is_empty(), with(numbered("session", &told, places), &LISTED, &told), &|rows| {
+    add(!described.is_empty(), with(numbered("session", &described, keys), &LISTED, &described), &|rows| {
         let set: Vec<_> = LISTED.iter().map(|(name, _)| format!("{name} = excluded.{name}")).collect();
         let insert = rows.insert("session_list");
         format!("{insert} ON CONFLICT (session) DO UPDATE SET {}", set.join(", "))
     });
-    let costs = with(numbered("session", &recounted, places), &[COST], &recounted);
+    let costs = with(numbered("session", &recounted, keys), &[COST], &recounted);
     add(!recounted.is_empty(), costs, &|rows| rows.update("session_list", 1));
-    let days = session_days(&changes, places);
+    let days = session_days(&changes, keys);
     add(changes.iter().any(|change| !change.days.is_empty()), days, &|rows| {
         upsert(rows, "session_day", "session, day, model")
     });
-    let tools = session_tools(&changes, places);
+    let tools = session_tools(&changes, keys);
     add(changes.iter().any(|change| !change.tools.is_empty()), tools, &|rows| {
         let sums = ["calls", "errors", "lines_added", "lines_removed"];
         let set: Vec<_> = sums.iter().map(|sum| added("session_tool", sum)).collect();
@@ -317,12 +310,12 @@ fn upsert(rows: &Rows<'_>, table: &str, key: &str) -> String {
     format!("{} ON CONFLICT ({key}) DO UPDATE SET {}", rows.insert(table), numbers_added(table))
 }
 
-fn numbered<'a>(name: &'static str, changes: &[&Change], places: &Places) -> Rows<'a> {
-    Rows::default().int(name, changes.iter().map(|change| number(places, &change.session.id)))
+fn numbered<'a>(name: &'static str, changes: &[&Change], keys: &SessionKeys) -> Rows<'a> {
+    Rows::default().int(name, changes.iter().map(|change| number(keys, &change.session.id)))
 }
 
-fn named<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
-    numbered("n", changes, places)
+fn named<'a>(changes: &[&'a Change], keys: &SessionKeys) -> Rows<'a> {
+    numbered("n", changes, keys)
         .text("id", changes.iter().map(|change| Some(&*change.session.id)))
         .int("owner", changes.iter().map(|change| change.session.owner))
 }
@@ -343,10 +336,10 @@ fn counted<'a>(rows: Rows<'a>, changes: &[&'a Change]) -> Rows<'a> {
     with(rows, &COUNTED, changes).numbers(changes.iter().map(|change| &change.session.numbers))
 }
 
-fn session_days<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
+fn session_days<'a>(changes: &[&'a Change], keys: &SessionKeys) -> Rows<'a> {
     let days = || {
         changes.iter().flat_map(|change| {
-            let n = number(places, &change.session.id);
+            let n = number(keys, &change.session.id);
             change.days.iter().map(move |((day, model), numbers)| (n, day, model, numbers))
         })
     };
@@ -357,10 +350,10 @@ fn session_days<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
         .numbers(days().map(|row| row.3).collect::<Vec<_>>().into_iter())
 }
 
-fn session_tools<'a>(changes: &[&'a Change], places: &Places) -> Rows<'a> {
+fn session_tools<'a>(changes: &[&'a Change], keys: &SessionKeys) -> Rows<'a> {
     let tools = || {
         changes.iter().flat_map(|change| {
-            let n = number(places, &change.session.id);
+            let n = number(keys, &change.session.id);
             change.tools.iter().map(move |((tool, kind), sums)| (n, tool, *kind, sums))
         })
     };

@@ -1,21 +1,21 @@
-//! Along the transitions: the sessions that came of one another by a `/clear` or a switch.
+//! Chains: the sessions that follow one another by a `/clear` or a switch.
 //!
-//! A session tells of its last opening only. One that was opened again by itself says nothing of where it came from, or went
-//! to, before: that stands in the events of its earlier openings.
+//! A session describes its last opening only. Where one that was opened again came from, or went to, before that is found
+//! in the events of its earlier openings.
 
 use std::collections::HashSet;
 
-use super::super::attributes::Attributes;
-use super::super::model::{Session, TimelineEvent};
-use super::super::sql::{self, Query, text};
-use super::super::storage::Error;
-use super::Database;
 use super::sessions::{all, by_id, openings};
+use super::{Database, fetch};
+use crate::attributes::Attributes;
+use crate::model::{Session, TimelineEvent};
+use crate::sql::{self, Query, text};
+use crate::storage::Error;
 
 /// A chain longer than this, to either side, is cut.
 const CHAIN: usize = 50;
 
-/// Where a session came from and went to, by the last openings that tell.
+/// Where a session came from and went to, by the last opening that reports it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ends {
     from: Option<String>,
@@ -23,7 +23,7 @@ struct Ends {
 }
 
 impl Ends {
-    async fn of<D: Database>(database: &D, session: &Session) -> Result<Self, Error> {
+    async fn of(database: &dyn Database, session: &Session) -> Result<Self, Error> {
         let last = Self {
             from: session.transitioned_from().map(str::to_owned),
             to: session.transitioned_to().map(str::to_owned),
@@ -31,20 +31,20 @@ impl Ends {
         if session.life.starts < 2 || (last.from.is_some() && last.to.is_some()) {
             return Ok(last);
         }
-        let told = Self::told(&openings(database, &session.id).await?);
-        Ok(Self { from: last.from.or(told.from), to: last.to.or(told.to) })
+        let earlier = Self::of_openings(&openings(database, &session.id).await?);
+        Ok(Self { from: last.from.or(earlier.from), to: last.to.or(earlier.to) })
     }
 
-    fn told(openings: &[TimelineEvent]) -> Self {
+    fn of_openings(openings: &[TimelineEvent]) -> Self {
         let mut ends = Self::default();
         for event in openings {
-            let (told, end) = match &event.attributes {
+            let (reported, end) = match &event.attributes {
                 Attributes::Start(start) => (&start.transitioned_from, &mut ends.from),
                 Attributes::End(end) => (&end.transitioned_to, &mut ends.to),
                 _ => continue,
             };
-            if let Some(told) = told {
-                *end = Some(told.to_string());
+            if let Some(reported) = reported {
+                *end = Some(reported.to_string());
             }
         }
         ends
@@ -52,7 +52,7 @@ impl Ends {
 }
 
 /// Back and forth along the transitions. A switch back makes a ring of it, which is walked once.
-pub(super) async fn chain<D: Database>(database: &D, session: &Session) -> Result<Vec<Session>, Error> {
+pub(super) async fn chain(database: &dyn Database, session: &Session) -> Result<Vec<Session>, Error> {
     let mut seen = HashSet::from([session.id.clone()]);
     let mut chain = Vec::new();
     let mut at = session.clone();
@@ -78,43 +78,43 @@ pub(super) async fn chain<D: Database>(database: &D, session: &Session) -> Resul
     Ok(chain)
 }
 
-/// The session that was opened out of this one, as that one tells if this one's END has not come.
-async fn successor<D: Database>(database: &D, session: &Session) -> Result<Option<Session>, Error> {
+/// The session that follows this one; found by its START if this one's END has not come.
+async fn successor(database: &dyn Database, session: &Session) -> Result<Option<Session>, Error> {
     if let Some(next) = Ends::of(database, session).await?.to {
         return by_id(database, &next).await;
     }
     let mut query = all();
     query.and_equal("s.transitioned_from", Some(&*session.id));
     query.push(" ORDER BY s.started_at DESC, s.id DESC LIMIT 1");
-    Ok(database.fetch(query, sql::session).await?.pop())
+    Ok(fetch(database, query, sql::session).await?.pop())
 }
 
-/// Those that another session was opened out of, and of those that were opened again whose events tell a transition.
-pub(super) async fn chained<D: Database>(
-    database: &D,
+/// The sessions that another one follows, and the reopened ones whose events report a transition.
+pub(super) async fn chained(
+    database: &dyn Database,
     ids: Vec<String>,
     reopened: Vec<String>,
 ) -> Result<Vec<String>, Error> {
     let mut chained = Vec::new();
     if !ids.is_empty() {
-        let mut query = Query::new("SELECT DISTINCT s.transitioned_from FROM session s WHERE true");
+        let mut query = Query::new("SELECT DISTINCT s.transitioned_from AS id FROM session s WHERE true");
         let ids = query.bind(ids);
-        query.push(&format!(" AND {}", D::DIALECT.among("s.transitioned_from", &ids)));
-        chained = database.fetch(query, |row| text(row, 0)).await?;
+        query.push(&format!(" AND {}", database.dialect().among("s.transitioned_from", &ids)));
+        chained = fetch(database, query, |row| text(row, "id")).await?;
     }
     if !reopened.is_empty() {
         let mut query = Query::new(
-            "SELECT DISTINCT s.id FROM session s JOIN event e ON e.session = s.n
+            "SELECT DISTINCT s.id AS id FROM session s JOIN event e ON e.session = s.n
              WHERE e.kind IN ('session.start', 'session.end')",
         );
         let reopened = query.bind(reopened);
-        query.push(&format!(" AND {}", D::DIALECT.among("s.id", &reopened)));
-        let told = [r#""transitionedFrom":""#, r#""transitionedTo":""#].map(|field| {
+        query.push(&format!(" AND {}", database.dialect().among("s.id", &reopened)));
+        let reported = [r#""transitionedFrom":""#, r#""transitionedTo":""#].map(|field| {
             let field = query.bind(field);
-            D::DIALECT.contains("e.attributes", &field)
+            database.dialect().contains("e.attributes", &field)
         });
-        query.push(&format!(" AND ({})", told.join(" OR ")));
-        chained.extend(database.fetch(query, |row| text(row, 0)).await?);
+        query.push(&format!(" AND ({})", reported.join(" OR ")));
+        chained.extend(fetch(database, query, |row| text(row, "id")).await?);
     }
     Ok(chained)
 }

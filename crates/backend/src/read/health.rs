@@ -1,43 +1,44 @@
-//! How delivery is doing, and what there is to filter by.
+//! The state of delivery, and the values to filter by.
 
-use super::super::model::{Facets, Health, Origin, Page};
-use super::super::sql::{self, Columns, Query, int, session_columns, text, time};
-use super::super::storage::Error;
-use super::{Database, limit_to};
+use super::{Database, fetch, limit_to};
+use crate::model::{Facets, Health, Origin, Page};
+use crate::sql::{self, Columns, Query, int, session_columns, text, time};
+use crate::storage::Error;
 
-pub(super) async fn health<D: Database>(database: &D, limit: usize) -> Result<Health, Error> {
+pub(super) async fn health(database: &dyn Database, limit: usize) -> Result<Health, Error> {
     let mut query = Query::new(format!("SELECT {} FROM session s WHERE s.missing > 0", session_columns()));
     query.push(" ORDER BY s.received_at DESC");
     limit_to(&mut query, limit.min(Page::MOST));
-    let gaps = database.fetch(query, sql::session).await?;
+    let gaps = fetch(database, query, sql::session).await?;
     let origins = Query::new(
         "SELECT machine, user_name, first_received_at, last_received_at, events FROM origin
          ORDER BY last_received_at DESC LIMIT 1000",
     );
-    let origins = database.fetch(origins, origin_row).await?;
+    let origins = fetch(database, origins, origin_row).await?;
     let mut counts = [0; 3];
     for (count, sql) in counts.iter_mut().zip([
-        "SELECT count(*) FROM session WHERE missing > 0",
-        "SELECT count(*) FROM session",
-        "SELECT count(*) FROM session WHERE status = 'active'",
+        "SELECT count(*) AS sessions FROM session WHERE missing > 0",
+        "SELECT count(*) AS sessions FROM session",
+        "SELECT count(*) AS sessions FROM session WHERE status = 'active'",
     ]) {
-        *count = database.fetch(Query::new(sql), |row| int(row, 0)).await?.first().copied().unwrap_or(0);
+        *count =
+            fetch(database, Query::new(sql), |row| int(row, "sessions")).await?.first().copied().unwrap_or(0);
     }
     let [gap_count, sessions, active] = counts;
     Ok(Health { gaps, gap_count, origins, sessions, active })
 }
 
-pub(super) async fn facets<D: Database>(database: &D) -> Result<Facets, Error> {
+pub(super) async fn facets(database: &dyn Database) -> Result<Facets, Error> {
     let mut lists: [Vec<String>; 4] = Default::default();
     let places = [("session", "agent"), ("daily", "model"), ("session", "project"), ("session", "user_name")];
     for (list, (table, column)) in lists.iter_mut().zip(places) {
-        *list = database.fetch(Query::new(different(table, column)), |row| text(row, 0)).await?;
+        *list = fetch(database, Query::new(different(table, column)), |row| text(row, "value")).await?;
     }
     let [agents, models, projects, users] = lists;
     Ok(Facets { agents, models, projects, users })
 }
 
-/// The different values of a column that has an index: from one to the next, a look each, instead of all rows.
+/// The different values of a column that has an index: one look-up per value instead of all rows.
 fn different(table: &str, column: &str) -> String {
     format!(
         "WITH RECURSIVE seen(value) AS (
@@ -51,10 +52,10 @@ fn different(table: &str, column: &str) -> String {
 
 fn origin_row(row: &dyn Columns) -> Result<Origin, Error> {
     Ok(Origin {
-        machine: row.text(0)?.filter(|machine| !machine.is_empty()),
-        user: row.text(1)?.filter(|user| !user.is_empty()),
-        first_received_at: time(row, 2)?,
-        last_received_at: time(row, 3)?,
-        events: int(row, 4)?,
+        machine: row.text("machine")?.filter(|machine| !machine.is_empty()),
+        user: row.text("user_name")?.filter(|user| !user.is_empty()),
+        first_received_at: time(row, "first_received_at")?,
+        last_received_at: time(row, "last_received_at")?,
+        events: int(row, "events")?,
     })
 }

@@ -6,30 +6,49 @@ mod sessions;
 mod usage;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;
 
 use super::model::{
-    By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter, SessionPage,
-    Stretch, TimelinePage, TimelinePlace, Touched, UsageFilter, UsagePage,
+    ActivityBucket, By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter,
+    SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::numbers::Numbers;
-use super::sql::{Decode, Dialect, Query};
+use super::sql::{Columns, Decode, Dialect, Query};
 use super::storage::{Answer, Error, Reader};
 use wire::Timestamp;
 
-/// What differs between the databases when reading.
+/// What differs between the databases when reading. It is used as `&dyn Database`, so that every query of the read model is
+/// compiled once and not once per database.
 pub trait Database: Send + Sync {
-    const DIALECT: Dialect;
+    fn dialect(&self) -> Dialect;
 
-    fn fetch<T: Send + 'static>(
-        &self,
-        query: Query,
-        decode: Decode<T>,
-    ) -> impl Future<Output = Result<Vec<T>, Error>> + Send;
+    /// Runs a query, and hands each row of the answer to `each`, in order.
+    fn rows(&self, query: Query, each: EachRow) -> Answer<'_, ()>;
 
     fn listen(&self) -> broadcast::Receiver<Arc<[Touched]>>;
+}
+
+/// Takes one row; an error ends the query.
+pub type EachRow = Box<dyn FnMut(&dyn Columns) -> Result<(), Error> + Send>;
+
+/// All rows of an answer, decoded.
+pub async fn fetch<T: Send + 'static>(
+    database: &dyn Database,
+    query: Query,
+    decode: Decode<T>,
+) -> Result<Vec<T>, Error> {
+    // Rows are decoded on the thread that reads them, which outlives this future if that is dropped.
+    let decoded = Arc::new(Mutex::new(Vec::new()));
+    let into = decoded.clone();
+    let each = move |row: &dyn Columns| {
+        let value = decode(row)?;
+        into.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+        Ok(())
+    };
+    database.rows(query, Box::new(each)).await?;
+    Ok(std::mem::take(&mut *decoded.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 impl<D: Database> Reader for D {
@@ -53,12 +72,18 @@ impl<D: Database> Reader for D {
         Box::pin(sessions::by_ids(self, ids))
     }
 
-    fn timeline(&self, id: &str, after: TimelinePlace, limit: usize) -> Answer<'_, TimelinePage> {
+    fn timeline(&self, id: &str, after: TimelinePosition, limit: usize) -> Answer<'_, TimelinePage> {
         Box::pin(sessions::timeline(self, id.to_owned(), after, limit))
     }
 
-    fn course(&self, id: &str, from: Timestamp, to: Timestamp, parts: usize) -> Answer<'_, Vec<Stretch>> {
-        Box::pin(sessions::course(self, id.to_owned(), from, to, parts))
+    fn activity(
+        &self,
+        id: &str,
+        from: Timestamp,
+        to: Timestamp,
+        parts: usize,
+    ) -> Answer<'_, Vec<ActivityBucket>> {
+        Box::pin(sessions::activity(self, id.to_owned(), from, to, parts))
     }
 
     fn usage(&self, by: By, filter: UsageFilter, rows: Range<usize>) -> Answer<'_, UsagePage> {
@@ -88,7 +113,9 @@ fn limit_to(query: &mut Query, limit: usize) {
 }
 
 fn numbers_summed(dialect: Dialect, table: &str) -> String {
-    let columns: Vec<_> =
-        Numbers::COLUMNS.iter().map(|column| dialect.sum(&format!("{table}{column}"))).collect();
+    let columns: Vec<_> = Numbers::COLUMNS
+        .iter()
+        .map(|column| format!("{} AS {column}", dialect.sum(&format!("{table}{column}"))))
+        .collect();
     columns.join(", ")
 }

@@ -2,26 +2,26 @@
 
 use std::ops::Range;
 
-use super::super::model::{By, Day, Month, SeriesRow, Sums, UsageFilter, UsagePage, UsageRow};
-use super::super::numbers::Numbers;
-use super::super::sql::{Columns, Query, day, numbers, text};
-use super::super::storage::Error;
-use super::{Database, limit_to, numbers_summed};
+use super::{Database, fetch, limit_to, numbers_summed};
+use crate::model::{By, Day, Month, SeriesRow, Sums, UsageFilter, UsagePage, UsageRow};
+use crate::numbers::Numbers;
+use crate::sql::{Columns, Dialect, Query, day, numbers, text};
+use crate::storage::Error;
 
-pub(super) async fn page<D: Database>(
-    database: &D,
+pub(super) async fn page(
+    database: &dyn Database,
     by: By,
     filter: UsageFilter,
     wanted: Range<usize>,
 ) -> Result<UsagePage, Error> {
     let limit = wanted.len();
-    let mut query = grouped::<D>(by, filter);
+    let mut query = grouped(database.dialect(), by, filter);
     limit_to(&mut query, limit.saturating_add(1));
     if wanted.start > 0 {
         let start = query.bind(i64::try_from(wanted.start).unwrap_or(i64::MAX));
         query.push(&format!(" OFFSET {start}"));
     }
-    let mut rows = database.fetch(query, usage_row).await?;
+    let mut rows = fetch(database, query, usage_row).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
     if by == By::Day {
@@ -34,8 +34,8 @@ pub(super) async fn page<D: Database>(
     Ok(UsagePage { rows, more })
 }
 
-pub(super) async fn series<D: Database>(
-    database: &D,
+pub(super) async fn series(
+    database: &dyn Database,
     by: By,
     filter: UsageFilter,
 ) -> Result<Vec<SeriesRow>, Error> {
@@ -45,14 +45,14 @@ pub(super) async fn series<D: Database>(
     };
     let source = source(filter.branch.is_some());
     let mut query = Query::new(format!(
-        "SELECT d.day, {key}, {}, {} FROM {source}",
-        numbers_summed(D::DIALECT, "d."),
-        D::DIALECT.money_sum("d.")
+        "SELECT d.day AS day, {key} AS key, {}, {} AS spent FROM {source}",
+        numbers_summed(database.dialect(), "d."),
+        database.dialect().money_sum("d.")
     ));
     each_day(&mut query, filter.since, filter.until);
     restrict(&mut query, filter, by == By::Model);
     query.push(" GROUP BY 1, 2 ORDER BY 1, 2");
-    let mut rows = database.fetch(query, series_row).await?;
+    let mut rows = fetch(database, query, series_row).await?;
     rows.retain(|row| row.sums != Sums::default());
     Ok(rows)
 }
@@ -132,17 +132,18 @@ fn together(query: &mut Query, since: Option<Day>, until: Option<Day>) {
     query.push(&format!(" AND (({}))", parts.join(") OR (")));
 }
 
-fn grouped<D: Database>(by: By, filter: UsageFilter) -> Query {
+fn grouped(dialect: Dialect, by: By, filter: UsageFilter) -> Query {
     let by_session = matches!(by, By::Session | By::Branch) || filter.branch.is_some();
     let source = source(by_session);
     let (key, id) = (column(by), if by == By::Session { "d.id" } else { "NULL" });
     let key = if by == By::Day { format!("CAST({key} AS text)") } else { key.to_owned() };
     let mut query = Query::new(format!(
-        "SELECT {key}, CASE WHEN min(d.agent) = max(d.agent) THEN min(d.agent) END, {id}, {}, {}, {} AS dollars
+        "SELECT {key} AS key, CASE WHEN min(d.agent) = max(d.agent) THEN min(d.agent) END AS agent, {id} AS session_id,
+           {}, {} AS unpriced_models, {} AS spent
          FROM {source}",
-        numbers_summed(D::DIALECT, "d."),
-        D::DIALECT.distinct("d.model", "d.unpriced_calls > 0"),
-        D::DIALECT.money_sum("d."),
+        numbers_summed(dialect, "d."),
+        dialect.distinct("d.model", "d.unpriced_calls > 0"),
+        dialect.money_sum("d."),
     ));
     if by_session || by == By::Day {
         each_day(&mut query, filter.since, filter.until);
@@ -153,35 +154,34 @@ fn grouped<D: Database>(by: By, filter: UsageFilter) -> Query {
     let (group, order) = match by {
         By::Day => ("d.day", "d.day DESC"),
         // Several sessions may be told of one agent session.
-        By::Session => ("d.session, d.agent_session, d.id", "dollars DESC, 1, d.id"),
-        _ => ("1", "dollars DESC, 1"),
+        By::Session => ("d.session, d.agent_session, d.id", "spent DESC, 1, d.id"),
+        _ => ("1", "spent DESC, 1"),
     };
     // A session that moved to another project leaves zeros behind.
-    let any: Vec<_> = Numbers::COLUMNS.iter().map(|sum| D::DIALECT.any_sum(&format!("d.{sum}"))).collect();
+    let any: Vec<_> = Numbers::COLUMNS.iter().map(|sum| dialect.any_sum(&format!("d.{sum}"))).collect();
     query.push(&format!(" GROUP BY {group} HAVING {} ORDER BY {order}", any.join(" OR ")));
     query
 }
 
-/// The columns of a grouped row: numbers from `at` on, and the cost, which 64 bits may not hold, in a column of its own.
-fn sums(row: &dyn Columns, at: usize, cost: usize) -> Result<Sums, Error> {
-    let counts = Numbers { cost: 0, ..numbers(row, at)? };
-    Ok(Sums { counts, cost_usd: row.float(cost)?.unwrap_or(0.0) / 1e12 })
+/// The sums of a row. Their money may need more than 64 bits, and has the column `spent` of its own.
+fn sums(row: &dyn Columns) -> Result<Sums, Error> {
+    let counts = Numbers { cost: 0, ..numbers(row)? };
+    Ok(Sums { counts, cost_usd: row.float("spent")?.unwrap_or(0.0) / 1e12 })
 }
 
 fn usage_row(row: &dyn Columns) -> Result<UsageRow, Error> {
-    let models = 3 + Numbers::COUNT;
-    let unpriced = row.text(models)?.unwrap_or_default();
+    let unpriced = text(row, "unpriced_models")?;
     Ok(UsageRow {
-        key: text(row, 0)?,
-        agent: row.text(1)?,
-        session_id: row.text(2)?,
-        sums: sums(row, 3, models + 1)?,
+        key: text(row, "key")?,
+        agent: row.text("agent")?,
+        session_id: row.text("session_id")?,
+        sums: sums(row)?,
         unpriced_models: serde_json::from_str(&unpriced).unwrap_or_default(),
     })
 }
 
 fn series_row(row: &dyn Columns) -> Result<SeriesRow, Error> {
-    Ok(SeriesRow { day: day(row, 0)?, key: text(row, 1)?, sums: sums(row, 2, 2 + Numbers::COUNT)? })
+    Ok(SeriesRow { day: day(row, "day")?, key: text(row, "key")?, sums: sums(row)? })
 }
 
 #[cfg(test)]

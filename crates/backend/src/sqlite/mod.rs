@@ -1,5 +1,5 @@
-//! Events in one SQLite file: one thread writes, several connections read, and one more is kept for tokens, so that nobody
-//! who brings events waits for a page.
+//! Events in one SQLite file: one thread writes, several connections read, and one more is kept for tokens, so that a
+//! batch of events never waits for a page.
 //!
 //! The writer takes all batches that wait into one transaction, each in a savepoint of its own, and answers them after
 //! the commit: one fsync for many. The file is the owner's alone.
@@ -12,36 +12,36 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Row, params, params_from_iter};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
 use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
-use super::read::Database;
-use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value, json};
+use super::read::{Database, EachRow};
+use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, json, token};
 use super::storage::{Answer, Error, Ingested, Storage};
-use super::token::{Owner, Role, Token, TokenHash};
+use super::token::{Owner, Token, TokenHash};
 use system::file::open_private;
 use wire::Timestamp;
 
-/// As many pages are read for at once; more wait.
+/// Connections that read for pages; further pages wait.
 const READERS: usize = 4;
-/// Batches that may wait for the writer before whoever brings the next one waits too.
+/// Batches that may wait for the writer before the next sender has to wait too.
 const QUEUE: usize = 64;
 /// At most so many batches are one transaction: the first should not wait long for the last.
 const AT_ONCE: usize = 32;
-/// What a watcher may lag behind before it misses some.
+/// Batches that a live feed may lag behind before it misses some.
 pub(super) const FEED: usize = 256;
 
-/// One piece of work for the writer, done on its connection, or told why it cannot be.
+/// One piece of work for the writer: it gets the connection, or the reason why there is none.
 struct Job(Box<dyn FnOnce(Result<&Connection, Error>) -> Done + Send>);
 
-/// What is left of it.
+/// The result of a job.
 struct Done {
     /// Whether what it wrote is to be committed.
     keep: bool,
-    /// Answers whoever waits for it, once it is known whether the commit succeeded.
+    /// Called with the result of the commit.
     answer: Box<dyn FnOnce(Result<(), Error>)>,
 }
 
@@ -50,8 +50,8 @@ pub struct Sqlite {
     file: Arc<File>,
     writer: mpsc::Sender<Job>,
     pages: Readers,
-    /// For tokens, and for whether the database answers: a look each.
-    door: Readers,
+    /// A connection of its own for tokens and health checks, so that they never wait for pages.
+    tokens_and_health: Readers,
     feed: broadcast::Sender<Arc<[Touched]>>,
 }
 
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Job {
 }
 
 impl Sqlite {
-    /// For whoever can bring all events again: statements that take them out.
+    /// Statements that delete all events, for a caller that can deliver them again.
     pub const FORGET_EVENTS: &str = schema::FORGET_EVENTS;
 
     /// Opens the file, made if it is not there, and brings it to the schema of this version.
@@ -80,7 +80,7 @@ impl Sqlite {
             file,
             writer,
             pages: Readers::new(path, READERS),
-            door: Readers::new(path, 1),
+            tokens_and_health: Readers::new(path, 1),
             feed: broadcast::Sender::new(FEED),
         })
     }
@@ -104,7 +104,7 @@ impl Sqlite {
     }
 }
 
-/// A batch of the largest size fits into so much.
+/// The free space that the largest batch needs, in bytes.
 const LEAST_FREE: u64 = 16 << 20;
 
 /// The file that was opened.
@@ -120,7 +120,7 @@ impl File {
         Ok(Self { path: path.to_owned(), device_and_inode: (there.dev(), there.ino()) })
     }
 
-    /// What is written to a file that has no name any more succeeds, and is lost.
+    /// Writing to a deleted file succeeds, and is lost.
     fn check(&self) -> Result<(), Error> {
         let unavailable = |error: std::io::Error| Error::Unavailable(error.to_string());
         let now = Self::of(&self.path).map_err(unavailable)?;
@@ -137,20 +137,20 @@ impl File {
 #[derive(Debug)]
 struct Readers {
     path: PathBuf,
-    seats: Arc<Semaphore>,
+    free: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Readers {
-    fn new(path: &Path, seats: usize) -> Self {
-        Self { path: path.to_owned(), seats: Arc::new(Semaphore::new(seats)), idle: Arc::default() }
+    fn new(path: &Path, connections: usize) -> Self {
+        Self { path: path.to_owned(), free: Arc::new(Semaphore::new(connections)), idle: Arc::default() }
     }
 
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let permit = self.seats.clone().acquire_owned().await;
+        let permit = self.free.clone().acquire_owned().await;
         let permit = permit.map_err(|_| Error::Unavailable("closing".to_owned()))?;
         let (idle, path) = (self.idle.clone(), self.path.clone());
         let task = tokio::task::spawn_blocking(move || {
@@ -172,7 +172,7 @@ fn connect(path: &Path) -> Result<Connection, Error> {
         conn.busy_timeout(Duration::from_secs(10))?;
         conn.set_prepared_statement_cache_capacity(64);
         conn.pragma_update(None, "journal_mode", "wal")?;
-        // What was answered survives a power cut.
+        // A batch that was answered survives a power cut.
         conn.pragma_update(None, "synchronous", "full")?;
         conn.pragma_update(None, "wal_autocheckpoint", 4096)?;
         conn.pragma_update(None, "cache_size", -32_768)?;
@@ -193,7 +193,7 @@ pub(super) fn failed(error: rusqlite::Error) -> Error {
     }
 }
 
-/// The writer's life: it ends when nobody can send any more.
+/// The writer's thread: it ends when the last sender is gone.
 fn write_all(conn: &Connection, mut jobs: mpsc::Receiver<Job>) {
     while let Some(first) = jobs.blocking_recv() {
         let mut batch = vec![first];
@@ -206,7 +206,7 @@ fn write_all(conn: &Connection, mut jobs: mpsc::Receiver<Job>) {
     }
 }
 
-/// All of them, or none: what ends the transaction of one ends that of all.
+/// All of them in one transaction, or none: if it ends for one job, it ends for all.
 fn write_together(conn: &Connection, batch: Vec<Job>) {
     let mut together = run(conn, "BEGIN IMMEDIATE");
     let done: Vec<Done> = batch
@@ -229,7 +229,7 @@ fn write_together(conn: &Connection, batch: Vec<Job>) {
     }
 }
 
-/// Whatever it is, it passes: a transaction that could not be begun or ended is nobody's fault who is in it.
+/// A failure is temporary: a transaction that could not be begun or ended is not the fault of a job in it.
 fn run(conn: &Connection, sql: &str) -> Result<(), Error> {
     conn.execute_batch(sql).map_err(|error| match failed(error) {
         Error::Failed(text) => Error::Unavailable(text),
@@ -237,7 +237,7 @@ fn run(conn: &Connection, sql: &str) -> Result<(), Error> {
     })
 }
 
-/// What is left of the job, and whether the transaction around it still stands.
+/// The result of the job, and whether the transaction around it is still open.
 fn in_savepoint(
     conn: &Connection,
     job: Box<dyn FnOnce(Result<&Connection, Error>) -> Done + Send>,
@@ -246,7 +246,7 @@ fn in_savepoint(
         return (job(Err(error.clone())), Err(error));
     }
     let done = job(Ok(conn));
-    // A full disk, among others, makes SQLite roll back everything by itself; the next savepoint would begin anew.
+    // A full disk, among others, makes SQLite roll back everything by itself; the next savepoint would begin a new one.
     if conn.is_autocommit() {
         let why = "another batch of the same transaction failed, and took it along";
         return (done, Err(Error::Unavailable(why.to_owned())));
@@ -255,21 +255,40 @@ fn in_savepoint(
     (done, ended)
 }
 
-/// A row as the read model takes it.
+/// A row of SQLite for the read model.
 pub(super) struct RowColumns<'a>(pub(super) &'a Row<'a>);
 
 impl Columns for RowColumns<'_> {
-    fn int(&self, at: usize) -> Result<Option<i64>, Error> {
-        self.0.get(at).map_err(failed)
+    fn int(&self, column: &str) -> Result<Option<i64>, Error> {
+        self.0.get(column).map_err(failed)
     }
 
-    fn text(&self, at: usize) -> Result<Option<String>, Error> {
-        self.0.get(at).map_err(failed)
+    fn text(&self, column: &str) -> Result<Option<String>, Error> {
+        self.0.get(column).map_err(failed)
     }
 
-    fn float(&self, at: usize) -> Result<Option<f64>, Error> {
-        self.0.get(at).map_err(failed)
+    fn float(&self, column: &str) -> Result<Option<f64>, Error> {
+        self.0.get(column).map_err(failed)
     }
+
+    fn bytes(&self, column: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.0.get(column).map_err(failed)
+    }
+}
+
+/// Reads with a prepared statement, each row in order.
+fn read_rows(
+    conn: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+    each: &mut dyn FnMut(&dyn Columns) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut statement = conn.prepare_cached(sql).map_err(failed)?;
+    let mut rows = statement.query(values).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        each(&RowColumns(row))?;
+    }
+    Ok(())
 }
 
 impl rusqlite::ToSql for Value {
@@ -285,20 +304,16 @@ impl rusqlite::ToSql for Value {
 }
 
 impl Database for Sqlite {
-    const DIALECT: Dialect = Dialect::Sqlite;
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
 
-    async fn fetch<T: Send + 'static>(&self, query: Query, decode: Decode<T>) -> Result<Vec<T>, Error> {
-        let read = self.pages.read(move |conn| {
+    fn rows(&self, query: Query, mut each: EachRow) -> Answer<'_, ()> {
+        Box::pin(self.pages.read(move |conn| {
             // SQLite's own spelling of numbered parameters; no text of ours holds another dollar.
-            let mut statement = conn.prepare_cached(&query.sql.replace('$', "?")).map_err(failed)?;
-            let mut rows = statement.query(params_from_iter(query.values)).map_err(failed)?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next().map_err(failed)? {
-                found.push(decode(&RowColumns(row))?);
-            }
-            Ok(found)
-        });
-        read.await
+            let sql = query.sql.replace('$', "?");
+            read_rows(conn, &sql, params_from_iter(query.values), &mut *each)
+        }))
     }
 
     fn listen(&self) -> broadcast::Receiver<Arc<[Touched]>> {
@@ -326,7 +341,7 @@ impl Storage for Sqlite {
     fn ready(&self) -> Answer<'_, ()> {
         Box::pin(async move {
             let file = self.file.clone();
-            self.door.read(move |_| file.check()).await?;
+            self.tokens_and_health.read(move |_| file.check()).await?;
             // With the batches that wait, if there are any: one fsync for all.
             let touch = "UPDATE owner SET name = name WHERE n = 0";
             self.write(|conn| conn.execute(touch, []).map(drop).map_err(failed)).await
@@ -334,21 +349,20 @@ impl Storage for Sqlite {
     }
 
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
-        Box::pin(self.door.read(|conn| {
-            let mut select = conn
-                .prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name"))
-                .map_err(failed)?;
-            let found = select.query_map([], token).and_then(Iterator::collect);
-            found.map_err(failed)
+        let sql = format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name");
+        Box::pin(self.tokens_and_health.read(move |conn| {
+            let mut tokens = Vec::new();
+            read_rows(conn, &sql, [], &mut |row| token(row).map(|token| tokens.push(token)))?;
+            Ok(tokens)
         }))
     }
 
     fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
-        Box::pin(self.door.read(move |conn| {
-            let mut select = conn
-                .prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM token WHERE hash = ?1"))
-                .map_err(failed)?;
-            select.query_row([&hash.0], token).optional().map_err(failed)
+        let sql = format!("SELECT {TOKEN_COLUMNS} FROM token WHERE hash = ?1");
+        Box::pin(self.tokens_and_health.read(move |conn| {
+            let mut found = None;
+            read_rows(conn, &sql, [&hash.0], &mut |row| token(row).map(|token| found = Some(token)))?;
+            Ok(found)
         }))
     }
 
@@ -373,7 +387,7 @@ impl Storage for Sqlite {
     }
 
     fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool> {
-        Box::pin(self.door.read(move |conn| {
+        Box::pin(self.tokens_and_health.read(move |conn| {
             let mut select =
                 conn.prepare_cached("SELECT 1 FROM ended_pass WHERE signature = ?1").map_err(failed)?;
             select.exists([signature]).map_err(failed)
@@ -392,18 +406,6 @@ impl Storage for Sqlite {
     }
 }
 
-fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
-    let role: String = row.get(1)?;
-    Ok(Token {
-        name: row.get(0)?,
-        role: Role::parse(&role).ok_or(rusqlite::Error::InvalidColumnName(role))?,
-        hash: TokenHash(row.get(2)?),
-        created_at: row.get(3)?,
-        revoked_at: row.get(4)?,
-        owner: Owner::stored(row.get(5)?),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -419,7 +421,7 @@ mod tests {
         (job, outcome)
     }
 
-    /// Which of the jobs were told that they succeeded, and how many rows there are after them.
+    /// Which of the jobs got a success, and how many rows there are after them.
     fn outcome(statements: &[&'static str]) -> (Vec<bool>, i64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.db");
@@ -430,23 +432,23 @@ mod tests {
         let (jobs, outcomes): (Vec<_>, Vec<_>) = statements.iter().map(|sql| job(sql)).unzip();
         write_together(&conn, jobs);
         assert!(conn.is_autocommit());
-        let told = outcomes.into_iter().map(|mut outcome| outcome.try_recv().unwrap().is_ok()).collect();
-        (told, conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap())
+        let succeeded = outcomes.into_iter().map(|mut outcome| outcome.try_recv().unwrap().is_ok()).collect();
+        (succeeded, conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap())
     }
 
     #[test]
-    fn nobody_is_told_of_a_success_that_was_rolled_back() {
+    fn a_job_that_was_rolled_back_gets_no_success() {
         let (small, wrong) =
             ("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (1); INSERT INTO nowhere VALUES (1)");
         let large = "INSERT INTO t VALUES (zeroblob(1000000))";
-        for (statements, told, rows) in [
+        for (statements, succeeded, rows) in [
             (&[small, small][..], &[true, true][..], 2),
             (&[small, wrong, small], &[true, false, true], 2),
             // SQLite gives up the whole transaction when it is full.
             (&[small, large, small], &[false, false, false], 0),
             (&[large], &[false], 0),
         ] {
-            assert_eq!(outcome(statements), (told.to_vec(), rows), "{statements:?}");
+            assert_eq!(outcome(statements), (succeeded.to_vec(), rows), "{statements:?}");
         }
     }
 
@@ -454,8 +456,8 @@ mod tests {
     async fn tokens_and_health_do_not_wait_for_pages() {
         let folder = tempfile::tempdir().unwrap();
         let storage = Sqlite::open(&folder.path().join("x.db")).unwrap();
-        let seats = u32::try_from(READERS).unwrap();
-        let _pages = storage.pages.seats.clone().acquire_many_owned(seats).await.unwrap();
+        let readers = u32::try_from(READERS).unwrap();
+        let _pages = storage.pages.free.clone().acquire_many_owned(readers).await.unwrap();
         storage.ready().await.unwrap();
         assert_eq!(storage.token(TokenHash::of("x")).await.unwrap(), None);
         assert!(storage.tokens().await.unwrap().is_empty());

@@ -6,28 +6,19 @@ use std::collections::HashMap;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, params_from_iter};
 use uuid::Uuid;
 
-use super::{RowColumns, failed};
+use super::{RowColumns, failed, read_rows};
 use crate::event::Event;
-use crate::fold::{Change, Known};
-use crate::intake::{Found, Intake, Stored};
+use crate::fold::{Arrival, Change};
+use crate::intake::{Found, Intake};
 use crate::model::{Day, Session};
 use crate::numbers::Numbers;
 use crate::sql::{
-    COST, COUNTED, Get, LIFE, LISTED, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers,
-    numbers_added, session, session_columns, text,
+    COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
+    number_columns, numbers_added, session, session_columns, session_day, session_day_columns, stored_event,
 };
 use crate::storage::Error;
 use crate::token::Owner;
 use wire::Timestamp;
-
-/// Sessions by their number in this database.
-type Rows = HashMap<String, Place>;
-
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    n: i64,
-    stored: bool,
-}
 
 pub(super) fn ingest(
     conn: &Connection,
@@ -36,12 +27,12 @@ pub(super) fn ingest(
     now: Timestamp,
 ) -> Result<(), Error> {
     let owner = number(conn, owner)?;
-    let (rows, sessions) = load(conn, intake)?;
+    let (keys, sessions) = load(conn, intake)?;
     let revisions = stored_revisions(conn, owner, intake)?;
     intake.load(Found { owner, sessions, revisions });
-    add_events(conn, owner, intake, &rows)?;
-    let before = days_before(conn, intake, &rows)?;
-    write_sessions(conn, intake, &rows)?;
+    add_events(conn, owner, intake, &keys)?;
+    let before = days_before(conn, intake, &keys)?;
+    write_sessions(conn, intake, &keys)?;
     write_daily(conn, intake, &before)?;
     write_origins(conn, intake, now)
 }
@@ -56,7 +47,7 @@ pub(super) fn number(conn: &Connection, owner: &Owner) -> Result<i64, Error> {
     insert.query_row([owner.as_str()], |row| row.get(0)).map_err(failed)
 }
 
-/// What is stored of the events whose revision is far from the first.
+/// The stored revisions of the events that [`Intake::far_revisions`] names.
 fn stored_revisions(
     conn: &Connection,
     owner: i64,
@@ -66,9 +57,10 @@ fn stored_revisions(
     for id in intake.far_revisions() {
         let mut select = prepare(
             conn,
-            "SELECT s.id, e.rev FROM event e JOIN session s ON s.n = e.session WHERE e.owner = ?1 AND e.id = ?2",
+            "SELECT s.id AS session, e.rev AS rev FROM event e JOIN session s ON s.n = e.session WHERE e.owner = ?1 AND e.id = ?2",
         )?;
-        let stored = select.query_row(params![owner, id.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)));
+        let stored =
+            select.query_row(params![owner, id.as_bytes()], |row| Ok((row.get("session")?, row.get("rev")?)));
         revisions.extend(stored.optional().map_err(failed)?.map(|stored| (id, stored)));
     }
     Ok(revisions)
@@ -79,40 +71,40 @@ fn prepare<'a>(conn: &'a Connection, sql: &str) -> Result<CachedStatement<'a>, E
 }
 
 /// Reads the sessions of the batch; those that are not there get the next numbers. There is one writer at a time.
-fn load(conn: &Connection, intake: &Intake) -> Result<(Rows, Vec<Session>), Error> {
+fn load(conn: &Connection, intake: &Intake) -> Result<(SessionKeys, Vec<Session>), Error> {
     let mut select =
-        prepare(conn, &format!("SELECT {}, s.n FROM session s WHERE s.id = ?1", session_columns()))?;
+        prepare(conn, &format!("SELECT {}, s.n AS n FROM session s WHERE s.id = ?1", session_columns()))?;
     let mut next = conn
         .query_row("SELECT ifnull(max(n), 0) FROM session", [], |row| row.get::<_, i64>(0))
         .map_err(failed)?;
-    let (mut rows, mut sessions) = (Rows::new(), Vec::new());
+    let (mut keys, mut sessions) = (SessionKeys::new(), Vec::new());
     for id in intake.sessions() {
         let mut found = select.query([&id]).map_err(failed)?;
-        let place = if let Some(row) = found.next().map_err(failed)? {
+        let key = if let Some(row) = found.next().map_err(failed)? {
             sessions.push(session(&RowColumns(row))?);
-            Place { n: row.get(SESSION_COLUMNS).map_err(failed)?, stored: true }
+            SessionKey { n: row.get("n").map_err(failed)?, stored: true }
         } else {
             next += 1;
-            Place { n: next, stored: false }
+            SessionKey { n: next, stored: false }
         };
-        rows.insert(id, place);
+        keys.insert(id, key);
     }
-    Ok((rows, sessions))
+    Ok((keys, sessions))
 }
 
-fn place<'a>(rows: &'a Rows, id: &str) -> Result<&'a Place, Error> {
-    rows.get(id).ok_or_else(|| Error::Failed("a session was not loaded".to_owned()))
+fn session_key<'a>(keys: &'a SessionKeys, id: &str) -> Result<&'a SessionKey, Error> {
+    keys.get(id).ok_or_else(|| Error::Failed("a session was not loaded".to_owned()))
 }
 
-fn add_events(conn: &Connection, owner: i64, intake: &mut Intake, rows: &Rows) -> Result<(), Error> {
+fn add_events(conn: &Connection, owner: i64, intake: &mut Intake, keys: &SessionKeys) -> Result<(), Error> {
     let mut insert = prepare(
         conn,
         "INSERT INTO event (session, seq, id, rev, kind, time, attributes, owner)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
     )?;
-    let mut known = Vec::with_capacity(intake.events().len());
+    let mut arrivals = Vec::with_capacity(intake.events().len());
     for event in intake.events() {
-        let session = place(rows, &event.session)?.n;
+        let session = session_key(keys, &event.session)?.n;
         let added = insert
             .execute(params![
                 session,
@@ -125,32 +117,23 @@ fn add_events(conn: &Connection, owner: i64, intake: &mut Intake, rows: &Rows) -
                 owner
             ])
             .map_err(failed)?;
-        known.push(if added == 1 { Known::Fresh } else { against_stored(conn, owner, event, session)? });
+        arrivals.push(if added == 1 { Arrival::New } else { against_stored(conn, owner, event, session)? });
     }
-    for (at, known) in known.iter().enumerate() {
-        intake.settle(at, known);
+    for (at, arrival) in arrivals.iter().enumerate() {
+        intake.settle(at, arrival);
     }
     Ok(())
 }
 
-/// One that is there: replaced by a higher revision of the same session, else left alone.
-fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) -> Result<Known, Error> {
-    let mut select =
-        prepare(conn, "SELECT session, rev, kind, time, attributes FROM event WHERE owner = ?1 AND id = ?2")?;
-    let stored = select
-        .query_row(params![owner, event.id.as_bytes()], |row| {
-            Ok(Stored {
-                same_session: row.get::<_, i64>(0)? == session,
-                rev: row.get(1)?,
-                kind: row.get(2)?,
-                time: row.get(3)?,
-                attributes: row.get(4)?,
-            })
-        })
-        .optional()
-        .map_err(failed)?;
-    let known = stored.map_or(Known::Already, |stored| stored.against(event));
-    if matches!(known, Known::Revised { .. }) {
+/// An event whose id is stored: replaced by a higher revision of the same session, else left alone.
+fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) -> Result<Arrival, Error> {
+    let sql = format!("SELECT {STORED_EVENT_COLUMNS} FROM event WHERE owner = ?1 AND id = ?2");
+    let mut stored = None;
+    read_rows(conn, &sql, params![owner, event.id.as_bytes()], &mut |row| {
+        stored_event(row, session).map(|event| stored = Some(event))
+    })?;
+    let arrival = stored.map_or(Arrival::Duplicate, |stored| stored.against(event));
+    if matches!(arrival, Arrival::Revised { .. }) {
         let mut update = prepare(
             conn,
             "UPDATE event SET rev = ?3, time = ?4, attributes = ?5 WHERE owner = ?1 AND id = ?2",
@@ -159,38 +142,34 @@ fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) ->
             .execute(params![owner, event.id.as_bytes(), event.rev, event.time, event.attributes.to_json()])
             .map_err(failed)?;
     }
-    Ok(known)
+    Ok(arrival)
 }
 
 /// The days of the sessions whose sums move to another project, user or agent.
 fn days_before(
     conn: &Connection,
     intake: &Intake,
-    rows: &Rows,
+    keys: &SessionKeys,
 ) -> Result<HashMap<String, Vec<(Day, String, Numbers)>>, Error> {
     let mut before = HashMap::new();
     for change in intake.changes().filter(|change| change.moves()) {
-        let columns = number_columns("{}");
-        let sql = format!("SELECT day, model, {columns} FROM session_day WHERE session = ?1");
-        let mut select = prepare(conn, &sql)?;
-        let mut found = select.query([place(rows, &change.session.id)?.n]).map_err(failed)?;
+        let sql = format!("SELECT {} FROM session_day WHERE session = ?1", session_day_columns());
         let mut days = Vec::new();
-        while let Some(row) = found.next().map_err(failed)? {
-            let row = RowColumns(row);
-            days.push((day(&row, 0)?, text(&row, 1)?, numbers(&row, 2)?));
-        }
+        read_rows(conn, &sql, [session_key(keys, &change.session.id)?.n], &mut |row| {
+            session_day(row).map(|day| days.push(day))
+        })?;
         before.insert(change.session.id.clone(), days);
     }
     Ok(before)
 }
 
-/// The table with everything of a session, and the one with what it is listed by; each with the name of its key.
+/// The table of sessions, and the one that they are listed by; each with the name of its key.
 const SESSION: (&str, &str) = ("session", "n");
 const LIST: (&str, &str) = ("session_list", "session");
 
-fn write_sessions(conn: &Connection, intake: &Intake, rows: &Rows) -> Result<(), Error> {
+fn write_sessions(conn: &Connection, intake: &Intake, keys: &SessionKeys) -> Result<(), Error> {
     for change in intake.changes() {
-        let (Place { n, stored }, session) = (*place(rows, &change.session.id)?, &change.session);
+        let (SessionKey { n, stored }, session) = (*session_key(keys, &change.session.id)?, &change.session);
         let (counted, counted_values) = counted(session);
         if stored {
             let (mut columns, mut all, mut listed) = (counted, counted_values, &[COST][..]);
@@ -226,7 +205,7 @@ fn names(columns: &[SessionColumn]) -> String {
     names.join(", ")
 }
 
-/// What every batch changes, by name and value.
+/// The columns that every batch changes, and their values.
 fn counted(session: &Session) -> (String, Vec<Box<dyn ToSql>>) {
     let mut values = values(&COUNTED, session);
     values.extend(session.numbers.values().map(|value| Box::new(value) as Box<dyn ToSql>));

@@ -1,4 +1,4 @@
-//! The first start: one token of each role for this user, in a file that only they can read.
+//! The first start of a backend: one token of each role for this user, in a file that only they can read.
 //!
 //! `$CODEMIE_HOME/backend/tokens.json`: `{"ingest": "…", "read": "…", "admin": "…"}`. Delivery to a loopback address finds its
 //! token there. Tokens of the file that a database does not know (a new one, one that was deleted) are made known to it;
@@ -27,23 +27,24 @@ pub enum Error {
     File { path: PathBuf, source: io::Error },
 }
 
-/// What became of it.
+/// Where the tokens of this user are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Made,
-    /// The file is there, and the database knows its tokens.
-    Known,
-    /// The database has tokens of this user's from elsewhere, and no file is here.
+pub enum TokenFile {
+    /// In the file, which was created now.
+    Created,
+    /// In the file, which was there; the database knows its tokens.
+    Existing,
+    /// Not here: the database has tokens of this user, but there is no file.
     Elsewhere,
 }
 
 /// Makes sure that this user has tokens.
-pub async fn tokens(
+pub async fn ensure_tokens(
     storage: &dyn Storage,
     file: &Path,
     user: &str,
     now: Timestamp,
-) -> Result<Outcome, Error> {
+) -> Result<TokenFile, Error> {
     let failed = |source| Error::File { path: file.to_owned(), source };
     let known = storage.tokens().await?;
     let owner = owner_of(user, &known);
@@ -53,21 +54,21 @@ pub async fn tokens(
                 add(storage, user, &owner, role, &secret, now).await?;
             }
         }
-        return Ok(Outcome::Known);
+        return Ok(TokenFile::Existing);
     }
     if known.iter().any(|token| is_of(user, token)) {
-        return Ok(Outcome::Elsewhere);
+        return Ok(TokenFile::Elsewhere);
     }
-    let mut made = BTreeMap::new();
+    let mut created = BTreeMap::new();
     for role in Role::ALL {
-        made.insert(*role, new_secret(*role)?);
+        created.insert(*role, new_secret(*role)?);
     }
-    // First the file, then the database: a token that nobody knows would be of no use.
-    write(file, &made).map_err(failed)?;
-    for (role, secret) in &made {
+    // First the file, then the database: a token that only the database has could be used by nobody.
+    write(file, &created).map_err(failed)?;
+    for (role, secret) in &created {
         add(storage, user, &owner, *role, secret, now).await?;
     }
-    Ok(Outcome::Made)
+    Ok(TokenFile::Created)
 }
 
 fn name(user: &str, role: Role, number: u32) -> String {
@@ -78,8 +79,8 @@ fn is_of(user: &str, token: &Token) -> bool {
     Role::ALL.iter().any(|role| token.name == name(user, *role, 1))
 }
 
-/// All of one user's tokens are one owner's: whichever of them delivers, the sessions are theirs. A name that is somebody else's
-/// already gets a number.
+/// All tokens of a user have one owner: the sessions belong to it, whichever token delivers them. A name that belongs to
+/// another owner gets a number.
 fn owner_of(user: &str, tokens: &[Token]) -> Owner {
     if let Some(token) = tokens.iter().find(|token| is_of(user, token)) {
         return token.owner.clone();
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_tokens_take_no_owner_that_is_somebody_elses() {
+    fn first_tokens_never_take_the_name_of_another_owner() {
         let token = |name: &str, owner: &str| Token {
             name: name.to_owned(),
             role: Role::Ingest,

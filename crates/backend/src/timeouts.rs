@@ -1,5 +1,5 @@
-//! How long a client may take: for a request's head, for its body, for reading the answer. Whoever takes longer is cut
-//! off, so that nobody keeps a connection by doing nothing with it.
+//! How long a client may take: for a request's head, for its body, for reading the answer. A client that takes longer is
+//! disconnected, so that an idle one keeps no connection.
 
 use std::error::Error;
 use std::io;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use super::limits;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// A request's head, and an idle connection.
     pub head: Duration,
     /// A whole body.
@@ -24,27 +24,27 @@ pub struct Patience {
     pub silence: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { head: limits::HEAD, body: limits::WHOLE_BODY, silence: limits::SILENCE }
     }
 }
 
-/// What reading a body ends with if it took too long.
+/// The error of a body that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body came too slowly")]
 pub struct TooSlow;
 
 impl TooSlow {
-    /// Whether it is behind an error that somebody else made of it.
-    pub fn is_behind(error: &(dyn Error + 'static)) -> bool {
+    /// Whether it is this error, or a cause of it.
+    pub fn caused(error: &(dyn Error + 'static)) -> bool {
         std::iter::successors(Some(error), |&error| error.source()).any(<dyn Error>::is::<Self>)
     }
 }
 
-impl Patience {
+impl Timeouts {
     /// The same body, which fails with [`TooSlow`] once it has taken too long.
-    pub fn over(self, body: Body) -> Body {
+    pub fn limit(self, body: Body) -> Body {
         if body.is_end_stream() {
             return body;
         }
@@ -57,32 +57,32 @@ impl Patience {
     }
 }
 
-/// A connection whose other end must go on reading what is written to it.
+/// A stream on which a write fails once the other end has not read for too long.
 #[derive(Debug)]
-pub struct Unread<S> {
+pub struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Unread<S> {
-    pub fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, waiting: None }
+impl<S> WriteTimeout<S> {
+    pub fn new(stream: S, timeout: Duration) -> Self {
+        Self { stream, timeout, waiting: None }
     }
 
-    /// What the stream says to a write, or an error if it has been saying "not yet" for too long.
-    fn within<T>(&mut self, cx: &mut Context<'_>, said: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if said.is_ready() {
+    /// The result of a write, or an error if the stream has been pending for too long.
+    fn within<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
             self.waiting = None;
-            return said;
+            return result;
         }
-        let patience = self.patience;
-        ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(cx));
+        let timeout = self.timeout;
+        ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(timeout))).as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Unread<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -92,10 +92,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unread<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Unread<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let said = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.within(cx, said)
+        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.within(cx, result)
     }
 
     fn poll_write_vectored(
@@ -103,8 +103,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unread<S> {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let said = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.within(cx, said)
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.within(cx, result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -112,13 +112,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unread<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let said = Pin::new(&mut self.stream).poll_flush(cx);
-        self.within(cx, said)
+        let result = Pin::new(&mut self.stream).poll_flush(cx);
+        self.within(cx, result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let said = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.within(cx, said)
+        let result = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.within(cx, result)
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_pauses_or_never_ends_fails_and_a_whole_one_does_not() {
+    async fn a_body_that_pauses_or_never_ends_fails() {
         let silent = || Body::from_stream(pieces().chain(stream::pending()));
         let endless = || {
             Body::from_stream(stream::unfold((), |()| async {
@@ -145,29 +145,29 @@ mod tests {
                 Some((Ok::<_, io::Error>("x"), ()))
             }))
         };
-        for (body, patience) in [
-            (silent(), Patience { head: LONG, body: LONG, silence: SHORT }),
-            (endless(), Patience { head: LONG, body: SHORT, silence: LONG }),
+        for (body, timeouts) in [
+            (silent(), Timeouts { head: LONG, body: LONG, silence: SHORT }),
+            (endless(), Timeouts { head: LONG, body: SHORT, silence: LONG }),
         ] {
-            let error = patience.over(body).collect().await.unwrap_err();
-            assert!(TooSlow::is_behind(&error), "{error:?}");
+            let error = timeouts.limit(body).collect().await.unwrap_err();
+            assert!(TooSlow::caused(&error), "{error:?}");
         }
-        let patience = Patience { head: LONG, body: LONG, silence: LONG };
-        let whole = patience.over(Body::from_stream(pieces())).collect().await.unwrap();
+        let timeouts = Timeouts { head: LONG, body: LONG, silence: LONG };
+        let whole = timeouts.limit(Body::from_stream(pieces())).collect().await.unwrap();
         assert_eq!(whole.to_bytes(), "ab");
         let broken = stream::once(async { Err::<&str, _>(io::Error::other("cut")) });
-        let error = patience.over(Body::from_stream(broken)).collect().await.unwrap_err();
-        assert!(!TooSlow::is_behind(&error));
+        let error = timeouts.limit(Body::from_stream(broken)).collect().await.unwrap_err();
+        assert!(!TooSlow::caused(&error));
     }
 
     #[tokio::test]
-    async fn what_nobody_reads_fails_and_what_is_read_slowly_arrives() {
+    async fn a_write_fails_if_nobody_reads_and_succeeds_if_it_is_read_slowly() {
         let (near, far) = duplex(16);
-        let error = Unread::new(near, SHORT).write_all(&[7; 64]).await.unwrap_err();
+        let error = WriteTimeout::new(near, SHORT).write_all(&[7; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(far);
         let (near, mut far) = duplex(1);
-        let mut near = Unread::new(near, LONG);
+        let mut near = WriteTimeout::new(near, LONG);
         let (written, read) = tokio::join!(near.write_all(&[7; 64]), async {
             let mut got = [0; 64];
             far.read_exact(&mut got).await.map(|_| got)

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::axis::Axis;
 use super::chart::{ABOVE, BELOW, HEIGHT, dollars, percent, px, said, y};
 use super::frame::Frame;
-use super::model::Story;
+use super::model::SessionView;
 use super::scale::Scale;
 use super::text::{about, grouped};
 use crate::attributes::Attributes;
@@ -46,14 +46,14 @@ const GAP: f64 = 14.0;
 const LANE: f64 = 26.0;
 /// How many points can be pointed at: more are too close together to be hit.
 const DOTS: usize = 240;
-/// Marks closer than this lie on each other: a screen has room for some hundred.
+/// Marks closer than this lie on each other: a screen has space for some hundred.
 const CLOSE: f64 = 0.006;
 /// Events that a merged mark names one by one.
 const NAMED: usize = 6;
 /// Two breaks whose lengths can both be written.
 const WORDS: f64 = 0.12;
 
-pub fn chart(frame: &Frame, view: &Story, time: &Axis) -> Markup {
+pub fn chart(frame: &Frame, view: &SessionView, time: &Axis) -> Markup {
     let (points, lanes) = (points(frame, view, time), lanes(view, time));
     let below = if points.is_empty() { 0.0 } else { ABOVE + HEIGHT + GAP };
     let middle = |at: i32| below + LANE * (f64::from(at) + 0.5);
@@ -82,7 +82,7 @@ pub fn chart(frame: &Frame, view: &Story, time: &Axis) -> Markup {
     }
 }
 
-fn points(frame: &Frame, view: &Story, time: &Axis) -> Vec<Point> {
+fn points(frame: &Frame, view: &SessionView, time: &Axis) -> Vec<Point> {
     let mut sum = PicoDollars(0);
     let mut point = |at: Timestamp, said: &str, cost: PicoDollars| {
         sum.0 = sum.0.saturating_add(cost.0);
@@ -90,8 +90,8 @@ fn points(frame: &Frame, view: &Story, time: &Axis) -> Vec<Point> {
         let title = format!("{}\n{said}\n{so_far}", frame.now.exact(at));
         Point { x: time.at(at), y: sum.dollars(), title, said: format!("{}\n{so_far}", frame.now.clock(at)) }
     };
-    if let Some(course) = &view.course {
-        let called = course.iter().filter(|stretch| stretch.calls > 0);
+    if let Some(buckets) = &view.activity {
+        let called = buckets.iter().filter(|bucket| bucket.calls > 0);
         let told =
             |calls, cost: PicoDollars| format!("{}, {}", counted(calls, "call"), human::dollars(cost.0));
         return called.map(|part| point(part.until, &told(part.calls, part.cost), part.cost)).collect();
@@ -112,7 +112,7 @@ fn counted(number: i64, one: &str) -> String {
     human::counted(usize::try_from(number).unwrap_or(0), one)
 }
 
-fn lanes(view: &Story, time: &Axis) -> [Lane; 4] {
+fn lanes(view: &SessionView, time: &Axis) -> [Lane; 4] {
     let mut lanes = [
         ("prompts", "prompt", "c3"),
         ("calls", "call", "c0"),
@@ -123,8 +123,8 @@ fn lanes(view: &Story, time: &Axis) -> [Lane; 4] {
     let mut mark = |lane: usize, at: Timestamp, number: i64, said: String| {
         lanes[lane].marks.push(Mark { x: time.at(at), at, number, said });
     };
-    if let Some(course) = &view.course {
-        for part in course {
+    if let Some(buckets) = &view.activity {
+        for part in buckets {
             let numbers = [part.prompts, part.calls, part.tools, part.errors];
             for (lane, number) in numbers.into_iter().enumerate().filter(|(_, number)| *number > 0) {
                 mark(lane, part.until, number, String::new());
@@ -253,7 +253,7 @@ mod tests {
 
     use super::super::agents::KnownAgents;
     use super::*;
-    use crate::dashboard::frame::Place;
+    use crate::dashboard::frame::Deployment;
     use crate::dashboard::text::Now;
 
     fn mark(x: f64, said: &str) -> Mark {
@@ -267,7 +267,7 @@ mod tests {
         assert!((100..=170).contains(&groups.len()), "{}", groups.len());
         assert_eq!(groups.iter().map(|group| group.len()).sum::<usize>(), marks.len(), "none is left out");
         let now = Now { at: Timestamp(0), zone: TimeZone::UTC };
-        let frame = Frame { now, place: Place::Local, agents: KnownAgents::default() };
+        let frame = Frame { now, deployment: Deployment::Local, agents: KnownAgents::default() };
         let lane = Lane { name: "calls", one: "call", class: "c0", marks: Vec::new() };
         let three = [mark(0.1, "a"), mark(0.1, "b"), Mark { at: Timestamp(3000), ..mark(0.1, "c") }];
         assert_eq!(
@@ -275,8 +275,8 @@ mod tests {
             "Thu 1 Jan 1970, 00:00:01 UTC to 00:00:03\n3 calls\na\nb\nc"
         );
         assert_eq!(title(&frame, &lane, &three[..1]), "Thu 1 Jan 1970, 00:00:01 UTC\na");
-        let stretch = [Mark { number: 12, ..mark(0.1, "") }];
-        assert_eq!(title(&frame, &lane, &stretch), "Thu 1 Jan 1970, 00:00:01 UTC\n12 calls");
+        let bucket = [Mark { number: 12, ..mark(0.1, "") }];
+        assert_eq!(title(&frame, &lane, &bucket), "Thu 1 Jan 1970, 00:00:01 UTC\n12 calls");
     }
 
     #[test]
