@@ -31,7 +31,7 @@ use crate::session::lookup::Foreign;
 pub use invocation::{Conversation, Invocation, Kind};
 #[cfg(test)]
 pub(crate) use trail::Seen;
-pub use trail::Trail;
+pub use trail::{Territory, Trail};
 
 /// A look at an environment variable.
 pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;

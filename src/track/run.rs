@@ -88,7 +88,11 @@ pub(super) fn track(
         }));
     }
     loop {
-        run.look();
+        if run.is_due_for_all() {
+            run.look();
+        } else {
+            run.look_at(Scope::OwnFiles);
+        }
         if let Some((ended, at)) = end.get() {
             run.retry_now();
             // What the agent did last may be on disk since that look.
@@ -121,6 +125,14 @@ pub(super) fn ending(ended: terminal::Ended) -> Ending {
         ending @ terminal::Ending::NotStarted(_) => Exit::Code(ending.code().into()),
     };
     if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) }
+}
+
+/// How much a look sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Everything,
+    /// What this run alone changes.
+    OwnFiles,
 }
 
 pub(super) struct Run {
@@ -156,6 +168,10 @@ pub(super) struct Run {
     pub(super) undone: VecDeque<Step>,
     looks: Vec<Instant>,
     looked_at: Option<Instant>,
+    /// When everything was looked at, not this run's own files alone.
+    looked_at_all: Option<Instant>,
+    /// When to look at what others have changed.
+    others_due_at: Option<Instant>,
     tidied: bool,
     pub(super) receivers: Receivers,
 }
@@ -195,6 +211,8 @@ impl Run {
             undone: VecDeque::new(),
             looks: Vec::new(),
             looked_at: None,
+            looked_at_all: None,
+            others_due_at: None,
             tidied: false,
             receivers: Receivers::default(),
         }
@@ -237,8 +255,26 @@ impl Run {
         self.retry_at = self.retry_at.map(|_| Instant::now());
     }
 
+    /// Whether this run's own files are not enough: others have changed something, or nobody can tell, or it is long ago.
+    fn is_due_for_all(&self) -> bool {
+        let now = Instant::now();
+        let reported = self.watch.as_ref().is_some_and(Watch::works);
+        !reported
+            || self.looked_at_all.is_none_or(|at| now >= at + SLOW)
+            || self.others_due_at.is_some_and(|at| now >= at)
+    }
+
     /// Sees what is new, decides, and reads what was written.
     fn look(&mut self) {
+        self.others_due_at = None;
+        self.looked_at_all = Some(Instant::now());
+        if let Some(watch) = &self.watch {
+            watch.begin_look();
+        }
+        self.look_at(Scope::Everything);
+    }
+
+    fn look_at(&mut self, scope: Scope) {
         if self.store.is_none() {
             match self.retry_at {
                 Some(at) if Instant::now() >= at => {
@@ -253,14 +289,14 @@ impl Run {
         }
         self.retry_at = None;
         self.refused = false;
-        if let Some(watch) = &self.watch {
-            watch.begin_look();
-        }
         self.looked_at = Some(Instant::now());
         self.work_off();
         self.looks.retain(|at| *at > Instant::now());
         if let (Some(trail), Some(agent)) = (&mut self.plan.trail, self.agent) {
-            let seen = trail.look(agent, &SystemProcesses);
+            let seen = match scope {
+                Scope::Everything => trail.look(agent, &SystemProcesses),
+                Scope::OwnFiles => trail.look_at_own(agent, &SystemProcesses),
+            };
             if seen.torn {
                 self.looks.push(Instant::now() + TORN);
             }
@@ -289,9 +325,11 @@ impl Run {
         if self.undone.is_empty() {
             let _ = self.read(false); // what is refused is read with the next look
         }
-        if let (Some(watch), Some(trail)) = (&mut self.watch, &self.plan.trail) {
-            watch.set(trail.watched());
-            watch.set_own(trail.own());
+        if let (Some(watch), Some(trail)) = (&mut self.watch, &self.plan.trail)
+            && watch.set(trail.watched(), trail.territory())
+        {
+            // It may have changed after it was read and before it was watched.
+            self.looks.push(Instant::now() + PACE);
         }
         if !self.refused {
             self.trouble = None;
@@ -381,7 +419,10 @@ impl Run {
                 return true;
             }
             Wake::Look => self.looked_at.map_or(now, |at| at + PACE),
-            Wake::Others => now + OF_OTHERS,
+            Wake::Others => {
+                self.others_due_at.get_or_insert(now + OF_OTHERS);
+                return false;
+            }
         };
         if at > now && !self.looks.contains(&at) {
             self.looks.push(at);
@@ -406,6 +447,7 @@ impl Run {
             .copied()
             .chain(self.left.iter().filter_map(|left| left.until))
             .chain(self.retry_at)
+            .chain(self.others_due_at)
             .chain(in_a_moment)
             .map(|at| at.saturating_duration_since(now))
             .fold(pace, Duration::min)

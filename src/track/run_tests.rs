@@ -427,3 +427,28 @@ fn evidence_knows_its_run() {
     let noted: i64 = store.sql().query_row(query, [id], |row| row.get(0)).unwrap();
     assert_eq!(noted, 2);
 }
+
+#[test]
+fn changes_of_others_ask_for_a_look_at_everything_and_own_ones_do_not() {
+    let scene = Scene::new();
+    let mut run = scene.start(scene.plan());
+    run.look();
+    assert!(run.is_due_for_all(), "nobody reports changes");
+    run.watch = Some(Watch::new(|_| {}));
+    if !run.watch.as_ref().unwrap().works() {
+        return; // no inotify instance left on this machine
+    }
+    run.look();
+    assert!(!run.is_due_for_all());
+    run.heeds(&Wake::Look);
+    run.heeds(&Wake::Enter);
+    assert!(!run.is_due_for_all());
+    assert!(!run.heeds(&Wake::Others), "it can wait");
+    assert!(!run.is_due_for_all() && run.patience() <= OF_OTHERS);
+    run.others_due_at = Some(Instant::now());
+    assert!(run.is_due_for_all());
+    run.look();
+    assert!(!run.is_due_for_all(), "one look is enough for all of them");
+    run.looked_at_all = run.looked_at_all.and_then(|at| at.checked_sub(SLOW));
+    assert!(run.is_due_for_all(), "whatever is reported");
+}
