@@ -27,7 +27,7 @@ use std::fmt::Debug;
 pub use files::{ConversationFiles, SessionFile, SessionFiles};
 pub use invocation::{Conversation, Invocation, Kind};
 pub use launch::{Injection, Launch, Remark};
-pub use trail::{Follow, Seen, Trail};
+pub use trail::{Follow, Seen, Territory, Trail};
 
 /// Looks up an environment variable.
 pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;

@@ -282,7 +282,7 @@ mod tests {
             let mut watch = crate::track::Watch::new(move |_| {
                 let _ = changed.send(());
             });
-            watch.set([home.published_sessions()]);
+            watch.set([home.published_sessions()], None);
             let process = Command::new("sleep").arg("1000").spawn().unwrap();
             Self { home, folder, process, changes, _watch: watch, _temporary: temporary }
         }

@@ -41,6 +41,18 @@ pub trait Follow {
     }
 }
 
+/// Whose changes are whose, as far as a run knows its own files. Changes that are not its own can wait for a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Territory {
+    /// What only this run changes, each with everything below it.
+    pub own: Vec<PathBuf>,
+    /// Folders that all runs write to. What is this run's own in them is watched by itself, so only what appears or vanishes
+    /// there is worth a report: fifty runs must not wake each other with every line they write.
+    pub shared: Vec<PathBuf>,
+    /// Those of them where what appears for others means nothing to this run before its next look at everything.
+    pub ignored: Vec<PathBuf>,
+}
+
 /// One run's view of the agent's own files. Reads only; never writes.
 pub trait Trail: Send {
     /// The kind of evidence it looks for.
@@ -49,14 +61,18 @@ pub trait Trail: Send {
     /// Folders and files whose changes are worth a look.
     fn watched(&self) -> Vec<PathBuf>;
 
-    /// The watched paths that only this run changes, each with everything below it. Changes elsewhere come from other runs and
-    /// can wait for a moment. `None`: the run of a change cannot be known.
-    fn own(&self) -> Option<Vec<PathBuf>> {
+    /// Which changes are whose. `None`: the run of a change cannot be known.
+    fn territory(&self) -> Option<Territory> {
         None
     }
 
     /// What is new since the last look. `agent` is the process that codemie started.
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen;
+
+    /// The same for a change of this run's own files alone: what it costs need not grow with the number of runs.
+    fn look_at_own(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
+        self.look(agent, processes)
+    }
 
     /// The existing session files of a conversation: its own first, each with its sub-agents'.
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf>;

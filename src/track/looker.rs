@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
-use super::timers::{Timers, Wake};
+use super::timers::{Scope, Timers, Wake};
 use super::watch::Watch;
 use crate::agent::{Seen, Trail};
 use terminal::process::Processes;
@@ -40,11 +40,16 @@ impl Looker {
         self.watch = Some(watch);
     }
 
-    pub(super) fn begin_look(&mut self, now: Instant) {
-        if let Some(watch) = &self.watch {
+    /// How much the look that is due has to see.
+    pub(super) fn scope(&self, now: Instant) -> Scope {
+        self.timers.scope(now, self.watch.as_ref().is_some_and(Watch::works), SLOW)
+    }
+
+    pub(super) fn begin_look(&mut self, now: Instant, scope: Scope) {
+        if let (Scope::Everything, Some(watch)) = (scope, &self.watch) {
             watch.begin_look();
         }
-        self.timers.begin_look(now);
+        self.timers.begin_look(now, scope);
     }
 
     /// What the trail shows now, and plans the looks that it asks for.
@@ -53,9 +58,14 @@ impl Looker {
         clock: &dyn RunClock,
         agent: Option<ProcessId>,
         processes: &dyn Processes,
+        scope: Scope,
     ) -> Option<Seen> {
         self.timers.drop_past(clock.now().steady);
-        let seen = self.trail.as_mut()?.look(agent?, processes);
+        let trail = self.trail.as_mut()?;
+        let seen = match scope {
+            Scope::Everything => trail.look(agent?, processes),
+            Scope::OwnFiles => trail.look_at_own(agent?, processes),
+        };
         let now = clock.now().steady;
         if seen.torn {
             self.timers.look_at(now + TORN);
@@ -67,10 +77,11 @@ impl Looker {
     }
 
     /// Watches the paths that the trail names by now.
-    pub(super) fn end_look(&mut self) {
-        if let (Some(watch), Some(trail)) = (&mut self.watch, &self.trail) {
-            watch.set(trail.watched());
-            watch.set_own(trail.own());
+    pub(super) fn end_look(&mut self, now: Instant) {
+        if let (Some(watch), Some(trail)) = (&mut self.watch, &self.trail)
+            && watch.set(trail.watched(), trail.territory())
+        {
+            self.timers.look_soon(now);
         }
     }
 

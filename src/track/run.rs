@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, Refused};
 use super::recover::recover;
 use super::summary::{Summary, record_of, together};
-use super::timers::Wake;
+use super::timers::{Scope, Wake};
 use super::watch::{Change, Watch};
 use crate::apart;
 use crate::log;
@@ -57,7 +57,7 @@ pub(super) fn track(plan: Plan, link: &Link, woken: &Receiver<Wake>, wake: SyncS
         }));
     }
     loop {
-        run.look();
+        run.look_as_due();
         if let Some((ended, at)) = link.end.get() {
             let now = run.recorder.now().steady;
             run.recorder.writer().retry_now(now);
@@ -131,8 +131,18 @@ impl Run {
         self.recorder.send_soon();
     }
 
-    /// Sees what is new, decides, and reads what was written.
+    /// Looks at this run's own files alone where that is enough: many runs may share a folder.
+    fn look_as_due(&mut self) {
+        let scope = self.looker.scope(self.recorder.now().steady);
+        self.look_at(scope);
+    }
+
     fn look(&mut self) {
+        self.look_at(Scope::Everything);
+    }
+
+    /// Sees what is new, decides, and reads what was written.
+    fn look_at(&mut self, scope: Scope) {
         let Self { looker, recorder, .. } = self;
         let now = recorder.now();
         if recorder.writer().may_open(now.steady) {
@@ -143,9 +153,9 @@ impl Run {
             return;
         }
         recorder.writer().begin_look();
-        looker.begin_look(recorder.now().steady);
+        looker.begin_look(recorder.now().steady, scope);
         recorder.work_off(looker);
-        if let Some(seen) = looker.look(recorder.clock(), recorder.agent(), &SystemProcesses) {
+        if let Some(seen) = looker.look(recorder.clock(), recorder.agent(), &SystemProcesses, scope) {
             if let Some(process) = seen.adopted {
                 recorder.sessions().adopt(process);
             }
@@ -167,7 +177,7 @@ impl Run {
         if !recorder.writer().is_waiting() {
             let _ = recorder.read(false, looker); // what is refused is read with the next look
         }
-        looker.end_look();
+        looker.end_look(recorder.now().steady);
         recorder.writer().end_look();
     }
 

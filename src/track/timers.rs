@@ -28,15 +28,44 @@ pub(super) enum Wake {
     Others,
 }
 
+/// How much a look sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    Everything,
+    /// The files that this run alone changes.
+    OwnFiles,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     looks: Vec<Instant>,
     looked_at: Option<Instant>,
+    /// The last look at everything.
+    looked_at_all: Option<Instant>,
+    /// When to look at what other runs have changed.
+    others_due_at: Option<Instant>,
 }
 
 impl Timers {
-    pub(super) fn begin_look(&mut self, now: Instant) {
+    /// How much the next look has to see: everything, if changes are not `reported`, if another run has changed something, or
+    /// if the last look at everything is as long ago as the `net` allows.
+    pub(super) fn scope(&self, now: Instant, reported: bool, net: Duration) -> Scope {
+        let due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+        let long_ago = self.looked_at_all.is_none_or(|at| now >= at + net);
+        if !reported || long_ago || due(self.others_due_at) { Scope::Everything } else { Scope::OwnFiles }
+    }
+
+    pub(super) fn begin_look(&mut self, now: Instant, scope: Scope) {
         self.looked_at = Some(now);
+        if scope == Scope::Everything {
+            self.looked_at_all = Some(now);
+            self.others_due_at = None;
+        }
+    }
+
+    /// A path is watched from now on that was not before: it may have changed in between.
+    pub(super) fn look_soon(&mut self, now: Instant) {
+        self.look_at(now + PACE);
     }
 
     /// What was due by now is seen by the look that goes on.
@@ -58,7 +87,10 @@ impl Timers {
                 return true;
             }
             Wake::Look => self.looked_at.map_or(now, |at| at + PACE),
-            Wake::Others => now + OF_OTHERS,
+            Wake::Others => {
+                self.others_due_at.get_or_insert(now + OF_OTHERS);
+                return false;
+            }
         };
         if at > now {
             self.look_at(at);
@@ -74,7 +106,7 @@ impl Timers {
         net: Duration,
         other: impl IntoIterator<Item = Instant>,
     ) -> Duration {
-        let due = self.looks.iter().copied().chain(other);
+        let due = self.looks.iter().copied().chain(self.others_due_at).chain(other);
         due.map(|at| at.saturating_duration_since(now)).fold(net, Duration::min).max(LEAST_SLEEP)
     }
 }
@@ -117,13 +149,39 @@ mod tests {
         for (what, wakes, heeded, now, sleep) in cases {
             let start = Instant::now();
             let mut timers = Timers::default();
-            timers.begin_look(start);
+            timers.begin_look(start, Scope::Everything);
             let heeds: Vec<bool> =
                 wakes.iter().map(|(at, wake)| timers.heeds(*wake, start + ms(*at))).collect();
             assert_eq!(heeds, *heeded, "{what}");
             timers.drop_past(start + ms(*now));
             assert_eq!(timers.sleep(start + ms(*now), NET, []), ms(*sleep), "{what}");
         }
+    }
+
+    #[test]
+    fn changes_of_other_runs_ask_for_a_look_at_everything_and_own_ones_do_not() {
+        let start = Instant::now();
+        let at = |count| start + ms(count);
+        let mut timers = Timers::default();
+        assert_eq!(timers.scope(start, true, NET), Scope::Everything, "the first look");
+        timers.begin_look(start, Scope::Everything);
+        assert_eq!(timers.scope(start, false, NET), Scope::Everything, "changes are not reported");
+        timers.heeds(Wake::Look, at(30));
+        timers.heeds(Wake::Enter, at(40));
+        assert_eq!(timers.scope(at(100), true, NET), Scope::OwnFiles);
+        assert!(!timers.heeds(Wake::Others, at(100)), "it can wait");
+        timers.heeds(Wake::Others, at(300));
+        assert_eq!(timers.scope(at(599), true, NET), Scope::OwnFiles);
+        assert_eq!(
+            timers.scope(at(600), true, NET),
+            Scope::Everything,
+            "half a second after the first of them"
+        );
+        timers.begin_look(at(600), Scope::OwnFiles);
+        assert_eq!(timers.scope(at(601), true, NET), Scope::Everything, "that look did not see it");
+        timers.begin_look(at(602), Scope::Everything);
+        assert_eq!(timers.scope(at(700), true, NET), Scope::OwnFiles, "one look is enough for all of them");
+        assert_eq!(timers.scope(at(602) + NET, true, NET), Scope::Everything, "whatever is reported");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use crate::agent::Territory;
+
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 use inotify::Inotify as System;
 #[cfg(any(not(target_os = "linux"), feature = "portable"))]
@@ -28,9 +30,18 @@ pub enum Change {
     Others,
 }
 
+/// What of a path is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Everything,
+    /// Of a folder: what appears in it and vanishes from it, but no changes of what is there.
+    Appearances,
+}
+
 /// What reports changes of single paths.
 trait Notifier: Send {
-    fn watch(&mut self, path: &Path) -> io::Result<()>;
+    /// Of a path that is watched already: from now on to this extent. More may be reported, never less.
+    fn watch(&mut self, path: &Path, extent: Extent) -> io::Result<()>;
     fn unwatch(&mut self, path: &Path);
 }
 
@@ -38,7 +49,7 @@ trait Notifier: Send {
 pub struct Watch {
     /// `None`: no instance was to be had (`max_user_instances`), so the caller has to look from time to time.
     notifier: Option<Box<dyn Notifier>>,
-    watched: BTreeMap<PathBuf, Identity>,
+    watched: BTreeMap<PathBuf, (Identity, Extent)>,
     /// Some of what is wanted is not watched: there are no more watches to be had (`max_user_watches`).
     short: bool,
     filter: Arc<Filter>,
@@ -47,8 +58,8 @@ pub struct Watch {
 /// Tells own changes from those of others; used by the notifier's thread.
 #[derive(Debug, Default)]
 struct Filter {
-    /// What is ours, with everything below it; `None`: nobody can tell, so everything is.
-    own: Mutex<Option<Vec<PathBuf>>>,
+    /// `None`: nobody can tell whose a change is, so everything is ours.
+    territory: Mutex<Option<Territory>>,
     /// Others' changes have been reported since the last look.
     reported: AtomicBool,
 }
@@ -56,13 +67,15 @@ struct Filter {
 impl Filter {
     /// `None`: there is nothing to report.
     fn sort(&self, path: Option<&Path>) -> Option<Change> {
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_own = match (&*own, path) {
-            (Some(own), Some(path)) => own.iter().any(|own| path.starts_with(own)),
-            _ => true,
-        };
-        if is_own {
+        let territory = self.territory.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(Territory { own, ignored, .. }), Some(path)) = (&*territory, path) else {
             return Some(Change::Own);
+        };
+        if own.iter().any(|own| path.starts_with(own)) {
+            return Some(Change::Own);
+        }
+        if path.parent().is_some_and(|folder| ignored.iter().any(|ignored| ignored == folder)) {
+            return None;
         }
         (!self.reported.swap(true, Ordering::Relaxed)).then_some(Change::Others)
     }
@@ -108,35 +121,42 @@ impl Watch {
         self.filter.reported.store(false, Ordering::Relaxed);
     }
 
-    /// Says what is this run's own from here on; `None`: everything.
-    pub fn set_own(&self, own: Option<Vec<PathBuf>>) {
-        *self.filter.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
-    }
-
-    /// Watches exactly these. For one that does not exist yet the nearest folder above it is watched, so that the next
-    /// call comes when it appears.
-    pub fn set(&mut self, wanted: impl IntoIterator<Item = PathBuf>) {
-        let Some(notifier) = &mut self.notifier else { return };
+    /// Watches exactly these, and tells changes apart by `territory` from here on. For a path that does not exist yet the
+    /// nearest folder above it is watched, so that the next call comes when it appears. Whether something is watched that was
+    /// not before: it may have changed in between.
+    pub fn set(&mut self, wanted: impl IntoIterator<Item = PathBuf>, territory: Option<Territory>) -> bool {
+        let shared = territory.as_ref().map(|territory| territory.shared.clone()).unwrap_or_default();
+        *self.filter.territory.lock().unwrap_or_else(PoisonError::into_inner) = territory;
+        let Some(notifier) = &mut self.notifier else { return false };
+        let extent = |path: &PathBuf| match shared.contains(path) {
+            true => Extent::Appearances,
+            false => Extent::Everything,
+        };
         let wanted: BTreeMap<PathBuf, Identity> =
             wanted.into_iter().filter_map(|path| nearest(&path)).collect();
-        self.watched.retain(|path, identity| {
+        self.watched.retain(|path, (identity, _)| {
             let stays = wanted.get(path) == Some(identity);
             if !stays {
                 notifier.unwatch(path);
             }
             stays
         });
-        let mut refused = None;
-        let mut begin = |path: &Path| match notifier.watch(path) {
-            Ok(()) => true,
-            Err(error) => {
-                refused = Some(error);
-                false
+        let (known, new): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|(path, _)| self.watched.contains_key(path));
+        let (mut begun, mut refused) = (false, None);
+        // New ones first: what is in a folder is watched by itself before the folder's own watch says less.
+        for (path, identity) in new.into_iter().chain(known) {
+            let extent = extent(&path);
+            let before = self.watched.get(&path).map(|(_, extent)| *extent);
+            if before == Some(extent) {
+                continue;
             }
-        };
-        for (path, identity) in wanted {
-            if !self.watched.contains_key(&path) && begin(&path) {
-                self.watched.insert(path, identity);
+            match notifier.watch(&path, extent) {
+                Ok(()) => {
+                    begun |= before.is_none();
+                    self.watched.insert(path, (identity, extent));
+                }
+                Err(error) => refused = Some(error),
             }
         }
         if let Some(error) = &refused
@@ -145,6 +165,7 @@ impl Watch {
             tracing::warn!("not all file changes are reported here ({error}): looking twice a second");
         }
         self.short = refused.is_some();
+        begun
     }
 }
 
@@ -167,7 +188,7 @@ mod tests {
     struct Few(usize);
 
     impl Notifier for Few {
-        fn watch(&mut self, _: &Path) -> io::Result<()> {
+        fn watch(&mut self, _: &Path, _: Extent) -> io::Result<()> {
             self.0 = self.0.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
             Ok(())
         }
@@ -185,11 +206,11 @@ mod tests {
             fs::create_dir(path).unwrap();
         }
         let mut watch = Watch::by(Some(Box::new(Few(1))), Arc::default());
-        watch.set(paths[..1].to_vec());
+        watch.set(paths[..1].to_vec(), None);
         assert!(watch.works());
-        watch.set(paths.to_vec());
+        watch.set(paths.to_vec(), None);
         assert!(!watch.works(), "the other is to be looked at");
-        watch.set(paths[1..].to_vec());
+        watch.set(paths[1..].to_vec(), None);
         assert!(watch.works());
         assert!(!Watch::by(None, Arc::default()).works());
     }
@@ -205,15 +226,15 @@ mod tests {
             return; // no inotify instance left on this machine
         }
         let late = folder.path().join("late");
-        watch.set([late.join("and/deeper"), late.clone()]);
+        watch.set([late.join("and/deeper"), late.clone()], None);
         fs::create_dir(&late).unwrap();
         receiver.recv_timeout(Duration::from_secs(30)).expect("the new folder is told");
-        watch.set([late.clone()]);
+        watch.set([late.clone()], None);
         // Another in its place, of the same name and perhaps the same inode.
         fs::remove_dir(&late).unwrap();
         fs::create_dir(&late).unwrap();
         while receiver.recv_timeout(Duration::from_millis(200)).is_ok() {}
-        watch.set([late.clone()]);
+        watch.set([late.clone()], None);
         fs::write(late.join("file"), "x").unwrap();
         receiver.recv_timeout(Duration::from_secs(30)).expect("the new file is told");
         while receiver.recv_timeout(Duration::from_millis(200)).is_ok() {}
@@ -230,12 +251,53 @@ mod tests {
         let filter = Filter::default();
         let sort = |path: &str| filter.sort(Some(Path::new(path)));
         assert_eq!([sort("/r/1.json"), sort("/r/1.json")], [Some(Change::Own); 2], "nobody can tell yet");
-        *filter.own.lock().unwrap() = Some(vec!["/r/7.json".into(), "/p/a".into()]);
+        *filter.territory.lock().unwrap() = Some(Territory {
+            own: vec!["/r/7.json".into(), "/p/a".into()],
+            shared: vec!["/r".into(), "/p".into()],
+            ignored: vec!["/p".into()],
+        });
+        assert_eq!(
+            [sort("/p/b.jsonl"), sort("/p/b")],
+            [None; 2],
+            "nobody is woken by another's conversation"
+        );
         assert_eq!(sort("/r/8.json"), Some(Change::Others));
         assert_eq!([sort("/r/8.json"), sort("/r/7.json.tmp"), sort("/p/b.jsonl")], [None; 3]);
         assert_eq!([sort("/r/7.json"), sort("/p/a/subagents/x.jsonl")], [Some(Change::Own); 2]);
         assert_eq!(filter.sort(None), Some(Change::Own), "the queue ran over");
         filter.reported.store(false, Ordering::Relaxed);
         assert_eq!([sort("/r/8.json"), sort("/r/8.json")], [Some(Change::Others), None]);
+    }
+
+    /// Counts reports, not time: what comes last is ours, and comes after everything that others did.
+    #[test]
+    fn what_others_write_in_a_shared_folder_is_not_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = folder.path().to_owned();
+        let [own, others] = ["own.jsonl", "others.jsonl"].map(|name| shared.join(name));
+        for file in [&own, &others] {
+            fs::write(file, "").unwrap();
+        }
+        let (sender, receiver) = channel();
+        let mut watch = Watch::new(move |change| {
+            let _ = sender.send(change);
+        });
+        if !watch.works() || cfg!(any(not(target_os = "linux"), feature = "portable")) {
+            return; // no inotify here
+        }
+        assert!(watch.set([shared.clone()], None), "nobody can tell yet whose a change is");
+        let territory =
+            Territory { own: vec![own.clone()], shared: vec![shared.clone()], ignored: Vec::new() };
+        assert!(watch.set([shared.clone(), own.clone()], Some(territory.clone())), "its own file by itself");
+        assert!(!watch.set([shared.clone(), own.clone()], Some(territory)));
+        for _ in 0..3 {
+            fs::write(&others, "a line\n").unwrap();
+        }
+        fs::write(&own, "a line\n").unwrap();
+        let first = receiver.recv_timeout(Duration::from_secs(30));
+        assert_eq!(first, Ok(Change::Own), "nobody hears of the other's lines");
+        while receiver.recv_timeout(Duration::from_millis(200)).is_ok() {}
+        fs::write(shared.join("new.jsonl"), "").unwrap();
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(Change::Others), "but of a new file");
     }
 }

@@ -1,6 +1,6 @@
 //! Following one run of Claude Code by what it writes: the registry, the history, new session files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::lines::ClaudeLines;
 use super::version::lacks_registry;
 use crate::agent::looked::Looked;
 use crate::agent::neighbours::{Present, Program};
-use crate::agent::trail::{Seen, Trail};
+use crate::agent::trail::{Seen, Territory, Trail};
 use crate::meter::line::Lines;
 use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
 use system::clock::{Clock, SystemClock};
@@ -56,6 +56,12 @@ pub struct ClaudeTrail {
     registry: Looked,
     /// The agent's own process, once it has registered: the one codemie started, or one that a launcher started.
     proper: Option<ProcessId>,
+    /// Registered processes that are none of ours: who started a process does not change, and to find out means to look at all
+    /// its ancestors.
+    strangers: HashSet<ProcessId>,
+    /// Entries of living processes that others work in. What these are in is theirs to follow: an entry is rewritten several times
+    /// a turn, and every run of a folder would read every other's each time.
+    followed_by_others: HashMap<PathBuf, ProcessId>,
     /// What its entry said last.
     registered_as: Option<AgentSessionId>,
     /// Its entry is rewritten with every `/clear`.
@@ -85,6 +91,8 @@ impl ClaudeTrail {
             project: PathBuf::new(),
             registry: Looked::default(),
             proper: None,
+            strangers: HashSet::new(),
+            followed_by_others: HashMap::new(),
             registered_as: None,
             names_clears: false,
             history_read: 0,
@@ -126,9 +134,25 @@ impl ClaudeTrail {
         let paths: BTreeSet<PathBuf> =
             paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
         self.registry.retain(|path| paths.contains(path));
+        self.followed_by_others.retain(|path, _| paths.contains(path));
+        self.read_entries(paths, agent, processes, seen);
+    }
+
+    fn read_entries(
+        &mut self,
+        paths: impl IntoIterator<Item = PathBuf>,
+        agent: ProcessId,
+        processes: &dyn Processes,
+        seen: &mut Seen,
+    ) {
         let mut read = Vec::new();
         for path in paths {
             let Some(stamp) = self.registry.due(&path) else { continue };
+            let others = self.followed_by_others.get(&path).filter(|_| self.names_clears);
+            if others.is_some_and(|process| processes.alive(*process)) {
+                self.registry.note(&path, stamp, true, SystemClock.now(), &mut Seen::default());
+                continue;
+            }
             let entry =
                 read_at_most(&path, MAX_ENTRY).ok().and_then(|bytes| evidence::registry_entry(&bytes).ok());
             self.registry.note(&path, stamp, entry.is_some(), SystemClock.now(), seen);
@@ -148,14 +172,14 @@ impl ClaudeTrail {
         processes: &dyn Processes,
         seen: &mut Seen,
     ) {
-        if self.proper.is_none() && (entry.pid == agent.pid || processes.descends(entry.pid, agent.pid)) {
+        let process = processes.identify(entry.pid);
+        if self.proper.is_none() && self.is_below(agent, entry.pid, process, processes) {
             // The first of ours to register is the agent; what registers below it later was started by it.
-            let process = processes.identify(entry.pid);
             self.proper = process.filter(|process| entry.why_not_of(*process, self.prepared).is_none());
             seen.adopted = self.proper.filter(|proper| *proper != agent);
         }
         let ours = self.proper.is_some_and(|proper| proper.pid == entry.pid);
-        if !ours && entry.start.is_none_or(|start| processes.start_time(entry.pid) != Some(start)) {
+        if !ours && entry.start.is_none_or(|start| process.map(|process| process.start) != Some(start)) {
             return; // left behind by a process that was killed
         }
         if ours {
@@ -168,9 +192,12 @@ impl ClaudeTrail {
         } else if entry.background {
             let copied = self.copied_from(&entry.session).map(|from| (from, true));
             let origin = copied.or_else(|| resumed_by(entry.pid, processes).map(|from| (from, false)));
-            if let (Some((from, forked)), Some(process)) = (origin, processes.identify(entry.pid)) {
+            if let (Some((from, forked)), Some(process)) = (origin, process) {
                 seen.signals.push(Signal::Background { from, to: entry.session.clone(), process, forked });
             }
+        }
+        if let (false, false, Some(process)) = (ours, entry.background, process) {
+            self.followed_by_others.insert(self.files.registry_entry(entry.pid), process);
         }
         // How the file begins matters only for a change of our own; status changes come by several times a turn.
         let file = if ours && self.registered_as.as_ref() != Some(&entry.session) {
@@ -180,6 +207,22 @@ impl ClaudeTrail {
             Beginning::Absent
         };
         seen.signals.push(Signal::Registry { entry, file });
+    }
+
+    /// Whether a registered process is the one codemie started, or below it.
+    fn is_below(
+        &mut self,
+        agent: ProcessId,
+        pid: Pid,
+        process: Option<ProcessId>,
+        processes: &dyn Processes,
+    ) -> bool {
+        if process.is_some_and(|process| self.strangers.contains(&process)) {
+            return false;
+        }
+        let is_below = pid == agent.pid || processes.descends(pid, agent.pid);
+        self.strangers.extend(process.filter(|_| !is_below));
+        is_below
     }
 
     /// The conversation that `/fork` made this one a copy of: it keeps the original beside the job.
@@ -257,6 +300,14 @@ impl ClaudeTrail {
         }
     }
 
+    /// Where the file of the conversation that our process registered is or will be.
+    fn own_files(&self) -> Vec<PathBuf> {
+        let name = self.registered_as.as_ref().map(|id| format!("{id}.jsonl"));
+        name.into_iter()
+            .flat_map(|name| self.projects.iter().map(move |project| project.join(&name)))
+            .collect()
+    }
+
     fn look_at_projects(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
         for project in self.projects.clone() {
             if let Some(stamp) = self.folders.due(&project) {
@@ -269,6 +320,25 @@ impl ClaudeTrail {
         for (path, whose) in self.beside.iter_mut().filter(|(_, whose)| whose.is_none()) {
             *whose = head(path).and_then(|head| head.session);
         }
+        // A process that says what it is in leaves nothing to conclude from other runs' files.
+        let own = self.own_entry().map(|_| self.own_files());
+        self.look_at_beginnings(own.as_deref(), agent, processes, seen);
+    }
+
+    /// The entry by which our process says at any time which conversation it is in, if it is one that does.
+    fn own_entry(&self) -> Option<PathBuf> {
+        let own = self.proper.filter(|_| self.names_clears)?;
+        Some(self.files.registry_entry(own.pid)).filter(|entry| entry.is_file())
+    }
+
+    /// How files begin that have not said so yet: these, or all that are known, those that somebody goes on with included.
+    fn look_at_beginnings(
+        &mut self,
+        only: Option<&[PathBuf]>,
+        agent: ProcessId,
+        processes: &dyn Processes,
+        seen: &mut Seen,
+    ) {
         // Where our process registers, that says more than who else is here.
         let unregistered = self.proper.is_none();
         let mut present: Option<Present> = None;
@@ -282,7 +352,7 @@ impl ClaudeTrail {
         // Up to 2.1.75 what registers under a fresh id stays there, although it continues another conversation.
         let placeholder =
             |id: &AgentSessionId| self.files.find_session(id).is_ok_and(|found| found.is_empty());
-        if self.found.is_none() && self.registered_as.as_ref().is_none_or(placeholder) {
+        if only.is_none() && self.found.is_none() && self.registered_as.as_ref().is_none_or(placeholder) {
             for (path, entered) in &mut self.entered {
                 let Some(id) = files::session_id(path).filter(|_| !*entered) else { continue };
                 if let Some((at, cwd)) = gone_on_with(path, self.prepared) {
@@ -295,6 +365,9 @@ impl ClaudeTrail {
         for (path, known) in &mut self.known {
             // Once a file has said how it begins, it will not say otherwise.
             let Some(Beginning::Absent | Beginning::Silent) = known else { continue };
+            if only.is_some_and(|only| !only.contains(path)) {
+                continue;
+            }
             let (Some(id), Some(head)) = (files::session_id(path), head(path)) else { continue };
             if *known != Some(head.beginning) {
                 *known = Some(head.beginning);
@@ -350,24 +423,31 @@ impl Trail for ClaudeTrail {
             watched.push(file.with_extension(""));
             watched.push(files::subagent_folder(file));
         }
+        watched.extend(self.territory().into_iter().flat_map(|territory| territory.own));
         watched
     }
 
     /// A process that registers says by its own entry which conversation it is in, so no other file says so earlier. Older
     /// versions do not after a `/clear`: there it may be any file of the folder.
-    fn own(&self) -> Option<Vec<PathBuf>> {
+    ///
+    /// Of the shared folders only the registry says something of others that can be about us: a new entry may be the process in
+    /// which the background service goes on with our conversation. Lines of the history are typed, so they come with an Enter,
+    /// after which there are looks; and these versions keep sub-agents' files below the conversation's own folder.
+    fn territory(&self) -> Option<Territory> {
         let (process, id) = (self.proper.filter(|_| self.names_clears)?, self.registered_as.as_ref()?);
         let mut own = vec![self.files.registry_entry(process.pid)];
-        for project in &self.projects {
-            own.extend([project.join(format!("{id}.jsonl")), project.join(&id.0)]);
-        }
+        own.extend(self.own_files());
+        own.extend(self.projects.iter().map(|project| project.join(&id.0)));
         for file in self.found.iter().flat_map(|(_, files)| files) {
             own.extend([file.clone(), file.with_extension("")]);
         }
         own.extend(
             self.beside.iter().filter(|(_, whose)| whose.as_ref() == Some(id)).map(|(file, _)| file.clone()),
         );
-        Some(own)
+        let mut ignored = vec![self.files.root().to_owned(), self.files.projects()];
+        ignored.extend(self.projects.iter().cloned());
+        let shared = ignored.iter().cloned().chain([self.files.registry()]).collect();
+        Some(Territory { own, shared, ignored })
     }
 
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
@@ -377,6 +457,21 @@ impl Trail for ClaudeTrail {
         self.look_at_history(&mut seen);
         self.look_at_jobs(agent, processes, &mut seen);
         self.look_at_projects(agent, processes, &mut seen);
+        seen
+    }
+
+    fn look_at_own(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
+        // Without its entry it has ended, or is no longer what we took it for.
+        let Some(entry) = self.own_entry() else { return self.look(agent, processes) };
+        let mut seen = Seen::default();
+        self.read_entries([entry], agent, processes, &mut seen);
+        self.look_at_history(&mut seen);
+        self.look_at_jobs(agent, processes, &mut seen);
+        let own = self.own_files();
+        for path in own.iter().filter(|path| path.is_file()) {
+            self.take_up(path.clone());
+        }
+        self.look_at_beginnings(Some(&own), agent, processes, &mut seen);
         seen
     }
 

@@ -62,14 +62,13 @@ impl Stage {
         self.trail.look(LAUNCHER, &Family { ended: self.ended })
     }
 
+    fn look_at_own(&mut self) -> Seen {
+        self.trail.look_at_own(LAUNCHER, &Family { ended: self.ended })
+    }
+
     /// The conversations that the registry is reported to name, by pid.
     fn registered(&mut self) -> Vec<(i32, String)> {
-        let signals = self.look().signals.into_iter();
-        let named = signals.filter_map(|signal| match signal {
-            Signal::Registry { entry, .. } => Some((entry.pid.0, entry.session.0)),
-            _ => None,
-        });
-        named.collect()
+        named(&self.look())
     }
 
     fn files(&mut self, id: &str) -> Vec<String> {
@@ -77,6 +76,14 @@ impl Stage {
         let files = self.trail.files(&AgentSessionId(id.to_owned()));
         files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()).collect()
     }
+}
+
+fn named(seen: &Seen) -> Vec<(i32, String)> {
+    let named = seen.signals.iter().filter_map(|signal| match signal {
+        Signal::Registry { entry, .. } => Some((entry.pid.0, entry.session.0.clone())),
+        _ => None,
+    });
+    named.collect()
 }
 
 fn entry(process: ProcessId, session: &str, more: &str) -> String {
@@ -153,15 +160,15 @@ fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
     let mut stage = Stage::set();
     stage.put("projects/-b/other.jsonl", "");
     stage.look();
-    assert_eq!(stage.trail.own(), None, "whose the next change is cannot be told yet");
+    assert_eq!(stage.trail.territory(), None, "whose the next change is cannot be told yet");
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.100""#));
     stage.look();
-    assert_eq!(stage.trail.own(), None, "its entry stays as it is after a clear");
+    assert_eq!(stage.trail.territory(), None, "its entry stays as it is after a clear");
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.197""#));
     stage.look();
     let is_own = |stage: &Stage, name: &str| {
         let path = stage.root.path().join(name);
-        stage.trail.own().unwrap().iter().any(|own| path.starts_with(own))
+        stage.trail.territory().unwrap().own.iter().any(|own| path.starts_with(own))
     };
     for (name, own) in [
         ("sessions/11.json", true),
@@ -180,6 +187,50 @@ fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
     stage.put("sessions/11.json", &entry(CHILD, "y", r#","cwd":"/b","version":"2.1.197""#));
     stage.look();
     assert!(is_own(&stage, "projects/-b/y.jsonl") && !is_own(&stage, "projects/-b/x.jsonl"), "/clear");
+}
+
+#[test]
+fn a_look_at_its_own_files_reads_no_file_of_another_run() {
+    let mut stage = Stage::set();
+    let version = r#","cwd":"/b","version":"2.1.197""#;
+    stage.put("sessions/11.json", &entry(CHILD, "x", version));
+    stage.look();
+    stage.put("sessions/10.json", &entry(LAUNCHER, "other", version));
+    stage.put("projects/-b/other.jsonl", &asked("other", "hello"));
+    stage.put("sessions/11.json", &entry(CHILD, "y", version));
+    stage.put("projects/-b/y.jsonl", &asked("y", "hello"));
+    let seen = stage.look_at_own();
+    assert_eq!(named(&seen), [(11, "y".to_owned())]);
+    assert_eq!(new_files(seen), [("y".to_owned(), None, None)]);
+    let seen = stage.look();
+    assert!(named(&seen).contains(&(10, "other".to_owned())), "the next look at everything sees it");
+    assert_eq!(new_files(seen), [], "its registry says what our process is in");
+    stage.put("sessions/10.json", &entry(LAUNCHER, "another", version));
+    assert!(!named(&stage.look()).iter().any(|(pid, _)| *pid == 10), "nor is the other followed from here");
+    stage.put("sessions/9.json", r#"{"pid":9,"sessionId":"of the dead","procStart":"5"}"#);
+    assert!(!named(&stage.look()).iter().any(|(pid, _)| *pid == 9));
+    fs::remove_file(stage.root.path().join("sessions/11.json")).unwrap();
+    let seen = stage.look_at_own();
+    assert_eq!(new_files(seen), [("other".to_owned(), None, None)], "without its entry every file counts");
+}
+
+#[test]
+fn what_is_its_own_is_watched_by_itself_in_folders_that_all_write_to() {
+    let mut stage = Stage::set();
+    stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.197""#));
+    stage.look();
+    let (watched, territory) = (stage.trail.watched(), stage.trail.territory().unwrap());
+    for own in &territory.own {
+        assert!(watched.contains(own), "{}", own.display());
+    }
+    let at = |name: &str| stage.root.path().join(name);
+    for (folder, shared, ignored) in
+        [("", true, true), ("sessions", true, false), ("projects", true, true), ("projects/-b", true, true)]
+    {
+        let folder = if folder.is_empty() { stage.root.path().to_owned() } else { at(folder) };
+        let found = (territory.shared.contains(&folder), territory.ignored.contains(&folder));
+        assert_eq!(found, (shared, ignored), "{}", folder.display());
+    }
 }
 
 #[test]

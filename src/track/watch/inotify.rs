@@ -17,7 +17,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::Notifier;
+use super::{Extent, Notifier};
 
 /// Watched folders and files by the number that the kernel names them by.
 type Watched = Arc<Mutex<HashMap<i32, PathBuf>>>;
@@ -44,14 +44,17 @@ impl Inotify {
 }
 
 impl Notifier for Inotify {
-    fn watch(&mut self, path: &Path) -> io::Result<()> {
-        let news = WatchFlags::CREATE
-            | WatchFlags::MODIFY
+    fn watch(&mut self, path: &Path, extent: Extent) -> io::Result<()> {
+        let appearances = WatchFlags::CREATE
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
             | WatchFlags::DELETE
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF;
+        let news = match extent {
+            Extent::Everything => appearances | WatchFlags::MODIFY,
+            Extent::Appearances => appearances,
+        };
         // Held until the path stands under its number: an event may come at once.
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let number = inotify::add_watch(&self.queue, path, news)?;
@@ -124,7 +127,7 @@ mod tests {
         let Ok(mut inotify) = Inotify::start(changed) else { return }; // no instance left on this machine
         let (read, written) = (folder.path().join("read"), folder.path().join("written"));
         fs::write(&read, "x").unwrap();
-        inotify.watch(folder.path()).unwrap();
+        inotify.watch(folder.path(), Extent::Everything).unwrap();
         for _ in 0..10 {
             fs::read(&read).unwrap();
             fs::read_dir(folder.path()).unwrap().count();

@@ -6,7 +6,7 @@ use std::path::Path;
 use notify::event::{EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::Notifier;
+use super::{Extent, Notifier};
 
 #[derive(Debug)]
 pub(super) struct Portable(RecommendedWatcher);
@@ -25,7 +25,8 @@ impl Portable {
 }
 
 impl Notifier for Portable {
-    fn watch(&mut self, path: &Path) -> io::Result<()> {
+    /// The crate has no smaller extent.
+    fn watch(&mut self, path: &Path, _: Extent) -> io::Result<()> {
         self.0.watch(path, RecursiveMode::NonRecursive).map_err(io::Error::other)
     }
 
