@@ -62,7 +62,7 @@ pub(super) fn leave(home: &Home, run: RunId, ending: Ending, at: Timestamp) {
     }
 }
 
-/// What the note of a run says. Anything but a readable note of the end of a process is none: who runs inside the agent can
+/// The content of a run's note. Anything but a readable note of the end of a process is none: who runs inside the agent can
 /// write here, too.
 pub(super) fn find(home: &Home, run: RunId) -> Option<(Ending, Timestamp)> {
     let note: ExitNote = serde_json::from_slice(&read_at_most(&path(home, run), MAX_NOTE).ok()?).ok()?;

@@ -19,7 +19,7 @@ use wire::SessionId;
 /// How often a batch is tried again because another reader was faster.
 const RACES: usize = 16;
 
-/// The tails of a session's files, by what the files are, so that a renamed one is still known.
+/// The tails of a session's files, by the files' identity, so that a renamed one is still known.
 #[derive(Default)]
 pub struct Follower {
     tails: BTreeMap<FileId, Followed<Box<dyn Lines + Send>>>,
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Follower {
     }
 }
 
-/// What reading brought.
+/// The result of reading.
 #[derive(Debug, Default)]
 pub struct News {
     /// Something was read.
@@ -40,7 +40,7 @@ pub struct News {
 }
 
 impl Follower {
-    /// Reads all files to their present end, and says in `news` what was taken, also before something was refused. A file
+    /// Reads all files to their present end, and notes in `news` the lines that were taken, also before some were refused. A file
     /// that cannot be opened now is read another time.
     pub fn read(
         &mut self,
@@ -103,7 +103,7 @@ impl Follower {
                 unreadable: batch.unreadable,
                 records: &records,
             };
-            // A tail is past what it has read: what was refused is read again from where the store is.
+            // A tail is past the lines it has read: refused ones are read again from where the store is.
             let taken = store
                 .write(|tx| absorb(tx, at, session, &read))
                 .inspect_err(|_| drop(self.tails.remove(&id)))?;

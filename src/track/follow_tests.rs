@@ -67,7 +67,7 @@ fn claude() -> Vec<Recording> {
     truths("claude").into_iter().map(recording).collect()
 }
 
-/// The truth is told per thread; a sub-agent's is its root's. A fork has no lines of its parent's.
+/// The truth is noted per thread; a sub-agent's is its root's. A fork has no lines of its parent's.
 fn codex() -> Vec<Recording> {
     let recording = |(name, case): (String, Value)| {
         let sessions = fixtures("codex").join(&name).join("sessions");
@@ -109,7 +109,7 @@ fn codex() -> Vec<Recording> {
     truths("codex").into_iter().map(recording).collect()
 }
 
-/// The truth is told per case; which calls of the one case with several conversations were made in which stands in its
+/// The truth is noted per case; which calls of the one case with several conversations were made in which stands in its
 /// answers, which name their call.
 fn gemini() -> Vec<Recording> {
     const CALLS: [(&str, i64); 3] = [("22222222", 2), ("6b32319f", 4), ("47ff49c5", 6)];

@@ -2,7 +2,7 @@
 //!
 //! It composes the [`Writer`] and the [`Sessions`]: a session changes here only once the store has taken the change.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::background;
@@ -116,7 +116,7 @@ impl Recorder {
     }
 
     /// The agent went to another folder with its conversation.
-    pub(super) fn moved(&mut self, folder: std::path::PathBuf, looker: &mut Looker) {
+    pub(super) fn moved(&mut self, folder: PathBuf, looker: &mut Looker) {
         self.write_now(Content::Moved(folder), looker);
     }
 
@@ -279,7 +279,7 @@ impl Recorder {
         })
     }
 
-    /// Meters what has been written since; with `all`, looks at the files of every session of this run. An error if the store
+    /// Meters new lines; with `all`, looks at the files of every session of this run. An error if the store
     /// refused some of it that it may take another time.
     pub(super) fn read(&mut self, all: bool, looker: &mut Looker) -> Result<(), Refused> {
         let departed = self.read_departed(all, looker);

@@ -1,4 +1,4 @@
-//! What vanished without ending is read to its end and ended, by whichever codemie command comes next.
+//! Runs that vanished without an END: their sessions are read to the end and ended, by whichever codemie command comes next.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
     Ok(())
 }
 
-/// Reads what was written after such a session had ended, and amends its END; whether there was something.
+/// Reads lines that were written after such a session had ended, and amends its END. Returns whether there were any.
 fn read_afterwards(store: &mut Store, now: Timestamp) -> Result<bool, session::Error> {
     let ago =
         |time: Duration| Timestamp(now.0.saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)));
@@ -56,7 +56,8 @@ fn read_afterwards(store: &mut Store, now: Timestamp) -> Result<bool, session::E
     Ok(grown)
 }
 
-/// Meters what is left of a session's files, and says when they last grew. An error if that is to be done another time.
+/// Meters a session's files from where the last reader stopped, and returns when they last grew. An error if that is to be done
+/// another time.
 fn read_to_end(
     store: &mut Store,
     run: &RunRow,
@@ -168,7 +169,7 @@ mod tests {
 
     impl Killed {
         /// Calls, and whether it has ended.
-        fn told(&mut self) -> [(i64, bool); 2] {
+        fn recorded(&mut self) -> [(i64, bool); 2] {
             [self.one, self.two].map(|id| {
                 let row = self.store.read(|view| view.session(id)).unwrap().unwrap();
                 let totals = self.store.read(|view| view.totals(row.n)).unwrap();
@@ -178,16 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_last_is_found_where_the_run_looked() {
+    fn the_last_lines_are_found_where_the_run_looked() {
         let mut killed = killed();
         recover(&mut killed.store, &killed.home).unwrap();
-        assert_eq!(killed.told(), [(2, true), (1, true)]);
+        assert_eq!(killed.recorded(), [(2, true), (1, true)]);
         crate::session::tests::check(killed.store.sql());
     }
 
     /// Its launcher was killed, the agent itself was not.
     #[test]
-    fn what_is_written_after_a_run_was_ended_is_counted() {
+    fn lines_written_after_a_run_was_ended_are_counted() {
         let mut killed = killed();
         recover(&mut killed.store, &killed.home).unwrap();
         let file = killed.project.join("two.jsonl");
@@ -197,13 +198,13 @@ mod tests {
         fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
         for _ in 0..2 {
             recover(&mut killed.store, &killed.home).unwrap();
-            assert_eq!(killed.told(), [(2, true), (2, true)]);
+            assert_eq!(killed.recorded(), [(2, true), (2, true)]);
         }
         crate::session::tests::check(killed.store.sql());
     }
 
     #[test]
-    fn what_a_locked_store_does_not_take_is_left_to_the_next_command() {
+    fn lines_that_a_locked_store_does_not_take_are_left_to_the_next_command() {
         let mut killed = killed();
         let other = Store::open(&killed.home, SystemClock.now()).unwrap();
         other.sql().execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -223,13 +224,13 @@ mod tests {
             },
         )
         .unwrap_err();
-        assert_eq!(killed.told(), [(0, true), (0, false)]);
+        assert_eq!(killed.recorded(), [(0, true), (0, false)]);
         recover(&mut killed.store, &killed.home).unwrap();
-        assert_eq!(killed.told(), [(2, true), (1, true)]);
+        assert_eq!(killed.recorded(), [(2, true), (1, true)]);
     }
 
     #[test]
-    fn surroundings_know_what_was_unset_from_what_nobody_asked() {
+    fn an_unset_variable_is_not_one_that_nobody_asked_for() {
         let mut noted = Surroundings::default();
         noted.note("CODEX_HOME", None);
         noted.note("HOME", Some(OsStr::new("/home/dev")));

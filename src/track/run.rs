@@ -107,7 +107,7 @@ impl Run {
         Self { looker: Looker::new(trail), recorder: Recorder::new(plan, pid, method, clock), tidied: false }
     }
 
-    /// What any codemie command does for the whole home, once a run: ends what vanished, keeps the database's log short, has
+    /// What any codemie command does for the whole home, once a run: ends runs that vanished, keeps the database's log short, has
     /// old stores that lie here taken in by a detached process. After the START, so that nothing waits for it.
     fn tidy(&mut self) {
         if self.tidied || !self.recorder.writer().is_open() {
@@ -141,7 +141,7 @@ impl Run {
         self.look_at(Scope::Everything);
     }
 
-    /// Sees what is new, decides, and reads what was written.
+    /// Looks for signals, decides on them, and reads the files.
     fn look_at(&mut self, scope: Scope) {
         let Self { looker, recorder, .. } = self;
         let now = recorder.now();
@@ -230,7 +230,7 @@ impl Run {
         }
         recorder.send_now();
         if !tidied {
-            // A run too short to tidy up still ends what vanished, as any command does.
+            // A run too short to tidy up still ends runs that vanished, as any command does.
             recorder.commit(|store| recover(store, &home));
         }
         recorder.publish();

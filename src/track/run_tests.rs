@@ -318,9 +318,9 @@ fn nothing_is_read_while_a_write_waits() {
 fn a_store_that_could_not_be_opened_is_tried_again_after_two_seconds() {
     let scene = Scene::new();
     let mut run = Run::new(scene.plan(), us(), Box::new(scene.clock.clone()));
-    let holder = hold(&scene);
     let busy = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     busy.sql().busy_timeout(Duration::ZERO).unwrap();
+    let holder = hold(&scene);
     run.recorder.begin(Ok(busy), &mut run.looker);
     drop(holder);
     scene.clock.advance(RETRY - Duration::from_millis(1));
@@ -338,13 +338,14 @@ fn the_next_look_is_due_when_a_departed_session_may_be_quiet() {
     let scene = Scene::new();
     let mut run = scene.start(scene.plan());
     scene.be_in(&mut run, "one");
+    scene.write("one", "call-1");
     scene.be_in(&mut run, "two");
     scene.clock.advance(Duration::from_millis(1800));
     assert_eq!(run.sleep(), Duration::from_millis(200));
     scene.clock.advance(Duration::from_millis(200));
     run.look();
     assert_eq!(run.sleep(), Duration::from_millis(500), "no watch, so the files are polled");
-    scene.write("one", "call-1");
+    scene.write("one", "call-2");
     run.look();
     assert_eq!(
         run.recorder.sessions().quiet_at().count(),

@@ -1,4 +1,4 @@
-//! The session a run is in, and those it was in before: what the correlator knows, which conversation is read, and from where.
+//! The session a run is in, and those it was in before: the correlator, the conversation that is read, and how far.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -173,7 +173,7 @@ impl Sessions {
         self.file = file;
     }
 
-    /// Meters what was written since to the current conversation.
+    /// Meters new lines of the current conversation.
     pub(super) fn read_current(
         &mut self,
         store: &mut Store,
@@ -188,8 +188,8 @@ impl Sessions {
         CurrentRead { metered: news.any, version: news.facts.version, file, error: read.err() }
     }
 
-    /// Meters what was written since to departed sessions that may have grown, or to all of them. Returns whether there was
-    /// something, and what failed.
+    /// Meters new lines of the departed sessions that may have grown, or of all of them. Returns whether there were any, and the
+    /// last error.
     pub(super) fn read_departed(
         &mut self,
         store: &mut Store,

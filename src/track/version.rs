@@ -1,7 +1,7 @@
 //! Which version an agent's binary is, remembered by the binary's identity.
 //!
-//! Asking the agent costs a quarter of a second, so it is never asked: what it says of itself in its own files while it runs
-//! is noted here for the next start. The note is one small file, because it is read on the way to exec.
+//! Asking the agent costs a quarter of a second, so it is never asked: the version that it writes into its own files while it
+//! runs is noted here for the next start. The note is one small file, because it is read on the way to exec.
 
 use std::fs;
 use std::io::Write;
@@ -16,12 +16,12 @@ use system::file::{head, text_at_most};
 /// An identity and a version are some hundred bytes.
 const MAX_NOTE: u64 = 4096;
 
-/// A binary, told apart from what an update puts in its place.
+/// A binary, which an update replaces by another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(String);
 
 impl Identity {
-    /// `None` for what stands in front of the agent: a manager's shim stays the same file whatever version it runs.
+    /// `None` for a program that only starts the agent: a manager's shim stays the same file whatever version it runs.
     pub fn of(agent: &str, program: &Path) -> Option<Self> {
         let file = fs::canonicalize(program).ok()?;
         let meta = fs::metadata(&file).ok()?;
@@ -50,7 +50,7 @@ pub fn recall(home: &Home, agent: &str, identity: &Identity) -> Option<String> {
     (known == identity.0).then(|| version.to_owned())
 }
 
-/// Notes what the agent said of itself. A note that cannot be made is done without.
+/// Notes the version that the agent reported. A note that cannot be made is done without.
 pub fn remember(home: &Home, agent: &str, identity: &Identity, version: &str) {
     if recall(home, agent, identity).as_deref() == Some(version) {
         return;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_finds_the_agent_has_no_version() {
+    fn a_shim_that_only_finds_the_agent_has_no_version() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str, content: &str| {
             let path = folder.path().join(name);

@@ -170,3 +170,135 @@ impl Writer {
         self.refusal.as_deref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::pending::Content;
+    use super::*;
+    use crate::store::Error;
+    use wire::{Ids, RandomIds, Timestamp};
+
+    fn version(name: &str) -> PendingWrite {
+        PendingWrite { at: Timestamp(0), content: Content::Version(name.to_owned()) }
+    }
+
+    fn name(write: &PendingWrite) -> String {
+        let Content::Version(name) = &write.content else { unreachable!() };
+        name.clone()
+    }
+
+    fn open(writer: &mut Writer) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&Home::at(folder.path().join("home")), Timestamp(0)).unwrap();
+        writer.open(store, Receivers::default());
+        folder
+    }
+
+    fn full() -> session::Error {
+        session::Error::Store(Error::Full)
+    }
+
+    fn busy() -> session::Error {
+        session::Error::Store(Error::Busy)
+    }
+
+    /// An error that will not be better next time.
+    fn wrong() -> session::Error {
+        session::Error::NoRun(RandomIds.run())
+    }
+
+    /// Tries the pending writes as a look does, and fails those named. Returns the writes tried, in order.
+    fn work_off(writer: &mut Writer, now: Instant, fails: &[(&str, fn() -> session::Error)]) -> Vec<String> {
+        let (mut tried, session) = (Vec::new(), RandomIds.session());
+        while let Some(write) = writer.next() {
+            let name = name(&write);
+            tried.push(name.clone());
+            if let Some((_, error)) = fails.iter().find(|(failing, _)| *failing == name)
+                && !writer.write_failed(now, session, write, &error())
+            {
+                break;
+            }
+        }
+        tried
+    }
+
+    #[test]
+    fn a_refused_write_is_tried_again_before_any_later_one() {
+        type Look = (&'static [(&'static str, fn() -> session::Error)], &'static [&'static str], bool);
+        let cases: &[(&str, &[Look])] = &[
+            ("all are taken", &[(&[], &["a", "b", "c"], false)]),
+            ("the first is refused", &[(&[("a", full)], &["a"], true), (&[], &["a", "b", "c"], false)]),
+            ("one in between is refused", &[(&[("b", busy)], &["a", "b"], true), (&[], &["b", "c"], false)]),
+            (
+                "one is refused again and again",
+                &[
+                    (&[("b", busy)], &["a", "b"], true),
+                    (&[("b", full)], &["b"], true),
+                    (&[], &["b", "c"], false),
+                ],
+            ),
+            ("one that will not be better is given up", &[(&[("b", wrong)], &["a", "b", "c"], false)]),
+        ];
+        for (what, looks) in cases {
+            let (mut writer, now) = (Writer::default(), Instant::now());
+            let _folder = open(&mut writer);
+            writer.push(["a", "b", "c"].map(version));
+            for (fails, tried, waiting) in *looks {
+                writer.begin_look();
+                assert_eq!(work_off(&mut writer, now, fails), *tried, "{what}");
+                assert_eq!(writer.is_waiting(), *waiting, "{what}");
+                assert_eq!(writer.retry_at(), waiting.then_some(now + RETRY), "{what}");
+                writer.end_look();
+                assert_eq!(writer.refusal().is_some(), *waiting, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_without_a_store() {
+        let (mut writer, now) = (Writer::default(), Instant::now());
+        writer.push([version("a")]);
+        assert!(writer.next().is_none() && writer.is_waiting());
+        writer.not_opened(now, &busy());
+        assert_eq!([now, now + RETRY].map(|now| writer.may_open(now)), [false, true]);
+        writer.retry_now(now);
+        assert!(writer.may_open(now), "at the end of the run");
+        let _folder = open(&mut writer);
+        assert!(!writer.may_open(now + RETRY));
+        assert_eq!(work_off(&mut writer, now, &[]), ["a"]);
+    }
+
+    #[test]
+    fn a_store_that_is_broken_is_not_tried_again() {
+        let (mut writer, now) = (Writer::default(), Instant::now());
+        writer.not_opened(now, &session::Error::Store(Error::Newer { found: 9, known: 8 }));
+        writer.retry_now(now);
+        assert!(!writer.may_open(now + RETRY));
+        assert!(writer.close().0.is_some_and(|problem| problem.starts_with("this session is not recorded")));
+    }
+
+    #[test]
+    fn a_refusal_is_reported_unless_it_worked_out_and_a_problem_always() {
+        let cases: &[(&str, &[Option<session::Error>], Option<&str>)] = &[
+            ("nothing failed", &[None], None),
+            ("refused, then taken", &[Some(full()), None], None),
+            ("refused last", &[None, Some(full())], Some("the disk is full")),
+            ("broken once", &[Some(wrong()), None], Some("no run")),
+            ("broken, then refused", &[Some(wrong()), Some(busy())], Some("stayed locked")),
+        ];
+        for (what, looks, expected) in cases {
+            let mut writer = Writer::default();
+            let _folder = open(&mut writer);
+            for error in *looks {
+                writer.begin_look();
+                if let Some(error) = error {
+                    writer.failed(Instant::now(), RandomIds.session(), error);
+                }
+                writer.end_look();
+            }
+            let problem = writer.close().0;
+            assert_eq!(problem.is_some(), expected.is_some(), "{what}: {problem:?}");
+            assert!(problem.unwrap_or_default().contains(expected.unwrap_or_default()), "{what}");
+        }
+    }
+}

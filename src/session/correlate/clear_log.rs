@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::core::RunState;
+use super::core::{MAX_REMEMBERED, RunState, SETTLE};
 use super::signal::HistoryEntry;
-use super::{MAX_REMEMBERED, SETTLE};
 use wire::{AgentSessionId, Timestamp};
 
 #[derive(Debug, Default)]

@@ -1,9 +1,19 @@
-//! The core that all methods share: where a run is, and what one signal leads to.
+//! The core that all methods share: where a run is, what one signal leads to, and the form that the rules of a method have.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
 
 use super::decision::{Conclusion, Decision};
+use super::signal::Signal;
 use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKind};
+
+/// How long after a file's first sight the log alone may decide. Why 1 s: log and file go through separate write queues,
+/// and files were seen up to 0.6 s after the command; a rival's log line must be here before we take its file for ours.
+pub const SETTLE: Duration = Duration::from_secs(1);
+
+/// Conversations with a command, and new files, that are remembered; the oldest go first. More than ever clear at once.
+pub(super) const MAX_REMEMBERED: usize = 64;
 
 /// Whether the arguments go on with an existing conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +109,7 @@ impl<'a> Context<'a> {
         Self { now, run, conclusion: Conclusion::default() }
     }
 
-    /// Keeps for `explain` that something was seen, what was made of it, and why.
+    /// Keeps a piece of evidence for `explain`, with the verdict and its reason.
     pub(super) fn explain(&mut self, source: &str, value: &str, accepted: bool, why: &str) {
         self.conclusion.explain(self.now, source, value, accepted, why);
     }
@@ -112,31 +122,12 @@ impl<'a> Context<'a> {
         self.explain(source, value, false, why);
     }
 
-    /// An id that stands in the arguments binds a run that was nowhere yet. Returns whether it did.
-    pub(super) fn assign(&mut self, id: &AgentSessionId) -> bool {
-        let first = self.run.is_unbound();
-        let why =
-            if first { "the id stands in the arguments" } else { "the run is already in a conversation" };
-        self.explain("assigned", &id.0, first, why);
-        if first {
-            self.bind(id.clone(), EvidenceKind::Assigned);
-        }
-        first
-    }
-
-    /// The conversation the run is in became known.
-    pub(super) fn bind(&mut self, id: AgentSessionId, evidence: EvidenceKind) {
+    fn bind(&mut self, id: AgentSessionId, evidence: EvidenceKind) {
         self.run.enter(self.now, id.clone());
         self.conclusion.decisions.push(Decision::Bind { id, evidence });
     }
 
-    /// The run is over with the current conversation. `to` is `None` while nobody knows which one followed.
-    pub(super) fn transition(
-        &mut self,
-        kind: TransitionKind,
-        to: Option<AgentSessionId>,
-        evidence: EvidenceKind,
-    ) {
+    fn transition(&mut self, kind: TransitionKind, to: Option<AgentSessionId>, evidence: EvidenceKind) {
         self.run.depart();
         if let Some(id) = &to {
             self.run.enter(self.now, id.clone());
@@ -147,6 +138,57 @@ impl<'a> Context<'a> {
     pub(super) fn decide(&mut self, decision: Decision) {
         self.conclusion.decisions.push(decision);
     }
+}
+
+/// The rules of one method, with the state they need. Signals of other methods change nothing.
+pub(super) trait Rules: fmt::Debug + Send {
+    fn feed(&mut self, context: &mut Context<'_>, signal: Signal);
+
+    /// The run is in this conversation from now on.
+    fn entered(&mut self, _id: &AgentSessionId) {}
+
+    /// The run is over with this conversation.
+    fn departed(&mut self, _id: &AgentSessionId) {}
+
+    /// An id that stands in the arguments binds a run that was nowhere yet.
+    fn assigned(&mut self, context: &mut Context<'_>, id: AgentSessionId) {
+        let first = context.run.is_unbound();
+        let why =
+            if first { "the id stands in the arguments" } else { "the run is already in a conversation" };
+        context.explain("assigned", &id.0, first, why);
+        if first {
+            self.bind(context, id, EvidenceKind::Assigned);
+        }
+    }
+
+    /// The conversation the run is in became known.
+    fn bind(&mut self, context: &mut Context<'_>, id: AgentSessionId, evidence: EvidenceKind) {
+        self.entered(&id);
+        context.bind(id, evidence);
+    }
+
+    /// From the current conversation to another. `to` is `None` while nobody knows which one followed.
+    fn transition(
+        &mut self,
+        context: &mut Context<'_>,
+        kind: TransitionKind,
+        to: Option<AgentSessionId>,
+        evidence: EvidenceKind,
+    ) {
+        if let Some(current) = context.run.current() {
+            self.departed(current);
+        }
+        if let Some(id) = &to {
+            self.entered(id);
+        }
+        context.transition(kind, to, evidence);
+    }
+
+    /// What follows by now from all that was seen; called after each signal.
+    fn decide(&mut self, context: &mut Context<'_>);
+
+    /// When, after `now`, [`Rules::decide`] may come to something by itself.
+    fn wake_at(&self, run: &RunState, now: Timestamp) -> Option<Timestamp>;
 }
 
 #[cfg(test)]
@@ -161,14 +203,38 @@ mod tests {
         AgentSessionId(name.to_owned())
     }
 
+    /// Notes what the core calls.
+    #[derive(Debug, Default)]
+    struct Noted(Vec<String>);
+
+    impl Rules for Noted {
+        fn feed(&mut self, _: &mut Context<'_>, _: Signal) {}
+
+        fn entered(&mut self, id: &AgentSessionId) {
+            self.0.push(format!("entered {id}"));
+        }
+
+        fn departed(&mut self, id: &AgentSessionId) {
+            self.0.push(format!("departed {id}"));
+        }
+
+        fn decide(&mut self, _: &mut Context<'_>) {}
+
+        fn wake_at(&self, _: &RunState, _: Timestamp) -> Option<Timestamp> {
+            None
+        }
+    }
+
     #[test]
     fn only_a_run_that_was_nowhere_is_assigned_a_conversation() {
         let mut run = RunState::new(AGENT, Timestamp(0));
         let mut context = Context::new(Timestamp(5), &mut run);
-        assert!(context.assign(&id("a")));
-        assert!(!context.assign(&id("b")));
-        context.transition(TransitionKind::Clear, None, EvidenceKind::Log);
-        assert!(!context.assign(&id("c")), "it has been somewhere");
+        let mut rules = Noted::default();
+        rules.assigned(&mut context, id("a"));
+        rules.assigned(&mut context, id("b"));
+        rules.transition(&mut context, TransitionKind::Clear, None, EvidenceKind::Log);
+        rules.assigned(&mut context, id("c")); // it has been somewhere
+        assert_eq!(rules.0, ["entered a", "departed a"]);
         let verdicts: Vec<_> = context.conclusion.evidence.iter().map(|seen| seen.verdict).collect();
         assert_eq!(verdicts, [Verdict::Accepted, Verdict::Rejected, Verdict::Rejected]);
         assert_eq!(run.current(), None);

@@ -14,11 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::core::{Context, Resumes, RunState};
+use super::core::{Context, MAX_REMEMBERED, Resumes, Rules, RunState, SETTLE};
 use super::decision::Decision;
 use super::signal::Signal;
 use super::traces::{Maker, TextFingerprint, Trace, Typed};
-use super::{MAX_REMEMBERED, Rules, SETTLE};
 use wire::{AgentSessionId, EvidenceKind, Timestamp, TransitionKind};
 
 /// How long a command waits for its file, and a prompt for its line. Why a minute: hooks of the user's run in between, and
@@ -376,24 +375,6 @@ impl Folder {
         self.name = Some(file.id.clone());
         (self.name_begun, self.shared) = (true, false);
         self.transition(context, TransitionKind::Clear, Some(file.id), EvidenceKind::Log);
-    }
-
-    fn bind(&mut self, context: &mut Context<'_>, id: AgentSessionId, evidence: EvidenceKind) {
-        self.entered(&id);
-        context.bind(id, evidence);
-    }
-
-    fn transition(
-        &mut self,
-        context: &mut Context<'_>,
-        kind: TransitionKind,
-        to: Option<AgentSessionId>,
-        evidence: EvidenceKind,
-    ) {
-        if let Some(id) = &to {
-            self.entered(id);
-        }
-        context.transition(kind, to, evidence);
     }
 }
 

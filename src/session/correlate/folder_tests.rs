@@ -12,9 +12,9 @@ fn assigned() -> Run {
     assigned_by(Method::Folder)
 }
 
-/// - `clear WHO AT`, `prompt WHO AT WORDS`: typed by the process whose first conversation is WHO
+/// - `clear WHO AT`, `prompt WHO AT TEXT`: typed by the process whose first conversation is WHO
 /// - `begun ID AT MAKER`: a new file; `stub ID AT MAKER`: a header of an older conversation
-/// - `entered ID MAKER`, `said ID AT WORDS`, `tick`, `assigned ID`
+/// - `entered ID MAKER`, `written ID AT TEXT`, `tick`, `assigned ID`
 fn signal(text: &str) -> Signal {
     let words: Vec<&str> = text.split(' ').collect();
     let at = |n: usize| Timestamp(words[n].parse().unwrap());
@@ -57,16 +57,16 @@ fn a_clear_that_goes_on_under_the_same_id_is_none() {
         &[
             (910, "begun a 900 ours", NONE),
             (911, "prompt a 890 one", NONE),
-            (950, "said a 900 one", NONE),
+            (950, "written a 900 one", NONE),
             (1001, "clear a 1000", NONE),
             (5001, "prompt a 5000 two", NONE),
-            (5050, "said a 5040 two", NONE),
+            (5050, "written a 5040 two", NONE),
             // Or in another file of that id, when a minute has passed.
             (70_000, "stub a 69990 ours", NONE),
             (80_000, "clear a 79990", NONE),
             (200_010, "begun b 200000 ours", NONE),
             (200_011, "prompt a 199990 three", NONE),
-            (200_012, "said b 200000 three", &["clear to b log"]),
+            (200_012, "written b 200000 three", &["clear to b log"]),
             (300_000, "tick", NONE),
         ],
     );
@@ -79,7 +79,7 @@ fn alone_in_the_folder_a_clear_is_known_with_its_file() {
         &[
             (10, "begun a 5 ours", NONE),
             (900, "prompt a 890 one", NONE),
-            (950, "said a 940 one", NONE),
+            (950, "written a 940 one", NONE),
             (1001, "clear a 1000", NONE),
             (1040, "begun b 1035 ours", &["clear to b log"]),
             // It logs under its first conversation for good.
@@ -111,7 +111,7 @@ fn a_command_that_no_file_follows_cleared_nothing() {
         &[
             (1000, "clear a 1000", NONE),
             (5000, "prompt a 5000 on", NONE),
-            (5100, "said a 5090 on", NONE),
+            (5100, "written a 5090 on", NONE),
             (6000, "clear a 6000", NONE),
             (6040, "begun b 6035 ours", &["clear to b log"]),
         ],
@@ -145,7 +145,7 @@ fn the_first_conversation_without_an_id_is_certain_only_when_alone() {
         &[
             (900, "begun a 890 anybody", NONE),
             (1000, "prompt a 1000 one", NONE),
-            (1100, "said a 1090 one", NONE),
+            (1100, "written a 1090 one", NONE),
         ],
     );
 }
@@ -161,7 +161,7 @@ fn a_run_that_continues_is_in_what_was_gone_on_with() {
 }
 
 #[test]
-fn two_that_clear_at_once_are_ambiguous_until_a_prompt_tells() {
+fn two_that_clear_at_once_are_ambiguous_until_a_prompt_decides() {
     play(
         assigned(),
         &[
@@ -171,9 +171,9 @@ fn two_that_clear_at_once_are_ambiguous_until_a_prompt_tells() {
             (1045, "begun c 1041 anybody", &["ambiguous b c"]),
             (9000, "tick", NONE),
             (9001, "prompt z 9000 theirs", NONE),
-            (9101, "said b 9100 theirs", NONE),
+            (9101, "written b 9100 theirs", NONE),
             (9201, "prompt a 9200 ours", NONE),
-            (9301, "said c 9300 ours", &["bind c log"]),
+            (9301, "written c 9300 ours", &["bind c log"]),
             (9400, "clear a 9400", NONE),
             (9440, "begun d 9435 ours", &["clear to d log"]),
         ],
@@ -181,7 +181,7 @@ fn two_that_clear_at_once_are_ambiguous_until_a_prompt_tells() {
 }
 
 #[test]
-fn words_that_both_typed_decide_nothing() {
+fn a_text_that_both_typed_decides_nothing() {
     play(
         assigned(),
         &[
@@ -191,10 +191,10 @@ fn words_that_both_typed_decide_nothing() {
             (1041, "begun c 1036 settled", &["ambiguous b c"]),
             (2000, "prompt a 2000 same", NONE),
             (2000, "prompt z 2000 same", NONE),
-            (2100, "said b 2090 same", NONE),
-            (2100, "said c 2095 same", NONE),
+            (2100, "written b 2090 same", NONE),
+            (2100, "written c 2095 same", NONE),
             (3000, "prompt a 3000 more", NONE),
-            (3100, "said b 3090 more", &["bind b log"]),
+            (3100, "written b 3090 more", &["bind b log"]),
         ],
     );
 }
@@ -248,7 +248,7 @@ fn a_clear_whose_line_was_lost_comes_out_with_the_next_prompt() {
             (1040, "begun b 1035 settled", NONE),
             (1041, "begun c 1036 settled", NONE),
             (9000, "prompt a 9000 ours", NONE),
-            (9100, "said b 9090 ours", &["clear to b log"]),
+            (9100, "written b 9090 ours", &["clear to b log"]),
         ],
     );
 }
@@ -259,16 +259,16 @@ fn going_on_with_an_existing_conversation_is_a_switch() {
         assigned(),
         &[(1000, "prompt a 1000 /resume", NONE), (5000, "entered o ours", &["switch to o log"])],
     );
-    // Not alone: the prompt tells.
+    // Not alone: the prompt decides.
     play(
         assigned(),
         &[
             (5000, "entered o settled", NONE),
             (6000, "prompt a 6000 there", NONE),
-            (6100, "said o 6090 there", &["switch to o log"]),
+            (6100, "written o 6090 there", &["switch to o log"]),
             // And back.
             (7000, "prompt a 7000 back", NONE),
-            (7100, "said a 7090 back", &["switch to a log"]),
+            (7100, "written a 7090 back", &["switch to a log"]),
         ],
     );
     play(assigned(), &[(5000, "entered a ours", NONE)]); // compressed
@@ -279,13 +279,13 @@ fn going_on_with_an_existing_conversation_is_a_switch() {
             (1001, "clear a 1000", NONE),
             (1040, "begun b 1035 anybody", &["clear to ? log", "ambiguous b"]),
             (6000, "prompt a 6000 there", NONE),
-            (6100, "said o 6090 there", &["switch to o log"]),
+            (6100, "written o 6090 there", &["switch to o log"]),
         ],
     );
 }
 
 #[test]
-fn an_agent_started_anew_within_the_run_goes_by_a_new_name() {
+fn an_agent_started_again_within_the_run_goes_by_a_new_name() {
     play(
         assigned(),
         &[
@@ -300,7 +300,7 @@ fn an_agent_started_anew_within_the_run_goes_by_a_new_name() {
 }
 
 #[test]
-fn a_name_that_two_processes_go_by_tells_nothing() {
+fn a_name_that_two_processes_go_by_decides_nothing() {
     play(
         run(),
         &[
@@ -310,7 +310,7 @@ fn a_name_that_two_processes_go_by_tells_nothing() {
             (6000, "clear a 6000", NONE),
             (6040, "begun b 6035 anybody", NONE),
             (7000, "prompt a 7000 who", NONE),
-            (7100, "said b 7090 who", NONE),
+            (7100, "written b 7090 who", NONE),
         ],
     );
 }
@@ -319,12 +319,11 @@ fn a_name_that_two_processes_go_by_tells_nothing() {
 fn memory_is_bounded() {
     let mut state = RunState::new(AGENT, Timestamp(0));
     let mut folder = Folder::default();
-    Context::new(Timestamp(0), &mut state).assign(&id("a"));
-    folder.entered(&id("a"));
+    folder.assigned(&mut Context::new(Timestamp(0), &mut state), id("a"));
     for n in 0..1000_i64 {
         let mut context = Context::new(Timestamp(n), &mut state);
         for text in
-            [format!("prompt z {n} w{n}"), format!("said y {n} v{n}"), format!("begun f{n} {n} settled")]
+            [format!("prompt z {n} w{n}"), format!("written y {n} v{n}"), format!("begun f{n} {n} settled")]
         {
             folder.feed(&mut context, signal(&text));
         }

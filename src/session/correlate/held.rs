@@ -16,8 +16,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Rules;
-use super::core::{Context, RunState};
+use super::core::{Context, Rules, RunState};
 use super::signal::{Signal, Thread};
 use wire::{AgentSessionId, EvidenceKind, Timestamp, TransitionKind};
 
@@ -61,7 +60,7 @@ impl Rules for Held {
         {
             let Waiting { id, evidence, .. } = self.waiting.remove(at);
             context.accept("lock", &id.0, "held by this very process since, and nothing is written in it");
-            context.transition(TransitionKind::Clear, Some(id), evidence);
+            self.transition(context, TransitionKind::Clear, Some(id), evidence);
         }
     }
 
@@ -108,7 +107,7 @@ impl Held {
         let Some(current) = context.run.current() else {
             let why = if marked { "bears the mark of this run" } else { "held by this very process" };
             context.accept(source, &id.0, why);
-            return context.bind(id, evidence);
+            return self.bind(context, id, evidence);
         };
         if marked && self.turns.contains(current) {
             let why = "bears the mark of this run, but may be of an agent started inside";
@@ -132,7 +131,7 @@ impl Held {
         };
         context.accept(source, &id.0, why);
         self.waiting.retain(|waiting| waiting.id != id);
-        context.transition(kind, Some(id), evidence);
+        self.transition(context, kind, Some(id), evidence);
     }
 
     /// A new conversation stays held until the run ends or is in another; a sub-agent's may be given up before it has a file,

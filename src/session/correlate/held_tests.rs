@@ -31,7 +31,7 @@ const FORK: Thread = Thread::Continued { forked: true };
 const RESUMED: Thread = Thread::Continued { forked: false };
 
 #[test]
-fn what_a_conversation_newly_held_means() {
+fn a_conversation_newly_held_is_a_clear_a_switch_or_a_sub_agents() {
     use Signal::Tick;
     use Thread::{Fresh, Helper, Unwritten};
     let cases: Vec<(&str, Vec<(i64, Signal)>, &[&str])> = vec![
@@ -41,7 +41,7 @@ fn what_a_conversation_newly_held_means() {
             &["10 bind a registry"],
         ),
         (
-            "cleared before a word",
+            "cleared before the first prompt",
             vec![(10, held("a", Unwritten)), (200, held("b", Unwritten)), (274, Tick), (275, Tick)],
             &["10 bind a registry", "275 clear to b registry"],
         ),
@@ -70,12 +70,12 @@ fn what_a_conversation_newly_held_means() {
             &["10 bind a registry"],
         ),
         (
-            "a review, whose turn is not told in time",
+            "a review, whose turn is not reported in time",
             vec![(10, held("a", Fresh)), (200, held("s", Unwritten)), (212, held("s", Helper)), (2000, Tick)],
             &["10 bind a registry"],
         ),
         (
-            "a clear right behind a turn whose end is told late",
+            "a clear right behind a turn whose end is reported late",
             vec![
                 (10, held("a", Fresh)),
                 (20, turns(&["a"])),
@@ -165,7 +165,7 @@ fn what_a_conversation_newly_held_means() {
             &["5 bind a assigned", "400 clear to b registry"],
         ),
         (
-            "told by the mark alone",
+            "known by the mark alone",
             vec![
                 (10, marked("a", Fresh)),
                 (20, marked("s", Helper)),
@@ -187,7 +187,7 @@ fn what_a_conversation_newly_held_means() {
             &["10 bind a log"],
         ),
         (
-            "told by both",
+            "known by both",
             vec![(10, held("a", Unwritten)), (20, marked("a", Fresh)), (30, held("a", Fresh)), (200, Tick)],
             &["10 bind a registry"],
         ),
@@ -198,10 +198,10 @@ fn what_a_conversation_newly_held_means() {
 }
 
 #[test]
-fn a_run_that_continues_something_is_in_what_it_holds() {
+fn a_run_that_continues_is_in_the_conversation_it_holds() {
     for thread in [RESUMED, Thread::Unwritten] {
-        let told = play(run().continuing(), vec![(10, held("a", thread))]);
-        assert_eq!(told, ["10 bind a registry"], "also where the user chose to begin a new one");
+        let decided = play(run().continuing(), vec![(10, held("a", thread))]);
+        assert_eq!(decided, ["10 bind a registry"], "also where the user chose to begin a new one");
     }
 }
 

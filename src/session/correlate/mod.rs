@@ -22,22 +22,13 @@ mod registry;
 mod signal;
 mod traces;
 
-use std::fmt;
-use std::time::Duration;
-
+pub use self::core::SETTLE;
 pub use decision::{Conclusion, Decision};
 pub use signal::{Beginning, HistoryEntry, NewSessionFile, RegistryEntry, Signal, Thread};
 pub use traces::{Maker, TextFingerprint, Trace, Typed};
 
-use self::core::{Context, Resumes, RunState};
+use self::core::{Context, Resumes, Rules, RunState};
 use wire::{AgentSessionId, ProcessId, Timestamp};
-
-/// How long after a file's first sight the log alone may decide. Why 1 s: log and file go through separate write queues,
-/// and files were seen up to 0.6 s after the command; a rival's log line must be here before we take its file for ours.
-pub const SETTLE: Duration = Duration::from_secs(1);
-
-/// Conversations with a command, and new files, that are remembered; the oldest go first. More than ever clear at once.
-const MAX_REMEMBERED: usize = 64;
 
 /// The kind of evidence that an agent leaves of the conversation it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,20 +39,6 @@ pub enum Method {
     Held,
     /// Traces in a folder that its processes share.
     Folder,
-}
-
-/// The rules of one method, with the state they need. Signals of other methods change nothing.
-trait Rules: fmt::Debug + Send {
-    fn feed(&mut self, context: &mut Context<'_>, signal: Signal);
-
-    /// The run is in this conversation now.
-    fn entered(&mut self, _id: &AgentSessionId) {}
-
-    /// What follows by now from all that was seen; called after each signal.
-    fn decide(&mut self, context: &mut Context<'_>);
-
-    /// When, after `now`, [`Rules::decide`] may come to something by itself.
-    fn wake_at(&self, run: &RunState, now: Timestamp) -> Option<Timestamp>;
 }
 
 /// One run's view.
@@ -112,11 +89,7 @@ impl Correlator {
     pub fn feed(&mut self, now: Timestamp, signal: Signal) -> Conclusion {
         let mut context = Context::new(now, &mut self.run);
         match signal {
-            Signal::Assigned(id) => {
-                if context.assign(&id) {
-                    self.rules.entered(&id);
-                }
-            }
+            Signal::Assigned(id) => self.rules.assigned(&mut context, id),
             Signal::Tick => {}
             signal => self.rules.feed(&mut context, signal),
         }

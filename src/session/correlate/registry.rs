@@ -11,7 +11,7 @@
 //! that exists, an id without a file is only a placeholder.
 //!
 //! **Older versions** leave the old id in the registry after a clear. So only a *change* of it is news, and the log alone can
-//! report a clear ([`ClearLog`]); it takes [`SETTLE`](super::SETTLE) longer. Two that clear in one folder at once leave two log
+//! report a clear ([`ClearLog`]); it takes [`SETTLE`](super::core::SETTLE) longer. Two that clear in one folder at once leave two log
 //! lines and two files. Where the file's clear bears the id of the last prompt before it, the file that holds that prompt shows
 //! whose it is. Where it does not, the transition stands, and the new conversation stays `ambiguous` until all candidates but
 //! one are claimed by other processes.
@@ -22,9 +22,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Rules;
 use super::clear_log::{ClearLog, ClearedFile, Successor};
-use super::core::{Context, Resumes, RunState};
+use super::core::{Context, Resumes, Rules, RunState};
 use super::decision::Decision;
 use super::signal::{Beginning, HistoryEntry, NewSessionFile, RegistryEntry, Signal};
 use super::traces::Maker;
@@ -70,6 +69,10 @@ impl Rules for Registry {
     fn entered(&mut self, id: &AgentSessionId) {
         self.clears.forget_file(id);
         self.placeholder = None;
+    }
+
+    fn departed(&mut self, id: &AgentSessionId) {
+        self.clears.forget_commands(id);
     }
 
     /// The log alone: our conversation was cleared, and a file that begins with it is there.
@@ -345,27 +348,6 @@ impl Registry {
         } else {
             self.bind(context, id, evidence);
         }
-    }
-
-    fn bind(&mut self, context: &mut Context<'_>, id: AgentSessionId, evidence: EvidenceKind) {
-        self.entered(&id);
-        context.bind(id, evidence);
-    }
-
-    fn transition(
-        &mut self,
-        context: &mut Context<'_>,
-        kind: TransitionKind,
-        to: Option<AgentSessionId>,
-        evidence: EvidenceKind,
-    ) {
-        if let Some(current) = context.run.current() {
-            self.clears.forget_commands(current);
-        }
-        if let Some(id) = &to {
-            self.entered(id);
-        }
-        context.transition(kind, to, evidence);
     }
 }
 

@@ -113,7 +113,7 @@ fn a_change_of_the_registry_is_a_clear_or_a_switch_by_how_the_file_begins() {
         let mut run = assigned();
         run.registry(900, "a", Beginning::Absent);
         assert_eq!(run.registry(10_000, "b", file), [decision], "{file:?}");
-        assert_eq!(run.registry(10_001, "b", file), NOTHING, "told once");
+        assert_eq!(run.registry(10_001, "b", file), NOTHING, "decided once");
         assert_eq!(run.0.current(), Some(&id("b")));
     }
 }
@@ -135,7 +135,7 @@ fn ten_clears_and_back_to_the_first_conversation() {
 }
 
 #[test]
-fn an_entry_that_is_not_of_this_very_process_is_turned_down() {
+fn an_entry_that_is_not_of_this_very_process_is_rejected() {
     for (start, started_at, accepted) in [
         (Some(7), None, true),
         (Some(7), Some(-5), true), // the start time is the proof, clocks may be set back
@@ -186,7 +186,7 @@ fn a_stale_registry_is_overruled_by_the_log() {
 }
 
 #[test]
-fn without_any_registry_the_log_suffices_and_a_late_first_word_is_stale() {
+fn without_any_registry_the_log_suffices_and_a_late_first_entry_is_stale() {
     let mut run = assigned();
     run.typed(1000, "a", true);
     run.cleared_file(1300, "b", 1010);
@@ -221,7 +221,7 @@ fn a_queued_clear_waits_for_its_file_and_a_refused_one_for_ever() {
 }
 
 #[test]
-fn a_clear_that_cannot_be_ours_is_not() {
+fn a_clear_from_before_the_command_or_elsewhere_is_not_ours() {
     for (what, cwd, at) in [
         ("before the command", FOLDER, 900),
         ("before this process", FOLDER, -1),
@@ -314,7 +314,7 @@ fn two_at_once_with_a_registry_are_not_ambiguous_at_all() {
 }
 
 #[test]
-fn a_rival_whose_own_entry_tells_where_it_went_is_none() {
+fn a_rival_whose_own_entry_shows_where_it_went_is_none() {
     // The other process has a working registry, ours has not.
     let both_clear = |run: &mut Run| {
         run.typed(1000, "a", true);
@@ -335,7 +335,7 @@ fn a_rival_whose_own_entry_tells_where_it_went_is_none() {
 }
 
 #[test]
-fn the_log_of_a_shared_conversation_is_nobodys() {
+fn the_log_of_a_shared_conversation_decides_nothing() {
     let mut run = assigned();
     run.other_process(500, 200, "a");
     let conclusion = run.0.feed(
@@ -376,7 +376,7 @@ fn a_launcher_that_is_a_script_hands_over_to_another_process() {
 }
 
 #[test]
-fn every_signal_that_decides_or_is_turned_down_is_explained() {
+fn every_signal_that_decides_or_is_rejected_is_explained() {
     let mut run = run();
     let first = run.explained(0, Signal::Assigned(id("a")));
     assert_eq!(first, [("assigned".into(), true, "a: the id stands in the arguments".into())]);
@@ -506,7 +506,7 @@ fn a_clear_that_bears_the_id_of_a_prompt_of_ours_is_ours() {
 }
 
 #[test]
-fn a_fork_goes_on_beside_the_conversation_and_is_told_once() {
+fn a_fork_goes_on_beside_the_conversation_and_is_decided_once() {
     let mut run = assigned();
     run.registry(900, "a", Beginning::Absent);
     let process = ProcessId { pid: Pid(300), start: StartTime(7) };
@@ -514,7 +514,7 @@ fn a_fork_goes_on_beside_the_conversation_and_is_told_once() {
     assert_eq!(run.feed(1000, fork("x")), NOTHING, "of another conversation");
     assert_eq!(run.feed(1000, fork("a")), ["forked to f in 300"]);
     assert_eq!(run.other_process(1000, 300, "f"), NOTHING);
-    assert_eq!(run.feed(2000, fork("a")), NOTHING, "told once");
+    assert_eq!(run.feed(2000, fork("a")), NOTHING, "decided once");
     assert_eq!(run.0.current(), Some(&id("a")), "the terminal stays");
     assert_eq!(run.registry(3000, "b", Beginning::Absent), ["clear to b registry"]);
 }

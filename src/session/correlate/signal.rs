@@ -58,7 +58,7 @@ pub struct HistoryEntry {
     pub may_clear: bool,
 }
 
-/// What a conversation is that a process of ours may write to.
+/// The kind of a conversation that a process of ours may write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thread {
     /// Nothing of it is written yet.

@@ -1,4 +1,4 @@
-//! A run in a few words, for the tests of all methods, and what holds whatever the method.
+//! A run in short form for the tests of all methods, and the rules that hold for each of them.
 
 use super::*;
 use crate::store::Verdict;
