@@ -151,7 +151,7 @@ fn read_some_batches(
         if source.random(4) == 0 {
             break; // read, not committed
         }
-        assert_eq!((batch.unreadable, batch.anew), (0, None));
+        assert_eq!((batch.unreadable, batch.restart), (0, None));
         count_all(counted, batch.harvest.records);
         *committed = Some((batch.to, batch.state));
     }

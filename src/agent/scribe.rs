@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 use super::trail::{Seen, Trail};
-use super::transcript::{Item, Reader, Said};
+use super::transcript::{Item, ItemKind, Reader};
 use super::{
     Agent, Conversation, ConversationFiles, Follow, Invocation, Kind, Launch, SessionFile, SessionFiles, Var,
 };
@@ -79,7 +79,7 @@ impl ConversationFiles for Scribe {
 
     fn transcript(&self) -> Option<Reader> {
         Some(Reader::Lines(|row| {
-            parse(row).map(|(_, at, said, _)| Item { at: Some(at), said }).into_iter().collect()
+            parse(row).map(|(_, at, kind, _)| Item { at: Some(at), kind }).into_iter().collect()
         }))
     }
 }
@@ -222,19 +222,19 @@ impl Lines for TalkLines {
     fn forget(&mut self) {}
 }
 
-fn parse(row: &[u8]) -> Option<(String, Timestamp, Said, Fact)> {
+fn parse(row: &[u8]) -> Option<(String, Timestamp, ItemKind, Fact)> {
     let mut words = std::str::from_utf8(row).ok()?.splitn(4, ' ');
     let (kind, key) = (words.next()?, words.next()?.to_owned());
     let at = Timestamp(words.next()?.parse().ok()?);
     let rest = words.next()?;
     if kind == "u" {
-        return Some((key, at, Said::User(rest.to_owned()), Fact::Prompt));
+        return Some((key, at, ItemKind::User(rest.to_owned()), Fact::Prompt));
     }
     let mut words = rest.splitn(3, ' ');
     let mut number = || words.next()?.parse().ok();
     let tokens = Tokens { input: number()?, output: number()?, ..Tokens::default() };
     let usage = Usage { model: "gpt-5".to_owned(), tokens, tier: Tier::Standard, request_id: None };
-    Some((key, at, Said::Assistant(words.next()?.to_owned()), Fact::Usage(usage)))
+    Some((key, at, ItemKind::Assistant(words.next()?.to_owned()), Fact::Usage(usage)))
 }
 
 mod tests {
@@ -246,7 +246,7 @@ mod tests {
     use crate::agent::transcript::{self, Page};
     use crate::home::Home;
     use crate::meter::form::{Checkpoint, Followed};
-    use crate::meter::tail::Anew;
+    use crate::meter::tail::Restart;
     use crate::registry::by_name;
     use crate::scan::{Days, Scanner};
     use crate::session::lifecycle;
@@ -388,12 +388,12 @@ mod tests {
     }
 
     /// The conversation, as any command opens and reads it.
-    fn view(session: &SessionRecord) -> Vec<Said> {
+    fn view(session: &SessionRecord) -> Vec<ItemKind> {
         let path = PathBuf::from(session.correlation.agent_session_file.as_ref().unwrap());
         let agent = by_name(&session.agent).unwrap();
         let content = agent.form(&path).open(&path).unwrap();
         let page = transcript::last(&content, 1000, agent.transcript().unwrap()).unwrap();
-        page.items.into_iter().map(|item| item.said).collect()
+        page.items.into_iter().map(|item| item.kind).collect()
     }
 
     fn now() -> i64 {
@@ -432,7 +432,7 @@ mod tests {
         );
         assert_eq!((two.status, two.exit_code), (Status::Failed, Some(3)));
         assert_eq!((two.usage.api_calls, two.usage.input_tokens), (1, 1));
-        assert_eq!(view(&one), [Said::User("Dear Ada".into()), Said::Assistant("I remain".into())]);
+        assert_eq!(view(&one), [ItemKind::User("Dear Ada".into()), ItemKind::Assistant("I remain".into())]);
     }
 
     #[test]
@@ -514,8 +514,9 @@ mod tests {
             Scribe.form(&path).open(&path).unwrap()
         });
         let reader = Scribe.transcript().unwrap();
-        let texts = |page: &Page| -> Vec<Said> { page.items.iter().map(|item| item.said.clone()).collect() };
-        let (ada, remain) = (Said::User("Dear Ada".into()), Said::Assistant("I remain".into()));
+        let texts =
+            |page: &Page| -> Vec<ItemKind> { page.items.iter().map(|item| item.kind.clone()).collect() };
+        let (ada, remain) = (ItemKind::User("Dear Ada".into()), ItemKind::Assistant("I remain".into()));
         let first = transcript::after(&one, None, 10, reader).unwrap();
         assert_eq!((texts(&first), first.truncated), (vec![ada], true));
         let cursor = first.cursor.to_string().parse().unwrap();
@@ -525,7 +526,7 @@ mod tests {
         assert_eq!((texts(&end), end.truncated, end.cursor), (vec![remain], true, second.cursor));
         stage.write("one", &rows(&["u p3 4 More"]));
         let more = transcript::after(&one, Some(end.cursor), 10, reader).unwrap();
-        assert_eq!(texts(&more), [Said::User("More".into())]);
+        assert_eq!(texts(&more), [ItemKind::User("More".into())]);
         let stale = transcript::after(&two, Some(end.cursor), 10, reader);
         assert!(matches!(stale, Err(transcript::Error::Stale)), "a cursor of another conversation");
     }
@@ -540,7 +541,7 @@ mod tests {
         let id = content.id().unwrap();
         let mut followed = Followed::new(form, None, TalkLines);
         let first = followed.next(&content).unwrap().unwrap();
-        assert_eq!((first.harvest.records.len(), first.unreadable, first.anew), (1, 1, None));
+        assert_eq!((first.harvest.records.len(), first.unreadable, first.restart), (1, 1, None));
         assert!(followed.next(&content).unwrap().is_none());
         stage.write("one", &rows(&["u p2 2 Dear Bob"]));
         let Checkpoint { progress, state } = first.checkpoint();
@@ -552,6 +553,6 @@ mod tests {
         let mut of_another =
             Followed::resume(form, FileId { inode: 1, ..id }, Some((9, &state)), |_| TalkLines);
         let again = of_another.next(&content).unwrap().unwrap();
-        assert_eq!((again.anew, again.harvest.records.len()), (Some(Anew::Replaced), 2));
+        assert_eq!((again.restart, again.harvest.records.len()), (Some(Restart::Replaced), 2));
     }
 }

@@ -35,11 +35,11 @@ const MAX_SUMMARY: usize = 120;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub at: Option<Timestamp>,
-    pub said: Said,
+    pub kind: ItemKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ItemKind {
     User(String),
     Assistant(String),
     /// A text that the agent itself put where there is no answer.
@@ -288,23 +288,24 @@ enum Side {
 impl Item {
     /// Bytes of text.
     fn len(&self) -> usize {
-        match &self.said {
-            Said::User(text) | Said::Assistant(text) | Said::Filler(text) | Said::ToolFailed(text) => {
-                text.len()
-            }
-            Said::Tool { name, about } => name.len() + about.len(),
-            Said::Note(text) => text.len(),
+        match &self.kind {
+            ItemKind::User(text)
+            | ItemKind::Assistant(text)
+            | ItemKind::Filler(text)
+            | ItemKind::ToolFailed(text) => text.len(),
+            ItemKind::Tool { name, about } => name.len() + about.len(),
+            ItemKind::Note(text) => text.len(),
         }
     }
 
     fn cut(mut self, bytes: usize, side: Side) -> Self {
-        match &mut self.said {
-            Said::User(text)
-            | Said::Assistant(text)
-            | Said::Filler(text)
-            | Said::ToolFailed(text)
-            | Said::Tool { about: text, .. } => *text = cut(text, bytes, side),
-            Said::Note(_) => {}
+        match &mut self.kind {
+            ItemKind::User(text)
+            | ItemKind::Assistant(text)
+            | ItemKind::Filler(text)
+            | ItemKind::ToolFailed(text)
+            | ItemKind::Tool { about: text, .. } => *text = cut(text, bytes, side),
+            ItemKind::Note(_) => {}
         }
         self
     }

@@ -21,13 +21,13 @@ const READ: Reader = Reader::Lines(read);
 /// `u text`, `a text`, and `2 text`, which is two items; any other line has none.
 fn read(line: &[u8]) -> Vec<Item> {
     let text = String::from_utf8_lossy(line.trim_ascii_end());
-    let said = match text.split_once(' ') {
-        Some(("u", text)) => vec![Said::User(text.into())],
-        Some(("a", text)) => vec![Said::Assistant(text.into())],
-        Some(("2", text)) => vec![Said::User(text.into()), Said::Assistant(text.into())],
+    let kind = match text.split_once(' ') {
+        Some(("u", text)) => vec![ItemKind::User(text.into())],
+        Some(("a", text)) => vec![ItemKind::Assistant(text.into())],
+        Some(("2", text)) => vec![ItemKind::User(text.into()), ItemKind::Assistant(text.into())],
         _ => Vec::new(),
     };
-    said.into_iter().map(|said| Item { at: None, said }).collect()
+    kind.into_iter().map(|kind| Item { at: None, kind }).collect()
 }
 
 fn file(content: &[u8]) -> File {
@@ -39,8 +39,8 @@ fn file(content: &[u8]) -> File {
 fn texts(page: &Page) -> Vec<&str> {
     page.items
         .iter()
-        .map(|item| match &item.said {
-            Said::User(text) | Said::Assistant(text) => text.as_str(),
+        .map(|item| match &item.kind {
+            ItemKind::User(text) | ItemKind::Assistant(text) => text.as_str(),
             other => panic!("{other:?}"),
         })
         .collect()
@@ -143,7 +143,7 @@ fn a_summary_is_one_short_line() {
 /// `ID text…` is a message with an item per word, `= ID:word,…` replaces all, `< ID` rewinds.
 fn journal(line: &[u8]) -> Option<Entry> {
     let text = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
-    let item = |word: &str| Item { at: None, said: Said::User(word.to_owned()) };
+    let item = |word: &str| Item { at: None, kind: ItemKind::User(word.to_owned()) };
     let (first, rest) = text.split_once(' ')?;
     let message = |id: &str, words: &str| Message {
         id: id.to_owned(),
@@ -249,7 +249,7 @@ fn threaded(line: &[u8]) -> Threaded {
     let Some((link, words)) = text.split_once(' ') else { return Threaded::default() };
     let (id, follows) =
         link.split_once('>').map_or((link, None), |(id, parent)| (id, Some(parent.to_owned())));
-    let items = words.split(' ').map(|word| Item { at: None, said: Said::User(word.into()) }).collect();
+    let items = words.split(' ').map(|word| Item { at: None, kind: ItemKind::User(word.into()) }).collect();
     Threaded { id: Some(id.into()), follows, items }
 }
 

@@ -23,7 +23,7 @@ use crate::output::text::clean;
 use crate::output::tilde::at_home;
 use crate::output::{Colour, Style, json};
 use crate::registry;
-use crate::scan::{Days, Scanner, Watch};
+use crate::scan::{Days, Progress, Scanner};
 use crate::store::{By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
 use prices::unpriced;
 use system::clock::{Clock, SystemClock};
@@ -51,7 +51,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
                 agents: registry::AGENTS,
                 var: &|name| std::env::var_os(name),
                 days: Days::of(zone),
-                watch: bar.as_ref().map(|bar| bar as &dyn Watch),
+                watch: bar.as_ref().map(|bar| bar as &dyn Progress),
             };
             match &mut store {
                 Some(store) => store.read(|view| scanned(&scanner, Some(view), by, since, told)),
@@ -95,7 +95,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     Ok(ExitCode::SUCCESS)
 }
 
-impl Watch for Bar {
+impl Progress for Bar {
     fn progress(&self, done: u64, of: u64) {
         self.draw(done, of);
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::open::{open, recover};
 use super::{Failure, USAGE, find, words};
-use crate::agent::transcript::{self, Cursor, Item, Page, Said};
+use crate::agent::transcript::{self, Cursor, Item, ItemKind, Page};
 use crate::cli::View as Args;
 use crate::home::Home;
 use crate::meter::form::Form;
@@ -275,14 +275,14 @@ impl<'a> Spelled<'a> {
 
 impl<'a> SpelledItem<'a> {
     fn of(item: &'a Item) -> Self {
-        let (role, text, name) = match &item.said {
-            Said::User(text) => ("user", text.as_str(), None),
-            Said::Assistant(text) | Said::Filler(text) => ("assistant", text.as_str(), None),
-            Said::Tool { name, about } => ("tool", about.as_str(), Some(name.as_str())),
-            Said::ToolFailed(text) => ("tool", text.as_str(), None),
-            Said::Note(text) => ("note", *text, None),
+        let (role, text, name) = match &item.kind {
+            ItemKind::User(text) => ("user", text.as_str(), None),
+            ItemKind::Assistant(text) | ItemKind::Filler(text) => ("assistant", text.as_str(), None),
+            ItemKind::Tool { name, about } => ("tool", about.as_str(), Some(name.as_str())),
+            ItemKind::ToolFailed(text) => ("tool", text.as_str(), None),
+            ItemKind::Note(text) => ("note", *text, None),
         };
-        Self { role, name, failed: matches!(item.said, Said::ToolFailed(_)), text, time: item.at }
+        Self { role, name, failed: matches!(item.kind, ItemKind::ToolFailed(_)), text, time: item.at }
     }
 }
 

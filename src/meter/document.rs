@@ -13,7 +13,7 @@ use serde::{Deserializer, de};
 use serde_json::value::RawValue;
 
 use super::line::{Harvest, Lines};
-use super::tail::{Anew, Batch, LongLines, Position, Source, hash_on, take_line};
+use super::tail::{Batch, LongLines, Position, Restart, Source, hash_on, take_line};
 use system::clock::{Clock, SystemClock};
 use system::file::TICK;
 use wire::Timestamp;
@@ -89,7 +89,7 @@ impl<L: Lines> Document<L> {
             state: None,
             lines: 0,
             unreadable: 0,
-            anew: from.map(|_| Anew::Rewritten),
+            restart: from.map(|_| Restart::Rewritten),
         };
         self.lines.forget();
         match self.read(source, length, &mut batch) {

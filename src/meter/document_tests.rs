@@ -99,12 +99,12 @@ fn a_document_is_read_whole_each_time_it_changes() {
     let file = Written::new(first);
     let mut followed = document(None);
     let batch = followed.next(&file).unwrap().unwrap();
-    assert_eq!((keys(&batch), batch.anew, batch.unreadable), (vec![("a", 1)], None, 0));
+    assert_eq!((keys(&batch), batch.restart, batch.unreadable), (vec![("a", 1)], None, 0));
     assert_eq!(batch.state.as_deref(), Some(r#"{"id":"s"}"#), "the fields before the list come first");
     assert_eq!(followed.next(&file).unwrap(), None, "as it was");
     file.write(r#"{ "id": "s", "list": [ {"k":"a","n":2}, {"k":"b","n":1} ] }"#);
     let batch = followed.next(&file).unwrap().unwrap();
-    assert_eq!((keys(&batch), batch.anew), (vec![("a", 2), ("b", 1)], Some(Anew::Rewritten)));
+    assert_eq!((keys(&batch), batch.restart), (vec![("a", 2), ("b", 1)], Some(Restart::Rewritten)));
     // After a restart, from what was committed: nothing is new.
     assert_eq!(document(Some(batch.to)).next(&file).unwrap(), None);
     // To the same length.

@@ -179,6 +179,6 @@ impl Batch {
 
     /// Where it began, as [`Checkpoint::progress`]: zero where reading began at the start.
     pub fn began_at(&self) -> u64 {
-        self.from.filter(|_| self.anew.is_none()).map_or(0, |from| from.offset)
+        self.from.filter(|_| self.restart.is_none()).map_or(0, |from| from.offset)
     }
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 
 use super::line::{Harvest, Lines};
-use super::tail::{Anew, Batch, Position, hash_on, take_line};
+use super::tail::{Batch, Position, Restart, hash_on, take_line};
 use system::file::FileId;
 
 /// What is read, and committed, at once: as much as of a file of lines.
@@ -74,13 +74,20 @@ impl<L: Lines> RowTail<L> {
         let status = source.status()?;
         let from = self.position;
         let mut at = from.unwrap_or(Position::start_of(status.id));
-        let anew = (at.file != status.id).then_some(Anew::Replaced);
-        if anew.is_some() {
+        let restart = (at.file != status.id).then_some(Restart::Replaced);
+        if restart.is_some() {
             at = Position::start_of(status.id);
             self.lines.forget();
         }
-        let mut batch =
-            Batch { harvest: Harvest::default(), from, to: at, state: None, lines: 0, unreadable: 0, anew };
+        let mut batch = Batch {
+            harvest: Harvest::default(),
+            from,
+            to: at,
+            state: None,
+            lines: 0,
+            unreadable: 0,
+            restart,
+        };
         let mut bytes = 0;
         source.read(at.offset, &mut |cursor, row| {
             batch.lines += 1;
@@ -89,7 +96,7 @@ impl<L: Lines> RowTail<L> {
             bytes += row.len();
             bytes < CHUNK
         })?;
-        if batch.lines == 0 && anew.is_none() {
+        if batch.lines == 0 && restart.is_none() {
             return Ok(None);
         }
         batch.state = self.lines.state();

@@ -69,12 +69,12 @@ pub struct Batch {
     pub state: Option<String>,
     pub lines: u64,
     pub unreadable: u64,
-    pub anew: Option<Anew>,
+    pub restart: Option<Restart>,
 }
 
 /// Why a file was read from its start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Anew {
+pub enum Restart {
     /// Another file is in its place.
     Replaced,
     /// It is shorter than the part that was read, or that part has changed.
@@ -187,15 +187,22 @@ impl<L: Lines> Tail<L> {
             self.shrink(self.lent);
             return Ok(None);
         }
-        let anew = departed(&at, file, len, source)?;
-        if anew.is_some() {
+        let restart = restart_reason(&at, file, len, source)?;
+        if restart.is_some() {
             at = Position::start_of(file);
             self.lines.forget();
         }
-        let mut batch =
-            Batch { harvest: Harvest::default(), from, to: at, state: None, lines: 0, unreadable: 0, anew };
+        let mut batch = Batch {
+            harvest: Harvest::default(),
+            from,
+            to: at,
+            state: None,
+            lines: 0,
+            unreadable: 0,
+            restart,
+        };
         self.fill(source, &mut batch)?;
-        if batch.to.offset == at.offset && anew.is_none() {
+        if batch.to.offset == at.offset && restart.is_none() {
             return Ok(None);
         }
         batch.to.mark = mark(source, batch.to.offset)?;
@@ -315,11 +322,16 @@ pub(super) fn take_line(lines: &mut impl Lines, line: &[u8], batch: &mut Batch) 
 }
 
 /// Why the file must be read from its start again: the part up to `at` is not the one that was read.
-fn departed(at: &Position, file: FileId, len: u64, source: &impl Source) -> io::Result<Option<Anew>> {
+fn restart_reason(
+    at: &Position,
+    file: FileId,
+    len: u64,
+    source: &impl Source,
+) -> io::Result<Option<Restart>> {
     Ok(if at.file != file {
-        Some(Anew::Replaced)
+        Some(Restart::Replaced)
     } else if len < at.offset || mark(source, at.offset)? != at.mark {
-        Some(Anew::Truncated)
+        Some(Restart::Truncated)
     } else {
         None
     })

@@ -122,7 +122,7 @@ fn reading_goes_on_where_a_batch_ended() {
     let mut after_restart = Tail::new(Some(stored), Keep(first.state.unwrap().parse().unwrap()));
     let batch = after_restart.next(&file).unwrap().unwrap();
     assert_eq!(batch.harvest.records.len(), 1);
-    assert_eq!((batch.state.as_deref(), batch.anew), (Some("3"), None));
+    assert_eq!((batch.state.as_deref(), batch.restart), (Some("3"), None));
 }
 
 #[test]
@@ -133,24 +133,24 @@ fn an_empty_file_and_one_without_a_newline_give_nothing() {
 
 #[test]
 fn truncation_and_replacement_start_again() {
-    for (inode, data, anew, lines) in [
-        (1, &b"x\n"[..], Anew::Truncated, 1),
-        (1, b"", Anew::Truncated, 0),
-        (2, b"one\ntwo\n", Anew::Replaced, 2),
-        (2, b"", Anew::Replaced, 0),
-        (1, b"uno\ndue\ntre\n", Anew::Truncated, 3), // the inode was given to a longer file
+    for (inode, data, restart, lines) in [
+        (1, &b"x\n"[..], Restart::Truncated, 1),
+        (1, b"", Restart::Truncated, 0),
+        (2, b"one\ntwo\n", Restart::Replaced, 2),
+        (2, b"", Restart::Replaced, 0),
+        (1, b"uno\ndue\ntre\n", Restart::Truncated, 3), // the inode was given to a longer file
     ] {
         let file = Memory::new(b"one\ntwo\n");
         let mut tail = tail();
         drain(&mut tail, &file);
         file.become_file(inode, data);
         let batch = tail.next(&file).unwrap().unwrap();
-        assert_eq!(batch.anew, Some(anew), "{data:?}");
+        assert_eq!(batch.restart, Some(restart), "{data:?}");
         assert_eq!((batch.lines, batch.to.offset), (lines, data.len() as u64), "{data:?}");
         assert_eq!(batch.state, Some(lines.to_string()), "the reader's memory is of the new file");
         assert_eq!(batch.to.file.inode, inode);
         file.append(b"more\n");
-        assert_eq!(tail.next(&file).unwrap().unwrap().anew, None);
+        assert_eq!(tail.next(&file).unwrap().unwrap().restart, None);
     }
 }
 
@@ -211,7 +211,7 @@ fn a_real_file_is_followed_across_a_rename() {
     let mut file = File::options().append(true).open(&after).unwrap();
     io::Write::write_all(&mut file, b"two\n").unwrap();
     let batch = tail.next(&File::open(&after).unwrap()).unwrap().unwrap();
-    assert_eq!((batch.lines, batch.anew), (1, None));
+    assert_eq!((batch.lines, batch.restart), (1, None));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_file_rewritten_to_the_same_length_is_read_again() {
     assert_eq!(next(), None);
     write("uno\ndue\n", 2);
     let batch = next().unwrap();
-    assert_eq!((batch.anew, batch.lines), (Some(Anew::Truncated), 2));
+    assert_eq!((batch.restart, batch.lines), (Some(Restart::Truncated), 2));
     write("uno\ndue\n", 3);
     assert_eq!(next(), None, "written, but nothing else");
 }

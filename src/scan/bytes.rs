@@ -1,5 +1,5 @@
 //! The cache's own notation: numbers of seven bits a byte, texts with their length before them. Reading gives `None` where
-//! what stands there cannot have been written by us.
+//! the bytes cannot have been written by us.
 
 pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -67,7 +67,7 @@ impl<'a> Bytes<'a> {
         self.take(count)
     }
 
-    /// How many of these there can be at most in what is left.
+    /// The most of these that the remaining bytes can hold.
     pub(super) fn room(&self, count: u64) -> usize {
         usize::try_from(count).map_or(self.0.len(), |count| count.min(self.0.len()))
     }

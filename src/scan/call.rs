@@ -1,8 +1,8 @@
-//! One call as one file tells it: what the cache holds, sorted by key.
+//! One call as one file records it: the entry of the cache, sorted by key.
 
 use super::bytes::{Bytes, put, put_bytes, put_signed};
 use super::hash::hash;
-use super::words::Word;
+use super::strings::StringId;
 use crate::meter::record::LONGEST_KEY;
 use prices::tier::Tier;
 use wire::Timestamp;
@@ -25,18 +25,18 @@ pub(super) struct Call<'a> {
     /// Of agent and key: calls are sorted by it, then by key and file.
     pub(super) hash: u64,
     pub(super) key: &'a [u8],
-    pub(super) told: Told,
+    pub(super) sighting: Sighting,
 }
 
-/// What a file says of a call.
+/// A call as one file records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Sighting {
     pub(super) file: FileNo,
     pub(super) at: Timestamp,
     pub(super) copied: bool,
     pub(super) tier: Tier,
-    pub(super) model: Word,
-    pub(super) subagent: Word,
+    pub(super) model: StringId,
+    pub(super) subagent: StringId,
     pub(super) tokens: Tokens,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn key_hash(agent: u64, key: &[u8]) -> u64 {
     hash(agent, key)
 }
 
-impl Told {
+impl Sighting {
     /// Another line of the same call. The earliest time stands, whatever the order of reading; a call is a copy only if
     /// every line of it says so.
     pub(super) fn revise(&mut self, later: &Self) {
@@ -68,11 +68,11 @@ pub(super) fn earlier(a: Timestamp, b: Timestamp) -> Timestamp {
 
 impl<'a> Call<'a> {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let Told { file, at, copied, tier, model, subagent, tokens } = &self.told;
+        let Sighting { file, at, copied, tier, model, subagent, tokens } = &self.sighting;
         out.extend_from_slice(&self.hash.to_le_bytes());
         put_bytes(out, self.key);
-        // The tier's lowest bit stands below the file's number and the others above it: what was written when standard and
-        // fast were all the tiers is read as it was meant, also of files that are gone.
+        // The tier's lowest bit stands below the file's number and the others above it: calls that were written when standard
+        // and fast were all the tiers keep their meaning, also those of deleted files.
         let tier = u64::from(tier.number());
         put(out, tier >> 1 << TIER_AT | u64::from(*file) << 2 | u64::from(*copied) << 1 | tier & 1);
         put_signed(out, at.0);
@@ -96,13 +96,13 @@ impl<'a> Call<'a> {
         let hash = rest.fixed()?;
         let key = rest.bytes().filter(|key| key.len() <= LONGEST_KEY)?;
         let file = rest.number()?;
-        let told = Told {
+        let sighting = Sighting {
             file: FileNo::try_from(file >> 2 & u64::from(FileNo::MAX)).ok()?,
             copied: file & 2 != 0,
             tier: Tier::numbered(file >> TIER_AT << 1 | file & 1),
             at: Timestamp(rest.signed()?),
-            model: Word(rest.small()?),
-            subagent: Word(rest.small()?),
+            model: StringId(rest.small()?),
+            subagent: StringId(rest.small()?),
             tokens: Tokens {
                 input: rest.number()?,
                 output: rest.number()?,
@@ -112,7 +112,7 @@ impl<'a> Call<'a> {
                 reasoning: rest.number()?,
             },
         };
-        Some((Self { hash, key, told }, bytes.len() - rest.0.len()))
+        Some((Self { hash, key, sighting }, bytes.len() - rest.0.len()))
     }
 }
 
@@ -120,21 +120,21 @@ impl<'a> Call<'a> {
 mod tests {
     use super::*;
 
-    pub(in crate::scan) fn told(file: FileNo, at: i64, output: u64, copied: bool) -> Told {
+    pub(in crate::scan) fn sighting(file: FileNo, at: i64, output: u64, copied: bool) -> Sighting {
         let tokens = Tokens { output, ..Tokens::default() };
-        Told {
+        Sighting {
             file,
             at: Timestamp(at),
             copied,
             tier: Tier::Standard,
-            model: Word(1),
-            subagent: Word(0),
+            model: StringId(1),
+            subagent: StringId(0),
             tokens,
         }
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_call_is_read() {
         let big = Tokens {
             input: u64::MAX,
             output: 1,
@@ -145,8 +145,13 @@ mod tests {
         };
         let key = vec![b'k'; LONGEST_KEY];
         for tier in Tier::ALL {
-            let told = Told { tokens: big, tier, model: Word(u32::MAX), ..told(STORE, i64::MIN, 0, true) };
-            let call = Call { hash: u64::MAX, key: &key, told };
+            let sighting = Sighting {
+                tokens: big,
+                tier,
+                model: StringId(u32::MAX),
+                ..sighting(STORE, i64::MIN, 0, true)
+            };
+            let call = Call { hash: u64::MAX, key: &key, sighting };
             let mut out = Vec::new();
             call.write(&mut out);
             assert!(out.len() <= LONGEST);
@@ -158,20 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_when_a_call_was_fast_or_not_is_read() {
+    fn calls_written_before_there_were_other_tiers_than_fast_are_read() {
         for (fast, tier) in [(0, Tier::Standard), (1, Tier::Fast)] {
             let mut out = 7_u64.to_le_bytes().to_vec();
             put_bytes(&mut out, b"key");
             put(&mut out, u64::from(STORE) << 2 | fast);
             out.extend([0; 9]);
             let (call, _) = Call::read(&out).unwrap();
-            assert_eq!((call.told.file, call.told.copied, call.told.tier), (STORE, false, tier));
+            assert_eq!((call.sighting.file, call.sighting.copied, call.sighting.tier), (STORE, false, tier));
         }
     }
 
     #[test]
-    fn lines_of_one_call_in_any_order() {
-        let lines = [told(1, 30, 5, true), told(1, 0, 9, true), told(1, 20, 7, false)];
+    fn lines_of_one_call_are_combined_in_any_order() {
+        let lines = [sighting(1, 30, 5, true), sighting(1, 0, 9, true), sighting(1, 20, 7, false)];
         for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
             let mut call = lines[order[0]];
             call.revise(&lines[order[1]]);

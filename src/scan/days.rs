@@ -8,7 +8,7 @@ use wire::Timestamp;
 
 const DAY: i64 = 24 * 3_600_000;
 
-/// Years whose changes of the clock are looked up once. Outside, every time is asked for.
+/// Years whose changes of the clock are looked up once. Outside of them, every time is looked up by itself.
 const YEARS: (&str, &str) = ("2020-01-01T00:00:00Z", "2050-01-01T00:00:00Z");
 
 /// From times to days of one time zone.
@@ -43,7 +43,7 @@ impl Days {
         i32::try_from(at.0.saturating_add(ahead).div_euclid(DAY)).unwrap_or(i32::MAX)
     }
 
-    /// The same number: the same days.
+    /// Zones with the same fingerprint have the same days.
     pub(super) fn fingerprint(&self) -> u64 {
         self.spans
             .iter()

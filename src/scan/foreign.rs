@@ -1,13 +1,13 @@
-//! What a scan found that no session of the store owns, as sessions with their calls: for a backfill.
+//! Calls that no session of the store owns, as sessions with their calls: for a backfill.
 
 use std::collections::HashMap;
 use std::io;
 
-use super::call::Told;
+use super::call::Sighting;
 use super::merge::merge;
 use super::rollup::{Conversations, owned};
-use super::run::Run;
-use super::words::Word;
+use super::run::SortedRun;
+use super::strings::StringId;
 use super::{Error, Scanned, Scanner, readers};
 use wire::Timestamp;
 
@@ -19,7 +19,7 @@ use wire::AgentSessionId;
 /// passes.
 const AT_ONCE: i64 = 50_000;
 
-/// A conversation, as far as no session of the store owns its calls.
+/// A conversation with the calls that no session of the store owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignSession {
     pub agent: String,
@@ -34,52 +34,53 @@ pub struct ForeignSession {
     pub calls: i64,
 }
 
-/// All foreign conversations of one scan. Holds no lock and no look at the store: what it says is as of the scan.
+/// All foreign conversations of one scan. Holds no lock and no view of the store: its content is as of the scan.
 #[derive(Debug)]
-pub struct Foreign {
+pub struct ForeignSessions {
     scanned: Scanned,
-    owned: Vec<Run>,
-    /// Those of the sessions, in the same order.
-    keys: Vec<(Word, Word)>,
+    owned: Vec<SortedRun>,
+    /// The keys of the sessions, in the same order.
+    keys: Vec<(StringId, StringId)>,
     pub sessions: Vec<ForeignSession>,
 }
 
 impl Scanner<'_> {
-    /// Scans, and gives what no session of the store owns.
-    pub fn foreign(&self, store: Option<&View<'_>>) -> Result<Foreign, Error> {
+    /// Scans, and gives the calls that no session of the store owns.
+    pub fn foreign(&self, store: Option<&View<'_>>) -> Result<ForeignSessions, Error> {
         let mut scanned = self.scan(store, None)?;
         let owned = scanned.owned(&self.folder, store)?;
-        let words = &scanned.index.words;
+        let strings = &scanned.index.strings;
         let known = Conversations::of(&scanned.index);
-        let mut sessions: HashMap<(Word, Word), ForeignSession> = HashMap::new();
-        for cell in &scanned.cells {
-            let file = known.get(cell.agent, cell.conversation);
-            let fact = |word: Option<Word>| words.some(word?).map(str::to_owned);
-            let session = sessions.entry((cell.agent, cell.conversation)).or_insert_with(|| ForeignSession {
-                agent: words.text(cell.agent).to_owned(),
-                conversation: AgentSessionId(words.text(cell.conversation).to_owned()),
-                project: fact(file.map(|file| file.project)),
-                repository: fact(file.map(|file| file.repository)),
-                branch: fact(file.map(|file| file.branch)),
-                version: fact(file.map(|file| file.version)),
-                first_at: Timestamp(i64::MAX),
-                last_at: Timestamp(i64::MIN),
-                calls: 0,
-            });
-            session.first_at = session.first_at.min(Timestamp(cell.sums.first));
-            session.last_at = session.last_at.max(Timestamp(cell.sums.last));
-            session.calls += cell.sums.calls;
+        let mut sessions: HashMap<(StringId, StringId), ForeignSession> = HashMap::new();
+        for entry in &scanned.daily {
+            let file = known.get(entry.agent, entry.conversation);
+            let fact = |id: Option<StringId>| strings.some(id?).map(str::to_owned);
+            let session =
+                sessions.entry((entry.agent, entry.conversation)).or_insert_with(|| ForeignSession {
+                    agent: strings.text(entry.agent).to_owned(),
+                    conversation: AgentSessionId(strings.text(entry.conversation).to_owned()),
+                    project: fact(file.map(|file| file.project)),
+                    repository: fact(file.map(|file| file.repository)),
+                    branch: fact(file.map(|file| file.branch)),
+                    version: fact(file.map(|file| file.version)),
+                    first_at: Timestamp(i64::MAX),
+                    last_at: Timestamp(i64::MIN),
+                    calls: 0,
+                });
+            session.first_at = session.first_at.min(Timestamp(entry.sums.first));
+            session.last_at = session.last_at.max(Timestamp(entry.sums.last));
+            session.calls += entry.sums.calls;
         }
         let mut sessions: Vec<_> = sessions.into_iter().collect();
         sessions.sort_by(|(_, a), (_, b)| {
             (a.first_at, &a.agent, &a.conversation).cmp(&(b.first_at, &b.agent, &b.conversation))
         });
         let (keys, sessions) = sessions.into_iter().unzip();
-        Ok(Foreign { scanned, owned, keys, sessions })
+        Ok(ForeignSessions { scanned, owned, keys, sessions })
     }
 }
 
-impl Foreign {
+impl ForeignSessions {
     /// Every session with its calls, those in the order of their times, priced as the meter prices them.
     pub fn calls(&self) -> ForeignCalls<'_> {
         ForeignCalls { foreign: self, next: 0, ready: Vec::new().into_iter() }
@@ -93,15 +94,15 @@ impl Foreign {
             sum += session.calls;
             fits
         });
-        let places: HashMap<(Word, Word), usize> =
+        let places: HashMap<(StringId, StringId), usize> =
             self.keys[first..].iter().copied().zip(0..).take(fitting.count()).collect();
         let mut calls: Vec<Vec<Priced>> = vec![Vec::new(); places.len()];
         let index = &self.scanned.index;
         merge(readers(&self.scanned.calls, &self.owned), |group| {
-            if let Some((file, told)) = owned(group, &index.files, &index.words)
+            if let Some((file, sighting)) = owned(group, &index.files, &index.strings)
                 && let Some(&place) = places.get(&(file.agent, file.conversation))
             {
-                calls[place].push(self.priced(group.key, &told));
+                calls[place].push(self.priced(group.key, &sighting));
             }
             Ok(())
         })?;
@@ -111,30 +112,30 @@ impl Foreign {
         Ok(calls)
     }
 
-    fn priced(&self, key: &[u8], told: &Told) -> Priced {
-        let words = &self.scanned.index.words;
+    fn priced(&self, key: &[u8], sighting: &Sighting) -> Priced {
+        let strings = &self.scanned.index.strings;
         let usage = Usage {
-            model: words.text(told.model).to_owned(),
-            tokens: told.tokens,
-            tier: told.tier,
+            model: strings.text(sighting.model).to_owned(),
+            tokens: sighting.tokens,
+            tier: sighting.tier,
             request_id: None,
         };
         let cost = usage.cost();
         let record = Record {
             key: String::from_utf8_lossy(key).into_owned(),
-            at: told.at,
-            copied: told.copied,
-            subagent: words.some(told.subagent).map(str::to_owned),
+            at: sighting.at,
+            copied: sighting.copied,
+            subagent: strings.some(sighting.subagent).map(str::to_owned),
             fact: Fact::Usage(usage),
         };
         Priced { record, cost, prices: cost.map(|_| prices::TABLE_VERSION.to_string()) }
     }
 }
 
-/// Foreign sessions one by one, each with its calls. Memory holds those of some sessions at a time.
+/// ForeignSessions sessions one by one, each with its calls. Memory holds those of some sessions at a time.
 #[derive(Debug)]
 pub struct ForeignCalls<'a> {
-    foreign: &'a Foreign,
+    foreign: &'a ForeignSessions,
     next: usize,
     ready: std::vec::IntoIter<Vec<Priced>>,
 }

@@ -1,4 +1,4 @@
-//! One cheap hash for keys, tables and checksums. It is written to disk, so it is our own and never changes: the standard
+//! One cheap hash for keys, tables and checksums. It is written to disk, so it is our own and never changes, as the standard
 //! library's may.
 
 use std::hash::{BuildHasherDefault, Hasher};
@@ -29,12 +29,12 @@ pub(super) fn hash(from: u64, bytes: &[u8]) -> u64 {
 
 /// For tables of small numbers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cheap(u64);
+pub(super) struct CheapHasher(u64);
 
-pub(super) type CheapMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Cheap>>;
-pub(super) type CheapSet<K> = std::collections::HashSet<K, BuildHasherDefault<Cheap>>;
+pub(super) type CheapMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<CheapHasher>>;
+pub(super) type CheapSet<K> = std::collections::HashSet<K, BuildHasherDefault<CheapHasher>>;
 
-impl Hasher for Cheap {
+impl Hasher for CheapHasher {
     fn finish(&self) -> u64 {
         self.0
     }

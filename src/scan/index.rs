@@ -1,7 +1,7 @@
-//! What a scan remembers besides the calls: how far every file has been read, the roll-ups, and what they were made of.
+//! The index of the cache: how far every file has been read, the roll-ups, and what they were made of.
 //!
-//! One file, replaced as a whole. It names the file of calls it belongs to. Whatever cannot be read, is of another version or
-//! has a wrong sum is as good as absent: the next scan reads everything again.
+//! One file, replaced as a whole. It names the file of calls it belongs to. An index that cannot be read, is of another
+//! version or has a wrong sum counts as absent: the next scan reads everything again.
 
 use std::ffi::OsStr;
 #[cfg(test)]
@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use super::bytes::{Bytes, put, put_bytes, put_signed};
 use super::call::FileNo;
 use super::hash::{CheapMap, CheapSet, hash};
-use super::rollup::{Cell, Sums};
-use super::words::{Word, Words};
+use super::strings::{StringId, StringTable};
+use super::sums::DailySum;
 use crate::meter::tail::Position;
 use system::file::{FileId, read_at_most};
 
-/// Raised whenever the notation changes: what was written before is as good as absent.
+/// Raised whenever the notation changes: an older index counts as absent.
 const FORMAT: u64 = 2;
 
-/// Raised whenever a reader of lines finds more than it did, or something else: every file that is there is read once more,
-/// and of those that are gone what was read is kept.
+/// Raised whenever a reader of lines gives other records than before: every existing file is read once more, and the calls
+/// of deleted ones are kept.
 /// 2: Codex up to 0.65, and the copied lines in its forks; Gemini's documents.
 /// 3: Codex's flex and ultrafast tiers.
 const READERS: u64 = 3;
@@ -32,40 +32,40 @@ const MAGIC: &[u8] = b"codemie scan\n";
 /// One file of an agent's, as it was when it was last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileFacts {
-    pub(super) agent: Word,
+    pub(super) agent: StringId,
     pub(super) path: PathBuf,
     pub(super) id: FileId,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: FileStamp,
     /// `None`: nothing of it was read.
     pub(super) position: Option<Position>,
     pub(super) state: Option<String>,
-    pub(super) conversation: Word,
-    /// When it came into being, as far as the file system tells, in nanoseconds since 1970.
+    pub(super) conversation: StringId,
+    /// When it came into being, as far as the file system records it, in nanoseconds since 1970.
     pub(super) born: i64,
     /// Time of the last call in it, in milliseconds.
     pub(super) last: Option<i64>,
-    pub(super) project: Word,
-    pub(super) repository: Word,
-    pub(super) branch: Word,
-    pub(super) version: Word,
+    pub(super) project: StringId,
+    pub(super) repository: StringId,
+    pub(super) branch: StringId,
+    pub(super) version: StringId,
     pub(super) unreadable: u64,
-    /// It is no more, or another stands in its place: what was read of it is all there will be.
+    /// It is deleted, or another is in its place: there will be no further calls.
     pub(super) closed: bool,
     /// Its calls are in the roll-ups.
     pub(super) in_view: bool,
 }
 
-/// By what a file that has changed is known. A file can be written over in its length and get its old time back; when its
-/// inode was changed last, nobody can set.
+/// By what a changed file is recognised. A file can be overwritten in its length and get its old time back; the time of the
+/// last change of its inode cannot be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     pub(super) size: u64,
     /// Both in nanoseconds since 1970.
     pub(super) modified: i64,
     pub(super) changed: i64,
 }
 
-/// What the roll-ups were made of, besides the files.
+/// The inputs of the roll-ups besides the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Basis {
     pub(super) store: [i64; 5],
@@ -77,17 +77,17 @@ pub(super) struct Basis {
 pub(super) struct Index {
     /// Name, length and sum of the file of calls; none before the first call was found.
     pub(super) calls: Option<(String, u64, u64)>,
-    pub(super) words: Words,
+    pub(super) strings: StringTable,
     /// By number; a number without a file is free.
     pub(super) files: Vec<Option<FileFacts>>,
     pub(super) basis: Basis,
-    pub(super) cells: Vec<Cell>,
-    /// Files as another reader found them, to be read once more. Not written down.
+    pub(super) daily: Vec<DailySum>,
+    /// Files that an earlier reader read, to be read once more. Not saved.
     pub(super) outdated: Vec<FileNo>,
 }
 
 impl Index {
-    /// Of the outdated files those that were read again since: what the earlier reader found in them does not count.
+    /// The outdated files that were read again since: the calls that the earlier reader found in them do not count.
     pub(super) fn reread(&self) -> CheapSet<FileNo> {
         if self.outdated.is_empty() {
             return CheapSet::default();
@@ -103,12 +103,12 @@ impl Index {
         self.files.get(number as usize)?.as_ref()
     }
 
-    /// `None`: there is none that can be used.
+    /// `None`: there is no usable one.
     pub(super) fn load(path: &Path) -> Option<Self> {
         let bytes = read_at_most(path, u64::MAX).ok()?;
         let index = Self::read(&bytes);
         if index.is_none() {
-            tracing::warn!("{}: not a cache of this version, or damaged; made anew", path.display());
+            tracing::warn!("{}: not a cache of this version, or damaged; it is rebuilt", path.display());
         }
         index
     }
@@ -119,7 +119,7 @@ impl Index {
         fs::write(path, self.written_by(READERS - 1))
     }
 
-    /// In place of what was there, whole or not at all.
+    /// Replaces the file, whole or not at all.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut draft = tempfile::NamedTempFile::new_in(folder)?;
@@ -148,8 +148,8 @@ impl Index {
         }
         put(&mut out, u64::from(*prices));
         put(&mut out, *days);
-        put(&mut out, self.words.len() as u64);
-        self.words.iter().for_each(|text| put_bytes(&mut out, text.as_bytes()));
+        put(&mut out, self.strings.len() as u64);
+        self.strings.iter().for_each(|text| put_bytes(&mut out, text.as_bytes()));
         put(&mut out, self.files.len() as u64);
         for file in &self.files {
             put(&mut out, u64::from(file.is_some()));
@@ -157,8 +157,8 @@ impl Index {
                 file.write(&mut out);
             }
         }
-        put(&mut out, self.cells.len() as u64);
-        self.cells.iter().for_each(|cell| cell.write(&mut out));
+        put(&mut out, self.daily.len() as u64);
+        self.daily.iter().for_each(|entry| entry.write(&mut out));
         let sum = hash(0, &out);
         out.extend_from_slice(&sum.to_le_bytes());
         out
@@ -184,9 +184,9 @@ impl Index {
         }
         let basis = Basis { store, prices: rest.small()?, days: rest.number()? };
         let count = rest.number()?;
-        let mut words = Words::with_capacity(rest.room(count));
+        let mut strings = StringTable::with_capacity(rest.room(count));
         for _ in 1..count {
-            words.number(rest.text()?);
+            strings.number(rest.text()?);
         }
         let mut files: Vec<Option<FileFacts>> = (0..rest.number()?)
             .map(|_| match rest.number()? {
@@ -194,7 +194,7 @@ impl Index {
                 _ => FileFacts::read(&mut rest).map(Some),
             })
             .collect::<Option<_>>()?;
-        let cells = (0..rest.number()?).map(|_| Cell::read(&mut rest)).collect::<Option<_>>()?;
+        let daily = (0..rest.number()?).map(|_| DailySum::read(&mut rest)).collect::<Option<_>>()?;
         let mut outdated = Vec::new();
         if readers != READERS {
             for (number, file) in files.iter_mut().enumerate() {
@@ -204,7 +204,7 @@ impl Index {
                 }
             }
         }
-        rest.0.is_empty().then_some(Self { calls, words, files, basis, cells, outdated })
+        rest.0.is_empty().then_some(Self { calls, strings, files, basis, daily, outdated })
     }
 }
 
@@ -236,19 +236,19 @@ impl FileFacts {
         if let Some(last) = self.last {
             put_signed(out, last);
         }
-        for word in [self.conversation, self.project, self.repository, self.branch, self.version] {
-            put(out, u64::from(word.0));
+        for string in [self.conversation, self.project, self.repository, self.branch, self.version] {
+            put(out, u64::from(string.0));
         }
         put(out, self.unreadable);
         put(out, u64::from(self.closed) << 1 | u64::from(self.in_view));
     }
 
     fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        let agent = Word(from.small()?);
+        let agent = StringId(from.small()?);
         let path = PathBuf::from(OsStr::from_bytes(from.bytes()?));
         let id = FileId { device: from.number()?, inode: from.number()? };
         let (size, modified) = (from.number()?, from.signed()?);
-        let stamp = Stamp { size, modified, changed: modified.wrapping_add(from.signed()?) };
+        let stamp = FileStamp { size, modified, changed: modified.wrapping_add(from.signed()?) };
         let position = match from.number()? {
             0 => None,
             _ => Some(Position::decode(id, [from.number()?, from.number()?, from.number()?])),
@@ -262,11 +262,11 @@ impl FileFacts {
             0 => None,
             _ => Some(from.signed()?),
         };
-        let mut words = [Word::NONE; 5];
-        for word in &mut words {
-            *word = Word(from.small()?);
+        let mut strings = [StringId::NONE; 5];
+        for string in &mut strings {
+            *string = StringId(from.small()?);
         }
-        let [conversation, project, repository, branch, version] = words;
+        let [conversation, project, repository, branch, version] = strings;
         let unreadable = from.number()?;
         let flags = from.number()?;
         Some(Self {
@@ -290,63 +290,29 @@ impl FileFacts {
     }
 }
 
-impl Cell {
-    fn write(&self, out: &mut Vec<u8>) {
-        for word in [self.agent, self.conversation, self.model] {
-            put(out, u64::from(word.0));
-        }
-        put_signed(out, i64::from(self.day));
-        let Sums { calls, unpriced, input, output, cache_read, cache_write, reasoning, cost, first, last } =
-            self.sums;
-        for sum in [calls, unpriced, input, output, cache_read, cache_write, reasoning, cost, first, last] {
-            put_signed(out, sum);
-        }
-    }
-
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        Some(Self {
-            agent: Word(from.small()?),
-            conversation: Word(from.small()?),
-            model: Word(from.small()?),
-            day: from.signed()?.try_into().ok()?,
-            sums: Sums {
-                calls: from.signed()?,
-                unpriced: from.signed()?,
-                input: from.signed()?,
-                output: from.signed()?,
-                cache_read: from.signed()?,
-                cache_write: from.signed()?,
-                reasoning: from.signed()?,
-                cost: from.signed()?,
-                first: from.signed()?,
-                last: from.signed()?,
-            },
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scan::sums::Sums;
 
     fn index() -> Index {
-        let mut words = Words::default();
-        let agent = words.number("claude");
+        let mut strings = StringTable::default();
+        let agent = strings.number("claude");
         let id = FileId { device: 1, inode: u64::MAX };
         let file = FileFacts {
             agent,
             path: OsStr::from_bytes(b"/p/\xff.jsonl").into(),
             id,
-            stamp: Stamp { size: 7, modified: -1, changed: i64::MIN },
+            stamp: FileStamp { size: 7, modified: -1, changed: i64::MIN },
             position: Some(Position::decode(id, [5, u64::MAX, 1])),
             state: Some("é".into()),
-            conversation: words.number("c"),
+            conversation: strings.number("c"),
             born: i64::MIN,
             last: Some(-7),
-            project: Word::NONE,
-            repository: Word::NONE,
-            branch: words.number("main"),
-            version: Word::NONE,
+            project: StringId::NONE,
+            repository: StringId::NONE,
+            branch: strings.number("main"),
+            version: StringId::NONE,
             unreadable: 3,
             closed: true,
             in_view: true,
@@ -356,15 +322,15 @@ mod tests {
         Index {
             outdated: Vec::new(),
             calls: Some(("calls-1".into(), 9, 10)),
-            words,
+            strings,
             files: vec![Some(file), None, Some(fresh)],
             basis: Basis { store: [1, -2, 3, 4, 5], prices: 1, days: u64::MAX },
-            cells: vec![Cell { agent, conversation: agent, model: Word::NONE, day: -3, sums }],
+            daily: vec![DailySum { agent, conversation: agent, model: StringId::NONE, day: -3, sums }],
         }
     }
 
     #[test]
-    fn what_was_saved_is_loaded() {
+    fn a_saved_index_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index");
         assert!(Index::load(&path).is_none());
@@ -372,13 +338,13 @@ mod tests {
             index.save(&path).unwrap();
             let loaded = Index::load(&path).unwrap();
             assert_eq!(loaded.files, index.files);
-            assert_eq!((loaded.calls, loaded.basis, loaded.cells), (index.calls, index.basis, index.cells));
-            assert!(loaded.words.iter().eq(index.words.iter()));
+            assert_eq!((loaded.calls, loaded.basis, loaded.daily), (index.calls, index.basis, index.daily));
+            assert!(loaded.strings.iter().eq(index.strings.iter()));
         }
     }
 
     #[test]
-    fn no_damage_is_taken_for_a_cache() {
+    fn a_damaged_index_is_not_loaded() {
         let whole = index().written();
         assert!(Index::read(&whole).is_some());
         for at in 0..whole.len() {

@@ -1,21 +1,21 @@
-//! Runs side by side: every call once, with all that the files tell of it.
+//! Merges sorted runs: every call once, with its sightings in all files.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-use super::call::Told;
+use super::call::Sighting;
 use super::run::{Reader, damaged};
 
-/// All that is told of one call, one entry per file, in the order of the files' numbers.
+/// One call with its sightings, one per file, in the order of the files' numbers.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     pub(super) hash: u64,
     pub(super) key: &'a [u8],
-    pub(super) told: &'a [Told],
+    pub(super) sightings: &'a [Sighting],
 }
 
-/// Goes through the runs in order. What one file tells in several runs is made one.
+/// Goes through the runs in order. The sightings of one file in several runs become one.
 pub(super) fn merge(
     mut runs: Vec<Reader>,
     mut each: impl FnMut(&Group<'_>) -> io::Result<()>,
@@ -26,7 +26,7 @@ pub(super) fn merge(
             heads.push(Reverse((call.hash, number)));
         }
     }
-    let mut same = Same::default();
+    let mut same = SameHash::default();
     while let Some(&Reverse((hash, _))) = heads.peek() {
         same.clear();
         while let Some(mut head) = heads.peek_mut().filter(|head| head.0.0 == hash) {
@@ -36,7 +36,7 @@ pub(super) fn merge(
                 if call.hash != hash {
                     break Some(call.hash);
                 }
-                same.add(call.key, call.told);
+                same.add(call.key, call.sighting);
                 run.pass(length);
             };
             match next {
@@ -55,19 +55,19 @@ pub(super) fn merge(
 
 /// Everything under one hash: nearly always one key.
 #[derive(Debug, Default)]
-struct Same {
+struct SameHash {
     keys: Vec<u8>,
-    calls: Vec<(usize, usize, Told)>,
-    told: Vec<Told>,
+    calls: Vec<(usize, usize, Sighting)>,
+    sightings: Vec<Sighting>,
 }
 
-impl Same {
+impl SameHash {
     fn clear(&mut self) {
         self.keys.clear();
         self.calls.clear();
     }
 
-    fn add(&mut self, key: &[u8], told: Told) {
+    fn add(&mut self, key: &[u8], sighting: Sighting) {
         let (start, end) = match self.calls.last() {
             Some(&(start, end, _)) if &self.keys[start..end] == key => (start, end),
             _ => {
@@ -75,22 +75,22 @@ impl Same {
                 (self.keys.len() - key.len(), self.keys.len())
             }
         };
-        self.calls.push((start, end, told));
+        self.calls.push((start, end, sighting));
     }
 
     fn each(&mut self, hash: u64, each: &mut impl FnMut(&Group<'_>) -> io::Result<()>) -> io::Result<()> {
-        let Self { keys, calls, told } = self;
+        let Self { keys, calls, sightings } = self;
         // Stable: lines of one file stay in the order of reading.
         calls.sort_by(|a, b| keys[a.0..a.1].cmp(&keys[b.0..b.1]).then(a.2.file.cmp(&b.2.file)));
         for of_key in calls.chunk_by(|a, b| keys[a.0..a.1] == keys[b.0..b.1]) {
-            told.clear();
+            sightings.clear();
             for (_, _, more) in of_key {
-                match told.last_mut() {
+                match sightings.last_mut() {
                     Some(last) if last.file == more.file => last.revise(more),
-                    _ => told.push(*more),
+                    _ => sightings.push(*more),
                 }
             }
-            each(&Group { hash, key: &keys[of_key[0].0..of_key[0].1], told })?;
+            each(&Group { hash, key: &keys[of_key[0].0..of_key[0].1], sightings })?;
         }
         Ok(())
     }
@@ -102,36 +102,37 @@ mod tests {
 
     use super::*;
     use crate::scan::call::Call;
-    use crate::scan::run::{Buffer, Spill};
-    use crate::scan::words::Word;
+    use crate::scan::spill::{Buffer, Spill};
+    use crate::scan::strings::StringId;
     use prices::tier::Tier;
     use wire::Timestamp;
     use wire::Tokens;
 
-    fn told(file: u32, output: u64) -> Told {
+    fn sighting(file: u32, output: u64) -> Sighting {
         let tokens = Tokens { output, ..Tokens::default() };
-        let (at, model, subagent) = (Timestamp(1), Word(0), Word(0));
-        Told { file, at, copied: false, tier: Tier::Standard, model, subagent, tokens }
+        let (at, model, subagent) = (Timestamp(1), StringId(0), StringId(0));
+        Sighting { file, at, copied: false, tier: Tier::Standard, model, subagent, tokens }
     }
 
     fn run(folder: &Path, calls: &[(u64, &str, u32, u64)]) -> Reader {
         let mut buffer = Buffer::new();
         for &(hash, key, file, output) in calls {
-            buffer.add(&Call { hash, key: key.as_bytes(), told: told(file, output) });
+            buffer.add(&Call { hash, key: key.as_bytes(), sighting: sighting(file, output) });
         }
         let mut spill = Spill::in_folder(folder);
         spill.take(&mut buffer).unwrap();
         Reader::new(spill.runs.remove(0))
     }
 
-    /// Hash, key, and the output that each file tells.
+    /// Hash, key, and the output in each file.
     type Merged = (u64, String, Vec<(u32, u64)>);
 
     fn merged(runs: Vec<Reader>) -> Vec<Merged> {
         let mut all = Vec::new();
         merge(runs, |group| {
-            let told = group.told.iter().map(|told| (told.file, told.tokens.output)).collect();
-            all.push((group.hash, String::from_utf8(group.key.to_vec()).unwrap(), told));
+            let sighting =
+                group.sightings.iter().map(|sighting| (sighting.file, sighting.tokens.output)).collect();
+            all.push((group.hash, String::from_utf8(group.key.to_vec()).unwrap(), sighting));
             Ok(())
         })
         .unwrap();
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn every_key_comes_once_with_all_its_files() {
         let folder = tempfile::tempdir().unwrap();
-        // In a folder that is not there runs stay in memory.
+        // In a missing folder runs stay in memory.
         for folder in [folder.path(), &folder.path().join("nowhere")] {
             let one = run(folder, &[(9, "z", 1, 5), (3, "a", 1, 1), (3, "a", 1, 4), (3, "b", 1, 2)]);
             let two = run(folder, &[(3, "a", 2, 9), (3, "b", 1, 7), (4, "c", 2, 1)]);
@@ -160,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn too_many_runs_are_made_one() {
+    fn too_many_runs_are_merged() {
         let folder = tempfile::tempdir().unwrap();
         let mut spill = Spill::in_folder(folder.path());
         let mut buffer = Buffer::new();
         for round in 0..150_u64 {
-            buffer.add(&Call { hash: round % 7, key: b"k", told: told(1, round) });
-            buffer.add(&Call { hash: 100 + round, key: b"k", told: told(2, round) });
+            buffer.add(&Call { hash: round % 7, key: b"k", sighting: sighting(1, round) });
+            buffer.add(&Call { hash: 100 + round, key: b"k", sighting: sighting(2, round) });
             spill.take(&mut buffer).unwrap();
         }
         assert!(spill.runs.len() < 70, "{}", spill.runs.len());
@@ -193,9 +194,11 @@ mod tests {
             .collect();
         let all = merged(runs);
         assert_eq!(all.len(), 5000);
-        assert!(all.iter().zip(0..).all(|((hash, key, told), n)| {
-            *hash == n && *key == keys[usize::try_from(n).unwrap()] && told.iter().all(|told| told.1 == n)
+        assert!(all.iter().zip(0..).all(|((hash, key, sighting), n)| {
+            *hash == n
+                && *key == keys[usize::try_from(n).unwrap()]
+                && sighting.iter().all(|sighting| sighting.1 == n)
         }));
-        assert_eq!(all.iter().map(|(_, _, told)| told.len()).sum::<usize>(), 2500 + 2500 + 2499);
+        assert_eq!(all.iter().map(|(_, _, sighting)| sighting.len()).sum::<usize>(), 2500 + 2500 + 2499);
     }
 }

@@ -1,17 +1,17 @@
-//! All session files of all agents on this machine, wrapped or not: found, read in parallel, added up, remembered.
+//! All conversations of all agents on this machine, wrapped or not: found, read in parallel, added up, cached.
 //!
 //! Promises:
-//! - The same calls under the same keys as the live meter, because the same code reads the lines ([`Agent::usage_lines`]),
-//!   prices them (`meter::price`) and chooses between revisions (`Tokens::supersedes`). A call that a session of the store
-//!   owns is that session's and not counted here.
-//! - Only what is new is read. An unchanged tree is answered from roll-ups: one look at each file, no call is touched.
+//! - The same calls under the same keys as the live meter, because the same code reads the lines
+//!   (`ConversationFiles::usage_lines`), prices them (`prices`) and chooses between revisions (`Tokens::supersedes`). A call that a
+//!   session of the store owns is not counted here.
+//! - Only new content is read. An unchanged tree is answered from roll-ups: one stat per file, no call is read.
 //! - Memory does not grow with the number of calls: they are sorted in small runs and merged from the disk.
-//! - What was read once stays counted after the agent has deleted its file.
-//! - The cache is nothing but a cache: a crash, a full disk, damage, two scans at once cost time and never a number. (What it
-//!   alone knows, calls of deleted files that no session owned, goes with it when it is damaged.)
+//! - Calls that were read stay counted after the agent has deleted their file.
+//! - The cache is nothing but a cache: a crash, a full disk, damage, two scans at once cost time and never a number. (Calls of
+//!   deleted files that no session owned are only in the cache, and are lost when it is damaged.)
 //!
 //! ```text
-//! files ─ Tail, Lines ─ calls ─ sorted runs ─┐
+//! files ─ Followed, Lines ─ calls ─ sorted runs ─┐
 //! calls of earlier scans ────────────────────┼─ merge: whose is it, which revision ─┬─ calls, sorted by key
 //! keys that sessions of the store own ───────┘                                      └─ sums by conversation, model, day
 //! ```
@@ -28,8 +28,10 @@ mod merge;
 mod read;
 mod rollup;
 mod run;
+mod spill;
+mod strings;
+mod sums;
 mod tree;
-mod words;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -51,24 +53,25 @@ use wire::Timestamp;
 use crate::meter::tail::Position;
 use crate::project::Project;
 use crate::store::{self, By, UsageRow, View};
-use call::{Call, FileNo, Told};
+use call::{Call, FileNo, Sighting};
 pub use days::Days;
-pub use foreign::{Foreign, ForeignCalls, ForeignSession};
+pub use foreign::{ForeignCalls, ForeignSession, ForeignSessions};
 use index::{Basis, FileFacts, Index};
 use merge::{Group, merge};
-pub use read::Watch;
-use read::{Job, Outcome, Reading};
-use rollup::{Cell, Rollup};
-use run::{Reader, Run, Writer};
-use tree::{Plan, Tree};
-use words::Word;
+pub use read::Progress;
+use read::{FileOutcome, Job, ReadFiles};
+use rollup::Rollup;
+use run::{Reader, SortedRun, Writer};
+use strings::StringId;
+use sums::DailySum;
+use tree::{ReadPlan, Tree};
 
-/// Threads beyond this many would only wait for memory, and each has its buffers.
+/// More threads would only wait for memory, and each has its buffers.
 const THREADS: usize = 4;
 
-/// How long a scan waits for another one. Then it goes on alone and remembers nothing.
-const PATIENCE: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(5);
+/// How long a scan waits for another one. After that it goes on without saving.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -80,12 +83,12 @@ pub enum Error {
 
 /// What to scan, and with what.
 pub struct Scanner<'a> {
-    /// Where scans remember.
+    /// The folder of the cache.
     pub folder: PathBuf,
     pub agents: &'a [&'static dyn Agent],
     pub var: Var<'a>,
     pub days: Days,
-    pub watch: Option<&'a dyn Watch>,
+    pub watch: Option<&'a dyn Progress>,
 }
 
 impl std::fmt::Debug for Scanner<'_> {
@@ -94,40 +97,41 @@ impl std::fmt::Debug for Scanner<'_> {
     }
 }
 
-/// How a scan is gone about.
+/// How a scan treats the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum Approach {
+    /// Reads it, and locks it only if something is new.
     Usual,
-    /// With nobody else writing from the first look on.
-    Alone,
-    /// The same, and as if nothing were remembered.
-    Anew,
+    /// Locks it from the beginning, so that no other scan writes.
+    Locked,
+    /// Locks it and ignores its content.
+    Rebuild,
 }
 
 /// What a scan found.
 #[derive(Debug)]
 pub struct Scanned {
     index: Index,
-    /// Those of the index, or of the time asked for.
-    cells: Vec<Cell>,
+    /// The sums of the index, or of the time asked for.
+    daily: Vec<DailySum>,
     listed: Vec<FileNo>,
     /// All calls, sorted.
-    calls: Vec<Run>,
+    calls: Vec<SortedRun>,
     /// Keys that the store owns, where they had to be looked up.
-    owned: Option<Vec<Run>>,
+    owned: Option<Vec<SortedRun>>,
     /// Files and folders that could not be read, and why.
     pub refused: Vec<String>,
-    /// Why nothing could be remembered.
+    /// Why nothing could be saved.
     pub unsaved: Option<String>,
 }
 
 impl Scanned {
     /// Calls that no session of the store owns.
     pub fn rows(&self, by: By) -> Vec<UsageRow> {
-        rollup::rows(&self.index, &self.cells, by)
+        rollup::rows(&self.index, &self.daily, by)
     }
 
-    /// Session files there are.
+    /// How many session files exist.
     pub fn files(&self) -> usize {
         self.listed.len()
     }
@@ -140,14 +144,14 @@ impl Scanned {
 }
 
 impl Scanner<'_> {
-    /// Scans. `store` is one consistent look at the sessions, in which the caller also adds up theirs: what they own is left
-    /// out here.
+    /// Scans. `store` is one consistent view of the sessions, in which the caller also adds up their calls: those are left out
+    /// here.
     pub fn scan(&self, store: Option<&View<'_>>, since: Option<Timestamp>) -> Result<Scanned, Error> {
-        let mut outcome = self.attempt(store, since, How::Usual);
-        for how in [How::Alone, How::Anew] {
+        let mut outcome = self.attempt(store, since, Approach::Usual);
+        for how in [Approach::Locked, Approach::Rebuild] {
             match outcome {
-                // Another scan has replaced the calls since the index was read: not when nobody else may write. If it is
-                // the same then, they are damaged, which shows only when they are read.
+                // Another scan may have replaced the calls since the index was read, but not while the cache is locked. If it
+                // fails again then, they are damaged, which shows only when they are read.
                 Err(Error::Io(error)) if is_damage(&error) => {
                     tracing::warn!(?how, "the scan begins again: {error}");
                     outcome = self.attempt(store, since, how);
@@ -162,16 +166,16 @@ impl Scanner<'_> {
         &self,
         store: Option<&View<'_>>,
         since: Option<Timestamp>,
-        how: How,
+        how: Approach,
     ) -> Result<Scanned, Error> {
-        let early = (how != How::Usual).then(|| self.lock());
-        let anew = how == How::Anew;
+        let early = (how != Approach::Usual).then(|| self.lock());
+        let rebuild = how == Approach::Rebuild;
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
         let seen = identity(&self.index_path());
-        // What is remembered is loaded while the files are listed.
+        // The index is loaded while the files are listed.
         let (tree, known) = std::thread::scope(|scope| {
             let path = self.index_path();
-            let load = scope.spawn(move || if anew { None } else { Index::load(&path) });
+            let load = scope.spawn(move || if rebuild { None } else { Index::load(&path) });
             let tree = Tree::look(self.agents, self.var, threads);
             (tree, load.join().ok().flatten())
         });
@@ -188,7 +192,7 @@ impl Scanner<'_> {
                 self.as_remembered(index, plan, &tree)?
             } else {
                 let (lock, unsaved) = early.unwrap_or_else(|| self.lock());
-                if lock.is_some() && !anew && identity(&self.index_path()) != seen {
+                if lock.is_some() && !rebuild && identity(&self.index_path()) != seen {
                     index = Index::load(&self.index_path()).unwrap_or_default();
                     plan = self.plan(&mut index, &tree);
                 }
@@ -196,24 +200,25 @@ impl Scanner<'_> {
                 self.renewed(index, &plan, tree, store, threads, lock.is_some(), unsaved)?
             };
         if let Some(since) = since {
-            scanned.cells = if rollup::tell(&scanned.cells, since) {
-                scanned.cells.into_iter().filter(|cell| cell.sums.first >= since.0).collect()
+            scanned.daily = if rollup::suffice(&scanned.daily, since) {
+                scanned.daily.into_iter().filter(|entry| entry.sums.first >= since.0).collect()
             } else {
                 let owned = scanned.owned(&self.folder, store)?;
                 let mut rollup =
-                    Rollup::new(&scanned.index.files, &scanned.index.words, &self.days, Some(since));
+                    Rollup::new(&scanned.index.files, &scanned.index.strings, &self.days, Some(since));
                 merge(readers(&scanned.calls, &owned), |group| {
                     rollup.add(group);
                     Ok(())
                 })?;
-                rollup.cells()
+                rollup.daily()
             };
         }
         Ok(scanned)
     }
 
-    fn plan(&self, index: &mut Index, tree: &Tree) -> Plan {
-        let agents: Vec<Word> = self.agents.iter().map(|agent| index.words.number(agent.name())).collect();
+    fn plan(&self, index: &mut Index, tree: &Tree) -> ReadPlan {
+        let agents: Vec<StringId> =
+            self.agents.iter().map(|agent| index.strings.number(agent.name())).collect();
         tree::plan(index, tree, &agents)
     }
 
@@ -221,26 +226,26 @@ impl Scanner<'_> {
         self.folder.join("index")
     }
 
-    /// Nothing has changed.
-    fn as_remembered(&self, mut index: Index, plan: Plan, tree: &Tree) -> io::Result<Scanned> {
+    /// The answer of the cache, because nothing has changed.
+    fn as_remembered(&self, mut index: Index, plan: ReadPlan, tree: &Tree) -> io::Result<Scanned> {
         let calls = vec![self.calls_run(&index)?].into_iter().flatten().collect();
-        let cells = std::mem::take(&mut index.cells);
+        let daily = std::mem::take(&mut index.daily);
         let refused = tree.refused.clone();
-        Ok(Scanned { index, cells, listed: plan.listed, calls, owned: None, refused, unsaved: None })
+        Ok(Scanned { index, daily, listed: plan.listed, calls, owned: None, refused, unsaved: None })
     }
 
-    fn calls_run(&self, index: &Index) -> io::Result<Option<Run>> {
+    fn calls_run(&self, index: &Index) -> io::Result<Option<SortedRun>> {
         let Some((name, length, _)) = &index.calls else { return Ok(None) };
         let file = Arc::new(open_regular(&self.folder.join(name))?);
-        Ok(Some(Run::File { file, start: 0, end: *length }))
+        Ok(Some(SortedRun::File { file, start: 0, end: *length }))
     }
 
-    /// Reads what is new and adds everything up again.
+    /// Reads new content and adds everything up again.
     #[expect(clippy::too_many_arguments, reason = "one step of a sequence, not an interface")]
     fn renewed(
         &self,
         mut index: Index,
-        plan: &Plan,
+        plan: &ReadPlan,
         tree: Tree,
         store: Option<&View<'_>>,
         threads: usize,
@@ -252,13 +257,13 @@ impl Scanner<'_> {
         let mut refused = tree.refused;
         refused.extend(reading.refused);
         let owned = owned_runs(&self.folder, store)?;
-        let mut sources: Vec<Run> = reading.runs;
+        let mut sources: Vec<SortedRun> = reading.runs;
         let mut base = None;
         if let Some((name, length, sum)) = &index.calls {
             base = Some(Reader::checked(open_regular(&self.folder.join(name))?, *length, *sum));
             sources.extend(self.calls_run(&index)?);
         }
-        let mut rollup = Rollup::new(&index.files, &index.words, &self.days, None);
+        let mut rollup = Rollup::new(&index.files, &index.strings, &self.days, None);
         let mut used = vec![false; index.files.len()];
         let mut draft = if locked && (news || index.calls.is_none()) {
             self.draft().map_err(|error| unsaved = Some(error.to_string())).ok()
@@ -273,20 +278,21 @@ impl Scanner<'_> {
         let mut runs = readers(&sources[..from_disk], &owned);
         runs.extend(base);
         merge(runs, |group| {
-            let kept: Vec<Told>;
-            let group = if group.told.iter().any(|told| is_void(group, told.file)) {
-                let left = group.told.iter().filter(|told| !is_void(group, told.file));
+            let kept: Vec<Sighting>;
+            let group = if group.sightings.iter().any(|sighting| is_void(group, sighting.file)) {
+                let left = group.sightings.iter().filter(|sighting| !is_void(group, sighting.file));
                 kept = left.copied().collect();
-                &Group { told: &kept, ..*group }
+                &Group { sightings: &kept, ..*group }
             } else {
                 group
             };
             rollup.add(group);
-            for told in group.told {
-                if let Some(used) = used.get_mut(told.file as usize) {
+            for sighting in group.sightings {
+                if let Some(used) = used.get_mut(sighting.file as usize) {
                     *used = true;
                     if let Some((_, out)) = &mut draft
-                        && let Err(error) = out.put(&Call { hash: group.hash, key: group.key, told: *told })
+                        && let Err(error) =
+                            out.put(&Call { hash: group.hash, key: group.key, sighting: *sighting })
                     {
                         unsaved = Some(error.to_string());
                         draft = None;
@@ -295,13 +301,13 @@ impl Scanner<'_> {
             }
             Ok(())
         })?;
-        let cells = rollup.cells();
+        let daily = rollup.daily();
         for (file, used) in index.files.iter_mut().zip(used) {
             if !used && file.as_ref().is_some_and(|file| file.closed) {
                 *file = None;
             }
         }
-        index.cells.clone_from(&cells);
+        index.daily.clone_from(&daily);
         let saved = match draft {
             Some(draft) => self.keep(&mut index, draft).map(Some),
             None if locked && !news && index.calls.is_some() => index.save(&self.index_path()).map(|()| None),
@@ -313,12 +319,12 @@ impl Scanner<'_> {
             Err(error) => unsaved = Some(error.to_string()),
         }
         let listed = plan.listed.clone();
-        Ok(Scanned { index, cells, listed, calls: sources, owned: Some(owned), refused, unsaved })
+        Ok(Scanned { index, daily, listed, calls: sources, owned: Some(owned), refused, unsaved })
     }
 
-    /// Reads, and notes in the index how far.
-    fn read(&self, index: &mut Index, plan: &Plan, tree: &Tree, threads: usize) -> io::Result<Reading> {
-        let words = Mutex::new(std::mem::take(&mut index.words));
+    /// Reads, and notes the new positions in the index.
+    fn read(&self, index: &mut Index, plan: &ReadPlan, tree: &Tree, threads: usize) -> io::Result<ReadFiles> {
+        let strings = Mutex::new(std::mem::take(&mut index.strings));
         let fresh = FileNo::try_from(index.files.len()).unwrap_or(FileNo::MAX);
         let jobs: Vec<Job<'_>> = plan
             .to_read
@@ -336,9 +342,9 @@ impl Scanner<'_> {
                 })
             })
             .collect();
-        let reading = read::read(self.agents, &jobs, fresh, &words, &self.folder, threads, self.watch);
+        let reading = read::read(self.agents, &jobs, fresh, &strings, &self.folder, threads, self.watch);
         drop(jobs);
-        index.words = read::unlocked(words);
+        index.strings = read::unlocked(strings);
         let reading = reading?;
         let mut projects = Projects::default();
         for outcome in &reading.outcomes {
@@ -359,16 +365,18 @@ impl Scanner<'_> {
         Ok(reading)
     }
 
-    /// Nobody else writes here while this lives; `None`, and why, where that cannot be had.
+    /// No other scan writes while the file lives; `None`, and why, where it cannot be locked.
     fn lock(&self) -> (Option<File>, Option<String>) {
         let taken = create_private(&self.folder).and_then(|()| {
             let path = self.folder.join("lock");
             let file = open_private(&path)?;
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + LOCK_TIMEOUT;
             loop {
                 match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                     Ok(()) => return Ok(file),
-                    Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOOK),
+                    Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                        std::thread::sleep(LOCK_RETRY)
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -385,8 +393,8 @@ impl Scanner<'_> {
         Ok((file, out))
     }
 
-    /// The calls get their name, then the index that names them; what nobody names any more goes.
-    fn keep(&self, index: &mut Index, (file, out): Draft) -> io::Result<Run> {
+    /// Names the file of calls, then saves the index that names it, then removes files that are not named any more.
+    fn keep(&self, index: &mut Index, (file, out): Draft) -> io::Result<SortedRun> {
         let (length, sum) = out.finish()?;
         let (file, path) = file.keep()?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
@@ -400,7 +408,7 @@ impl Scanner<'_> {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        Ok(Run::File { file: Arc::new(file), start: 0, end: length })
+        Ok(SortedRun::File { file: Arc::new(file), start: 0, end: length })
     }
 }
 
@@ -408,7 +416,7 @@ type Draft = (tempfile::NamedTempFile, Writer<File>);
 
 impl Scanned {
     /// The keys that the store owns.
-    fn owned(&mut self, folder: &Path, store: Option<&View<'_>>) -> Result<Vec<Run>, Error> {
+    fn owned(&mut self, folder: &Path, store: Option<&View<'_>>) -> Result<Vec<SortedRun>, Error> {
         if self.owned.is_none() {
             self.owned = Some(owned_runs(folder, store)?);
         }
@@ -423,7 +431,7 @@ fn is_damage(error: &io::Error) -> bool {
     )
 }
 
-fn owned_runs(folder: &Path, store: Option<&View<'_>>) -> Result<Vec<Run>, Error> {
+fn owned_runs(folder: &Path, store: Option<&View<'_>>) -> Result<Vec<SortedRun>, Error> {
     let Some(view) = store else { return Ok(Vec::new()) };
     let mut failed = None;
     let runs = read::collect(folder, |each| {
@@ -433,23 +441,29 @@ fn owned_runs(folder: &Path, store: Option<&View<'_>>) -> Result<Vec<Run>, Error
     failed.map_or(Ok(runs), |error| Err(error.into()))
 }
 
-fn readers(calls: &[Run], owned: &[Run]) -> Vec<Reader> {
+fn readers(calls: &[SortedRun], owned: &[SortedRun]) -> Vec<Reader> {
     calls.iter().chain(owned).cloned().map(Reader::new).collect()
 }
 
-/// Whether another file stands in the place of this one and tells of the same call.
+/// Whether another file is in the place of this one and holds the same call.
 fn is_replaced(group: &Group<'_>, number: FileNo, files: &[Option<FileFacts>]) -> bool {
     let of = |number: FileNo| files.get(number as usize).and_then(Option::as_ref);
     let Some(file) = of(number).filter(|file| file.closed) else { return false };
     group
-        .told
+        .sightings
         .iter()
-        .filter_map(|told| of(told.file))
+        .filter_map(|sighting| of(sighting.file))
         .any(|other| !other.closed && other.path.as_os_str() == file.path.as_os_str())
 }
 
-/// What was learned of a file by reading on.
-fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcome, projects: &mut Projects) {
+/// Notes in the index what was learned of a file.
+fn note(
+    index: &mut Index,
+    number: FileNo,
+    found: &tree::FoundFile,
+    outcome: &FileOutcome,
+    projects: &mut Projects,
+) {
     let Some(known) = &mut index.files[number as usize] else { return };
     let mut facts = known.clone();
     let another = outcome.number != number;
@@ -457,7 +471,7 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
         known.closed = true;
         (facts.born, facts.last, facts.unreadable) = (found.born(), None, 0);
         if found.file.conversation.is_none() {
-            facts.conversation = Word::NONE;
+            facts.conversation = StringId::NONE;
         }
     }
     facts.stamp = found.stamp;
@@ -468,25 +482,25 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
     if let Some(last) = outcome.last.filter(|&last| last > 0) {
         facts.last = Some(facts.last.map_or(last, |known| known.max(last)));
     }
-    let told = &outcome.facts;
-    if let (None, Some(session)) = (&found.file.conversation, &told.session) {
-        facts.conversation = index.words.number(&session.0);
+    let reported = &outcome.facts;
+    if let (None, Some(session)) = (&found.file.conversation, &reported.session) {
+        facts.conversation = index.strings.number(&session.0);
     }
-    if facts.conversation == Word::NONE {
-        // Nothing says whose it is: it is its own.
+    if facts.conversation == StringId::NONE {
+        // No conversation is named: the file is its own.
         let name = found.file.path.file_stem().unwrap_or_default().to_string_lossy();
-        facts.conversation = index.words.number(&name);
+        facts.conversation = index.strings.number(&name);
     }
-    if let Some(cwd) = &told.cwd {
+    if let Some(cwd) = &reported.cwd {
         let project = projects.of(cwd);
-        facts.project = index.words.number(project.name.as_deref().unwrap_or_default());
-        facts.repository = index.words.number(project.repository.as_deref().unwrap_or_default());
+        facts.project = index.strings.number(project.name.as_deref().unwrap_or_default());
+        facts.repository = index.strings.number(project.repository.as_deref().unwrap_or_default());
     }
-    if let Some(branch) = &told.branch {
-        facts.branch = index.words.number(branch);
+    if let Some(branch) = &reported.branch {
+        facts.branch = index.strings.number(branch);
     }
-    if let Some(version) = &told.version {
-        facts.version = index.words.number(version);
+    if let Some(version) = &reported.version {
+        facts.version = index.strings.number(version);
     }
     let place = outcome.number as usize;
     if place >= index.files.len() {
@@ -495,7 +509,7 @@ fn note(index: &mut Index, number: FileNo, found: &tree::Found, outcome: &Outcom
     index.files[place] = Some(facts);
 }
 
-/// What folders are parts of; few folders hold many conversations.
+/// The projects of folders, cached: few folders hold many conversations.
 #[derive(Debug, Default)]
 struct Projects(std::collections::HashMap<String, Project>);
 

@@ -1,5 +1,5 @@
-//! Reading: files become calls, by several threads at once, each with a buffer of its own. What a line means is the agent's
-//! affair (`Lines`), and how a file is followed is the meter's (`Tail`): the same code that follows a running session.
+//! Reading: conversations become calls, by several threads at once, each with a buffer of its own. The agent knows the
+//! meaning of a line (`Lines`), and the meter how to follow it (`Followed`): the same code follows a running session.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,27 +8,28 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::call::{Call, FileNo, Told, key_hash};
+use super::call::{Call, FileNo, Sighting, key_hash};
 use super::hash::hash;
-use super::run::{Buffer, Run, Spill};
-use super::words::{Known, Word, Words};
+use super::run::SortedRun;
+use super::spill::{Buffer, Spill};
+use super::strings::{LocalStrings, StringId, StringTable};
 use crate::agent::Agent;
 use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
-use crate::meter::tail::{Anew, LongLines, Position};
+use crate::meter::tail::{LongLines, Position, Restart};
 use prices::tier::Tier;
 use wire::Timestamp;
 
-/// What is read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
-/// stay in the processor's cache between the looks for a newline and for a word.
+/// Bytes read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
+/// stay in the processor's cache between the searches for a newline and for a word.
 const AT_ONCE: usize = 512 * 1024;
 
-/// How often whoever watches is told.
+/// How often progress is reported.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Who wants to know how far it is.
-pub trait Watch {
+/// Receives the progress of a scan.
+pub trait Progress {
     /// Bytes read, of how many.
     fn progress(&self, done: u64, of: u64);
 }
@@ -41,15 +42,15 @@ pub(super) struct Job<'a> {
     pub(super) path: &'a Path,
     pub(super) position: Option<Position>,
     pub(super) state: Option<&'a str>,
-    /// About what there is to read.
+    /// About how much there is to read.
     pub(super) bytes: u64,
 }
 
-/// What reading one file gave.
+/// The result of reading one file.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct FileOutcome {
     pub(super) job: usize,
-    /// Another than the job's where the file turned out to be another one: what was known of it is closed.
+    /// Another number than the job's if another file was found in its place: the known one is closed.
     pub(super) number: FileNo,
     pub(super) position: Option<Position>,
     pub(super) state: Option<String>,
@@ -63,23 +64,23 @@ pub(super) struct Outcome {
 
 /// Everything that was read.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
-    pub(super) outcomes: Vec<Outcome>,
+pub(super) struct ReadFiles {
+    pub(super) outcomes: Vec<FileOutcome>,
     /// Files that could not be read, and why.
     pub(super) refused: Vec<String>,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<SortedRun>,
 }
 
-/// The work, and how far it is.
-struct Desk<'a> {
+/// The jobs, shared by all threads, and how far they are.
+struct ReadQueue<'a> {
     agents: &'a [&'static dyn Agent],
     jobs: &'a [Job<'a>],
     order: Vec<usize>,
     next: AtomicUsize,
     done: AtomicU64,
-    /// The next number for a file that turns out to be another one.
+    /// The next number for a file that was found in the place of another.
     fresh: AtomicU32,
-    words: &'a Mutex<Words>,
+    strings: &'a Mutex<StringTable>,
     folder: &'a Path,
     turn: Arc<LongLines>,
 }
@@ -89,23 +90,23 @@ pub(super) fn read(
     agents: &[&'static dyn Agent],
     jobs: &[Job<'_>],
     fresh: FileNo,
-    words: &Mutex<Words>,
+    strings: &Mutex<StringTable>,
     folder: &Path,
     threads: usize,
-    watch: Option<&dyn Watch>,
-) -> io::Result<Reading> {
+    watch: Option<&dyn Progress>,
+) -> io::Result<ReadFiles> {
     let total: u64 = jobs.iter().map(|job| job.bytes).sum();
     // The longest first, so that none is left when the others are done.
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by_key(|&job| std::cmp::Reverse(jobs[job].bytes));
-    let desk = Desk {
+    let queue = ReadQueue {
         agents,
         jobs,
         order,
         next: AtomicUsize::new(0),
         done: AtomicU64::new(0),
         fresh: AtomicU32::new(fresh),
-        words,
+        strings,
         folder,
         turn: Arc::default(),
     };
@@ -113,15 +114,15 @@ pub(super) fn read(
     let threads = threads.min(usize::try_from(total >> 20).unwrap_or(usize::MAX).saturating_add(1));
     let others = if watch.is_some() { threads } else { threads - 1 };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (0..others).map(|_| scope.spawn(|| work(&desk))).collect();
+        let others: Vec<_> = (0..others).map(|_| scope.spawn(|| work(&queue))).collect();
         let mut reading = match watch {
-            None => work(&desk)?,
+            None => work(&queue)?,
             Some(watch) => {
                 while others.iter().any(|other| !other.is_finished()) {
                     std::thread::park_timeout(TICK);
-                    watch.progress(desk.done.load(Ordering::Relaxed), total);
+                    watch.progress(queue.done.load(Ordering::Relaxed), total);
                 }
-                Reading::default()
+                ReadFiles::default()
             }
         };
         for other in others {
@@ -134,21 +135,21 @@ pub(super) fn read(
     })
 }
 
-fn work(desk: &Desk<'_>) -> io::Result<Reading> {
+fn work(queue: &ReadQueue<'_>) -> io::Result<ReadFiles> {
     let mut worker = Worker {
-        words: Known::new(desk.words),
+        strings: LocalStrings::new(queue.strings),
         buffer: Buffer::new(),
-        spill: Spill::in_folder(desk.folder),
+        spill: Spill::in_folder(queue.folder),
         readers: HashMap::new(),
         room: vec![0; AT_ONCE],
     };
-    let mut reading = Reading::default();
-    while let Some(&job) = desk.order.get(desk.next.fetch_add(1, Ordering::Relaxed)) {
-        match worker.read(desk, job) {
+    let mut reading = ReadFiles::default();
+    while let Some(&job) = queue.order.get(queue.next.fetch_add(1, Ordering::Relaxed)) {
+        match worker.read(queue, job) {
             Ok(outcome) => reading.outcomes.push(outcome),
             // Deleted since it was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => reading.refused.push(format!("{}: {error}", desk.jobs[job].path.display())),
+            Err(error) => reading.refused.push(format!("{}: {error}", queue.jobs[job].path.display())),
         }
     }
     worker.spill.take(&mut worker.buffer)?;
@@ -157,7 +158,7 @@ fn work(desk: &Desk<'_>) -> io::Result<Reading> {
 }
 
 struct Worker<'a> {
-    words: Known<'a>,
+    strings: LocalStrings<'a>,
     buffer: Buffer,
     spill: Spill,
     /// One reader per agent, for files that are read from their beginning.
@@ -166,9 +167,9 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn read(&mut self, desk: &Desk<'_>, number: usize) -> io::Result<Outcome> {
-        let job = &desk.jobs[number];
-        let agent = desk.agents[job.agent];
+    fn read(&mut self, queue: &ReadQueue<'_>, number: usize) -> io::Result<FileOutcome> {
+        let job = &queue.jobs[number];
+        let agent = queue.agents[job.agent];
         let form = agent.form(job.path);
         let content = form.open(job.path)?;
         let mut lines = match (job.state, self.readers.remove(&job.agent)) {
@@ -180,7 +181,7 @@ impl Worker<'_> {
                 .usage_lines(state)
                 .ok_or_else(|| io::Error::other("codemie cannot read this agent's files"))?,
         };
-        let mut outcome = Outcome {
+        let mut outcome = FileOutcome {
             job: number,
             number: job.number,
             position: job.position,
@@ -191,7 +192,7 @@ impl Worker<'_> {
             last: None,
         };
         let seed = agent_seed(agent.name());
-        let turn = Arc::clone(&desk.turn);
+        let turn = Arc::clone(&queue.turn);
         let mut followed = Followed::lent(form, job.position, lines, &mut self.room, turn);
         let read = loop {
             let batch = match followed.next(&content) {
@@ -199,25 +200,25 @@ impl Worker<'_> {
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            if batch.anew == Some(Anew::Rewritten) {
+            if batch.restart == Some(Restart::Rewritten) {
                 (outcome.rewritten, outcome.unreadable) = (true, 0);
-            } else if batch.anew.is_some() {
-                outcome.number = desk.fresh.fetch_add(1, Ordering::Relaxed);
+            } else if batch.restart.is_some() {
+                outcome.number = queue.fresh.fetch_add(1, Ordering::Relaxed);
                 (outcome.unreadable, outcome.facts, outcome.last) = (0, LineFacts::default(), None);
             }
             outcome.unreadable += batch.unreadable;
             for record in &batch.harvest.records {
-                if let Some(told) = self.told(record, outcome.number) {
-                    outcome.last = outcome.last.max(Some(told.at.0));
+                if let Some(sighting) = self.sighting(record, outcome.number) {
+                    outcome.last = outcome.last.max(Some(sighting.at.0));
                     let key = record.key.as_bytes();
-                    self.buffer.add(&Call { hash: key_hash(seed, key), key, told });
+                    self.buffer.add(&Call { hash: key_hash(seed, key), key, sighting });
                     if self.buffer.is_full() {
                         self.spill.take(&mut self.buffer)?;
                     }
                 }
             }
             let read = batch.to.progress().saturating_sub(batch.from.map_or(0, Position::progress));
-            desk.done.fetch_add(read, Ordering::Relaxed);
+            queue.done.fetch_add(read, Ordering::Relaxed);
             outcome.facts.merge(batch.harvest.facts);
             (outcome.position, outcome.state) = (Some(batch.to), batch.state);
         };
@@ -228,15 +229,15 @@ impl Worker<'_> {
         read.map(|()| outcome)
     }
 
-    fn told(&mut self, record: &Record, file: FileNo) -> Option<Told> {
+    fn sighting(&mut self, record: &Record, file: FileNo) -> Option<Sighting> {
         let Fact::Usage(usage) = &record.fact else { return None };
-        Some(Told {
+        Some(Sighting {
             file,
             at: record.at,
             copied: record.copied,
             tier: usage.tier,
-            model: self.words.number(&usage.model),
-            subagent: record.subagent.as_deref().map_or(Word::NONE, |id| self.words.number(id)),
+            model: self.strings.number(&usage.model),
+            subagent: record.subagent.as_deref().map_or(StringId::NONE, |id| self.strings.number(id)),
             tokens: usage.tokens,
         })
     }
@@ -246,22 +247,22 @@ impl Worker<'_> {
 pub(super) fn collect(
     folder: &Path,
     each: impl FnOnce(&mut dyn FnMut(&str, &str)) -> io::Result<()>,
-) -> io::Result<Vec<Run>> {
+) -> io::Result<Vec<SortedRun>> {
     let mut buffer = Buffer::new();
     let mut spill = Spill::in_folder(folder);
     let mut failed = Ok(());
-    let nothing = Told {
+    let nothing = Sighting {
         file: super::call::STORE,
         at: Timestamp(0),
         copied: false,
         tier: Tier::Standard,
-        model: Word::NONE,
-        subagent: Word::NONE,
+        model: StringId::NONE,
+        subagent: StringId::NONE,
         tokens: wire::Tokens::default(),
     };
     each(&mut |agent, key| {
         let key = key.as_bytes();
-        buffer.add(&Call { hash: key_hash(agent_seed(agent), key), key, told: nothing });
+        buffer.add(&Call { hash: key_hash(agent_seed(agent), key), key, sighting: nothing });
         if buffer.is_full() && failed.is_ok() {
             failed = spill.take(&mut buffer);
         }

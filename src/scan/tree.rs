@@ -1,4 +1,4 @@
-//! What files there are now, and what that means for those known already.
+//! The files that exist now, and what that means for the known ones.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,20 +13,20 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 
 use super::call::FileNo;
 use super::hash::{CheapMap, CheapSet};
-use super::index::{FileFacts, Index, Stamp};
-use super::words::Word;
+use super::index::{FileFacts, FileStamp, Index};
+use super::strings::StringId;
 use crate::agent::{Agent, SessionFile, Var};
 use crate::meter::rows::RowStatus;
 use system::file::FileId;
 
 /// A file on the disk.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFile {
     /// Its agent's place in the list of agents.
     pub(super) agent: usize,
     pub(super) file: SessionFile,
     pub(super) id: FileId,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: FileStamp,
     /// When a conversation that is no file came into being; of a file that is asked for when it is needed.
     born: Option<i64>,
 }
@@ -34,13 +34,13 @@ pub(super) struct Found {
 /// All files of all agents, and the folders they were looked for in.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<FoundFile>,
     pub(super) roots: Vec<PathBuf>,
-    /// Folders that could not be looked into.
+    /// Folders that could not be listed.
     pub(super) refused: Vec<String>,
 }
 
-/// Something to look at: files, or a folder to be listed first.
+/// A share of the work: files, or a folder to be listed first.
 enum Part {
     Files(usize, Vec<SessionFile>),
     Folder(usize, PathBuf),
@@ -102,17 +102,17 @@ fn next(parts: &Mutex<std::vec::IntoIter<Part>>) -> Option<Part> {
     parts.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
-/// What the files are. One that is gone again is not there.
-fn look_at(agent: usize, of: &dyn Agent, files: Vec<SessionFile>, found: &mut Vec<Found>) {
+/// Looks at each file. One that is gone again is left out.
+fn look_at(agent: usize, of: &dyn Agent, files: Vec<SessionFile>, found: &mut Vec<FoundFile>) {
     found.reserve(files.len());
     let mut open: Option<(Vec<u8>, OwnedFd)> = None;
     let mut files = files.into_iter().peekable();
     while let Some(file) = files.next() {
         if let Some(status) = of.form(&file.path).status(&file.path) {
-            found.extend(status.ok().map(|status| Found::of_rows(agent, file, &status)));
+            found.extend(status.ok().map(|status| FoundFile::of_rows(agent, file, &status)));
             continue;
         }
-        // Where several lie in one folder, the way there is gone once.
+        // Where several lie in one folder, its path is resolved once.
         let (folder, name) = split(&file.path);
         if open.as_ref().is_none_or(|(path, _)| path != folder) {
             let several = files.peek().is_some_and(|next| split(&next.path).0 == folder);
@@ -123,7 +123,7 @@ fn look_at(agent: usize, of: &dyn Agent, files: Vec<SessionFile>, found: &mut Ve
             None => statat(CWD, &file.path, AtFlags::empty()),
         };
         if let Some(stat) = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
-            found.push(Found::new(agent, file, &stat));
+            found.push(FoundFile::new(agent, file, &stat));
         }
     }
 }
@@ -138,7 +138,7 @@ fn folder_at(path: &[u8]) -> Option<(Vec<u8>, OwnedFd)> {
     openat(CWD, path, flags, Mode::empty()).ok().map(|folder| (path.to_owned(), folder))
 }
 
-impl Found {
+impl FoundFile {
     #[expect(
         clippy::unnecessary_cast,
         clippy::useless_conversion,
@@ -153,7 +153,7 @@ impl Found {
             agent,
             file,
             id: FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 },
-            stamp: Stamp {
+            stamp: FileStamp {
                 size: u64::try_from(stat.st_size).unwrap_or(0),
                 modified: at(i64::from(stat.st_mtime), part(stat.st_mtime_nsec)),
                 changed: at(i64::from(stat.st_ctime), part(stat.st_ctime_nsec)),
@@ -163,7 +163,7 @@ impl Found {
     }
 
     fn of_rows(agent: usize, file: SessionFile, status: &RowStatus) -> Self {
-        let stamp = Stamp { size: status.end, modified: status.changed, changed: status.changed };
+        let stamp = FileStamp { size: status.end, modified: status.changed, changed: status.changed };
         Self { agent, file, id: status.id, stamp, born: Some(status.born) }
     }
 
@@ -184,9 +184,9 @@ fn born(path: &Path) -> i64 {
     [meta.created(), meta.modified()].into_iter().flatten().filter_map(nanoseconds).min().unwrap_or(i64::MAX)
 }
 
-/// What is to be done with what was found.
+/// What to do with the files that were found.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct ReadPlan {
     /// Places in the tree, and the number that each file has or gets.
     pub(super) to_read: Vec<(usize, FileNo)>,
     /// Something in the index changed, whether anything is read or not.
@@ -195,10 +195,10 @@ pub(super) struct Plan {
     pub(super) listed: Vec<FileNo>,
 }
 
-/// Finds for every file what is known of it. Brings names, what is closed, and what is in view up to date; gives new files
-/// their numbers, with nothing read of them yet.
-pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
-    let mut plan = Plan::default();
+/// Finds the known entry of every file. Updates paths, and which files are closed and in view; gives new files their
+/// numbers, with nothing read of them yet.
+pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[StringId]) -> ReadPlan {
+    let mut plan = ReadPlan::default();
     let mut known: CheapMap<FileId, FileNo> = CheapMap::default();
     for (number, file) in index.files.iter().enumerate() {
         if let Some(file) = file.as_ref().filter(|file| !file.closed) {
@@ -221,7 +221,8 @@ pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
             number
         } else {
             let conversation = found.file.conversation.as_ref().map_or("", |id| &id.0);
-            let facts = Some(FileFacts::fresh(agents[found.agent], found, index.words.number(conversation)));
+            let facts =
+                Some(FileFacts::fresh(agents[found.agent], found, index.strings.number(conversation)));
             let number = free.pop().unwrap_or(index.files.len());
             if number == index.files.len() {
                 index.files.push(facts);
@@ -244,8 +245,8 @@ pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
         };
     for (file, listed) in index.files.iter_mut().zip(listed) {
         let Some(file) = file else { continue };
-        // What was there and is gone was deleted, or another stands in its place: its history stays. What lies elsewhere
-        // is of another environment and not asked for now; it may be there still.
+        // A file that is gone was deleted, or another is in its place: its history stays. A file elsewhere belongs to another
+        // environment that is not asked for now; it may still exist.
         let here = listed || tree.roots.iter().any(|root| file.path.starts_with(root));
         let closed = file.closed || (!listed && here && (paths.contains(&*file.path) || !file.path.exists()));
         if (file.in_view, file.closed) != (here, closed) {
@@ -256,31 +257,31 @@ pub(super) fn plan(index: &mut Index, tree: &Tree, agents: &[Word]) -> Plan {
     plan
 }
 
-/// Whether the file with this number is the one found, as far as can be told without opening it: a deleted file's inode is
-/// given to the next, which is another conversation's.
-fn same(index: &Index, number: FileNo, found: &Found) -> bool {
+/// Whether the file with this number is the one found, as far as can be known without opening it: a deleted file's inode is
+/// given to the next, which belongs to another conversation.
+fn same(index: &Index, number: FileNo, found: &FoundFile) -> bool {
     index.file(number).is_some_and(|file| {
         file.path.as_os_str() == found.file.path.as_os_str()
-            || found.file.conversation.as_ref().is_none_or(|id| id.0 == index.words.text(file.conversation))
+            || found.file.conversation.as_ref().is_none_or(|id| id.0 == index.strings.text(file.conversation))
     })
 }
 
 impl FileFacts {
-    fn fresh(agent: Word, found: &Found, conversation: Word) -> Self {
+    fn fresh(agent: StringId, found: &FoundFile, conversation: StringId) -> Self {
         Self {
             agent,
             path: found.file.path.clone(),
             id: found.id,
-            stamp: Stamp::default(),
+            stamp: FileStamp::default(),
             position: None,
             state: None,
             conversation,
             born: found.born(),
             last: None,
-            project: Word::NONE,
-            repository: Word::NONE,
-            branch: Word::NONE,
-            version: Word::NONE,
+            project: StringId::NONE,
+            repository: StringId::NONE,
+            branch: StringId::NONE,
+            version: StringId::NONE,
             unreadable: 0,
             closed: false,
             in_view: true,
@@ -288,7 +289,7 @@ impl FileFacts {
     }
 }
 
-/// Whether anything stands in the way of looking at the files at all.
+/// An error if no file at all could be looked at.
 pub(super) fn first_refusal(tree: &Tree) -> io::Result<()> {
     match tree.refused.first() {
         Some(refusal) if tree.found.is_empty() => Err(io::Error::other(refusal.clone())),

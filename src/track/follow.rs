@@ -97,7 +97,7 @@ impl Follower {
                 file: id,
                 path,
                 from,
-                restart: batch.anew.is_some(),
+                restart: batch.restart.is_some(),
                 to: checkpoint.progress,
                 state: &checkpoint.state,
                 unreadable: batch.unreadable,

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::files;
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
-use crate::agent::transcript::{Forwards, Item, Said, Threaded, one_line};
+use crate::agent::transcript::{Forwards, Item, ItemKind, Threaded, one_line};
 use crate::meter::form::Opened;
 use system::file::open_regular;
 use wire::Timestamp;
@@ -46,21 +46,21 @@ fn items(line: &[u8]) -> Vec<Item> {
     let message = line.message.and_then(|raw| serde_json::from_str::<Message>(raw.get()).ok());
     let synthetic = message.as_ref().is_some_and(|message| message.model.0.as_deref() == Some(SYNTHETIC));
     let content = message.and_then(|message| Content::of(message.content));
-    let said = match (line.kind.0.as_deref(), content) {
+    let kind = match (line.kind.0.as_deref(), content) {
         (Some("assistant"), Some(content)) => assistant(&content)
             .into_iter()
-            .map(|said| match said {
-                Said::Assistant(text) if synthetic && text == FILLER => Said::Filler(text),
-                said => said,
+            .map(|kind| match kind {
+                ItemKind::Assistant(text) if synthetic && text == FILLER => ItemKind::Filler(text),
+                kind => kind,
             })
             .collect(),
         (Some("user"), Some(content)) => user(&line, &content),
         (Some("system"), _) if line.subtype.0.as_deref() == Some("compact_boundary") => {
-            vec![Said::Note("conversation compacted")]
+            vec![ItemKind::Note("conversation compacted")]
         }
         _ => Vec::new(),
     };
-    said.into_iter().map(|said| Item { at, said }).collect()
+    kind.into_iter().map(|kind| Item { at, kind }).collect()
 }
 
 /// The folder of a conversation: of the folders its lines name, the one it is filed under. The agent's shell changes
@@ -82,34 +82,34 @@ pub fn folder(session_file: &Path) -> Option<PathBuf> {
     first
 }
 
-fn assistant(content: &Content) -> Vec<Said> {
+fn assistant(content: &Content) -> Vec<ItemKind> {
     match content {
-        Content::Text(text) => string(text).map(Said::Assistant).into_iter().collect(),
+        Content::Text(text) => string(text).map(ItemKind::Assistant).into_iter().collect(),
         Content::Blocks(blocks) => blocks.iter().filter_map(assistant_block).collect(),
     }
 }
 
-fn assistant_block(block: &Block) -> Option<Said> {
+fn assistant_block(block: &Block) -> Option<ItemKind> {
     match block.kind.0.as_deref()? {
-        "text" => string(block.text?).map(Said::Assistant),
+        "text" => string(block.text?).map(ItemKind::Assistant),
         "tool_use" => {
             let name = block.name.0.as_deref()?.to_owned();
-            Some(Said::Tool { name, about: block.input.map(about).unwrap_or_default() })
+            Some(ItemKind::Tool { name, about: block.input.map(about).unwrap_or_default() })
         }
         _ => None,
     }
 }
 
-fn user(line: &Line, content: &Content) -> Vec<Said> {
+fn user(line: &Line, content: &Content) -> Vec<ItemKind> {
     if line.interrupted_message_id.is_some() {
-        return vec![Said::Note("interrupted by the user")];
+        return vec![ItemKind::Note("interrupted by the user")];
     }
     let texts: Vec<String> = match content {
         Content::Text(text) => string(text).into_iter().collect(),
         Content::Blocks(blocks) => blocks.iter().filter_map(|block| string(block.text?)).collect(),
     };
     if is_prompt(line, content) {
-        return texts.into_iter().map(Said::User).collect();
+        return texts.into_iter().map(ItemKind::User).collect();
     }
     match content {
         Content::Blocks(blocks) => blocks.iter().filter_map(failure).collect(),
@@ -117,10 +117,10 @@ fn user(line: &Line, content: &Content) -> Vec<Said> {
     }
 }
 
-fn failure(block: &Block) -> Option<Said> {
+fn failure(block: &Block) -> Option<ItemKind> {
     let failed = block.kind.0.as_deref() == Some("tool_result") && block.is_error.0 == Some(true);
     failed.then(|| {
-        Said::ToolFailed(block.content.and_then(string).map(|text| one_line(&text)).unwrap_or_default())
+        ItemKind::ToolFailed(block.content.and_then(string).map(|text| one_line(&text)).unwrap_or_default())
     })
 }
 
@@ -170,53 +170,55 @@ fn string(raw: &RawValue) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn recorded(file: &str) -> Vec<Said> {
+    fn recorded(file: &str) -> Vec<ItemKind> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude").join(file);
         let bytes = std::fs::read(path).unwrap();
-        bytes.split(|&byte| byte == b'\n').flat_map(items).map(|item| item.said).collect()
+        bytes.split(|&byte| byte == b'\n').flat_map(items).map(|item| item.kind).collect()
     }
 
-    fn tool(name: &str, about: &str) -> Said {
-        Said::Tool { name: name.into(), about: about.into() }
+    fn tool(name: &str, about: &str) -> ItemKind {
+        ItemKind::Tool { name: name.into(), about: about.into() }
     }
 
     #[test]
     fn a_plain_conversation() {
-        let said = recorded("01-plain/projects/-home-dev-project/01000000-0000-4000-8000-000000000001.jsonl");
+        let kind = recorded("01-plain/projects/-home-dev-project/01000000-0000-4000-8000-000000000001.jsonl");
         assert_eq!(
-            said,
+            kind,
             [
-                Said::User("hello there".into()),
-                Said::Assistant("OK 2: hello there".into()),
-                Said::User("second prompt".into()),
-                Said::Assistant("OK 3: second prompt".into()),
-                Said::User("third prompt".into()),
-                Said::Assistant("OK 4: third prompt".into()),
+                ItemKind::User("hello there".into()),
+                ItemKind::Assistant("OK 2: hello there".into()),
+                ItemKind::User("second prompt".into()),
+                ItemKind::Assistant("OK 3: second prompt".into()),
+                ItemKind::User("third prompt".into()),
+                ItemKind::Assistant("OK 4: third prompt".into()),
             ]
         );
     }
 
     #[test]
     fn tools_are_one_line_each_and_only_failures_show_their_result() {
-        let said = recorded("02-tools/projects/-home-dev-project/02000000-0000-4000-8000-000000000002.jsonl");
-        let tools: Vec<&Said> =
-            said.iter().filter(|said| matches!(said, Said::Tool { .. } | Said::ToolFailed(_))).collect();
+        let kind = recorded("02-tools/projects/-home-dev-project/02000000-0000-4000-8000-000000000002.jsonl");
+        let tools: Vec<&ItemKind> = kind
+            .iter()
+            .filter(|kind| matches!(kind, ItemKind::Tool { .. } | ItemKind::ToolFailed(_)))
+            .collect();
         assert_eq!(tools.len(), 12 + 2);
         assert_eq!(tools[1], &tool("Write", "/home/dev/project/new.txt"));
-        let bash = tools.iter().position(|said| **said == tool("Bash", "exit 3")).unwrap();
-        assert_eq!(tools[bash + 1], &Said::ToolFailed("Exit code 3".into()));
+        let bash = tools.iter().position(|kind| **kind == tool("Bash", "exit 3")).unwrap();
+        assert_eq!(tools[bash + 1], &ItemKind::ToolFailed("Exit code 3".into()));
     }
 
     #[test]
     fn echoes_are_left_out_and_compactions_and_interruptions_are_noted() {
         let compacted =
             recorded("06-compact/projects/-home-dev-project/06000000-0000-4000-8000-000000000006.jsonl");
-        assert_eq!(compacted.iter().filter(|said| matches!(said, Said::User(_))).count(), 3);
-        assert_eq!(compacted[4], Said::Note("conversation compacted"));
+        assert_eq!(compacted.iter().filter(|kind| matches!(kind, ItemKind::User(_))).count(), 3);
+        assert_eq!(compacted[4], ItemKind::Note("conversation compacted"));
         let errors =
             recorded("08-api-error/projects/-home-dev-project/08000000-0000-4000-8000-000000000008.jsonl");
-        assert!(errors.contains(&Said::Note("interrupted by the user")));
-        assert!(errors.contains(&Said::Assistant("API Error: 400 fake 400".into())));
+        assert!(errors.contains(&ItemKind::Note("interrupted by the user")));
+        assert!(errors.contains(&ItemKind::Assistant("API Error: 400 fake 400".into())));
     }
 
     #[test]
@@ -252,10 +254,11 @@ mod tests {
             ("<synthetic>", "API Error: 400", false),
             ("claude-opus-4-8", "No response requested.", false),
         ] {
-            let said: Vec<Said> =
-                items(line(model, text).as_bytes()).into_iter().map(|item| item.said).collect();
-            let expected = if filler { Said::Filler(text.into()) } else { Said::Assistant(text.into()) };
-            assert_eq!(said, [expected], "{model}");
+            let kind: Vec<ItemKind> =
+                items(line(model, text).as_bytes()).into_iter().map(|item| item.kind).collect();
+            let expected =
+                if filler { ItemKind::Filler(text.into()) } else { ItemKind::Assistant(text.into()) };
+            assert_eq!(kind, [expected], "{model}");
         }
     }
 

@@ -84,17 +84,17 @@ fn typed(message: &str) -> Typed {
 
 /// The evidence in one line of a session file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum LineEvidence {
     /// The conversation begins, or a process announces that it will continue it.
     Header { id: AgentSessionId, at: Timestamp },
     /// A process continues it.
     Entered(AgentSessionId),
     /// A prompt, in each form in which the log may hold it.
-    Said { at: Timestamp, words: Vec<TextFingerprint> },
+    Prompt { at: Timestamp, words: Vec<TextFingerprint> },
 }
 
 /// `None`: no evidence. Most lines are not even parsed.
-pub(super) fn told(line: &[u8]) -> Option<Told> {
+pub(super) fn line_evidence(line: &[u8]) -> Option<LineEvidence> {
     const TELLING: [&[u8]; 2] = [b"{\"sessionId\"", b"{\"$set\":{\"sessionId\""];
     let telling = TELLING.iter().any(|mark| line.starts_with(mark));
     // Documents have a space there.
@@ -110,10 +110,10 @@ pub(super) fn told(line: &[u8]) -> Option<Told> {
     if let Some(id) = line.session_id.0 {
         let at = line.start_time.0.as_deref().and_then(Timestamp::parse)?;
         let main = line.kind.0.as_deref() != Some("subagent");
-        return main.then(|| Told::Header { id: AgentSessionId(id.into_owned()), at });
+        return main.then(|| LineEvidence::Header { id: AgentSessionId(id.into_owned()), at });
     }
     if let Some(id) = line.set.as_ref().and_then(|set| set.session_id.0.as_deref()) {
-        return Some(Told::Entered(AgentSessionId(id.to_owned())));
+        return Some(LineEvidence::Entered(AgentSessionId(id.to_owned())));
     }
     let at = line.timestamp.0.as_deref().and_then(Timestamp::parse)?;
     let whole = line.prompt()?;
@@ -126,7 +126,7 @@ pub(super) fn told(line: &[u8]) -> Option<Told> {
             words.push(text);
         }
     }
-    Some(Told::Said { at, words })
+    Some(LineEvidence::Prompt { at, words })
 }
 
 #[cfg(test)]
@@ -220,11 +220,11 @@ mod tests {
         let header =
             br#"{"sessionId":"i","projectHash":"h","startTime":"2026-11-16T00:00:01.000Z","kind":"main"}"#;
         let then = at("2026-11-16T00:00:01.000Z");
-        assert_eq!(told(header), Some(Told::Header { id: id.clone(), at: then }));
-        assert_eq!(told(br#"{"$set":{"sessionId":"i"}}"#), Some(Told::Entered(id)));
+        assert_eq!(line_evidence(header), Some(LineEvidence::Header { id: id.clone(), at: then }));
+        assert_eq!(line_evidence(br#"{"$set":{"sessionId":"i"}}"#), Some(LineEvidence::Entered(id)));
         let said = br#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"user","content":[{"text":"see @a"},{"text":" more"}],"displayContent":[{"text":"see it"}]}"#;
         let words = ["see @a more", "see @a", "see it"].map(TextFingerprint::of).to_vec();
-        assert_eq!(told(said), Some(Told::Said { at: then, words }));
+        assert_eq!(line_evidence(said), Some(LineEvidence::Prompt { at: then, words }));
         for nothing in [
             &br#"{"sessionId":"s","startTime":"2026-11-16T00:00:01.000Z","kind":"subagent"}"#[..],
             br#"{"$set":{"summary":"x"}}"#,
@@ -235,7 +235,7 @@ mod tests {
             b"{\"sessionId\"",
             b"",
         ] {
-            assert_eq!(told(nothing), None, "{}", String::from_utf8_lossy(nothing));
+            assert_eq!(line_evidence(nothing), None, "{}", String::from_utf8_lossy(nothing));
         }
     }
 }

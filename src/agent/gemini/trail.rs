@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::evidence::{self, LogReader, Told};
+use super::evidence::{self, LineEvidence, LogReader};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use crate::agent::looked::Looked;
@@ -99,7 +99,7 @@ struct Pages {
 struct News {
     /// The conversation of that file.
     id: AgentSessionId,
-    told: Told,
+    evidence: LineEvidence,
     /// A header, but not the first of its conversation.
     known: bool,
     /// When it was written, or earlier.
@@ -197,23 +197,23 @@ impl GeminiTrail {
                     continue;
                 }
             };
-            let said = lines.iter().filter_map(|told| match told {
-                Told::Said { at, .. } => Some(*at),
+            let said = lines.iter().filter_map(|evidence| match evidence {
+                LineEvidence::Prompt { at, .. } => Some(*at),
                 _ => None,
             });
             let earliest = said.fold(written, Timestamp::min);
-            for told in lines {
+            for evidence in lines {
                 // A header of a conversation that has a file is a stub beside it or a second header inside of it.
                 let mut known = false;
                 let mut at = earliest;
-                if let Told::Header { id, at: begun } = &told {
+                if let LineEvidence::Header { id, at: begun } = &evidence {
                     known = chat.id.is_some() || ids.contains(id);
                     at = *begun;
                     ids.insert(id.clone());
                     chat.id = Some(id.clone());
                 }
                 if let Some(id) = &chat.id {
-                    all.push(News { id: id.clone(), told, known, at });
+                    all.push(News { id: id.clone(), evidence, known, at });
                 }
             }
         }
@@ -254,7 +254,7 @@ impl Chat {
     }
 
     /// The same for a document, which is read whole when it has changed. One that is being written ends unexpectedly.
-    fn read_document(&mut self, path: &Path) -> io::Result<(Vec<Told>, Timestamp)> {
+    fn read_document(&mut self, path: &Path) -> io::Result<(Vec<LineEvidence>, Timestamp)> {
         let file = open_regular(path)?;
         let meta = file.metadata()?;
         let written = modified(&meta);
@@ -262,37 +262,36 @@ impl Chat {
         if meta.len() > MAX_DOCUMENT || stamp.is_some() && stamp == self.document.stamp {
             return Ok((Vec::new(), written));
         }
-        let mut told = Vec::new();
-        each_element(file, files::MESSAGES, &mut |element| told.extend(evidence::told(element))).map_err(
-            |unread| match unread {
+        let mut evidence = Vec::new();
+        each_element(file, files::MESSAGES, &mut |element| evidence.extend(evidence::line_evidence(element)))
+            .map_err(|unread| match unread {
                 Unread::Torn => io::ErrorKind::UnexpectedEof.into(),
                 Unread::Broken => io::ErrorKind::InvalidData.into(),
                 Unread::Io(error) => error,
-            },
-        )?;
+            })?;
         self.document.stamp = stamp.filter(|stamp| stamp.is_settled(SystemClock.now()));
         let (id, until) = (self.id.clone(), self.document.until);
-        told.retain(|told| match told {
-            Told::Header { .. } => id.is_none(),
-            Told::Said { at, .. } => *at > until,
-            Told::Entered(_) => false,
+        evidence.retain(|evidence| match evidence {
+            LineEvidence::Header { .. } => id.is_none(),
+            LineEvidence::Prompt { at, .. } => *at > until,
+            LineEvidence::Entered(_) => false,
         });
-        let said = told.iter().filter_map(|told| match told {
-            Told::Said { at, .. } => Some(*at),
+        let said = evidence.iter().filter_map(|evidence| match evidence {
+            LineEvidence::Prompt { at, .. } => Some(*at),
             _ => None,
         });
         if let Some(last) = said.max() {
             self.document.until = last;
             // Nothing in a document marks that a process continues it, but a new prompt in it shows that.
             if let Some(id) = id.filter(|_| std::mem::take(&mut self.document.old)) {
-                told.insert(0, Told::Entered(id));
+                evidence.insert(0, LineEvidence::Entered(id));
             }
         }
-        Ok((told, written))
+        Ok((evidence, written))
     }
 
     /// The evidence in the lines since the last look, and when the file was written last. A torn line waits.
-    fn read(&mut self, path: &Path) -> io::Result<(Vec<Told>, Timestamp)> {
+    fn read(&mut self, path: &Path) -> io::Result<(Vec<LineEvidence>, Timestamp)> {
         if files::is_document(path) {
             return self.read_document(path);
         }
@@ -320,7 +319,7 @@ impl Chat {
         if std::mem::take(&mut self.inside_long_line) {
             lines.next();
         }
-        Ok((lines.filter_map(evidence::told).collect(), written))
+        Ok((lines.filter_map(evidence::line_evidence).collect(), written))
     }
 }
 
@@ -354,16 +353,16 @@ impl Trail for GeminiTrail {
                 .get_or_insert_with(|| Present::look(agent.pid, &self.folder, &PROGRAM, processes))
                 .maker(at)
         };
-        for News { id, told, known, at } in news {
-            match told {
-                Told::Header { id, at } => {
+        for News { id, evidence, known, at } in news {
+            match evidence {
+                LineEvidence::Header { id, at } => {
                     let maker = made_by(at);
                     seen.signals.push(Signal::Trace(Trace::Begun { id, at, known, maker }));
                 }
-                Told::Entered(id) => {
+                LineEvidence::Entered(id) => {
                     seen.signals.push(Signal::Trace(Trace::Entered { id, maker: made_by(at) }));
                 }
-                Told::Said { at, words } => {
+                LineEvidence::Prompt { at, words } => {
                     let said = |text| Signal::Trace(Trace::Prompted { id: id.clone(), at, text });
                     seen.signals.extend(words.into_iter().map(said));
                 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::shape::{self, Line, Text};
 use super::tools::Call;
-use crate::agent::transcript::{Entry, Item, Message, Said, one_line};
+use crate::agent::transcript::{Entry, Item, ItemKind, Message, one_line};
 use wire::Timestamp;
 
 /// How a line changes the conversation. Broken and irrelevant lines do not.
@@ -26,11 +26,11 @@ pub(super) fn entry(line: &[u8]) -> Option<Entry> {
 fn message(line: &Line) -> Option<Message> {
     let id = line.id.0.as_deref()?.to_owned();
     let at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
-    let items = said(line).into_iter().map(|said| Item { at, said }).collect();
+    let items = kind(line).into_iter().map(|kind| Item { at, kind }).collect();
     Some(Message { id, items })
 }
 
-fn said(line: &Line) -> Vec<Said> {
+fn kind(line: &Line) -> Vec<ItemKind> {
     let texts = line.content.map(shape::texts).unwrap_or_default();
     match line.speaker.0.as_deref() {
         Some("user") => user(line, texts),
@@ -38,37 +38,39 @@ fn said(line: &Line) -> Vec<Said> {
             let text = texts.concat();
             let calls =
                 line.tool_calls.iter().flatten().filter_map(|raw| Call::of(raw)).flat_map(|call| tool(&call));
-            let text = (!text.trim().is_empty()).then(|| Said::Assistant(text.trim_end().to_owned()));
+            let text = (!text.trim().is_empty()).then(|| ItemKind::Assistant(text.trim_end().to_owned()));
             text.into_iter().chain(calls).collect()
         }
-        Some("error") => vec![Said::Assistant(texts.concat())],
-        Some("info") if texts.concat() == "Request cancelled." => vec![Said::Note("interrupted by the user")],
+        Some("error") => vec![ItemKind::Assistant(texts.concat())],
+        Some("info") if texts.concat() == "Request cancelled." => {
+            vec![ItemKind::Note("interrupted by the user")]
+        }
         _ => Vec::new(),
     }
 }
 
-fn user(line: &Line, texts: Vec<String>) -> Vec<Said> {
+fn user(line: &Line, texts: Vec<String>) -> Vec<ItemKind> {
     // The text shown to the user in place of the one sent.
     let shown = line.display_content.map(shape::texts).filter(|shown| !shown.is_empty());
     let texts: Vec<String> =
         shown.unwrap_or(texts).into_iter().filter(|text| !shape::is_context(text.trim_start())).collect();
     let text = texts.concat();
     if text.trim_start().starts_with("<state_snapshot>") {
-        return vec![Said::Note("conversation compacted")];
+        return vec![ItemKind::Note("conversation compacted")];
     }
-    if text.trim().is_empty() { Vec::new() } else { vec![Said::User(text.trim().to_owned())] }
+    if text.trim().is_empty() { Vec::new() } else { vec![ItemKind::User(text.trim().to_owned())] }
 }
 
 /// The call, and its failure if it failed.
-fn tool(call: &Call) -> Vec<Said> {
+fn tool(call: &Call) -> Vec<ItemKind> {
     let Some(name) = call.name.0.as_deref() else { return Vec::new() };
-    let mut said =
-        vec![Said::Tool { name: name.to_owned(), about: call.args.map(about).unwrap_or_default() }];
+    let mut kind =
+        vec![ItemKind::Tool { name: name.to_owned(), about: call.args.map(about).unwrap_or_default() }];
     if call.ok() == Some(false) {
         let text = call.result_display.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-        said.push(Said::ToolFailed(text.map(|text| one_line(&text)).unwrap_or_default()));
+        kind.push(ItemKind::ToolFailed(text.map(|text| one_line(&text)).unwrap_or_default()));
     }
-    said
+    kind
 }
 
 /// The most telling argument, in this order.

@@ -12,7 +12,7 @@ use crate::forward::{Identity, Moved, Sinks};
 use crate::home::Home;
 use crate::output::progress::Bar;
 use crate::registry;
-use crate::scan::{Days, Scanner, Watch};
+use crate::scan::{Days, Progress, Scanner};
 use crate::store::{Outgoing, Store};
 use human::counted;
 use system::clock::{Clock, SystemClock};
@@ -42,7 +42,7 @@ pub(super) fn run(
         agents: registry::AGENTS,
         var: &|name| std::env::var_os(name),
         days: Days::of(system::zone::local()),
-        watch: bar.as_ref().map(|bar| bar as &dyn Watch),
+        watch: bar.as_ref().map(|bar| bar as &dyn Progress),
     };
     let foreign = store.read(|view| scanner.foreign(Some(view)))?;
     drop(bar);

@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 
-use crate::agent::transcript::{Item, Said};
+use crate::agent::transcript::{Item, ItemKind};
 use crate::output::table::shorten;
 use crate::output::text::clean_lines;
 use crate::output::{Colour, Style};
@@ -33,21 +33,23 @@ impl Drawing {
     }
 
     fn item(&mut self, item: &Item, now: Timestamp) -> String {
-        if matches!(item.said, Said::Filler(_)) {
+        if matches!(item.kind, ItemKind::Filler(_)) {
             return String::new();
         }
-        let head = match item.said {
-            Said::User(_) => self.head(Speaker::You, item.at, now),
-            Said::Assistant(_) | Said::Tool { .. } | Said::ToolFailed(_) => {
+        let head = match item.kind {
+            ItemKind::User(_) => self.head(Speaker::You, item.at, now),
+            ItemKind::Assistant(_) | ItemKind::Tool { .. } | ItemKind::ToolFailed(_) => {
                 self.head(Speaker::Agent, item.at, now)
             }
-            Said::Note(_) | Said::Filler(_) => String::new(),
+            ItemKind::Note(_) | ItemKind::Filler(_) => String::new(),
         };
-        let body = match &item.said {
-            Said::User(text) | Said::Assistant(text) | Said::Filler(text) => readable(text.trim_end()),
-            Said::Tool { name, about } => self.aside("· ", &format!("{name} {about}"), Colour::Faint),
-            Said::ToolFailed(text) => self.aside("✗ ", &format!("failed: {text}"), Colour::Bad),
-            Said::Note(text) => self.aside("— ", text, Colour::Note),
+        let body = match &item.kind {
+            ItemKind::User(text) | ItemKind::Assistant(text) | ItemKind::Filler(text) => {
+                readable(text.trim_end())
+            }
+            ItemKind::Tool { name, about } => self.aside("· ", &format!("{name} {about}"), Colour::Faint),
+            ItemKind::ToolFailed(text) => self.aside("✗ ", &format!("failed: {text}"), Colour::Bad),
+            ItemKind::Note(text) => self.aside("— ", text, Colour::Note),
         };
         format!("{head}{body}\n")
     }
@@ -89,8 +91,8 @@ fn readable(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn item(said: Said) -> Item {
-        Item { at: Timestamp::parse("2026-11-16T09:05:00Z"), said }
+    fn item(kind: ItemKind) -> Item {
+        Item { at: Timestamp::parse("2026-11-16T09:05:00Z"), kind }
     }
 
     #[test]
@@ -100,17 +102,20 @@ mod tests {
         let mut drawing = Drawing::new(style, TimeZone::UTC, "claude");
         let first = drawing.page(
             &[
-                item(Said::User("fix it\r\n\x1b[31mnow\x07".into())),
-                item(Said::Assistant("Two at once.\n".into())),
-                item(Said::Tool { name: "Bash".into(), about: "a command that is longer than this".into() }),
+                item(ItemKind::User("fix it\r\n\x1b[31mnow\x07".into())),
+                item(ItemKind::Assistant("Two at once.\n".into())),
+                item(ItemKind::Tool {
+                    name: "Bash".into(),
+                    about: "a command that is longer than this".into(),
+                }),
             ],
             now,
         );
         let second = drawing.page(
             &[
-                item(Said::ToolFailed("Exit code 3".into())),
-                item(Said::Note("conversation compacted")),
-                item(Said::User("thanks".into())),
+                item(ItemKind::ToolFailed("Exit code 3".into())),
+                item(ItemKind::Note("conversation compacted")),
+                item(ItemKind::User("thanks".into())),
             ],
             now,
         );
@@ -135,13 +140,13 @@ thanks
     #[test]
     fn whatever_was_said_is_drawn() {
         crate::output::hostile::draw_everywhere(|text, style| {
-            let said = [
-                Said::User(text.into()),
-                Said::Assistant(text.into()),
-                Said::Tool { name: text.into(), about: text.into() },
-                Said::ToolFailed(text.into()),
+            let kind = [
+                ItemKind::User(text.into()),
+                ItemKind::Assistant(text.into()),
+                ItemKind::Tool { name: text.into(), about: text.into() },
+                ItemKind::ToolFailed(text.into()),
             ];
-            let items: Vec<Item> = said.into_iter().map(item).collect();
+            let items: Vec<Item> = kind.into_iter().map(item).collect();
             // Tabs are the conversation's own.
             Drawing::new(style, TimeZone::UTC, text).page(&items, Timestamp(0)).replace('\t', "")
         });
@@ -150,14 +155,14 @@ thanks
     #[test]
     fn each_prompt_has_its_time_and_what_nobody_said_is_not_there() {
         let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
-        let at = |time: &str, said| Item { at: Timestamp::parse(time), said };
+        let at = |time: &str, kind| Item { at: Timestamp::parse(time), kind };
         let mut drawing = Drawing::new(Style { colour: false, columns: 30 }, TimeZone::UTC, "claude");
         let drawn = drawing.page(
             &[
-                at("2026-11-16T09:05:00Z", Said::User("one".into())),
-                at("2026-11-16T09:05:00Z", Said::User("its second part".into())),
-                at("2026-11-16T09:05:01Z", Said::Filler("No response requested.".into())),
-                at("2026-11-16T09:06:00Z", Said::User("two".into())),
+                at("2026-11-16T09:05:00Z", ItemKind::User("one".into())),
+                at("2026-11-16T09:05:00Z", ItemKind::User("its second part".into())),
+                at("2026-11-16T09:05:01Z", ItemKind::Filler("No response requested.".into())),
+                at("2026-11-16T09:06:00Z", ItemKind::User("two".into())),
             ],
             now,
         );

@@ -91,7 +91,7 @@ fn a_truncated_or_replaced_file_is_read_again_and_its_old_calls_stay_counted() {
     let longer =
         [answer("m4", "a", 80), answer("m5", "a", 160), answer("m6", "a", 320), answer("m7", "a", 0)];
     stage.put("a.jsonl", &longer);
-    assert_eq!(stage.sessions()["a"], 630, "the same inode, longer, other words");
+    assert_eq!(stage.sessions()["a"], 630, "the same inode, longer, other strings");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_new_price_table_changes_the_costs() {
     let path = stage.memory().join("index");
     let mut index = Index::load(&path).unwrap();
     index.basis.prices -= 1;
-    index.cells[0].sums.cost = 7;
+    index.daily[0].sums.cost = 7;
     index.save(&path).unwrap();
     assert_eq!(stage.scan().rows(By::Agent)[0].cost, cost, "made with an earlier table");
 }
@@ -336,7 +336,7 @@ fn new_readers_read_every_file_again_and_keep_deleted_ones() {
     }
     let index = Index::load(&path).unwrap();
     let open = index.files.iter().flatten().filter(|file| !file.closed).count();
-    assert_eq!((index.files.iter().flatten().count(), open), (2, 1), "read anew, and no file is kept twice");
+    assert_eq!((index.files.iter().flatten().count(), open), (2, 1), "read again, and no file is kept twice");
 }
 
 #[test]

@@ -146,11 +146,11 @@ fn foreign_conversations_come_with_their_calls_in_order() {
         assert_eq!((session.project.as_deref(), session.branch.as_deref()), (Some("widgets"), Some("main")));
         assert_eq!(session.first_at.to_string(), "2026-11-15T11:00:01.000Z");
         assert_eq!(session.last_at.to_string(), "2026-11-15T12:00:00.000Z");
-        let told: Vec<_> = calls
+        let sighting: Vec<_> = calls
             .iter()
             .map(|call| (call.record.key.as_str(), call.cost.is_some(), call.record.subagent.as_deref()))
             .collect();
-        assert_eq!(told, [("m2", true, None), ("m4", true, None), ("m3", false, Some("x"))]);
+        assert_eq!(sighting, [("m2", true, None), ("m4", true, None), ("m3", false, Some("x"))]);
     }
     assert!(foreign_of_nothing(&scanner));
 }
