@@ -11,15 +11,15 @@ use super::front_end::{FrontEnd, Input};
 /// Linux, more elsewhere.
 const CAPACITY: usize = 64 * 1024;
 
-/// A read this long has left something behind, most likely: worth asking again before waiting.
+/// After a read this long there is most likely more: worth another read before waiting.
 pub const LONG_READ: usize = 2048;
 
-/// What came of reading.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filled {
     Some,
     Nothing,
-    /// No bytes: the kernel tells of the PTY's queues, in the flags of `TIOCPKT`.
+    /// No bytes: the kernel reports about the PTY's queues, in the flags of `TIOCPKT`.
     Control(u8),
     /// The other side is gone.
     Gone,
@@ -45,12 +45,12 @@ impl Buffer {
         self.start == self.end
     }
 
-    /// What waits to be written.
+    /// The bytes that are not written yet.
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// All that the last `fill` brought, written or not.
+    /// All bytes of the last `fill`, written or not.
     pub fn filled(&self) -> &[u8] {
         &self.bytes[self.first..self.end]
     }
@@ -143,7 +143,7 @@ impl Buffer {
 pub fn read_some(from: impl AsFd, buffer: &mut [u8]) -> io::Result<Input> {
     loop {
         match read(&from, &mut *buffer) {
-            // EIO is how Linux says it for terminals.
+            // Linux reports the end of a terminal as EIO.
             Ok(0) | Err(Errno::IO) => return Ok(Input::Gone),
             Ok(count) => return Ok(Input::Bytes(count)),
             Err(Errno::AGAIN) => return Ok(Input::Nothing),

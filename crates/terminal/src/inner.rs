@@ -1,4 +1,4 @@
-//! The inner terminal: the PTY whose far side the agent lives on.
+//! The inner terminal: a PTY whose far side is the program's controlling terminal.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,11 +14,11 @@ use wire::Pid;
 
 /// The master side.
 pub struct Inner {
-    /// For sizes; its writer is never taken, because dropping that one types a newline and ^D into the agent.
+    /// For sizes; its writer is never taken, because dropping that one types a newline and ^D into the program.
     pty: Box<dyn MasterPty + Send>,
     fd: OwnedFd,
     size: PtySize,
-    /// Reads begin with a byte that tells what kind they are.
+    /// Packet mode is on: reads begin with a byte for their kind.
     pub packets: bool,
 }
 
@@ -49,7 +49,7 @@ impl Inner {
         [self.fd.as_raw_fd(), self.pty.as_raw_fd().unwrap_or(-1)]
     }
 
-    /// Passes a new size on; the kernel tells the agent. An unchanged size is no news, and the answer is false.
+    /// Passes a new size on; the kernel signals the program. False if the size is unchanged.
     pub fn resize(&mut self, size: PtySize) -> bool {
         let changed = size != self.size && self.pty.resize(size).is_ok();
         if changed {
@@ -78,7 +78,7 @@ impl Inner {
         unread
     }
 
-    /// Does the next read bring a report about the queues, and not bytes?
+    /// Will the next read return a report about the queues, and no output?
     pub fn has_report(&self) -> bool {
         let mut watch = [Watch::new(self.as_fd(), false, false).or_report(true)];
         wait(&mut watch, Some(Duration::ZERO)).is_ok() && watch[0].readable

@@ -1,4 +1,4 @@
-//! Keys that the inner terminal's line discipline turns into signals, and what becomes of the output that they cut short.
+//! Keys that the inner terminal's line discipline turns into signals, and the output that they cut short.
 //!
 //! Without codemie the kernel sends such a signal to the whole foreground job: to the program, and to the script or the
 //! `make` that started it. On the inner terminal it reaches the program alone, so the rest of the job gets it from us.
@@ -24,7 +24,7 @@ pub struct Keys {
     flush: bool,
 }
 
-/// What was typed makes the line discipline send these signals.
+/// The signals that the line discipline sends for typed input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupt {
     /// SIGINT, SIGQUIT.
@@ -85,30 +85,30 @@ impl Interrupt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {
     echo: [u8; 2],
-    left: usize,
+    remaining: usize,
 }
 
 impl Stale {
     pub fn before(echo: [u8; 2]) -> Self {
-        Self { echo, left: HANDED_OVER }
+        Self { echo, remaining: HANDED_OVER }
     }
 
     /// How many bytes at the beginning of this output are stale.
     pub fn count(&mut self, output: &[u8]) -> usize {
         if let Some(at) = memmem::find(output, &self.echo) {
-            let count = at.min(self.left);
-            self.left = 0;
+            let count = at.min(self.remaining);
+            self.remaining = 0;
             return count;
         }
         // The two characters may arrive one by one.
         let begun = output.last() == Some(&self.echo[0]);
-        let count = (output.len() - usize::from(begun)).min(self.left);
-        self.left = if begun { 0 } else { self.left - count };
+        let count = (output.len() - usize::from(begun)).min(self.remaining);
+        self.remaining = if begun { 0 } else { self.remaining - count };
         count
     }
 
     pub fn is_over(self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 }
 

@@ -1,7 +1,7 @@
-//! The terminal room: runs a program so that neither it nor the terminal can tell that codemie is there.
+//! The terminal crate: runs a program so that neither it nor the terminal can notice codemie between them.
 //!
-//! Knows nothing of agents and sessions. It says when the program has started and how it ended, and offers a tap on what
-//! passes in between.
+//! Knows nothing of agents and sessions. It reports when the program has started and how it ended, and offers a tap on input
+//! and output. The other side of the program's terminal is a [`FrontEnd`]: the user's terminal, or any other.
 #![cfg_attr(
     test,
     allow(
@@ -63,7 +63,7 @@ pub struct ProgramStarted {
 
 /// What the caller does beside the program.
 pub trait Observer {
-    /// The program's process is on its way. From here on there may be threads. The tap, which is fed only where there is an
+    /// The program's process was forked. From here on there may be threads. The tap, which is fed only where there is an
     /// inner terminal, sees everything from the first byte on.
     fn forked(&mut self) -> Option<Tap>;
 
@@ -71,19 +71,19 @@ pub trait Observer {
     fn started(&mut self, program: ProgramStarted);
 }
 
-/// How it ended.
+/// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramExit {
     Exited(c_int),
     Killed(c_int),
-    /// It never ran; the system's error number says why.
+    /// It never ran; with the system's error number.
     NotStarted(c_int),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramEnd {
     pub exit: ProgramExit,
-    /// It was asked to end before that, by a signal to us (TERM, HUP) or because its terminal is gone.
+    /// It was asked to end before, by a signal to us (TERM, HUP) or because its front end is gone.
     pub asked: bool,
     /// `None` when it never ran.
     pub pid: Option<Pid>,
@@ -110,7 +110,7 @@ impl ProgramExit {
     }
 }
 
-/// Becomes the program: for whatever is no conversation. Returns only on failure.
+/// Replaces this process by the program. Returns only on failure.
 pub fn exec(spec: &ProgramSpec) -> io::Error {
     match image(spec) {
         Ok(image) => image.exec(),
@@ -118,8 +118,8 @@ pub fn exec(spec: &ProgramSpec) -> io::Error {
     }
 }
 
-/// Runs the program to its end, on an inner terminal if we are on one. No thread may exist before `observer` hears of the
-/// fork.
+/// Runs the program to its end, on an inner terminal if we are on one. No thread may exist before
+/// `observer` is called.
 ///
 /// An error means that nothing was started.
 pub fn run(spec: &ProgramSpec, observer: &mut dyn Observer) -> io::Result<ProgramEnd> {
@@ -137,8 +137,8 @@ pub fn run(spec: &ProgramSpec, observer: &mut dyn Observer) -> io::Result<Progra
     plain::run(&image, observer).map_err(|_| image.exec())
 }
 
-/// Runs the program to its end on an inner terminal whose other side is `front`. No thread may exist before `observer` hears
-/// of the fork; signals sent to this process are passed on to the program meanwhile.
+/// Runs the program to its end on an inner terminal whose other side is `front`. No thread may exist before
+/// `observer` is called; signals sent to this process are passed on to the program meanwhile.
 ///
 /// An error means that nothing was started.
 pub fn run_on(
@@ -149,8 +149,8 @@ pub fn run_on(
     pump::Pump::start(front, &image(spec)?)?.run(observer)
 }
 
-/// Has this process shown under the program's name from the moment it runs: tmux and others name a window after the job in
-/// its foreground, and that is us.
+/// Shows this process under the program's command line from the moment it runs: tmux and others name a window after its
+/// foreground job, and that is us.
 struct Titled<'a> {
     spec: &'a ProgramSpec,
     observer: &'a mut dyn Observer,
@@ -164,8 +164,8 @@ impl Observer for Titled<'_> {
     fn started(&mut self, program: ProgramStarted) {
         self.observer.started(program);
         let ProgramSpec { arg0, args, .. } = self.spec;
-        let words: Vec<&OsStr> = std::iter::once(arg0).chain(args).map(OsString::as_os_str).collect();
-        sys::show_as(&words);
+        let arguments: Vec<&OsStr> = std::iter::once(arg0).chain(args).map(OsString::as_os_str).collect();
+        sys::show_as(&arguments);
     }
 }
 
@@ -192,7 +192,7 @@ fn entry_name(entry: &CString) -> &[u8] {
     memchr::memchr(b'=', bytes).map_or(bytes, |at| &bytes[..at])
 }
 
-/// Does something, such as starting a thread, while no signal can reach the calling thread: what it starts never takes one.
+/// Does something while no signal can reach the calling thread. A thread that is started here never takes one.
 pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     sys::share_one_heap();
     sys::hold_signals();
@@ -201,7 +201,7 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Starts a program that goes on without us and has nothing of ours but the environment.
+/// Starts a program that goes on without us and shares nothing with us but the environment.
 pub fn spawn_detached(command: &mut std::process::Command) -> io::Result<()> {
     sys::spawn_detached(command)
 }
@@ -211,9 +211,9 @@ pub fn on_terminal() -> bool {
     tty::Tty::on_stdio().is_some()
 }
 
-/// Has another wrapper end its agent, by force after ten seconds.
+/// Has another wrapper end its program, by force after ten seconds.
 pub fn ask_to_end(wrapper: Pid) {
-    sys::order_end(wrapper);
+    sys::request_end(wrapper);
 }
 
 /// Ends this process as the program ended, so that a shell sees the same: by its signal. Returns if it cannot.
@@ -221,19 +221,19 @@ pub fn die_of(signal: c_int) {
     sys::die_of(signal);
 }
 
-/// Is this descriptor of ours a terminal? For those who decide whether to speak.
+/// Is this descriptor of ours a terminal? Decides whether to draw on it.
 pub fn is_terminal(fd: &impl std::os::fd::AsFd) -> bool {
     rustix::termios::isatty(fd)
 }
 
-/// While a line of standard error is drawn again and again: ^C clears it before it ends us.
+/// While a line on standard error is redrawn: ^C clears it before it ends us.
 pub fn clear_line_on_interrupt() {
     if !sys::was_ignored(libc::SIGINT) {
         let _ = sys::clear_line_before_dying(libc::SIGINT);
     }
 }
 
-/// The line is gone.
+/// The line is no longer drawn: ^C ends us as by default.
 pub fn interrupt_as_ever() {
     if !sys::was_ignored(libc::SIGINT) {
         let _ = sys::set_default(libc::SIGINT);
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes_are_the_shells() {
+    fn exit_codes_follow_the_shell() {
         for (exit, code) in [
             (ProgramExit::Exited(0), 0),
             (ProgramExit::Exited(255), 255),

@@ -1,7 +1,7 @@
-//! What the agent has switched on in the terminal and not off again.
+//! The terminal modes that the program has switched on and not off again.
 //!
-//! Watches the output pass by and remembers modes; when the agent dies without tidying up, `undo` says what to send.
-//! It never looks at text, only at the few control sequences that outlive a program.
+//! Scans output for the few control sequences whose effect outlives a program, and skips everything else. When the program
+//! dies without resetting them, `undo` returns the bytes that do.
 
 use memchr::memchr;
 
@@ -245,7 +245,7 @@ impl Parser {
                 }
                 self.digits = false;
             }
-            // The prefixes (`?`, `>`, `<`, `=`) and the intermediate bytes (`!`, ` `, `$`): the last one tells.
+            // The prefixes (`?`, `>`, `<`, `=`) and the intermediate bytes (`!`, ` `, `$`): the last one counts.
             b'<'..=b'?' | b' '..=b'/' => self.sequence.prefix = byte,
             0x40..=0x7e => {
                 self.state = State::Ground;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_switched_on_is_undone_and_nothing_else() {
+    fn only_modes_that_are_still_on_are_undone() {
         for (output, expected) in [
             ("", ""),
             ("plain \x1b[1;31mred\x1b[0m text", ""),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_keyboard_is_given_back_to_a_shell() {
+    fn undo_keyboard_resets_keyboard_protocols_alone() {
         for (output, expected) in [
             ("\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?2004h\x1b=\x1b[1m", ""),
             ("\x1b[>1u\x1b[>4;2m", "\x1b[>4m\x1b[<1u"),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_may_arrive_byte_by_byte() {
+    fn sequences_are_recognised_byte_by_byte() {
         let output = b"text\x1b[?1049h\x1b[>7u\x1b]0;t\x1b\\\x1b[?1003;1006h\x1b[?25l";
         let mut whole = Modes::default();
         whole.feed(output);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_survived_and_a_reset_clears_all() {
+    fn arbitrary_bytes_are_survived_and_a_reset_clears_all_modes() {
         const ALPHABET: &[u8] = b"\x1b[]?><=;:0123456789hlumrpc\\\x07\x18P!";
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut modes = Modes::default();

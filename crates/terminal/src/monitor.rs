@@ -1,9 +1,9 @@
-//! The process between wrapper and agent: session leader of the inner terminal.
+//! The process between wrapper and program: session leader of the inner terminal.
 //!
 //! A program that stops itself is stopped only if its process group has a parent in the same session; as session leader
 //! of a PTY it would have none, the kernel would drop the signal, and the terminal would be dead. The monitor is that
-//! parent. It starts the agent in a process group of its own, says what becomes of it, and continues it when told. If the
-//! wrapper vanishes, it ends the agent.
+//! parent. It starts the program in a process group of its own, reports its stops and its end, and continues it on
+//! request. If the wrapper vanishes, it ends the program.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -23,11 +23,11 @@ use super::tty;
 use super::wait::{Watch, wait};
 use wire::Pid;
 
-/// How long an agent whose wrapper was killed may take over its last words. Claude needs up to 2.6 s when it is
+/// How long a program whose wrapper was killed may take to end by itself. Claude needs up to 2.6 s when it is
 /// interrupted while it streams.
 const ORPHAN_GRACE: Duration = Duration::from_secs(4);
 
-/// What the monitor tells the wrapper.
+/// A message from the monitor to the wrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     Started(Pid),
@@ -40,7 +40,7 @@ pub enum Report {
     Killed(c_int),
 }
 
-/// What the wrapper tells the monitor.
+/// A message from the wrapper to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Continue {
     pub in_foreground: bool,
@@ -109,10 +109,10 @@ impl Monitor {
                     sys::close(*fd);
                 }
                 match spawn(&far, image, on_terminal) {
-                    Ok(agent) => {
-                        let _ = oversee(&far, &theirs, agent, saved);
+                    Ok(program) => {
+                        let _ = oversee(&far, &theirs, program, saved);
                     }
-                    Err(error) => tell(&theirs, Report::Unable(error.raw_os_error().unwrap_or(0))),
+                    Err(error) => send(&theirs, Report::Unable(error.raw_os_error().unwrap_or(0))),
                 }
                 sys::exit_child(0)
             }
@@ -134,8 +134,8 @@ impl Monitor {
         }
     }
 
-    pub fn resume(&mut self, order: Continue) {
-        let _ = self.line.write_all(&[u8::from(order.in_foreground)]);
+    pub fn resume(&mut self, request: Continue) {
+        let _ = self.line.write_all(&[u8::from(request.in_foreground)]);
     }
 
     /// Lets the monitor go, and waits until it has.
@@ -153,7 +153,7 @@ impl AsFd for Monitor {
     }
 }
 
-/// The agent's process, and the line on which it tells if it could not become the program.
+/// The program's process, and the socket on which it reports that it could not become the program.
 struct Spawned {
     pid: Pid,
     failure: UnixStream,
@@ -166,7 +166,7 @@ fn spawn(far: &OwnedFd, image: &Image, on_terminal: &[RawFd]) -> io::Result<Spaw
     let (failure, theirs) = UnixStream::pair()?;
     let signals = Signals::prepare()?;
     match sys::fork()? {
-        Forked::Child => become_agent(far, &theirs, image, on_terminal),
+        Forked::Child => become_program(far, &theirs, image, on_terminal),
         Forked::Parent(pid) => Ok(Spawned { pid, failure, signals }),
     }
 }
@@ -178,13 +178,13 @@ fn oversee(
     spawned: Spawned,
     saved: Option<SavedTerminal<'_>>,
 ) -> io::Result<()> {
-    let Spawned { pid: agent, failure, mut signals } = spawned;
+    let Spawned { pid: program, failure, mut signals } = spawned;
     listen(&mut signals)?;
-    let group = RustixPid::from_raw(agent.0);
-    let _ = setpgid(group, group); // the child does it, too: whoever is first
-    let mut overseer = Overseer { far, line, agent, saved, signals, stopped: Cell::new(false) };
-    overseer.tell(match sys::exec_failure(&failure) {
-        None => Report::Started(agent),
+    let group = RustixPid::from_raw(program.0);
+    let _ = setpgid(group, group); // the child does it, too; either may be first
+    let mut overseer = Overseer { far, line, program, saved, signals, stopped: Cell::new(false) };
+    overseer.report(match sys::exec_failure(&failure) {
+        None => Report::Started(program),
         Some(errno) => Report::NotStarted(errno),
     });
     drop(failure);
@@ -194,7 +194,7 @@ fn oversee(
     overseer.run()
 }
 
-/// Whatever ends the wrapper must not end the monitor before it has seen the agent's end.
+/// Whatever ends the wrapper must not end the monitor before it has seen the program's end.
 fn listen(signals: &mut Signals) -> io::Result<()> {
     for signal in (1..32).chain(sys::real_time_signals()) {
         if !matches!(signal, libc::SIGKILL | libc::SIGSTOP | libc::SIGCHLD | libc::SIGSEGV | libc::SIGBUS) {
@@ -206,39 +206,39 @@ fn listen(signals: &mut Signals) -> io::Result<()> {
     Ok(())
 }
 
-fn become_agent(far: &OwnedFd, failure: &UnixStream, image: &Image, on_terminal: &[RawFd]) -> ! {
+fn become_program(far: &OwnedFd, failure: &UnixStream, image: &Image, on_terminal: &[RawFd]) -> ! {
     let _ = setpgid(None, None);
     // Signals are still held, so taking the terminal from the background does not stop us.
     let _ = tcsetpgrp(far, getpgrp());
     for fd in on_terminal {
         let _ = sys::replace(*fd, far.as_fd());
     }
-    sys::exec_or_tell(image, failure)
+    sys::exec_or_report(image, failure)
 }
 
-fn tell(mut line: &UnixStream, report: Report) {
+fn send(mut line: &UnixStream, report: Report) {
     let _ = line.write_all(&report.encode());
 }
 
 struct Overseer<'a> {
     far: &'a OwnedFd,
     line: &'a UnixStream,
-    agent: Pid,
+    program: Pid,
     saved: Option<SavedTerminal<'a>>,
     signals: Signals,
-    /// What was last reported is a stop.
+    /// The last report was a stop.
     stopped: Cell<bool>,
 }
 
 impl Overseer<'_> {
-    fn tell(&self, report: Report) {
-        tell(self.line, report);
+    fn report(&self, report: Report) {
+        send(self.line, report);
     }
 
     fn run(&mut self) -> io::Result<()> {
         let mut kill_at = None;
         loop {
-            if self.agent_has_ended()? {
+            if self.program_has_ended()? {
                 return Ok(());
             }
             let timeout = kill_at.map(|at: Instant| at.saturating_duration_since(Instant::now()));
@@ -248,29 +248,29 @@ impl Overseer<'_> {
                 Watch::new(self.line.as_fd(), !orphaned, false),
             ];
             wait(&mut watches, timeout)?;
-            let spoken = watches[1].readable;
+            let requested = watches[1].readable;
             while self.signals.next().is_some() {}
-            if spoken && !self.obey() {
+            if requested && !self.carry_out_request() {
                 if let Some(saved) = self.saved {
                     tty::restore_after_kill(saved.tty, saved.settings);
                 }
-                self.end_agent(libc::SIGHUP);
+                self.end_program(libc::SIGHUP);
                 kill_at = Some(Instant::now() + ORPHAN_GRACE);
             }
             if kill_at.is_some_and(|at| Instant::now() >= at) {
-                self.end_agent(libc::SIGKILL);
+                self.end_program(libc::SIGKILL);
                 kill_at = Some(Instant::now() + ORPHAN_GRACE);
             }
         }
     }
 
-    /// Tells what has become of the agent; true when it is gone.
-    fn agent_has_ended(&self) -> io::Result<bool> {
-        let pid = RustixPid::from_raw(self.agent.0);
+    /// Reports the program's stops and its end; true when it has ended.
+    fn program_has_ended(&self) -> io::Result<bool> {
+        let pid = RustixPid::from_raw(self.program.0);
         while let Some((_, status)) = waitpid(pid, WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
             let end = if let Some(signal) = status.stopping_signal() {
                 self.stopped.set(true);
-                self.tell(Report::Stopped(signal));
+                self.report(Report::Stopped(signal));
                 continue;
             } else if let Some(signal) = status.terminating_signal() {
                 Report::Killed(signal)
@@ -278,11 +278,11 @@ impl Overseer<'_> {
                 Report::Exited(status.exit_status().unwrap_or(0))
             };
             // Leaving as session leader hangs up on the foreground group: let that be us alone, so that what the
-            // agent left running in its group runs on, as it would without us.
+            // program left running in its group runs on, as it would without us.
             let _ = tcsetpgrp(self.far, getpgrp());
-            self.tell(end);
+            self.report(end);
             if self.stopped.get() {
-                // The wrapper has stopped with it, and nobody would tell the shell that the job is over.
+                // The wrapper has stopped with it, and the shell would never learn that the job is over.
                 sys::continue_parent();
             }
             // With its session's leader the inner terminal loses what nobody has read, and the wrapper wants that.
@@ -293,30 +293,31 @@ impl Overseer<'_> {
         Ok(false)
     }
 
-    /// Carries out the wrapper's order; false when the wrapper is gone.
-    fn obey(&mut self) -> bool {
-        let mut order = [0];
-        match self.line.read(&mut order) {
+    /// Carries out the wrapper's request; false when the wrapper is gone.
+    fn carry_out_request(&mut self) -> bool {
+        let mut request = [0];
+        match self.line.read(&mut request) {
             Ok(0) => return false,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
-            // ECONNRESET: it went without reading our last report.
+            // ECONNRESET: it ended without reading our last report.
             Err(_) => return false,
         }
-        let foreground = if order[0] == 0 { Some(getpgrp()) } else { RustixPid::from_raw(self.agent.0) };
+        let foreground = if request[0] == 0 { Some(getpgrp()) } else { RustixPid::from_raw(self.program.0) };
         if let Some(group) = foreground {
             let _ = tcsetpgrp(self.far, group);
         }
         self.stopped.set(false);
-        sys::signal_group(self.agent, libc::SIGCONT);
+        sys::signal_group(self.program, libc::SIGCONT);
         true
     }
 
-    fn end_agent(&self, signal: c_int) {
+    fn end_program(&self, signal: c_int) {
         let ours = getpgrp();
         let foreground = tcgetpgrp(self.far).ok().filter(|group| *group != ours);
         let foreground = foreground.map(|group| Pid(group.as_raw_nonzero().get()));
-        for group in [Some(self.agent), foreground.filter(|group| *group != self.agent)].into_iter().flatten()
+        for group in
+            [Some(self.program), foreground.filter(|group| *group != self.program)].into_iter().flatten()
         {
             sys::signal_group(group, signal);
             sys::signal_group(group, libc::SIGCONT);
@@ -329,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_survive_the_wire() {
+    fn every_report_is_decoded_as_it_was_encoded() {
         for report in [
             Report::Started(Pid(i32::MAX)),
             Report::NotStarted(libc::ENOENT),

@@ -1,4 +1,4 @@
-//! Running a program without an inner terminal: it gets our own descriptors, and we stay beside it until it ends.
+//! Running a program without an inner terminal: it gets our own descriptors, and we wait beside it until it ends.
 //!
 //! This is the path for pipes and for whatever the inner terminal cannot serve. Wrapper and program share a process group, so
 //! the shell's job control and the terminal's ^C reach both without our help.
@@ -28,9 +28,9 @@ pub fn run(image: &Image, observer: &mut dyn Observer) -> io::Result<ProgramEnd>
         sys::release_signals();
         return Err(error);
     }
-    let agent = match sys::fork() {
+    let program = match sys::fork() {
         Ok(Forked::Parent(pid)) => pid,
-        Ok(Forked::Child) => become_agent(image, &theirs),
+        Ok(Forked::Child) => become_program(image, &theirs),
         Err(error) => {
             sys::release_signals();
             return Err(error);
@@ -38,29 +38,29 @@ pub fn run(image: &Image, observer: &mut dyn Observer) -> io::Result<ProgramEnd>
     };
     drop(theirs);
     sys::release_signals();
-    let mut watch = Watcher { agent, signals, asked: false };
-    let_go_of_descriptors();
+    let mut watch = Watcher { program, signals, asked: false };
+    close_descriptors();
     // There is nothing to tap: the program has our own descriptors.
     observer.forked();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
-        reap(agent);
+        reap(program);
         return Ok(ProgramEnd { exit: ProgramExit::NotStarted(errno), asked: false, pid: None });
     }
-    observer.started(ProgramStarted { pid: agent });
-    let exit = watch.stay();
-    Ok(ProgramEnd { exit, asked: watch.asked, pid: Some(agent) })
+    observer.started(ProgramStarted { pid: program });
+    let exit = watch.wait_for_end();
+    Ok(ProgramEnd { exit, asked: watch.asked, pid: Some(program) })
 }
 
-fn become_agent(image: &Image, failure: &UnixStream) -> ! {
-    // Killing us is killing the program: nobody is left behind.
+fn become_program(image: &Image, failure: &UnixStream) -> ! {
+    // Killing us is killing the program: no process is left behind.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    sys::exec_or_tell(image, failure)
+    sys::exec_or_report(image, failure)
 }
 
-/// A pipe ends when its last holder lets go, so we hold none of the program's. Standard error stays, for our own words.
-fn let_go_of_descriptors() {
+/// A pipe ends when its last holder closes it, so we keep none of the program's. Standard error stays, for our own messages.
+fn close_descriptors() {
     #[expect(clippy::disallowed_methods, reason = "the system's own device")]
     let null = File::options().read(true).write(true).open("/dev/null");
     if let Ok(null) = null {
@@ -71,9 +71,9 @@ fn let_go_of_descriptors() {
     sys::close_inherited();
 }
 
-fn reap(agent: Pid) -> ProgramExit {
+fn reap(program: Pid) -> ProgramExit {
     loop {
-        match waitpid(RustixPid::from_raw(agent.0), WaitOptions::empty()) {
+        match waitpid(RustixPid::from_raw(program.0), WaitOptions::empty()) {
             Ok(Some((_, status))) => return exit(status),
             Err(rustix::io::Errno::INTR) => {}
             _ => return ProgramExit::Exited(1),
@@ -89,22 +89,22 @@ fn exit(status: WaitStatus) -> ProgramExit {
 }
 
 struct Watcher {
-    agent: Pid,
+    program: Pid,
     signals: Signals,
     asked: bool,
 }
 
 impl Watcher {
-    fn stay(&mut self) -> ProgramExit {
+    fn wait_for_end(&mut self) -> ProgramExit {
         loop {
-            match self.look() {
+            match self.poll_program() {
                 Ok(Some(exit)) => return exit,
-                // Somebody else has taken its status; that it has ended is all that can be known.
+                // Its status was collected elsewhere: all that is known is that it has ended.
                 Err(_) => return ProgramExit::Exited(1),
                 Ok(None) => {}
             }
             if wait(&mut [Watch::new(self.signals.as_fd(), true, false)], None).is_err() {
-                return reap(self.agent);
+                return reap(self.program);
             }
             while let Some(caught) = self.signals.next() {
                 self.pass_on(caught);
@@ -112,13 +112,13 @@ impl Watcher {
         }
     }
 
-    fn look(&self) -> io::Result<Option<ProgramExit>> {
-        let pid = RustixPid::from_raw(self.agent.0);
+    fn poll_program(&self) -> io::Result<Option<ProgramExit>> {
+        let pid = RustixPid::from_raw(self.program.0);
         while let Some((_, status)) = waitpid(pid, WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
             if status.stopping_signal().is_some() {
                 // It stopped, by itself or with the whole job; the shell waits for us.
                 sys::stop_self();
-                sys::signal_process(self.agent, libc::SIGCONT);
+                sys::signal_process(self.program, libc::SIGCONT);
             } else {
                 return Ok(Some(exit(status)));
             }
@@ -128,10 +128,10 @@ impl Watcher {
 
     fn pass_on(&mut self, caught: Caught) {
         self.asked |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
-        // What the terminal sent, it sent to the whole group.
+        // The terminal sends to the whole group, so the program has it already.
         let ours = matches!(caught.sender, Sender::Kernel | Sender::Ourselves);
         if !ours && caught.signal != libc::SIGCHLD {
-            sys::signal_process(self.agent, caught.signal);
+            sys::signal_process(self.program, caught.signal);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who a process is: its pid *and* its start time, because pids are reused.
+//! The identity of a process: its pid *and* its start time, because pids are reused; its relatives and its open files.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use wire::{Pid, ProcessId, StartTime};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     pub path: PathBuf,
-    /// It may write to it.
+    /// It is open for writing.
     pub writes: bool,
-    /// Where the file itself can be looked at, whatever stands under its name by now.
+    /// A path to the very file, even if its name belongs to another one by now.
     pub handle: PathBuf,
 }
 
@@ -22,17 +22,17 @@ pub struct Running {
     pub pid: Pid,
     pub parent: Pid,
     pub command: Vec<OsString>,
-    /// Where it works, if that can be seen.
+    /// Its working directory, if that can be read.
     pub folder: Option<PathBuf>,
     pub age: Duration,
 }
 
-/// Looking processes up; tests hand in a table of their own to reuse a pid.
+/// Looks processes up. Tests provide a table of their own, to reuse a pid.
 pub trait Processes: Send + Sync {
     /// The start time of a running process; `None` when there is none, or only a zombie.
     fn start_time(&self, pid: Pid) -> Option<StartTime>;
 
-    /// Who started it, or has taken it over since; `None` as above.
+    /// The process that started it, or has adopted it since; `None` as above.
     fn parent(&self, pid: Pid) -> Option<Pid>;
 
     /// The processes it started that are still its own.
@@ -63,7 +63,7 @@ pub trait Processes: Send + Sync {
         family
     }
 
-    /// The running processes whose command line is wanted; `None`: nobody can tell.
+    /// The running processes whose command line is wanted; `None` if processes cannot be listed here.
     fn running(&self, _wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
         None
     }
@@ -97,11 +97,11 @@ pub struct SystemProcesses;
 
 impl Processes for SystemProcesses {
     fn start_time(&self, pid: Pid) -> Option<StartTime> {
-        platform::look(pid).map(|seen| seen.start)
+        platform::inspect(pid).map(|seen| seen.start)
     }
 
     fn parent(&self, pid: Pid) -> Option<Pid> {
-        platform::look(pid).map(|seen| seen.parent)
+        platform::inspect(pid).map(|seen| seen.parent)
     }
 
     fn children(&self, pid: Pid) -> Vec<Pid> {
@@ -121,9 +121,9 @@ impl Processes for SystemProcesses {
     }
 }
 
-/// What a look at a process tells.
+/// Facts about one process.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct Inspected {
     parent: Pid,
     start: StartTime,
 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn children_and_what_they_have_open_are_seen() {
+    fn children_and_their_open_files_are_listed() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let (read, written) = (folder.join("read"), folder.join("written"));
@@ -168,7 +168,7 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        // It says when it has them open.
+        // It writes a line when it has them open.
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let (me, pid) = (std::process::id(), child.id());
         let [me, pid] = [me, pid].map(|pid| Pid(i32::try_from(pid).unwrap()));
@@ -182,8 +182,8 @@ mod tests {
         if open.is_empty() && cfg!(feature = "portable") {
             return; // there is no lsof on this machine
         }
-        let told: Vec<(PathBuf, bool)> = open.into_iter().map(|file| (file.path, file.writes)).collect();
-        assert!(told.contains(&(read, false)) && told.contains(&(written, true)), "{told:?}");
+        let seen: Vec<(PathBuf, bool)> = open.into_iter().map(|file| (file.path, file.writes)).collect();
+        assert!(seen.contains(&(read, false)) && seen.contains(&(written, true)), "{seen:?}");
         assert_eq!(SystemProcesses.open_files(Pid(i32::MAX)), []);
     }
 }

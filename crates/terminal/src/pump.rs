@@ -29,21 +29,21 @@ use super::wait::{Watch, wait};
 use super::{Observer, ProgramEnd, ProgramExit, ProgramStarted};
 use wire::Pid;
 
-/// How long an agent may take that another codemie wants to be gone. Claude was measured at 2.6 s while it streams. Nobody
-/// else's TERM or HUP has a deadline: a bare program may take its time, or survive.
+/// How long a program may take to end when another codemie wants it gone. Claude was measured at 2.6 s while it streams. No
+/// other TERM or HUP has a deadline: a bare program may take its time, or survive.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// A terminal that takes nothing (flow control, a frozen window) keeps a stop, or an end that somebody asked for, waiting
-/// for this long, and no longer. The agent's own end waits for the terminal as its last write would have.
+/// for this long, and no longer. The program's own end waits for the terminal as its last write would have.
 const IMPATIENT: Duration = Duration::from_secs(1);
 
-/// How often a job in the background looks whether it is in the foreground again: `fg` of a running job tells nobody.
+/// How often a job in the background checks whether it is in the foreground again: `fg` of a running job sends no signal.
 const BACKGROUND: Duration = Duration::from_millis(500);
 
-/// More than a PTY holds: what comes after that was written after the agent's end, or its stop.
+/// More than a PTY holds: output beyond that was written after the program's end, or its stop.
 const LAST_BYTES: usize = 128 * 1024;
 
-/// Chunks of a flood, of 4 KiB each, that are passed on before the loop looks at anything else. A key waits for that much
+/// Chunks of a flood, of 4 KiB each, that are passed on before the loop checks anything else. A key waits for that much
 /// output and no more; with 16 of them it took three times as long to be shown (p50 1.1 ms against 0.35).
 const CHUNKS_AT_ONCE: usize = 2;
 
@@ -51,16 +51,16 @@ const CHUNKS_AT_ONCE: usize = 2;
 #[derive(Debug)]
 pub struct Pump<'a, F> {
     front: &'a mut F,
-    /// `None` once the front end is gone and the agent's terminal was hung up.
+    /// `None` once the front end is gone and the program's terminal was hung up.
     inner: Option<Inner>,
     monitor: Monitor,
     signals: Signals,
-    to_agent: Buffer,
+    to_program: Buffer,
     to_front: Buffer,
     modes: Modes,
     tap: Option<Tap>,
-    agent: Option<Pid>,
-    /// Signals for the agent that came before it had begun.
+    program: Option<Pid>,
+    /// Signals for the program that came before it had begun.
     early: Vec<Caught>,
     /// The front end is there.
     front_open: bool,
@@ -68,7 +68,7 @@ pub struct Pump<'a, F> {
     interrupt: Option<(Interrupt, Instant)>,
     /// Output to be dropped, from before an interrupt.
     stale: Option<Stale>,
-    /// Somebody sent SIGTTIN: the stop that follows is meant.
+    /// Another process sent SIGTTIN: the stop that follows is intended.
     stop_wanted: bool,
     kill_at: Option<Instant>,
     asked_to_end: bool,
@@ -76,35 +76,60 @@ pub struct Pump<'a, F> {
     typed: bool,
     /// The process that the shell waits for, once it got a signal of a key's from us: readable when it has ended.
     leader: Option<OwnedFd>,
-    /// The monitor could not even begin, and why.
+    /// Why the monitor could not even begin.
     unable: Option<c_int>,
     exit: Option<ProgramExit>,
 }
 
 impl<'a, F: FrontEnd> Pump<'a, F> {
-    /// Starts the program. An error means that nothing was started; a terminal that the front end has taken by then is given
-    /// back when that is dropped.
+    /// Starts the program. An error means that nothing was started and the front end is as it was.
     pub fn start(front: &'a mut F, image: &Image) -> io::Result<Self> {
         let settings = front.settings()?;
         let (inner, far) = Inner::open(front.size()?, settings.as_ref())?;
         // From here to the installed handlers a signal would kill us with the terminal in raw mode.
         sys::hold_signals();
-        let started = Self::start_held(front, inner, far, image, settings.as_ref());
+        let started = Self::start_held(front, &inner, far, image, settings.as_ref());
+        if started.is_err() {
+            front.release();
+        }
         sys::release_signals();
-        started
+        let (monitor, signals, typed) = started?;
+        Ok(Self {
+            front,
+            inner: Some(inner),
+            monitor,
+            signals,
+            to_program: Buffer::default(),
+            to_front: Buffer::default(),
+            modes: Modes::default(),
+            tap: None,
+            program: None,
+            early: Vec::new(),
+            front_open: true,
+            interrupt: None,
+            stale: None,
+            stop_wanted: false,
+            typed,
+            leader: None,
+            kill_at: None,
+            asked_to_end: false,
+            unable: None,
+            exit: None,
+        })
     }
 
+    /// Takes the front end and forks, with all signals held. Also returns whether there was typed-ahead input.
     fn start_held(
-        front: &'a mut F,
-        inner: Inner,
+        front: &mut F,
+        inner: &Inner,
         far: OwnedFd,
         image: &Image,
         settings: Option<&Termios>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Monitor, Signals, bool)> {
         let mut signals = Signals::prepare()?;
         let own = [libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGCONT, libc::SIGCHLD];
         signals.catch(forwarded().chain(own))?;
-        // Settings are changed from the background only after a look, and then must not stop us half way.
+        // Settings are changed only after the foreground was checked; losing it in between must not stop us half way.
         sys::ignore(libc::SIGTTOU)?;
         let ahead = front.prepare()?;
         if let Some(settings) = settings
@@ -117,28 +142,7 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
         let ours = [near, pty, reader, writer];
         let monitor =
             Monitor::start(far, image, &front.replaced_descriptors(), front.saved_terminal(), &ours)?;
-        Ok(Self {
-            front,
-            inner: Some(inner),
-            monitor,
-            signals,
-            to_agent: Buffer::default(),
-            to_front: Buffer::default(),
-            modes: Modes::default(),
-            tap: None,
-            agent: None,
-            early: Vec::new(),
-            front_open: true,
-            interrupt: None,
-            stale: None,
-            stop_wanted: false,
-            typed: !ahead.is_empty(),
-            leader: None,
-            kill_at: None,
-            asked_to_end: false,
-            unable: None,
-            exit: None,
-        })
+        Ok((monitor, signals, !ahead.is_empty()))
     }
 
     /// Passes bytes until the program has ended and its last output is on the terminal, then gives the terminal back.
@@ -149,13 +153,13 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
         let mut reported = false;
         while self.exit.is_none() {
             if self.step().is_err() {
-                // Waiting itself fails: nothing can be passed on any more, and nobody may be left behind.
-                self.kill_agent();
+                // Waiting itself fails: nothing can be passed on any more, and no process may be left behind.
+                self.kill_program();
                 self.ended(ProgramExit::Killed(libc::SIGKILL));
             }
-            if let (Some(agent), false) = (self.agent, reported) {
+            if let (Some(program), false) = (self.program, reported) {
                 reported = true;
-                observer.started(ProgramStarted { pid: agent });
+                observer.started(ProgramStarted { pid: program });
             }
         }
         match self.unable {
@@ -173,15 +177,15 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
         let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout =
             if in_background { Some(timeout.unwrap_or(BACKGROUND).min(BACKGROUND)) } else { timeout };
-        // A ^C typed before the agent is there would be nobody's.
-        let reads = self.front_open && held && self.to_agent.is_empty() && self.agent.is_some();
+        // A ^C typed before the program runs would reach nobody.
+        let reads = self.front_open && held && self.to_program.is_empty() && self.program.is_some();
         let writes = self.front_open && !self.to_front.is_empty();
         let unused = || Watch::new(self.monitor.as_fd(), false, false);
         let mut watches = [
             Watch::new(self.signals.as_fd(), true, false),
             Watch::new(self.monitor.as_fd(), true, false),
             self.inner.as_ref().map_or_else(unused, |inner| {
-                Watch::new(inner.as_fd(), self.to_front.is_empty(), !self.to_agent.is_empty())
+                Watch::new(inner.as_fd(), self.to_front.is_empty(), !self.to_program.is_empty())
                     .or_report(self.expects_report())
             }),
             self.front.input().map_or_else(unused, |input| Watch::new(input, reads, false)),
@@ -200,12 +204,12 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
                 self.on_signal(caught);
             }
         }
-        // An end before a key: what the agent can no longer read is the shell's.
+        // The end before a key: input that the program can no longer read is for the shell.
         if monitor.0 {
             self.on_reports();
         }
         if inner.1 {
-            self.write_agent();
+            self.write_program();
         }
         if input.0 && self.exit.is_none() {
             self.read_front();
@@ -218,11 +222,11 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
         } else if inner.0 {
             self.read_report();
         }
-        if in_background && !self.front.is_held() && self.agent.is_some() && self.in_foreground() {
+        if in_background && !self.front.is_held() && self.program.is_some() && self.in_foreground() {
             self.continued();
         }
         if self.kill_at.is_some_and(|at| Instant::now() >= at) {
-            self.kill_agent();
+            self.kill_program();
             self.kill_at = None;
         }
         Ok(())
@@ -230,7 +234,7 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
 
     fn read_front(&mut self) {
         loop {
-            match self.to_agent.fill_from(self.front) {
+            match self.to_program.fill_from(self.front) {
                 Input::Bytes(_) => return self.pass_input(),
                 Input::Resized => {
                     self.follow_size();
@@ -244,19 +248,19 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
     fn pass_input(&mut self) {
         self.typed = true;
         let interrupt = self.interrupt_typed();
-        self.write_agent();
+        self.write_program();
         if let Some(interrupt) = interrupt {
             self.on_interrupt(interrupt);
         }
         if let Some(tap) = &self.tap {
-            tap.input(self.to_agent.filled());
+            tap.input(self.to_program.filled());
         }
     }
 
-    fn write_agent(&mut self) {
-        let written = self.inner.as_ref().map(|inner| self.to_agent.drain(inner));
+    fn write_program(&mut self) {
+        let written = self.inner.as_ref().map(|inner| self.to_program.drain(inner));
         if !matches!(written, Some(Ok(()))) {
-            self.to_agent.clear(); // nobody is left to read it
+            self.to_program.clear(); // there is no reader any more
         }
     }
 
@@ -264,7 +268,7 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
     /// not drown keys and signals.
     fn follow_output(&mut self) {
         for _ in 0..CHUNKS_AT_ONCE {
-            let more = match self.read_agent() {
+            let more = match self.read_program() {
                 Filled::Some => self.to_front.filled().len() >= LONG_READ,
                 Filled::Control(_) => true,
                 Filled::Nothing | Filled::Gone => false,
@@ -275,7 +279,7 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
         }
     }
 
-    fn read_agent(&mut self) -> Filled {
+    fn read_program(&mut self) -> Filled {
         let Some(inner) = &self.inner else { return Filled::Gone };
         let filled = if inner.packets { self.to_front.fill_packet(inner) } else { self.to_front.fill(inner) };
         let filled = filled.unwrap_or(Filled::Gone);
@@ -317,7 +321,7 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
         }
     }
 
-    /// The front end is gone: so is the agent's terminal, and it hears of it as it would have without us.
+    /// The front end is gone: so is the program's terminal, and it gets the hang-up that it would have got without us.
     fn hang_up(&mut self) {
         self.front_open = false;
         self.inner = None;
@@ -328,24 +332,24 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
 
     fn on_signal(&mut self, caught: Caught) {
         match caught.signal {
-            // What our group is to hear does not concern us.
+            // What we send to our whole group is not meant for us.
             _ if caught.sender == Sender::Ourselves => {}
             libc::SIGWINCH => {
-                // The kernel sends one for each change; somebody else's means what it means to the agent.
+                // The kernel sends one for each change. One from a process is meant for the program.
                 if !self.follow_size() && caught.sender != Sender::Kernel {
-                    self.signal_agent(caught);
+                    self.signal_program(caught);
                 }
             }
-            // We were stopped from outside and are back, perhaps in another place.
+            // We were stopped from outside and are continued, perhaps in the background or with another size.
             libc::SIGCONT => self.continued(),
             // We have read the terminal from the background.
             libc::SIGTTIN if caught.sender == Sender::Kernel => self.stop_in_background(),
             libc::SIGCHLD => {}
-            _ if self.agent.is_none() => self.early.push(caught),
+            _ if self.program.is_none() => self.early.push(caught),
             _ => {
                 self.asked_to_end |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
                 self.stop_wanted |= caught.signal == libc::SIGTTIN;
-                self.signal_agent(caught);
+                self.signal_program(caught);
                 if caught.sender == Sender::Codemie {
                     self.kill_at.get_or_insert_with(|| Instant::now() + GRACE);
                 }
@@ -357,7 +361,7 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
         loop {
             match self.monitor.report() {
                 Ok(Some(Report::Started(pid))) => {
-                    self.agent = Some(pid);
+                    self.program = Some(pid);
                     sys::close_inherited();
                     for caught in std::mem::take(&mut self.early) {
                         self.on_signal(caught);
@@ -372,9 +376,9 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
                 Ok(Some(Report::Exited(code))) => return self.ended(ProgramExit::Exited(code)),
                 Ok(Some(Report::Killed(signal))) => return self.ended(ProgramExit::Killed(signal)),
                 Ok(None) => return,
-                // Somebody killed the monitor. The kernel has hung up on the agent; nobody can know how it ends.
+                // Somebody killed the monitor. The kernel has hung up on the program; nobody can know how it ends.
                 Err(_) => {
-                    self.kill_agent();
+                    self.kill_program();
                     return self.ended(ProgramExit::Killed(libc::SIGKILL));
                 }
             }
@@ -382,31 +386,32 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
     }
 
     fn ended(&mut self, exit: ProgramExit) {
-        // An exec that failed is followed by an exit that says less.
+        // A failed exec is followed by an exit, which carries less information.
         self.exit.get_or_insert(exit);
     }
 
-    /// Passes a signal on. One that was sent to our process group goes to the agent's; who knew our pid meant the agent.
-    fn signal_agent(&self, caught: Caught) {
-        let Some(agent) = self.agent else { return };
+    /// Passes a signal on. One that was sent to our process group goes to the program's; one that was sent to our pid goes to
+    /// the program alone.
+    fn signal_program(&self, caught: Caught) {
+        let Some(program) = self.program else { return };
         let for_group = matches!(
             caught.signal,
             libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP
         );
         if for_group && caught.sender != Sender::Process {
-            sys::signal_group(agent, caught.signal);
+            sys::signal_group(program, caught.signal);
         } else {
-            sys::signal_process(agent, caught.signal);
+            sys::signal_process(program, caught.signal);
         }
-        // A hang-up reaches those that are stopped, too, and so must an order to end.
+        // A hang-up reaches stopped processes, too, and so must a request to end.
         if caught.signal == libc::SIGHUP || caught.sender == Sender::Codemie {
-            sys::signal_group(agent, libc::SIGCONT);
+            sys::signal_group(program, libc::SIGCONT);
         }
     }
 
-    fn kill_agent(&self) {
-        if let Some(agent) = self.agent {
-            sys::signal_group(agent, libc::SIGKILL);
+    fn kill_program(&self) {
+        if let Some(program) = self.program {
+            sys::signal_group(program, libc::SIGKILL);
         }
     }
 

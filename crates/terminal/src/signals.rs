@@ -9,7 +9,7 @@ use libc::c_int;
 use super::sys;
 use super::sys::{Caught, Sender};
 
-/// Signals that reach the agent when a process sends them to us: all that would end us with the terminal in raw mode, and
+/// Signals that reach the program when a process sends them to us: all that would end us with the terminal in raw mode, and
 /// those that are lost on us.
 const FORWARDED: [c_int; 21] = [
     libc::SIGTERM,

@@ -1,6 +1,6 @@
 //! The system calls that no crate wraps the way a transparent wrapper needs them, and all of codemie's `unsafe`.
 //!
-//! Promises: the agent starts with exactly the signal dispositions, signal mask and descriptors that codemie was
+//! Promises: the program starts with exactly the signal dispositions, signal mask and descriptors that codemie was
 //! started with; nothing is allocated between `fork` and `exec`.
 
 #![allow(unsafe_code)]
@@ -24,13 +24,13 @@ mod signal;
 pub use device::{packet_mode, show_as, terminal_device, type_into};
 use signal::set_mask;
 pub use signal::{
-    Caught, Sender, catch, clear_line_before_dying, continue_parent, die_of, hold_signals, ignore, order_end,
-    real_time_signals, release_signals, set_default, signal_group, signal_own_group, signal_process,
-    stop_self, stop_waking, wake_through, watch_group_leader,
+    Caught, Sender, catch, clear_line_before_dying, continue_parent, die_of, hold_signals, ignore,
+    real_time_signals, release_signals, request_end, set_default, signal_group, signal_own_group,
+    signal_process, stop_self, stop_waking, wake_through, watch_group_leader,
 };
 
 // ---------------------------------------------------------------------------------------------------------------
-// What we were started with
+// Inherited from the caller
 
 /// Bit n-1: signal n was ignored. Bits 0..3 of `CLOSED`: that standard descriptor was closed.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
@@ -38,7 +38,7 @@ static BLOCKED: AtomicU64 = AtomicU64::new(0);
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Runs before Rust's runtime, which sets SIGPIPE to ignored and opens `/dev/null` on closed standard descriptors:
-/// afterwards nobody could tell what the caller had asked for.
+/// afterwards it could not be known what the caller had set.
 #[used]
 #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(not(target_os = "macos"), unsafe(link_section = ".init_array"))]
@@ -164,14 +164,14 @@ impl Image {
     }
 }
 
-/// Becomes the program; if that fails, tells why through `failure` and ends. A forked child's last act.
-pub fn exec_or_tell(image: &Image, mut failure: &UnixStream) -> ! {
+/// Becomes the program; if that fails, reports the error through `failure` and ends. A forked child's last act.
+pub fn exec_or_report(image: &Image, mut failure: &UnixStream) -> ! {
     let errno = image.exec().raw_os_error().unwrap_or(0);
     let _ = failure.write_all(&errno.to_le_bytes());
     exit_child(127)
 }
 
-/// Waits until the child has become the program, which closes its end, or has told why not.
+/// Waits until the child has become the program, which closes its end, or has reported why not.
 pub fn exec_failure(mut failure: &UnixStream) -> Option<c_int> {
     let mut errno = [0; 4];
     failure.read_exact(&mut errno).ok().map(|()| c_int::from_le_bytes(errno))
@@ -260,8 +260,8 @@ pub fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Closes what we inherited and the agent has inherited from us: a wrapper that kept it would hold pipes open after the
-/// agent has closed them. Whatever is closed on exec anyway is our own.
+/// Closes what we inherited and the program has inherited from us: a wrapper that kept it would hold pipes open after the
+/// program has closed them. Whatever is closed on exec anyway is our own.
 pub fn close_inherited() {
     for fd in inherited() {
         close(fd);
@@ -298,7 +298,7 @@ pub fn close_all_but(keep: &mut [RawFd]) {
 fn close_range(first: RawFd, last: RawFd) {
     let (Ok(first), Ok(last)) = (libc::c_uint::try_from(first), libc::c_uint::try_from(last)) else { return };
     // SAFETY: the caller keeps what it owns out of the range. Kernels before 5.9 answer ENOSYS: then nothing is
-    // closed, and the agent's pipes end with the run instead of a moment earlier.
+    // closed, and the program's pipes end with the run instead of a moment earlier.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
@@ -313,8 +313,8 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// Starts a program that has nothing of ours: a session of its own, no terminal, no descriptor, the root for a folder, and
-/// another parent: nobody here would ever wait for it.
+/// Starts a program that shares nothing with us: a session of its own, no terminal, no descriptor, the root as its folder, and
+/// another parent, because nothing here would ever wait for it.
 pub fn spawn_detached(command: &mut Command) -> io::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
     // SAFETY: setsid, fork, _exit and close_range, or fcntl, are async-signal-safe, and nothing is allocated.
@@ -336,12 +336,12 @@ pub fn spawn_detached(command: &mut Command) -> io::Result<()> {
     command.spawn()?.wait().map(drop)
 }
 
-/// Not closed at once: one of them tells the parent that exec failed.
+/// Not closed at once: through one of them the parent learns that exec failed.
 fn close_on_exec_from(first: RawFd) {
     #[cfg(target_os = "linux")]
     {
         const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
-        // SAFETY: only a flag is set. Kernels before 5.11 say no, and the loop below does it.
+        // SAFETY: only a flag is set. Kernels before 5.11 refuse, and the loop below does it.
         let done = unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, CLOSE_RANGE_CLOEXEC) };
         if done == 0 {
             return;

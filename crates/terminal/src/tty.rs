@@ -1,7 +1,7 @@
-//! The user's terminal: an own descriptor of it, raw mode that is always given back, its size.
+//! The user's terminal as a device: a descriptor of our own, raw mode that is always undone, its size.
 //!
 //! Promises: the user's descriptors 0, 1 and 2 are never made non-blocking (the shell shares them); the settings are
-//! touched only while we are the terminal's foreground job; the terminal is never asked anything.
+//! changed only while we are the terminal's foreground job; no query is ever sent to the terminal.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -28,7 +28,7 @@ pub struct Tty {
 
 impl Tty {
     /// `None` unless stdin and stdout are one and the same terminal, we are its foreground job, and it can be
-    /// re-opened. In every other case the agent is better served by the descriptors themselves.
+    /// re-opened. In every other case the program is better served by the descriptors themselves.
     pub fn on_stdio() -> Option<Self> {
         let device = sys::terminal_device(stdin().as_raw_fd())?;
         if sys::terminal_device(stdout().as_raw_fd()) != Some(device) {
@@ -129,7 +129,7 @@ impl RawGuard {
         }
     }
 
-    /// What the terminal will be given back.
+    /// The settings that will be restored.
     pub fn saved(&self) -> &Termios {
         &self.saved
     }
@@ -139,7 +139,7 @@ fn is_raw(settings: &Termios) -> bool {
     !settings.local_modes.intersects(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
 }
 
-/// For the monitor of a wrapper that was killed: if the terminal is as that left it, it gets its settings back.
+/// For the monitor of a wrapper that was killed: restores the terminal's settings, if it is still raw.
 pub fn restore_after_kill(fd: impl AsFd, saved: &Termios) {
     if tcgetattr(&fd).is_ok_and(|now| is_raw(&now)) {
         let _ = tcsetattr(&fd, OptionalActions::Now, saved);
@@ -153,7 +153,7 @@ impl Drop for RawGuard {
     }
 }
 
-/// What a panic has to put back. One terminal per process.
+/// The settings that a panic has to restore. One terminal per process.
 static IN_RAW_MODE: Mutex<Option<(Arc<OwnedFd>, Termios)>> = Mutex::new(None);
 
 fn remember(state: Option<(Arc<OwnedFd>, Termios)>) {
@@ -162,7 +162,7 @@ fn remember(state: Option<(Arc<OwnedFd>, Termios)>) {
     }
 }
 
-/// For the panic hook: the terminal is readable again before the message is printed.
+/// For the panic hook: restores the terminal before the message is printed.
 pub fn restore_after_panic() {
     if let Ok(mut slot) = IN_RAW_MODE.try_lock()
         && let Some((fd, saved)) = slot.take()

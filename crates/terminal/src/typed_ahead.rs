@@ -1,8 +1,8 @@
-//! What was typed before the program was there, and what it left unread.
+//! Input that was typed before the program ran, or that it has not read at its end.
 //!
 //! A terminal in canonical mode keeps lines, and ^D as the end of one; raw, it keeps bytes. So lines are read as lines before
 //! the switch to raw mode, and are put into the other terminal as lines, with an end of file where one was typed. They are not
-//! shown a second time: the terminal they were typed on has done that.
+//! echoed a second time: the terminal they were typed on has done that.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,7 +16,7 @@ use rustix::termios::{
 use super::sys;
 use super::wait::{Watch, wait};
 
-/// What a terminal holds in canonical mode on Linux, and so the longest line.
+/// The input queue of a terminal in canonical mode on Linux, and so the longest line.
 const LONGEST: usize = 4096;
 
 /// Unread input of a terminal.
@@ -43,7 +43,7 @@ impl TypedAhead {
         Self { lines, partial: Vec::new() }
     }
 
-    /// Takes what waits on a terminal that is not in canonical mode any more.
+    /// Takes the bytes that wait on a terminal that is not in canonical mode any more.
     pub fn take_bytes(&mut self, tty: BorrowedFd<'_>) {
         let mut bytes = [0; LONGEST];
         while self.partial.len() < LONGEST {
@@ -56,8 +56,8 @@ impl TypedAhead {
         }
     }
 
-    /// Makes lines of what was typed between the last look at the lines and the switch to raw mode. There the kernel leaves a
-    /// zero where a line was ended by ^D, and just behind the switch keys are still raw: `end` is ^D, a return a newline.
+    /// Makes lines of the bytes that were typed between the last read of lines and the switch to raw mode. There the kernel
+    /// leaves a zero where a line was ended by ^D. Just after the switch keys arrive unprocessed: `end` is ^D, a return a newline.
     pub fn split_lines(&mut self, end: u8) {
         let mut line = Vec::new();
         for key in std::mem::take(&mut self.partial) {
@@ -131,7 +131,7 @@ impl TypedAhead {
         keys
     }
 
-    /// A byte to end a line with that nothing typed can be mistaken for.
+    /// A byte to end lines with that does not occur in the input.
     fn unused_byte(&self) -> u8 {
         let used = |byte: &u8| self.lines.iter().chain([&self.partial]).any(|line| line.contains(byte));
         (1..=u8::MAX).find(|byte| *byte != b'\n' && !used(byte)).unwrap_or(4)
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_typed_around_the_switch_become_lines() {
+    fn keys_typed_around_the_switch_to_raw_mode_become_lines() {
         let table: [(&[u8], &[&[u8]], &[u8]); 5] = [
             (b"", &[], b""),
             (b"begun", &[], b"begun"),
@@ -179,18 +179,18 @@ mod tests {
             (b"a line\r\x04", &[b"a line\n", b""], b""),
             (b"no newline\0begun", &[b"no newline"], b"begun"),
         ];
-        for (typed, lines, rest) in table {
+        for (typed, lines, partial) in table {
             let mut ahead = TypedAhead { lines: Vec::new(), partial: typed.to_vec() };
             ahead.split_lines(4);
             assert_eq!(
                 (&ahead.lines[..], &ahead.partial[..]),
-                (&lines.iter().map(|l| l.to_vec()).collect::<Vec<_>>()[..], rest)
+                (&lines.iter().map(|l| l.to_vec()).collect::<Vec<_>>()[..], partial)
             );
         }
     }
 
     #[test]
-    fn lines_become_keys_and_an_empty_one_an_end_of_file() {
+    fn lines_become_keys_and_an_empty_line_an_end_of_file() {
         let ahead = |lines: &[&str]| TypedAhead {
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
             partial: Vec::new(),

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// One descriptor, what to wait for, and after `wait` what is there.
+/// One descriptor, the events to wait for, and after `wait` the events that are there.
 #[derive(Debug)]
 pub struct Watch<'a> {
     pub fd: BorrowedFd<'a>,
@@ -12,7 +12,7 @@ pub struct Watch<'a> {
     pub write: bool,
     /// Wait for a report about a PTY's queues, which comes before its bytes. Only where there is packet mode.
     urgent: bool,
-    /// Something can be read, or the other side has gone: a read will tell.
+    /// A read will not block: there are bytes, or the other side is gone.
     pub readable: bool,
     pub writable: bool,
 }

@@ -199,8 +199,10 @@ fn program_has_the_fixed_size_and_its_exit_code_is_reported() {
 fn new_size_reaches_the_program_before_the_keys_typed_after_it() {
     let actions = [Action::Resize(24, 80), Action::Resize(50, 132), Action::Type("go\n")];
     let mut front = Scripted::new(&[("ready\r\n", &actions)]);
-    let end =
-        shell(&mut front, "stty -echo; trap 'echo resized' WINCH; echo ready; read x; echo $x; stty size");
+    // A shell's read may fail at the signal.
+    let script =
+        "stty -echo; trap 'echo resized' WINCH; echo ready; until read x; do :; done; echo $x; stty size";
+    let end = shell(&mut front, script);
     assert_eq!(end.exit, ProgramExit::Exited(0));
     // One change, one signal; the shell handles it before or after the read.
     assert_eq!(front.text().matches("resized").count(), 1, "{}", front.text());
@@ -276,6 +278,157 @@ fn missing_program_is_reported_with_its_error() {
 fn program_without_any_viewer_runs_to_its_end() {
     let end = shell(&mut Nobody, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo $i; done; exit 4");
     assert_eq!(end.exit, ProgramExit::Exited(4));
+}
+
+/// A background host in small: viewers on a Unix socket come and go, each sends keys and sizes, and all get the output.
+#[cfg(target_os = "linux")]
+mod host {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+
+    use rustix::event::epoll;
+
+    use super::*;
+
+    /// A message of a viewer: a key and a zero, or a size; the first byte says which.
+    type Message = [u8; 3];
+    const KEY: u8 = b'k';
+    const RESIZE: u8 = b's';
+
+    struct Host {
+        listener: UnixListener,
+        viewers: Vec<UnixStream>,
+        /// Stands for the listener and all viewers.
+        ready: OwnedFd,
+        size: PtySize,
+        history: Vec<u8>,
+    }
+
+    impl Host {
+        fn listen(path: &Path) -> Self {
+            let listener = UnixListener::bind(path).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let ready = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+            watch(&ready, &listener);
+            Self { listener, viewers: Vec::new(), ready, size: SIZE, history: Vec::new() }
+        }
+
+        fn next_message(&mut self) -> Option<Message> {
+            let mut received = None;
+            self.viewers.retain_mut(|viewer| {
+                let mut message = [0; 3];
+                match viewer.read(if received.is_none() { &mut message } else { &mut [] }) {
+                    Ok(0) => received.is_some(),
+                    Ok(_) => {
+                        received = Some(message);
+                        true
+                    }
+                    Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+                }
+            });
+            received
+        }
+    }
+
+    fn watch(ready: &OwnedFd, source: impl AsFd) {
+        epoll::add(ready, source, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+    }
+
+    impl FrontEnd for Host {
+        fn input(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.ready.as_fd())
+        }
+
+        fn output(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn size(&self) -> io::Result<PtySize> {
+            Ok(self.size)
+        }
+
+        fn read(&mut self, buffer: &mut [u8]) -> Input {
+            while let Ok((mut viewer, _)) = self.listener.accept() {
+                viewer.set_nonblocking(true).unwrap();
+                viewer.write_all(&self.history).unwrap();
+                watch(&self.ready, &viewer);
+                self.viewers.push(viewer);
+            }
+            match self.next_message() {
+                Some([KEY, key, _]) => {
+                    buffer[0] = key;
+                    Input::Bytes(1)
+                }
+                Some([RESIZE, rows, cols]) => {
+                    self.size = PtySize { rows: rows.into(), cols: cols.into(), ..SIZE };
+                    Input::Resized
+                }
+                _ => Input::Nothing,
+            }
+        }
+
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.history.extend_from_slice(bytes);
+            // A viewer that does not keep up is disconnected.
+            self.viewers.retain_mut(|viewer| viewer.write(bytes).is_ok_and(|count| count == bytes.len()));
+            Ok(bytes.len())
+        }
+    }
+
+    impl JobControl for Host {}
+
+    struct Viewer(UnixStream);
+
+    impl Viewer {
+        fn send(&mut self, message: Message) {
+            self.0.write_all(&message).unwrap();
+        }
+
+        fn type_line(&mut self, line: &str) {
+            line.bytes().chain([b'\n']).for_each(|key| self.send([KEY, key, 0]));
+        }
+
+        fn read_until(&mut self, wanted: &str) {
+            let mut seen = Vec::new();
+            let mut byte = [0];
+            while !seen.ends_with(wanted.as_bytes()) {
+                assert_eq!(self.0.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
+                seen.push(byte[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn program_outlives_its_viewers_and_follows_the_size_of_the_one_that_sent_it_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("host");
+        let mut host = Host::listen(&path);
+        let connect = move || Viewer(UnixStream::connect(&path).unwrap());
+        let viewers = std::thread::spawn(move || {
+            let mut first = connect();
+            first.read_until("ready");
+            first.send([RESIZE, 30, 100]);
+            first.type_line("size");
+            first.read_until("30 100");
+            drop(first);
+            let mut second = connect();
+            second.read_until("30 100");
+            let mut third = connect();
+            third.read_until("30 100");
+            second.send([RESIZE, 50, 120]);
+            second.type_line("size");
+            second.read_until("50 120");
+            third.read_until("50 120");
+            drop(second);
+            third.type_line("end");
+        });
+        let script = "stty -echo; echo ready; while read x && [ $x = size ]; do stty size; done; exit 9";
+        let end = shell(&mut host, script);
+        viewers.join().unwrap();
+        assert_eq!((end.exit, end.asked), (ProgramExit::Exited(9), false));
+        assert_eq!(host.history, b"ready\r\n30 100\r\n50 120\r\n");
+    }
 }
 
 /// Runs a script with an output tap of this capacity. Returns what the front end got, and the reader.

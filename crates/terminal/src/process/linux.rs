@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use super::{OpenFile, Running, Seen};
+use super::{Inspected, OpenFile, Running};
 use wire::{Pid, StartTime};
 
 /// Clock ticks in a second, as programs see them: 100 on every architecture this is built for.
 const TICKS: u64 = 100;
 
-pub(super) fn look(pid: Pid) -> Option<Seen> {
+pub(super) fn inspect(pid: Pid) -> Option<Inspected> {
     parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn children(pid: Pid) -> Vec<Pid> {
 fn children_by_search(pid: Pid) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
-    pids.filter(|child| look(*child).is_some_and(|seen| seen.parent == pid)).collect()
+    pids.filter(|child| inspect(*child).is_some_and(|seen| seen.parent == pid)).collect()
 }
 
 pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
@@ -46,9 +46,9 @@ pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
         .filter_map(|descriptor| {
             let link = descriptor.path();
             let path = fs::read_link(&link).ok()?;
-            // Sockets, pipes and the like have no path; a deleted file's name says so.
+            // Sockets, pipes and the like have no path; the name of a deleted file ends so.
             let named = path.is_absolute() && !path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
-            // The link's own mode tells how the file was opened.
+            // The link's own mode shows how the file was opened.
             let writes = named.then(|| fs::symlink_metadata(&link).ok())??.permissions().mode() & 0o200 != 0;
             Some(OpenFile { path, writes, handle: link })
         })
@@ -62,7 +62,8 @@ pub(super) fn command(pid: Pid) -> Vec<OsString> {
     words.filter(|_| !line.is_empty()).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
-/// Only of those whose command line is wanted more than that is read. What vanishes meanwhile is left out.
+/// Reads more than the command line only of those processes whose command line is wanted. One that ends meanwhile is left
+/// out.
 pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime = Duration::from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?);
@@ -76,22 +77,22 @@ fn process(pid: Pid, uptime: Duration, wanted: &dyn Fn(&[OsString]) -> bool) -> 
     if !wanted(&command) || is_wrapper(pid) {
         return None;
     }
-    let Seen { parent, start } = look(pid)?;
+    let Inspected { parent, start } = inspect(pid)?;
     let started = Duration::from_millis(start.0.saturating_mul(1000) / TICKS);
     let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok();
     Some(Running { pid, parent, command, folder, age: uptime.saturating_sub(started) })
 }
 
-/// A codemie that shows itself under the name of the program it runs, which is listed by itself.
+/// A codemie that is listed under the command line of the program it runs. That program has an entry of its own.
 fn is_wrapper(pid: Pid) -> bool {
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
     let name = program.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
-    // A binary that was replaced meanwhile is a deleted one.
+    // The link to a binary that was replaced meanwhile ends in this.
     name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == "codemie")
 }
 
 /// The command name (field 2) may hold spaces, parentheses and any byte, so fields are counted from the last `)`.
-pub(super) fn parse_stat(stat: &[u8]) -> Option<Seen> {
+pub(super) fn parse_stat(stat: &[u8]) -> Option<Inspected> {
     let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
     let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
@@ -101,7 +102,7 @@ pub(super) fn parse_stat(stat: &[u8]) -> Option<Seen> {
     }
     let parent = fields.next()?.parse().ok().map(Pid)?;
     let start = fields.nth(17)?.parse().ok().map(StartTime)?; // field 22
-    Some(Seen { parent, start })
+    Some(Inspected { parent, start })
 }
 
 #[cfg(test)]
@@ -109,15 +110,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_start_time_past_a_hostile_command_name() {
+    fn start_time_is_found_behind_a_hostile_command_name() {
         let stat = b"42 (a) Z (b \xff) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 290970 20";
-        let expected = Seen { parent: Pid(1), start: StartTime(290_970) };
+        let expected = Inspected { parent: Pid(1), start: StartTime(290_970) };
         assert_eq!(parse_stat(stat), Some(expected));
     }
 
     #[test]
-    fn children_are_found_on_any_kernel() {
-        let parent = look(Pid(i32::try_from(std::process::id()).unwrap())).unwrap().parent;
+    fn children_are_found_with_and_without_the_children_file() {
+        let parent = inspect(Pid(i32::try_from(std::process::id()).unwrap())).unwrap().parent;
         let mut both = [children(parent), children_by_search(parent)];
         for list in &mut both {
             list.sort();
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_is_gone() {
+    fn zombie_counts_as_gone() {
         let stat = b"42 (sh) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 290970 20";
         assert_eq!(parse_stat(stat), None);
     }

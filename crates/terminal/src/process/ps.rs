@@ -1,5 +1,5 @@
-//! Systems without `/proc`: ps(1), which tells the start to the second, and lsof(8). Slower, and asked only for a few
-//! processes a run.
+//! Systems without `/proc`: ps(1), which gives the start time to the second, and lsof(8). Slower, and used for only a few
+//! processes per run.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,32 +8,32 @@ use std::time::Duration;
 
 use jiff::civil::DateTime;
 
-use super::{OpenFile, Running, Seen};
+use super::{Inspected, OpenFile, Running};
 use system::clock::{Clock, SystemClock};
 use wire::{Pid, StartTime};
 
-pub(super) fn look(pid: Pid) -> Option<Seen> {
-    parse(&ask("ps", &["-o", "state=,ppid=,lstart=", "-p", &pid.to_string()])?)
+pub(super) fn inspect(pid: Pid) -> Option<Inspected> {
+    parse(&output_of("ps", &["-o", "state=,ppid=,lstart=", "-p", &pid.to_string()])?)
 }
 
 pub(super) fn children(pid: Pid) -> Vec<Pid> {
-    parse_children(&ask("ps", &["-A", "-o", "pid=,ppid="]).unwrap_or_default(), pid)
+    parse_children(&output_of("ps", &["-A", "-o", "pid=,ppid="]).unwrap_or_default(), pid)
 }
 
 /// Numeric descriptors alone: neither the program itself nor its libraries.
 pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
-    let asked = ["-n", "-P", "-w", "-a", "-p", &pid.to_string(), "-d", "0-65535", "-F", "an"];
-    parse_open_files(&ask("lsof", &asked).unwrap_or_default())
+    let arguments = ["-n", "-P", "-w", "-a", "-p", &pid.to_string(), "-d", "0-65535", "-F", "an"];
+    parse_open_files(&output_of("lsof", &arguments).unwrap_or_default())
 }
 
 /// Where a word holds a space, it is two words here.
 pub(super) fn command(pid: Pid) -> Vec<OsString> {
-    let line = ask("ps", &["-ww", "-o", "args=", "-p", &pid.to_string()]).unwrap_or_default();
+    let line = output_of("ps", &["-ww", "-o", "args=", "-p", &pid.to_string()]).unwrap_or_default();
     line.split_whitespace().map(OsString::from).collect()
 }
 
-/// What the program says, whatever its exit status: it is not 0 when there is nothing to tell.
-fn ask(program: &str, arguments: &[&str]) -> Option<String> {
+/// The program's output, whatever its exit status: that is not 0 when there is nothing to list.
+fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C").env("TZ", "UTC").stdin(Stdio::null()).stderr(Stdio::null());
     Some(String::from_utf8_lossy(&command.output().ok()?.stdout).into_owned())
@@ -66,10 +66,10 @@ fn parse_open_files(fields: &str) -> Vec<OpenFile> {
     files
 }
 
-/// Words of a command line are told apart by spaces here, and nothing says where a process works.
+/// Arguments can only be split at spaces here, and the folder of a process is not listed.
 pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
     let now = Duration::from_millis(u64::try_from(SystemClock.now().0).ok()?);
-    let listing = ask("ps", &["-A", "-o", "pid=,state=,ppid=,lstart=,args="])?;
+    let listing = output_of("ps", &["-A", "-o", "pid=,state=,ppid=,lstart=,args="])?;
     let wanted = |line: &str| listed(line, now).filter(|running| wanted(&running.command));
     Some(listing.lines().filter_map(wanted).collect())
 }
@@ -79,13 +79,13 @@ fn listed(line: &str, now: Duration) -> Option<Running> {
     let mut words = line.split_whitespace();
     let pid = words.next()?.parse().ok().map(Pid)?;
     let about: Vec<&str> = words.by_ref().take(7).collect();
-    let Seen { parent, start } = parse(&about.join(" "))?;
+    let Inspected { parent, start } = parse(&about.join(" "))?;
     let age = now.saturating_sub(Duration::from_secs(start.0));
     Some(Running { pid, parent, command: words.map(OsString::from).collect(), folder: None, age })
 }
 
 /// `S 4242 Mon Nov 16 07:10:22 2026`
-fn parse(line: &str) -> Option<Seen> {
+fn parse(line: &str) -> Option<Inspected> {
     let mut words = line.split_whitespace();
     if words.next()?.starts_with('Z') {
         return None;
@@ -94,7 +94,7 @@ fn parse(line: &str) -> Option<Seen> {
     let started = words.collect::<Vec<_>>().join(" ");
     let started = DateTime::strptime("%a %b %d %H:%M:%S %Y", started).ok()?;
     let seconds = started.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
-    Some(Seen { parent, start: StartTime(u64::try_from(seconds).ok()?) })
+    Some(Inspected { parent, start: StartTime(u64::try_from(seconds).ok()?) })
 }
 
 #[cfg(test)]
@@ -102,16 +102,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_ps_says() {
+    fn output_of_ps_is_parsed() {
         let seen = parse("Ss   4242 Mon Nov 16 07:10:22 2026\n").unwrap();
-        assert_eq!(seen, Seen { parent: Pid(4242), start: StartTime(1_794_813_022) });
+        assert_eq!(seen, Inspected { parent: Pid(4242), start: StartTime(1_794_813_022) });
         assert_eq!(parse("Z 1 Mon Nov 16 07:10:22 2026"), None);
         assert_eq!(parse(""), None);
         assert_eq!(parse_children("  10     1\n  12    10\n 13 10\nx y\n", Pid(10)), [Pid(12), Pid(13)]);
     }
 
     #[test]
-    fn reads_what_lsof_says() {
+    fn output_of_lsof_is_parsed() {
         let open = |path: &str, writes| OpenFile { path: path.into(), writes, handle: path.into() };
         let fields = "p42\nf0\nau\nn/dev/ttys001\nf8\nar\nn/a b/c\nf9\naw\nn/l.lock\nf10\na \nnlocalhost:80->x\nf11\nn/none\n";
         let expected =
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_listing() {
+    fn listing_of_ps_is_parsed() {
         let now = Duration::from_secs(1_794_813_052);
         let running = listed(" 4243 S 4242 Mon Nov 16 07:10:22 2026 node /x/gemini -p hi", now).unwrap();
         assert_eq!(

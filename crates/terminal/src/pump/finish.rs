@@ -1,4 +1,4 @@
-//! The end of a run: the last output, modes that are undone, input for the shell.
+//! The end of a run: the last output is written, modes are undone, unread input goes back to the shell.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -11,15 +11,16 @@ use crate::wait::{Watch, wait};
 use crate::{ProgramEnd, ProgramExit};
 
 impl<F: FrontEnd> Pump<'_, F> {
-    /// Everything the agent has written so far goes to the terminal, for as long as may be waited.
+    /// Passes everything that the program has written so far to the front end, and waits for that no longer than `limit`
+    /// without progress.
     pub(super) fn flush(&mut self, limit: Option<Duration>) {
         let mut deadline = limit.map(|limit| Instant::now() + limit);
         let mut passed = 0;
         while passed < LAST_BYTES {
             while !self.to_front.is_empty() && self.front_open {
                 self.read_report();
-                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-                if left.is_some_and(|left| left.is_zero()) || self.interrupted() {
+                let remaining = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                if remaining.is_some_and(|time| time.is_zero()) || self.interrupted() {
                     return;
                 }
                 let report = self.inner.as_ref().map_or(self.signals.as_fd(), AsFd::as_fd);
@@ -30,7 +31,7 @@ impl<F: FrontEnd> Pump<'_, F> {
                     Watch::new(self.signals.as_fd(), true, false),
                     Watch::new(report, false, false).or_report(self.expects_report()),
                 ];
-                if wait(&mut watches, left).is_err() {
+                if wait(&mut watches, remaining).is_err() {
                     return;
                 }
                 if watches[2].readable {
@@ -39,11 +40,11 @@ impl<F: FrontEnd> Pump<'_, F> {
                 let before = self.to_front.pending().len();
                 self.write_front();
                 if self.to_front.pending().len() < before {
-                    // It takes something: only one that takes nothing is not waited for.
+                    // Only a front end that takes nothing at all is not waited for.
                     deadline = limit.map(|limit| Instant::now() + limit);
                 }
             }
-            match (self.front_open, self.read_agent()) {
+            match (self.front_open, self.read_program()) {
                 (true, Filled::Some) => passed += self.to_front.filled().len(),
                 (true, Filled::Control(_)) => {}
                 _ => return,
@@ -67,15 +68,15 @@ impl<F: FrontEnd> Pump<'_, F> {
         false
     }
 
-    /// The shell gets what was typed for it while the agent ran, where the kernel lets us type.
+    /// Gives input that the program has not read back to the shell.
     fn return_input(&mut self) {
         let Some(inner) = self.inner.as_ref().filter(|_| self.front.is_held()) else { return };
-        self.front.return_input(&inner.take_unread(), self.to_agent.pending());
+        self.front.return_input(&inner.take_unread(), self.to_program.pending());
     }
 
     pub(super) fn finish(mut self) -> ProgramEnd {
         let exit = self.exit.unwrap_or(ProgramExit::Exited(0));
-        // What a crash leaves is worth waiting for; who ended the program on purpose does not wait.
+        // The last output of a crash is worth waiting for. Somebody who ended the program on purpose does not wait.
         let on_purpose = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGKILL];
         let hurried = self.asked_to_end || exit.signal().is_some_and(|signal| on_purpose.contains(&signal));
         self.flush(hurried.then_some(IMPATIENT));
@@ -101,6 +102,6 @@ impl<F: FrontEnd> Pump<'_, F> {
         }
         self.front.release();
         self.monitor.reap();
-        ProgramEnd { exit, asked: self.asked_to_end, pid: self.agent }
+        ProgramEnd { exit, asked: self.asked_to_end, pid: self.program }
     }
 }

@@ -1,4 +1,4 @@
-//! Keys that become signals on the inner terminal: our own process group hears of them, and output that waits is dropped.
+//! Keys that become signals on the inner terminal: our own process group gets the signal, too, and pending output is dropped.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use crate::sys;
 /// The kernel reports a key that became a signal within microseconds. A report later than this is of something else.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a master in packet mode says of the inner terminal's queues.
+/// What a master in packet mode reports about the inner terminal's queues.
 const INPUT_FLUSHED: u8 = 1;
 const OUTPUT_FLUSHED: u8 = 2;
 
 impl<F: FrontEnd> Pump<'_, F> {
-    /// Does what was just typed hold a key that the inner terminal turns into a signal for the agent's group?
+    /// Does the input just read hold a key that the inner terminal turns into a signal for the program's group?
     pub(super) fn interrupt_typed(&self) -> Option<Interrupt> {
         let inner = self.inner.as_ref()?;
-        let found = Keys::of(&inner.settings().ok()?)?.find(self.to_agent.filled())?;
-        self.agent.is_some_and(|agent| inner.is_foreground(agent)).then_some(found)
+        let found = Keys::of(&inner.settings().ok()?)?.find(self.to_program.filled())?;
+        self.program.is_some_and(|program| inner.is_foreground(program)).then_some(found)
     }
 
     pub(super) fn on_interrupt(&mut self, interrupt: Interrupt) {
@@ -32,8 +32,7 @@ impl<F: FrontEnd> Pump<'_, F> {
         }
     }
 
-    /// Our own process group gets the signal, as it would have from the kernel. We ourselves wait for what the agent makes
-    /// of it.
+    /// Sends the signal to our own process group, as the kernel would have. We ourselves wait for the program's reaction.
     pub(super) fn share(&mut self, interrupt: Interrupt) {
         if self.front.foreground() != Foreground::Ours {
             return;
@@ -43,7 +42,7 @@ impl<F: FrontEnd> Pump<'_, F> {
         interrupt.signals().for_each(sys::signal_own_group);
     }
 
-    /// A report about the queues would wait behind output that the user's terminal does not take.
+    /// Is a report about the queues to be waited for by itself? It would wait behind output that the front end does not take.
     pub(super) fn expects_report(&self) -> bool {
         !self.to_front.is_empty() && self.inner.as_ref().is_some_and(|inner| inner.packets)
     }
@@ -61,7 +60,7 @@ impl<F: FrontEnd> Pump<'_, F> {
         (recent && interrupt.signals().any(|sent| sent == signal)).then_some(*interrupt)
     }
 
-    /// Reads what the kernel reports of the inner terminal's queues, and no output.
+    /// Reads a report about the inner terminal's queues, and no output.
     pub(super) fn read_report(&mut self) {
         let Some(inner) = self.inner.as_ref().filter(|inner| inner.packets) else { return };
         if !inner.has_report() {
@@ -73,7 +72,7 @@ impl<F: FrontEnd> Pump<'_, F> {
         }
     }
 
-    /// The inner terminal has dropped what waited in its queues. What of it has come further is dropped, too.
+    /// The inner terminal has dropped its queues. Output from them that has come further is dropped, too.
     pub(super) fn on_flushed(&mut self, flags: u8) {
         if flags & OUTPUT_FLUSHED == 0 {
             return;

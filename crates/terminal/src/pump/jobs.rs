@@ -1,4 +1,4 @@
-//! Job control: the agent is stopped, or we are, and both come back together.
+//! Job control: the program is stopped, or we are, and both come back together.
 
 use libc::c_int;
 
@@ -7,8 +7,8 @@ use crate::front_end::FrontEnd;
 use crate::monitor::Continue;
 
 impl<F: FrontEnd> Pump<'_, F> {
-    /// The agent has stopped: show what it said, give the terminal back, stop as well; and when we are continued,
-    /// continue it.
+    /// The program has stopped: show its last output, give the terminal back, stop as well; and when we are
+    /// continued, continue it.
     pub(super) fn suspend(&mut self, signal: c_int) {
         self.flush(Some(IMPATIENT));
         let wanted = std::mem::take(&mut self.stop_wanted);
@@ -17,7 +17,7 @@ impl<F: FrontEnd> Pump<'_, F> {
             self.front.suspend(signal);
         }
         let in_foreground = self.take_terminal();
-        // Still in the background and not stopped: our group is orphaned and cannot be. The agent must not stop
+        // Still in the background and not stopped: our group is orphaned and cannot be. The program must not stop
         // again and again, so it is left waiting for input that does not come.
         let never_stopped = background_stop && !in_foreground;
         self.monitor.resume(Continue { in_foreground: in_foreground || never_stopped });
@@ -32,7 +32,7 @@ impl<F: FrontEnd> Pump<'_, F> {
         self.continued();
     }
 
-    /// We may have been stopped from outside, without a word to the agent, and have come back to another place.
+    /// We may have been stopped from outside, unknown to the program, and may now be in the background or have another size.
     pub(super) fn continued(&mut self) {
         if self.in_foreground() && self.front.is_undisturbed() {
             self.follow_size();
@@ -40,7 +40,7 @@ impl<F: FrontEnd> Pump<'_, F> {
         }
         self.front.release();
         let in_foreground = self.take_terminal();
-        if self.agent.is_some() {
+        if self.program.is_some() {
             self.monitor.resume(Continue { in_foreground });
         }
     }

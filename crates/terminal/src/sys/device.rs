@@ -1,4 +1,4 @@
-//! Requests to terminals that no crate has, and how this process is shown in listings.
+//! Terminal requests that no crate offers, and the command line under which listings show this process.
 
 use std::ffi::{OsStr, c_int};
 use std::io;
@@ -24,7 +24,8 @@ pub fn terminal_device(fd: RawFd) -> Option<u64> {
     }
 }
 
-/// Has reads of a PTY's master begin with a byte that tells of flushed queues. False where that is not to be had.
+/// Switches packet mode on: reads of a PTY's master begin with a byte that reports flushed queues. False where there is no
+/// such mode.
 pub fn packet_mode(master: BorrowedFd<'_>) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -52,24 +53,25 @@ pub fn type_into(tty: BorrowedFd<'_>, byte: u8) -> io::Result<()> {
 /// tmux as the name of a window. The short name stays ours: by that one `pkill -x` and `killall` find processes, and a signal
 /// sent so would reach the program twice.
 #[cfg(target_os = "linux")]
-pub fn show_as(words: &[&OsStr]) {
+pub fn show_as(arguments: &[&OsStr]) {
     let Some((start, room)) = own_arguments() else { return };
-    let mut line: Vec<u8> = words.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect();
+    let mut line: Vec<u8> =
+        arguments.iter().flat_map(|argument| [argument.as_bytes(), b"\0"].concat()).collect();
     line.resize(room, 0);
     line[room - 1] = 0;
-    // SAFETY: the kernel says that our arguments stand there; nothing reads them any more, and they are ours to change.
+    // SAFETY: the kernel reports that our arguments are there; nothing reads them any more, and they are ours to change.
     unsafe { ptr::copy_nonoverlapping(line.as_ptr(), start, room) };
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn show_as(_words: &[&OsStr]) {}
+pub fn show_as(_arguments: &[&OsStr]) {}
 
-/// Where our arguments stand in memory, and how many bytes they take.
+/// Address and length of our arguments in memory.
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "the kernel's own file: nobody else can put anything there")]
 fn own_arguments() -> Option<(*mut u8, usize)> {
     let stat = std::fs::read("/proc/self/stat").ok()?;
-    // The name stands in parentheses and may hold anything. Fields 48 and 49 are the two ends.
+    // The name is in parentheses and may hold anything. Fields 48 and 49 are begin and end.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace().skip(45).map(str::parse::<usize>);

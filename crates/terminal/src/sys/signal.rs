@@ -17,7 +17,7 @@ pub enum Sender {
     Kernel,
     /// This very process.
     Ourselves,
-    /// A shell's `kill %1` and timeout(1) address our process group, which the program left for one of its own.
+    /// A shell's `kill %1` and timeout(1) address our process group, which the program has left for a group of its own.
     Parent,
     /// Another process, most likely by our pid.
     Process,
@@ -41,7 +41,7 @@ impl Sender {
     /// `info` is what the kernel gave to a signal handler.
     unsafe fn of(info: *const libc::siginfo_t) -> Self {
         // SAFETY: as promised. A positive code is the kernel's, kill(2) and friends have zero or less. The sender's pid
-        // stands at one place for all of these; a timer's number there is nobody's pid.
+        // is at one place for all of these; a timer's number there is no process's pid.
         unsafe {
             if (*info).si_code > 0 {
                 return Self::Kernel;
@@ -63,8 +63,8 @@ impl Sender {
 #[cfg(target_os = "linux")]
 const END_SOON: usize = 0x636f_6465;
 
-/// Asks another codemie to end its program, by force if need be.
-pub fn order_end(wrapper: Pid) {
+/// Asks another codemie to end its program, by force after ten seconds.
+pub fn request_end(wrapper: Pid) {
     #[cfg(target_os = "linux")]
     // SAFETY: sigqueue has no memory effects; the value is a number.
     unsafe {
@@ -114,7 +114,7 @@ unsafe fn errno_location() -> *mut c_int {
     unsafe { libc::__error() }
 }
 
-/// Tells `on_signal` where to write. The descriptor must stay open and be non-blocking for as long as handlers are installed.
+/// Sets the descriptor that `on_signal` writes to. It must stay open and be non-blocking for as long as handlers are installed.
 pub fn wake_through(fd: BorrowedFd<'_>) {
     WAKE.store(fd.as_raw_fd(), Ordering::Relaxed);
 }
@@ -124,7 +124,7 @@ pub fn stop_waking(fd: BorrowedFd<'_>) {
     let _ = WAKE.compare_exchange(fd.as_raw_fd(), -1, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// The signals that mean what their sender wants them to.
+/// The signals without a meaning of their own.
 #[cfg(target_os = "linux")]
 pub fn real_time_signals() -> std::ops::RangeInclusive<c_int> {
     libc::SIGRTMIN()..=libc::SIGRTMAX()
@@ -143,7 +143,7 @@ fn is_fault(signal: c_int) -> bool {
     )
 }
 
-/// Has the signal reported through the wake pipe.
+/// Reports the signal through the wake pipe from now on.
 pub fn catch(signal: c_int) -> io::Result<()> {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_signal;
     // A read of the terminal from the background raises SIGTTIN; restarted, it would raise it for ever.
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn senders_survive_the_pipe() {
+    fn every_sender_is_decoded_as_it_was_encoded() {
         for sender in Sender::ALL {
             assert_eq!(Sender::decode(sender.encode()), sender);
         }
