@@ -14,9 +14,10 @@ use serde::Deserialize;
 
 use super::filter::{Parameters, Range, encoded};
 use super::frame::{Deployment, Frame, empty};
-use super::gate::Gate;
+use super::gate::{Gate, cookies};
+use super::local_facts::Outbox;
 use super::login::{self, GOOD_FOR_MS, safe_target};
-use super::model::{Listing, Outbox, Overview, SessionView};
+use super::model::{Listing, Overview, SessionView};
 use super::text::Now;
 use super::{Dashboard, assets, health, live, overview, session, sessions, stream, turns};
 use crate::connections::Peer;
@@ -105,10 +106,6 @@ async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result
     }
     let door = if asked == "/" { "/login".to_owned() } else { format!("/login?next={}", encoded(asked)) };
     Ok(Redirect::to(&door).into_response())
-}
-
-pub(super) fn cookies(headers: &HeaderMap) -> &str {
-    headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 async fn overview_page(
@@ -239,11 +236,9 @@ async fn login_page(
     if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
         return Ok(Redirect::to(next).into_response());
     }
-    Ok(match dashboard.gate {
-        Gate::Tokens(_) => page(&login::page(next, false)).into_response(),
-        Gate::Once(_) => {
-            (StatusCode::UNAUTHORIZED, page(&login::closed(dashboard.opened_by))).into_response()
-        }
+    Ok(match &dashboard.local {
+        None => page(&login::page(next, false)).into_response(),
+        Some(facts) => (StatusCode::UNAUTHORIZED, page(&login::closed(facts.command()))).into_response(),
     })
 }
 
@@ -332,9 +327,9 @@ impl Dashboard {
     }
 
     async fn outbox(&self) -> Result<Option<Vec<Outbox>>, Error> {
-        let Some(ask) = self.outbox.clone() else { return Ok(None) };
-        let asked = tokio::task::spawn_blocking(move || ask()).await;
-        asked.map(Some).map_err(|error| Error::Failed(error.to_string()))
+        let Some(facts) = self.local.clone() else { return Ok(None) };
+        let asked = tokio::task::spawn_blocking(move || facts.outbox()).await;
+        asked.map_err(|error| Error::Failed(error.to_string()))
     }
 
     /// The cookie for a secret that may read.
