@@ -1,4 +1,4 @@
-//! The state of delivery: which events have not arrived, which machines have sent nothing lately, what waits in the outbox of this machine.
+//! The state of delivery: events that have not arrived, machines that have sent nothing lately, the outbox of this machine.
 
 use maud::{Markup, html};
 
@@ -122,7 +122,7 @@ fn gaps(frame: &Frame, health: &Health) -> Markup {
     html! {
         (table.scrolling())
         @if health.gap_count > i64::try_from(rows.len()).unwrap_or(i64::MAX) {
-            p.muted.small { "Those heard of last; " (grouped(health.gap_count)) " in all." }
+            p.muted.small { "The last received ones; " (grouped(health.gap_count)) " in all." }
         }
         p.muted.small {
             "A gap closes by itself when the sender comes back. One that stays was refused ("

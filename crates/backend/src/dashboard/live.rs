@@ -1,7 +1,7 @@
 //! The live page: the running sessions, and a feed of starts and ends.
 //!
-//! The page is whole without its script. With it, the server sends rows as it would have rendered them, and the script puts
-//! them in their place.
+//! The page is whole without its script. With it, the server sends rows as it would have rendered them, and the script inserts
+//! them.
 
 use std::cmp::Reverse;
 

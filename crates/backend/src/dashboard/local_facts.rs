@@ -3,8 +3,8 @@
 use super::agents::KnownAgents;
 use wire::Timestamp;
 
-/// The facts that a local dashboard shows beside the read model. Whatever else becomes known on a machine alone (the titles
-/// of conversations, the states of running agents) is one more method here, with nothing as its default.
+/// The facts that a local dashboard shows beside the read model. Further facts of a machine (titles of conversations,
+/// states of running agents) are one more method each, with nothing as their default.
 pub trait LocalFacts: Send + Sync {
     /// The agents that codemie starts by their names.
     fn agents(&self) -> KnownAgents;

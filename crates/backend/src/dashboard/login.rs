@@ -12,7 +12,7 @@ use super::frame::outside_page;
 use wire::Timestamp;
 use wire::hex::hex;
 
-/// How long a cookie is good: a working week, so that nobody looks for the token every morning.
+/// How long a cookie is good: a working week, so that people need not look for the token every morning.
 pub const GOOD_FOR_MS: i64 = 7 * 86_400_000;
 
 /// A cookie's value: which token, until when, and the signature of both.
@@ -114,7 +114,7 @@ pub fn page(next: &str, refused: bool) -> Markup {
     outside_page("Log in", &content)
 }
 
-/// Leads on to a page of ours as one of ours, so that the browser brings the cookie along.
+/// A page of ours that leads to another one, so that the browser sends the cookie.
 pub fn onward(target: &str) -> Markup {
     html! {
         (DOCTYPE)
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pass_is_none() {
+    fn malformed_passes_are_refused() {
         let whole = Pass::sign(&KEY, "ä", Timestamp(1)).to_cookie();
         assert!(Pass::parse(&whole).is_some());
         for text in
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
+    fn a_login_leads_to_no_other_server() {
         for (next, target) in [
             ("/", "/"),
             ("/sessions?q=a%20b", "/sessions?q=a%20b"),

@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(
             cost_per_session(&all("m"), &of_model(COUNTED), &view.sums()),
             None,
-            "nobody knows how many there are"
+            "more than are counted"
         );
     }
 

@@ -102,7 +102,7 @@ fn totals(frame: &Frame, session: &Session, amounts: Amounts) -> Markup {
         calls.hint(format!("{} failed", grouped(numbers.api_errors))),
     ];
     if foreign(session) {
-        // Nobody counted them: that is not the same as none.
+        // They were not counted: that is not the same as none.
         all.extend(["Prompts", "Tool calls", "Lines"].map(|name| figure(name, "–").hint("not known")));
     } else {
         let open = format!("{} open", duration(session.duration_ms(frame.now.at)));

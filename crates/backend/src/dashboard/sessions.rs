@@ -60,7 +60,7 @@ fn own_fields(filter: &Filter) -> Markup {
     }
 }
 
-/// `121 · $34.45`. Of more than are counted nobody knows the cost.
+/// `121 · $34.45`. Beyond the limit of counting the cost is not known.
 fn counted(total: Counted) -> String {
     match total.sessions {
         COUNTED.. => format!("{} or more", grouped(COUNTED)),
@@ -93,7 +93,7 @@ fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
 
 fn table(frame: &Frame, filter: &Filter, view: &Listing) -> Table {
     let rows = &view.page.sessions;
-    // On somebody's own machine everything is theirs.
+    // On a user's own machine everything is theirs.
     let users = frame.deployment == Deployment::Backend || rows.iter().any(|row| row.life.user.is_some());
     Table::default()
         .column(heading("", "Name"), rows, |session| cell("name", name(frame, filter, view, session)))

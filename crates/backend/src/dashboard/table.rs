@@ -1,5 +1,5 @@
-//! Tables as data: columns with a heading and one cell per row. A page says once what a column holds, also of a column that
-//! is not always there; this file alone turns columns into rows of HTML.
+//! Tables as data: columns with a heading and one cell per row. A page defines each column once, also one
+//! that is not always shown; this file alone turns columns into rows of HTML.
 
 use maud::{Markup, Render, html};
 

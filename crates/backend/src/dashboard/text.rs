@@ -89,12 +89,12 @@ pub fn cents(dollars: f64) -> String {
     }
     match cents {
         ..1_000_000 => format!("{sign}${}.{:02}", human::grouped(cents / 100), cents % 100),
-        // Of that much nobody counts the cents.
+        // Cents do not matter beside so much.
         _ => format!("{sign}${}", human::grouped((cents + 50) / 100)),
     }
 }
 
-/// What calls cost, some of which have no price: a plus where there is more to it, as the command line has it.
+/// A cost, with a plus if there are also calls without a price, as the command line writes it.
 pub fn priced(dollars: f64, unpriced_calls: i64) -> String {
     match (unpriced_calls > 0, dollars > 0.0) {
         (false, _) => cents(dollars),
@@ -103,7 +103,7 @@ pub fn priced(dollars: f64, unpriced_calls: i64) -> String {
     }
 }
 
-/// The same with more of it in its title.
+/// The same, exact in its title.
 pub fn cost(dollars: f64, unpriced_calls: i64) -> Markup {
     let more = if unpriced_calls > 0 { ", and calls without a known price" } else { "" };
     let class = (unpriced_calls > 0 && dollars <= 0.0).then_some("muted");
@@ -122,7 +122,7 @@ pub fn short_count(number: i64) -> String {
 }
 
 /// For drawing and for shares.
-#[expect(clippy::cast_precision_loss, reason = "nobody sees the sixteenth digit")]
+#[expect(clippy::cast_precision_loss, reason = "the sixteenth digit is not shown")]
 pub fn float(number: i64) -> f64 {
     number as f64
 }
@@ -131,7 +131,7 @@ pub fn grouped(number: i64) -> String {
     human::grouped(natural(number))
 }
 
-/// Counts are never negative; one that is would be somebody's mistake, not a reason to fail.
+/// Counts are never negative; a negative one is a mistake elsewhere, not a reason to fail.
 fn natural(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
@@ -160,7 +160,7 @@ pub fn share(part: f64, whole: f64) -> String {
     if percent > 0.0 && percent < 1.0 { "< 1 %".to_owned() } else { format!("{percent:.0} %") }
 }
 
-/// The first characters of an id: enough to tell it from others, and to look it up by.
+/// The first characters of an id: enough to distinguish it and to look it up.
 pub fn short(id: &str) -> &str {
     id.char_indices().nth(8).map_or(id, |(at, _)| &id[..at])
 }
