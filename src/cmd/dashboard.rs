@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::registry;
 use crate::store::{self, Store, View};
 use backend;
-use backend::dashboard::{Dashboard, Gate, KnownAgents, Outbox, router};
+use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
 use system::clock::{Clock, SystemClock};
 
 /// How soon what happens is to be seen. A look at a counter in shared memory, each time.
@@ -45,15 +45,8 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     let address = listener.local_addr()?;
     let (gate, secret) = Gate::once(address.port())?;
     let (closing, closed) = watch::channel(false);
-    let asked = Mutex::new(Store::open(home, SystemClock.now())?);
-    let dashboard = Dashboard::new(
-        copy.storage(),
-        gate,
-        KnownAgents(registry::names()),
-        Arc::new(SystemClock),
-        closed.clone(),
-    )
-    .with_outbox(Arc::new(move || outbox(&asked)));
+    let facts = Arc::new(ThisMachine { store: Mutex::new(Store::open(home, SystemClock.now())?) });
+    let dashboard = Dashboard::local(copy.storage(), gate, facts, Arc::new(SystemClock), closed.clone());
     let url = entrance(address, &secret);
     write!(out, "{url}\nThis address lets one browser in, once. ^C ends the dashboard.\n")?;
     out.flush()?;
@@ -101,31 +94,45 @@ fn entrance(address: SocketAddr, secret: &str) -> String {
     format!("http://{address}/enter?token={secret}")
 }
 
-/// How each receiver is doing.
-fn outbox(store: &Mutex<Store>) -> Vec<Outbox> {
-    let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-    let asked = store.read(|view: &View<'_>| {
-        let told = view.sinks()?.into_iter().map(|sink| {
-            let count = view.sink_count(&sink)?;
-            let retry_at = sink.again_at();
-            Ok(Outbox {
-                pending: count.pending,
-                dead: count.dead,
-                deferred: count.deferred,
-                paused: sink.paused,
-                trouble: sink.trouble,
-                failures: sink.failures,
-                retry_at,
-                last_delivered: sink.last_delivered_at,
-                sink: sink.name,
-            })
+/// What the local store knows beyond the events in the copy.
+struct ThisMachine {
+    store: Mutex<Store>,
+}
+
+impl LocalFacts for ThisMachine {
+    fn agents(&self) -> KnownAgents {
+        KnownAgents(registry::names())
+    }
+
+    fn command(&self) -> &'static str {
+        "codemie dashboard"
+    }
+
+    fn outbox(&self) -> Option<Vec<Outbox>> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let receivers = store.read(|view: &View<'_>| {
+            let receivers = view.sinks()?.into_iter().map(|sink| {
+                let count = view.sink_count(&sink)?;
+                let retry_at = sink.again_at();
+                Ok(Outbox {
+                    pending: count.pending,
+                    dead: count.dead,
+                    deferred: count.deferred,
+                    paused: sink.paused,
+                    trouble: sink.trouble,
+                    failures: sink.failures,
+                    retry_at,
+                    last_delivered: sink.last_delivered_at,
+                    sink: sink.name,
+                })
+            });
+            receivers.collect::<Result<_, store::Error>>()
         });
-        told.collect::<Result<_, store::Error>>()
-    });
-    asked.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the outbox cannot be read");
-        Vec::new()
-    })
+        Some(receivers.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the outbox cannot be read");
+            Vec::new()
+        }))
+    }
 }
 
 #[cfg(test)]

@@ -128,9 +128,8 @@ impl Watch {
         let shared = territory.as_ref().map(|territory| territory.shared.clone()).unwrap_or_default();
         *self.filter.territory.lock().unwrap_or_else(PoisonError::into_inner) = territory;
         let Some(notifier) = &mut self.notifier else { return false };
-        let extent = |path: &PathBuf| match shared.contains(path) {
-            true => Extent::Appearances,
-            false => Extent::Everything,
+        let extent = |path: &PathBuf| {
+            if shared.contains(path) { Extent::Appearances } else { Extent::Everything }
         };
         let wanted: BTreeMap<PathBuf, Identity> =
             wanted.into_iter().filter_map(|path| nearest(&path)).collect();

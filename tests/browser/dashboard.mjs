@@ -167,11 +167,11 @@ await check("sessions: filter, search, order, pages", async () => {
   await page.goto(`${BASE}/sessions`);
   await page.getByRole("link", { name: "Cost" }).click();
   const costs = async () => (await rows().locator("td:nth-child(8)").allTextContents()).map((text) => Number(text.replace(/[^0-9.]/g, "")));
-  const dearest = await costs();
-  assert.deepEqual(dearest, [...dearest].sort((a, b) => b - a), "the dearest first");
+  const expensive = await costs();
+  assert.deepEqual(expensive, [...expensive].sort((a, b) => b - a), "the most expensive first");
   await page.getByRole("link", { name: "Next page" }).click();
   const next = await costs();
-  assert.ok(next[0] <= dearest.at(-1), "the order goes on over pages");
+  assert.ok(next[0] <= expensive.at(-1), "the order goes on over pages");
   await shot(page, "sessions-by-cost");
 });
 

@@ -1,6 +1,6 @@
-//! Which events of a batch may be taken in at all. Pure: the storage has said what it knows.
+//! Which events of a batch may be taken in at all. Pure: the caller has asked the storage.
 //!
-//! A session belongs to the owner that reported it first, and nobody else adds to it. `seq` and `rev` count up by one at
+//! A session belongs to the owner that reported it first, and no other owner adds to it. `seq` and `rev` count up by one at
 //! the sender's; a number far beyond the known one would hide every honest event or revision below it, so it is refused.
 //!
 //! Senders deliver in the order in which events became true or were revised, so `seq`s nearly ascend, and a jump is
@@ -14,7 +14,7 @@ use super::model::Session;
 
 /// How far beyond the known number the next one may be.
 pub const JUMP: i64 = 100_000;
-/// How high a number may be of which nothing is known. The longest conversations have some hundred thousand events, and the
+/// How high the first known number of a session or event may be. The longest conversations have some hundred thousand events, and the
 /// largest calls two million tokens.
 pub const FIRST: i64 = 10_000_000;
 
@@ -47,14 +47,14 @@ pub fn owner(owner: i64, session: &Session) -> Result<(), Refused> {
     if session.owner == owner { Ok(()) } else { Err(Refused::OtherOwner) }
 }
 
-/// A revision of an event. `known` is the one that is stored of the same session; who does not know it because `rev` is no
-/// more than [`JUMP`] need not look it up.
+/// A revision of an event. `known` is the stored one of the same session; if `rev` is no more than [`JUMP`], it need not be
+/// looked up.
 pub fn revision(rev: i64, known: Option<i64>) -> Result<(), Refused> {
     if within_reach(rev, known) { Ok(()) } else { Err(Refused::FarRevision) }
 }
 
-/// A place in a session, of which nothing is known if no event of it was received yet.
-pub fn place(event: &Event, session: &Session) -> Result<(), Refused> {
+/// The `seq` of an event in its session. Nothing is known of a session without received events.
+pub fn sequence(event: &Event, session: &Session) -> Result<(), Refused> {
     let known = Some(session.highest_seq()).filter(|highest| *highest > 0);
     let last = match &event.attributes {
         Attributes::End(end) => end.last_seq.max(event.seq),
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_may_be_so_far_beyond_the_known_one() {
+    fn a_number_is_limited_by_the_known_one() {
         for (number, known, good) in [
             (1, None, true),
             (FIRST, None, true),

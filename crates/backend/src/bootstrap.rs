@@ -63,7 +63,7 @@ pub async fn ensure_tokens(
     for role in Role::ALL {
         created.insert(*role, new_secret(*role)?);
     }
-    // First the file, then the database: a token that only the database has could be used by nobody.
+    // First the file, then the database: a token in the database alone would be useless.
     write(file, &created).map_err(failed)?;
     for (role, secret) in &created {
         add(storage, user, &owner, *role, secret, now).await?;
@@ -121,7 +121,7 @@ fn read(file: &Path) -> io::Result<Option<BTreeMap<Role, String>>> {
     }
 }
 
-/// There at once or not at all, and never readable by others (a temporary file is made 0600).
+/// Complete or not there, and never readable by others (a temporary file is made 0600).
 fn write(file: &Path, tokens: &BTreeMap<Role, String>) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     create_private(folder)?;

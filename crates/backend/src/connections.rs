@@ -1,5 +1,5 @@
 //! The connections of a node: a fixed number of slots. A connection that has shown a good token keeps its slot; all others
-//! have few slots per address, and none that somebody else waits for.
+//! have few slots per address, and none that another connection waits for.
 //!
 //! One connection too many from an address closes the oldest one there without a token; where no slot is free, a new one
 //! closes the oldest anywhere without a token. So clients that open connections and send nothing only lose their own: a

@@ -1,4 +1,4 @@
-//! Which database: from what the user wrote to an open storage.
+//! Which database: from the address that the user gave to an open storage.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -51,8 +51,8 @@ impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(url) => match place(url) {
-                Some(place) => write!(f, "postgres://{place}"),
+            Self::Postgres(url) => match shown_address(url) {
+                Some(address) => write!(f, "postgres://{address}"),
                 None => f.write_str("a PostgreSQL database"),
             },
         }
@@ -62,9 +62,9 @@ impl fmt::Display for Database {
 /// The port that needs no mention.
 const USUAL: u16 = 5432;
 
-/// Where it is, as whoever connects reads it; nothing else of the address is repeated. `None` where that could be part of a
-/// password: a second `@` stands in one.
-fn place(url: &str) -> Option<String> {
+/// Host, port and name of the database as the driver reads them, and nothing else of the address. `None` where they could
+/// be part of a password: a second `@` belongs to one.
+fn shown_address(url: &str) -> Option<String> {
     let config: Config = url.parse().ok().filter(|_| url.matches('@').count() <= 1)?;
     // One port may be given for all hosts.
     let port = |at: usize| config.get_ports().get(at).or(config.get_ports().first());

@@ -60,7 +60,7 @@ impl Intake {
     /// The same batch from the start, after a failed try.
     #[must_use]
     pub fn again(self) -> Self {
-        // Those that stand for their id come first, as they must.
+        // The events that were kept for their ids come first, as they must.
         let batch =
             self.plan.events.into_iter().chain(self.plan.repeats).chain(self.refused).chain(self.batch);
         Self::new(batch.collect(), self.now)
@@ -85,7 +85,7 @@ impl Intake {
         let Found { owner, sessions, revisions } = found;
         self.changes.extend(sessions.into_iter().map(|session| (session.id.clone(), Change::of(session))));
         let batch = std::mem::take(&mut self.batch);
-        // In the order of `seq`, whatever order they came in: a batch makes no jumps that it fills itself.
+        // In the order of `seq`, not of arrival: a batch makes no jumps that it fills itself.
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by(|one, other| {
             let (one, other) = (&batch[*one], &batch[*other]);
@@ -124,7 +124,7 @@ impl Intake {
         let admit = |change: &Change| {
             admit::owner(owner, &change.session)?;
             admit::revision(event.rev, stored.map(|(_, rev)| *rev))?;
-            admit::place(event, &change.session)
+            admit::sequence(event, &change.session)
         };
         if let Some(change) = self.changes.get_mut(&*event.session) {
             admit(change)?;
@@ -163,7 +163,7 @@ impl Intake {
         self.changes.values().filter(|change| change.changed)
     }
 
-    /// The differences to the sums over all sessions; `before` gives the days of those that move.
+    /// The differences to the sums over all sessions; `before` has the days of the sessions that move.
     pub fn daily(&self, before: &HashMap<String, Vec<(Day, String, Numbers)>>) -> Daily {
         let mut daily = Daily::default();
         for (id, change) in self.changes.iter().filter(|(_, change)| change.changed) {
@@ -205,7 +205,7 @@ impl Stored {
         }
         match Attributes::stored(&self.kind, &self.attributes) {
             Ok(attributes) => Arrival::Revised { time: self.time, attributes },
-            // What we wrote ourselves can be read; if somebody changed it, it is better left alone.
+            // What this program wrote can be read; what something else changed is better left alone.
             Err(_) => Arrival::Duplicate,
         }
     }

@@ -1,19 +1,20 @@
-//! The metrics backend: takes events in, once each, and answers what they add up to.
+//! The metrics backend: takes events in, once each, and answers queries over them.
 //!
 //! ```text
 //! event, attributes    one event of the wire, checked
-//! admit, seqs, fold    pure: what of a batch may be taken in, and what it changes in a session and in the sums
-//! numbers, model       what is added up, and what is read
-//! storage              the traits; sqlite and postgres implement them (sql, read: what both have in common)
+//! admit, seqs, fold    pure: which events of a batch may be taken in, and what they change in sessions and sums
+//! numbers, model       the sums, and the read model
+//! storage              the traits; sqlite and postgres implement them (sql, read: shared by both)
 //! intake               one batch on its way into a storage
 //! api                  routes, tokens, limits, the description; unpack, limits, metrics
-//! server, seats, patience  connections, who may hold one, and how long a client may take; first, database, log: what a process around it needs
+//! server, connections, timeouts  connections, their limits, and how long a client may take
+//! bootstrap, database, log  what a process around it needs
 //! dashboard            the same read model as pages
 //! ```
 //!
-//! What decides is in `fold` and the same for every storage: a storage only says which events it had not seen and writes
-//! what it is told. Sums are kept by the transaction that takes the events in, so they hold whatever comes twice, late,
-//! revised, or to two nodes at once.
+//! Decisions are made in `fold`, the same for every storage: a storage only finds the events that are new and writes the
+//! changes. The transaction that takes events in also updates the sums, so they are right however often, late or revised
+//! an event comes, and to two nodes at once.
 #![cfg_attr(
     test,
     allow(

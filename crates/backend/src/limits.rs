@@ -21,9 +21,9 @@ pub const SILENCE: Duration = Duration::from_secs(15);
 /// Connections at once; more wait in the kernel's queue.
 pub const CONNECTIONS: usize = 1024;
 /// Of those from one address that have shown no token yet. A browser opens six, an agent's senders one each for the moment
-/// until they have shown theirs; an office behind one address has room, and four hostile addresses leave half of all seats.
+/// until they have shown theirs; an office behind one address has room, and four hostile addresses leave half of all slots.
 pub const ANONYMOUS_PER_ADDRESS: usize = 128;
-/// A head, and an idle connection, while most seats are taken.
+/// A head, and an idle connection, while few connections are free.
 pub const HEAD_WHEN_SCARCE: Duration = Duration::from_secs(5);
 /// How long requests that are under way may go on after the server was asked to end.
 pub const DRAIN: Duration = Duration::from_secs(20);

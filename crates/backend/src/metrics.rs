@@ -64,7 +64,7 @@ impl Metrics {
         Watching(self.clone())
     }
 
-    /// `health` is what the database says; without it this node's own numbers stand alone.
+    /// `health` comes from the database; without it the text has this node's own numbers alone.
     pub fn text(&self, health: Option<&Health>) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, lines: &[(String, String)]| {
@@ -117,7 +117,7 @@ impl Metrics {
             for (name, help, value) in [
                 ("codemie_sessions", "Sessions in the database.", health.sessions),
                 ("codemie_sessions_active", "Sessions without an END.", health.active),
-                ("codemie_sessions_with_gaps", "Sessions of which some seq is missing.", health.gap_count),
+                ("codemie_sessions_with_gaps", "Sessions with a missing seq.", health.gap_count),
             ] {
                 family(name, "gauge", help, &plain(value.to_string()));
             }

@@ -1,4 +1,4 @@
-//! What is read: sessions as their events tell them, sums, the feed, the health of delivery.
+//! The read model: sessions as their events describe them, sums, the feed, the state of delivery.
 
 mod query;
 mod record;
@@ -70,7 +70,7 @@ impl Month {
         Day::of(Timestamp(start.unwrap_or(i64::MAX)))
     }
 
-    /// Where its sums stand among those of days: below zero, where no day is, later months further down.
+    /// The row of its sums among those of days: below zero, where no day is, later months further down.
     pub(super) fn row(self) -> Day {
         Day(-1 - self.0)
     }
@@ -183,7 +183,7 @@ impl ToolNumbers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRow {
     pub name: String,
-    /// `read`, `write`, `edit`, `exec`, `other`; empty where nobody said.
+    /// `read`, `write`, `edit`, `exec`, `other`; empty where it is not known.
     pub kind: String,
     pub numbers: ToolNumbers,
 }
@@ -207,7 +207,7 @@ pub struct TimelinePage {
     pub next: Option<TimelinePosition>,
 }
 
-/// One session with everything around it that a page shows, but for its timeline, which is paged.
+/// One session with everything that its page shows, except its timeline, which is paged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionDetail {
     pub session: Session,
@@ -230,14 +230,14 @@ pub struct Origin {
     pub user: Option<String>,
     pub first_received_at: Timestamp,
     pub last_received_at: Timestamp,
-    /// Events taken in, each once, whatever number of times it was told or revised.
+    /// Events taken in, each once, however often it was sent or revised.
     pub events: i64,
 }
 
-/// How delivery is doing.
+/// The state of delivery.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Health {
-    /// Sessions of which some `seq` is missing, those heard of last first, as many as were asked for.
+    /// Sessions with a missing `seq`, the last received first, as many as were asked for.
     pub gaps: Vec<Session>,
     pub gap_count: i64,
     pub origins: Vec<Origin>,
@@ -254,7 +254,7 @@ pub struct Facets {
     pub users: Vec<String>,
 }
 
-/// A session that something happened in just now.
+/// A session with a new event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
     pub session: String,

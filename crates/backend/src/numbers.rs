@@ -1,4 +1,4 @@
-//! What is added up: one set of numbers, the same for a session, a day, a model, everything.
+//! The numbers that are added up: one set of them, the same for a session, a day, a model, everything.
 
 use wire::PicoDollars;
 
@@ -74,7 +74,7 @@ impl Numbers {
         self.cost = self.cost.rem_euclid(CARRY);
     }
 
-    /// The same numbers, of which `cost` may have been added up by a database.
+    /// The same numbers in their one form; a database may have added up `cost` beyond it.
     #[must_use]
     pub fn carried(mut self) -> Self {
         self.carry();

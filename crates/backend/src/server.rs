@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::api::{Backend, Options};
 use super::connections::{ConnectionSlots, Peer};
-use super::dashboard::{self, Dashboard, Gate};
+use super::dashboard::{self, Dashboard};
 use super::limits;
 use super::storage::Storage;
 use super::timeouts::{Timeouts, WriteTimeout};
@@ -35,8 +35,8 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let (close, closing) = watch::channel(false);
-    let gate = Gate::Tokens(storage.clone());
-    let pages = Dashboard::new(storage.clone(), gate, options.agents, Arc::new(SystemClock), closing.clone());
+    let clock = Arc::new(SystemClock);
+    let pages = Dashboard::of_backend(storage.clone(), options.agents, clock, closing.clone());
     let router = Backend::new(storage, &options, closing).router().merge(dashboard::router(pages));
     let slots = ConnectionSlots::new(&options.proxies);
     serve_with(options.timeouts, slots, listener, router, close, shutdown).await;

@@ -1,4 +1,4 @@
-//! SQL that both databases understand, and the little in which they differ.
+//! SQL for both databases, their few differences, and the readers of their rows.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -235,14 +235,14 @@ pub fn numbers(row: &dyn Columns) -> Result<Numbers, Error> {
     Ok(Numbers::from_values(values).carried())
 }
 
-/// The columns of [`Numbers`], each as `pattern` says (`{}` is its name).
+/// The columns of [`Numbers`], each by `pattern` (`{}` is its name).
 pub fn number_columns(pattern: &str) -> String {
     let columns: Vec<_> = Numbers::COLUMNS.iter().map(|column| pattern.replace("{}", column)).collect();
     columns.join(", ")
 }
 
 /// For `ON CONFLICT DO UPDATE`: adds a new row's column to that of the one that is there. The sum stays within 64 bits:
-/// neither database adds beyond them, and one sender's nonsense must not keep the batches of all others out.
+/// neither database adds beyond them, and absurd numbers of one sender must not keep the batches of all others out.
 pub fn added(table: &str, column: &str) -> String {
     let (old, new, most) = (format!("{table}.{column}"), format!("excluded.{column}"), i64::MAX);
     format!(

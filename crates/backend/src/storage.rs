@@ -1,4 +1,4 @@
-//! Where events are kept: the two traits, and what can go wrong.
+//! Where events are kept: the two traits, and their errors.
 //!
 //! [`Reader`] answers the pages and the API; [`Storage`] also takes events in and keeps the tokens. Both are used as
 //! `Arc<dyn …>`; the calls are futures, since one implementation is across a network.
@@ -40,7 +40,7 @@ pub enum Error {
 
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ingested {
     /// New, or a higher revision than was known.
@@ -54,11 +54,11 @@ pub trait Reader: Send + Sync {
     /// Sessions, in the order the filter asks for.
     fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage>;
 
-    /// How many there are of them, counted no further than `most`.
+    /// How many sessions there are, counted no further than `most`.
     fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, Counted>;
 
-    /// Which of these, that say so themselves of no transition in their last opening, are part of a chain all the same;
-    /// `reopened` are those with openings before it.
+    /// Which of these sessions are part of a chain. Their last openings report no transition; the ids in `reopened` have
+    /// earlier openings, too.
     fn chained(&self, ids: Vec<String>, reopened: Vec<String>) -> Answer<'_, Vec<String>>;
 
     /// One session and what is around it.
@@ -70,8 +70,8 @@ pub trait Reader: Send + Sync {
     /// A session's events beyond `after`, in order.
     fn timeline(&self, id: &str, after: TimelinePosition, limit: usize) -> Answer<'_, TimelinePage>;
 
-    /// The same added up: the time from the one to the other in so many parts of the same length, those in which something
-    /// happened, in order. What happened before or after belongs to the first or the last of them.
+    /// The same added up: the time between the two in `parts` of the same length, the ones with events in order. Earlier and
+    /// later events belong to the first and the last of them.
     fn activity(
         &self,
         id: &str,
@@ -80,19 +80,19 @@ pub trait Reader: Send + Sync {
         parts: usize,
     ) -> Answer<'_, Vec<ActivityBucket>>;
 
-    /// Sums by a key: those rows, counted from the newest day (given in order) or the dearest of everything else.
+    /// Sums by a key: these rows, counted from the newest day (given in order) or from the most expensive of anything else.
     fn usage(&self, by: By, filter: UsageFilter, rows: Range<usize>) -> Answer<'_, UsagePage>;
 
     /// Sums per day, split by agent, model, project or user (by anything else: not split), days in order.
     fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>>;
 
-    /// How delivery is doing, with up to `limit` sessions that have gaps.
+    /// The state of delivery, with up to `limit` sessions that have gaps.
     fn health(&self, limit: usize) -> Answer<'_, Health>;
 
     /// The values there are to filter by.
     fn facets(&self) -> Answer<'_, Facets>;
 
-    /// Tells of sessions in which something happened from now on, on whichever node. Whoever is slow misses some.
+    /// Sessions that change from now on, on any node. A slow receiver misses some.
     fn live(&self) -> broadcast::Receiver<Arc<[Touched]>>;
 }
 
@@ -112,7 +112,7 @@ pub trait Storage: Reader {
     /// Adds one. False if its name is taken.
     fn add_token(&self, token: Token) -> Answer<'_, bool>;
 
-    /// Notes that the pass with this signature was given up; nobody needs to know it after `until`.
+    /// Notes that a logout ended the pass with this signature; after `until` it would have expired.
     fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()>;
 
     /// Whether it was.

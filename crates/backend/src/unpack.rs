@@ -12,7 +12,7 @@ pub enum Encoding {
     Zstd,
 }
 
-/// What we take, in the words of the header that says so.
+/// The accepted encodings, as the header lists them.
 pub const ACCEPTED: &str = "zstd, gzip, identity";
 
 /// 8 MiB: what the default levels of zstd use at most. A frame may ask its reader for a thousand times that.
@@ -61,7 +61,7 @@ impl Encoding {
 fn read(mut decoder: impl Read, mut more: impl FnMut(usize) -> bool) -> Result<Vec<u8>, BadBody> {
     let mut content = Vec::new();
     loop {
-        // One byte beyond the limit tells that it is passed.
+        // One byte beyond the limit shows that it is passed.
         let piece = content.len().max(FIRST_PIECE).min(limits::UNPACKED + 1 - content.len());
         if !more(piece) {
             return Err(BadBody::NoRoom);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_is_unpacked_and_what_was_broken_is_told() {
+    fn packed_bodies_are_unpacked_and_broken_ones_are_errors() {
         let content = b"[{\"id\":1}]".repeat(1000);
         for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
             let body = packed(encoding, &content);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_does_not_go_off() {
+    fn a_small_body_that_unpacks_to_a_huge_one_is_an_error() {
         // A gigabyte of zeros in some kilobytes.
         for encoding in [Encoding::Gzip, Encoding::Zstd] {
             let mut bomb = packed(encoding, &vec![0; limits::UNPACKED]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_asked_for_before_it_is_taken() {
+    fn memory_is_reserved_before_it_is_used() {
         let size = 3 << 20;
         for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
             let body = packed(encoding, &vec![b' '; size]);

@@ -22,7 +22,7 @@ use crate::forward::{Credential, Identity, Native};
 use crate::home::Home;
 use crate::registry;
 use crate::store::{Outgoing, Store};
-use backend::dashboard::{Dashboard, Gate, KnownAgents, router};
+use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, new_secret};
@@ -116,14 +116,8 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let (name, owner) = (format!("demo-{nonce}"), Owner::default());
         storage.add_token(Token { name, role, owner, hash, created_at, revoked_at: None }).await?;
         let (close, closing) = watch::channel(false);
-        let pages = Dashboard::new(
-            storage.clone(),
-            gate,
-            KnownAgents(registry::names()),
-            Arc::new(SystemClock),
-            closing.clone(),
-        )
-        .opened_by("codemie demo");
+        let (facts, clock) = (Arc::new(Demonstration), Arc::new(SystemClock));
+        let pages = Dashboard::local(storage.clone(), gate, facts, clock, closing.clone());
         let routes = Backend::new(storage, &Options::default(), closing).router().merge(router(pages));
         let entrance = format!("http://{address}/enter?token={secret}");
         say(
@@ -136,6 +130,19 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         browser::forget(&entrance, home, |name| std::env::var_os(name));
         Ok(())
     })
+}
+
+/// The demonstration's pages show no outbox: everything is sent to the backend behind them.
+struct Demonstration;
+
+impl LocalFacts for Demonstration {
+    fn agents(&self) -> KnownAgents {
+        KnownAgents(registry::names())
+    }
+
+    fn command(&self) -> &'static str {
+        "codemie demo"
+    }
 }
 
 /// There at once or not at all, for its owner alone.

@@ -673,7 +673,7 @@ async fn usage_is_split_and_filtered(kind: Kind<'_>) {
         assert_eq!(rows, expected, "{by} {filter:?}");
     }
     let limited = world.one.usage(By::Agent, all(), 0..1).await.unwrap().rows;
-    assert_eq!((limited.len(), limited[0].sums.cost_usd), (1, 2.5), "the dearest first");
+    assert_eq!((limited.len(), limited[0].sums.cost_usd), (1, 2.5), "the most expensive first");
     let series = world.one.series(By::Model, all()).await.unwrap();
     let series: Vec<_> =
         series.into_iter().map(|row| format!("{} {} {}", row.day, row.key, row.sums.tokens())).collect();

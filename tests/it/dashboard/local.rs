@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use backend::dashboard::{Dashboard, Gate, KnownAgents, router};
+use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
 use backend::sqlite::Sqlite;
 use system::clock::SystemClock;
 use tokio::net::TcpListener;
@@ -194,8 +194,31 @@ fn an_outbox_is_shown_as_it_is() {
     );
 }
 
+/// Answers once other pages were served.
+struct SlowOutbox {
+    tell_asked: Mutex<mpsc::Sender<()>>,
+    others: Mutex<mpsc::Receiver<()>>,
+}
+
+impl LocalFacts for SlowOutbox {
+    fn agents(&self) -> KnownAgents {
+        KnownAgents::default()
+    }
+
+    fn command(&self) -> &'static str {
+        "codemie dashboard"
+    }
+
+    fn outbox(&self) -> Option<Vec<Outbox>> {
+        self.tell_asked.lock().unwrap().send(()).unwrap();
+        let others = self.others.lock().unwrap();
+        others.recv_timeout(Duration::from_secs(30)).expect("others are served meanwhile");
+        Some(Vec::new())
+    }
+}
+
 #[test]
-fn an_outbox_that_takes_its_time_keeps_no_other_page_waiting() {
+fn a_slow_outbox_does_not_delay_other_pages() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let storage = Arc::new(Sqlite::open(&folder.path().join("backend.db")).unwrap());
@@ -205,16 +228,8 @@ fn an_outbox_that_takes_its_time_keeps_no_other_page_waiting() {
     let (closing, closed) = watch::channel(false);
     let ((tell_asked, asked), (tell_others, others)) = (mpsc::channel(), mpsc::channel());
     let (tell_asked, others) = (Mutex::new(tell_asked), Mutex::new(others));
-    let dashboard = Dashboard::new(storage, gate, KnownAgents::default(), Arc::new(SystemClock), closed)
-        .with_outbox(Arc::new(move || {
-            tell_asked.lock().unwrap().send(()).unwrap();
-            others
-                .lock()
-                .unwrap()
-                .recv_timeout(Duration::from_secs(30))
-                .expect("others are served meanwhile");
-            Vec::new()
-        }));
+    let facts = Arc::new(SlowOutbox { tell_asked, others });
+    let dashboard = Dashboard::local(storage, gate, facts, Arc::new(SystemClock), closed);
     let (stop, stopped) = oneshot::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(|| {

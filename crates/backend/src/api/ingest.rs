@@ -68,7 +68,7 @@ pub(super) async fn events(
 /// Most bodies are shorter.
 const AT_FIRST: usize = 64 * 1024;
 
-/// The body, and the room it takes up until the batch is committed.
+/// The body, and the memory reserved for it until the batch is committed.
 async fn read(
     backend: &Backend,
     headers: &HeaderMap,
@@ -81,7 +81,7 @@ async fn read(
         return Err(too_large());
     }
     let no_room = || Refusal::from(BadBody::NoRoom);
-    // The rest of its room it gets as its bytes come: who only says that there will be many takes none from others.
+    // The rest is reserved as its bytes come: a client that only announces many takes nothing from others.
     let mut reserved = length.min(AT_FIRST);
     let room = timeout(limits::SILENCE, backend.bodies.clone().acquire_many_owned(kib(reserved)));
     let mut room = room.await.ok().and_then(Result::ok).ok_or_else(no_room)?;

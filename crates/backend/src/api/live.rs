@@ -1,6 +1,6 @@
 //! `GET /v1/live`: sessions as they change, as server-sent events.
 //!
-//! A message is a whole record, so whoever missed some is right again with the next. Changes within a moment are one message.
+//! A message is a whole record, so a client that missed some is right again with the next. Changes within a moment are one message.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -31,15 +31,15 @@ pub(super) async fn live(
     State(backend): State<Arc<Backend>>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    let seat = backend.watchers.clone().try_acquire_owned();
-    let seat = seat.map_err(|_| Refusal::Busy("too many watch already; try again"))?;
+    let slot = backend.watchers.clone().try_acquire_owned();
+    let slot = slot.map_err(|_| Refusal::Busy("too many watch already; try again"))?;
     let watcher = Watcher {
         feed: backend.storage.live(),
         closing: backend.closing.clone(),
         until: Instant::now() + limits::WATCH,
         headers,
         _counted: backend.metrics.watch(),
-        _seat: seat,
+        _slot: slot,
         backend,
     };
     let hello =
@@ -56,10 +56,10 @@ struct Watcher {
     feed: Receiver<Arc<[Touched]>>,
     closing: watch::Receiver<bool>,
     until: Instant,
-    /// With the token, which is looked at again before anything is told.
+    /// With the token, which is checked again before anything is sent.
     headers: HeaderMap,
     _counted: Watching,
-    _seat: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 }
 
 impl Watcher {
@@ -87,7 +87,7 @@ impl Watcher {
             return None;
         }
         let (storage, now) = (&self.backend.storage, self.backend.clock.now());
-        // A database that does not answer is no reason to hang up: the next change is told again.
+        // A database that does not answer is no reason to end the stream: the next change is sent again.
         let sessions = storage.sessions_by_id(touched.keys().cloned().collect()).await.unwrap_or_default();
         let events = sessions.iter().filter_map(|session| {
             let latest = touched.get(&session.id).copied();

@@ -11,7 +11,7 @@ use crate::limits;
 use crate::model::{By, Page};
 use wire::Status;
 
-/// What a route says of itself.
+/// The description of a route.
 pub(super) struct Operation {
     summary: &'static str,
     parameters: Vec<Value>,
@@ -89,7 +89,7 @@ pub(super) fn post_events() -> Operation {
     post.body = Some(json!({
         "required": true,
         "description": format!(
-            "Up to {MOST_EVENTS} events, plain or packed as Content-Encoding says (zstd, gzip). What is not right is told in `rejected`."
+            "Up to {MOST_EVENTS} events, plain or packed as Content-Encoding says (zstd, gzip). Events that are not right are listed in `rejected`."
         ),
         "content": {JSON: {"schema": {"type": "array", "items": items}}},
     }));
@@ -111,11 +111,7 @@ pub(super) fn get_sessions() -> Operation {
         query("status", "In this state", &words(Status::ALL.iter().map(|status| status.as_str()))),
         moment("since", "Began at or after"),
         moment("until", "Began before"),
-        query(
-            "gaps",
-            "Only those of which some seq is missing",
-            &json!({"type": "boolean", "default": false}),
-        ),
+        query("gaps", "Only sessions with a missing seq", &json!({"type": "boolean", "default": false})),
         query(
             "cursor",
             "`next` of the page before",
@@ -126,7 +122,7 @@ pub(super) fn get_sessions() -> Operation {
 }
 
 pub(super) fn get_session() -> Operation {
-    let mut get = operation("One session, as far as its events tell it", JSON, reference("Record"));
+    let mut get = operation("One session, as far as its events describe it", JSON, reference("Record"));
     get.parameters.push(session_id());
     get.refused(404, "there is no such session")
 }
@@ -142,7 +138,7 @@ pub(super) fn get_timeline() -> Operation {
 
 pub(super) fn get_usage() -> Operation {
     operation(
-        "Tokens and cost: the newest days (in UTC), or the dearest of what it is split by",
+        "Tokens and cost: the newest days (in UTC), or the most expensive of what it is split by",
         JSON,
         reference("Usage"),
     )
@@ -188,9 +184,9 @@ pub(super) fn get_healthz() -> Operation {
 pub(super) fn document() -> Value {
     let mut paths = Map::new();
     for route in &ROUTES {
-        let told = told(&(route.operation)(), route.need);
+        let described = describe(&(route.operation)(), route.need);
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method] = told;
+        path[route.method] = described;
     }
     json!({
         "openapi": "3.1.0",
@@ -211,8 +207,8 @@ pub(super) fn document() -> Value {
     })
 }
 
-/// The route's own words, and what the guard before it may answer.
-fn told(operation: &Operation, need: Need) -> Value {
+/// The route's own description, and the answers of the guard before it.
+fn describe(operation: &Operation, need: Need) -> Value {
     let mut responses = Map::new();
     let mut add = |status: u16, meaning: &str, content: &str, schema: &Value| {
         let answer = json!({"description": meaning, "content": {content: {"schema": schema}}});
@@ -241,15 +237,15 @@ fn told(operation: &Operation, need: Need) -> Value {
             &error,
         );
     }
-    let mut told = json!({"summary": summary, "responses": responses});
-    told["security"] = if need == Need::Nothing { json!([]) } else { json!([{"token": []}]) };
+    let mut described = json!({"summary": summary, "responses": responses});
+    described["security"] = if need == Need::Nothing { json!([]) } else { json!([{"token": []}]) };
     if !operation.parameters.is_empty() {
-        told["parameters"] = json!(operation.parameters);
+        described["parameters"] = json!(operation.parameters);
     }
     if let Some(body) = &operation.body {
-        told["requestBody"] = body.clone();
+        described["requestBody"] = body.clone();
     }
-    told
+    described
 }
 
 #[cfg(test)]
@@ -273,10 +269,10 @@ mod tests {
     #[test]
     fn a_route_that_needs_a_token_says_so() {
         for (path, methods) in document()["paths"].as_object().unwrap() {
-            for (method, told) in methods.as_object().unwrap() {
-                let open = told["security"].as_array().unwrap().is_empty();
+            for (method, described) in methods.as_object().unwrap() {
+                let open = described["security"].as_array().unwrap().is_empty();
                 assert_eq!(open, path == "/healthz", "{method} {path}");
-                assert_eq!(open, told["responses"]["401"].is_null(), "{method} {path}");
+                assert_eq!(open, described["responses"]["401"].is_null(), "{method} {path}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Everything that is asked: sessions, usage, health, counters.
+//! The routes that read: sessions, usage, health, counters.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use wire::Timestamp;
 
 type Shared = State<Arc<Backend>>;
 
-/// How many sessions, rows or events come if nobody says.
+/// The number of sessions, rows or events without a `limit`.
 pub(super) const SESSIONS: usize = 50;
 pub(super) const ROWS: usize = 1000;
 pub(super) const MOST_ROWS: usize = 10_000;
 
-/// The query, strictly: a name that nobody knows is more likely a mistake than a wish.
+/// The query, strictly: an unknown name is an error.
 pub(super) struct Parameters<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
@@ -131,7 +131,7 @@ pub(super) async fn sessions(
     Ok(Json(SessionsAnswer { sessions, next: page.next.map(|next| next.to_string()) }))
 }
 
-/// An id from the path; one with NUL is nobody's.
+/// An id from the path; no session has one with NUL.
 fn checked(id: String) -> Result<String, Refusal> {
     if id.contains('\0') { Err(Refusal::NotFound("session")) } else { Ok(id) }
 }
@@ -215,7 +215,7 @@ pub(super) async fn usage(
     };
     let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, ROWS, MOST_ROWS)?);
     let of_model = filter.model.is_some();
-    // The total is of everything, whatever number of rows is shown; agents are few.
+    // The total covers everything, not only the rows of this page; agents are few.
     let all = backend.storage.usage(By::Agent, filter.clone(), 0..MOST_ROWS).await?;
     let before = usize::try_from(query.cursor.unwrap_or(0)).unwrap_or(usize::MAX);
     let page = backend.storage.usage(by, filter, before..before.saturating_add(limit)).await?;
@@ -233,23 +233,23 @@ pub(super) async fn usage(
 }
 
 fn usage_row(row: &UsageRow, of_model: bool) -> Value {
-    let mut told = sums(&row.sums, &row.unpriced_models, of_model);
-    told["key"] = json!(row.key);
-    told["agent"] = json!(row.agent);
+    let mut row_json = sums(&row.sums, &row.unpriced_models, of_model);
+    row_json["key"] = json!(row.key);
+    row_json["agent"] = json!(row.agent);
     if let Some(id) = &row.session_id {
-        told["sessionId"] = json!(id);
+        row_json["sessionId"] = json!(id);
     }
-    told
+    row_json
 }
 
-/// What no model does: of one model's part of the sums these are not known.
+/// The numbers that belong to no model: in the sums of one model they are not known.
 pub(super) const OF_NO_MODEL: [&str; 7] =
     ["sessions", "prompts", "toolCalls", "toolErrors", "linesAdded", "linesRemoved", "apiErrors"];
 
-/// In the words of `codemie usage --json`.
+/// With the names of `codemie usage --json`.
 fn sums(sums: &Sums, unpriced_models: &[String], of_model: bool) -> Value {
     let counts = &sums.counts;
-    let mut told = json!({
+    let mut sums_json = json!({
         "sessions": counts.sessions,
         "apiCalls": counts.api_calls,
         "inputTokens": counts.input,
@@ -267,9 +267,9 @@ fn sums(sums: &Sums, unpriced_models: &[String], of_model: bool) -> Value {
         "apiErrors": counts.api_errors,
     });
     for name in OF_NO_MODEL.into_iter().filter(|_| of_model) {
-        told[name] = Value::Null;
+        sums_json[name] = Value::Null;
     }
-    told
+    sums_json
 }
 
 pub(super) async fn healthz(State(backend): Shared) -> (StatusCode, Json<Value>) {

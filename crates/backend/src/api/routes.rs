@@ -17,7 +17,7 @@ use super::{Backend, ingest, live, openapi, read};
 use crate::connections::Peer;
 use crate::token::{Role, Token};
 
-/// One route: where it is, who may use it, what it says of itself, what answers.
+/// One route: its path, the token it needs, its description, its handler.
 pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) method: &'static str,
@@ -115,7 +115,7 @@ async fn guard(
             if let Some(peer) = request.extensions().get::<Peer>() {
                 peer.mark_authenticated();
             }
-            // Whoever brings events brings them as this owner's.
+            // The events of this request belong to this owner.
             request.extensions_mut().insert(owner);
             (Some(name), next.run(request).await)
         }

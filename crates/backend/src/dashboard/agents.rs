@@ -16,7 +16,7 @@ impl KnownAgents {
         self.0.iter().position(|known| *known == name)
     }
 
-    /// The number of an agent's colour: its place in the registry, so that it is the same on every page and every day.
+    /// The number of an agent's colour: its position in the registry, so that it is the same on every page and every day.
     pub(super) fn colour(self, name: &str) -> usize {
         self.position(name).map_or(COLOURS, |at| at % COLOURS)
     }
@@ -30,7 +30,7 @@ impl KnownAgents {
         }
     }
 
-    /// Where it stands in a chart: agents in the order of the registry, the demonstration, then the others.
+    /// Its position in a chart: agents in the order of the registry, the demonstration, then the others.
     pub(super) fn order(self, name: &str) -> usize {
         self.position(name).unwrap_or(if name == OTHERS { usize::MAX } else { self.0.len() })
     }

@@ -1,5 +1,5 @@
 //! The files the pages load: a style sheet, one small script, an icon. All of them are in the binary, and the name of
-//! each tells its content, so that a browser may keep it for ever and never has a stale one.
+//! each holds a hash of its content, so that a browser may keep it for ever and never has a stale one.
 
 use std::sync::LazyLock;
 

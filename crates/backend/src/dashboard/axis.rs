@@ -1,7 +1,7 @@
 //! The time of a session as the length of its charts. Pure.
 //!
 //! A session that was closed and opened again later would be all gap: closed periods are cut out, and a break of a fixed
-//! width stands in their place.
+//! width is drawn instead.
 
 use std::collections::HashSet;
 
@@ -138,19 +138,19 @@ impl Axis {
         Self { pieces, breaks }
     }
 
-    /// What happened while it was closed, as far as anybody knows, stands where it was closed.
+    /// An event from a time in which it was closed is placed where it was closed.
     pub fn at(&self, time: Timestamp) -> f64 {
         let after = self.pieces.partition_point(|piece| piece.first <= time.0);
         self.pieces[after.saturating_sub(1)].at(time.0)
     }
 
-    /// Round times along it, none said twice.
+    /// Round times along it, each text once.
     pub fn labels(&self, zone: &TimeZone) -> Vec<(f64, String)> {
         let open: i64 = self.pieces.iter().map(|piece| piece.last - piece.first).sum();
         let rough = float(open) * APART;
         let step = STEPS.into_iter().find(|step| float(*step) >= rough).unwrap_or(STEPS[STEPS.len() - 1]);
         let written = Written::new(self.pieces[0].first, self.pieces[self.pieces.len() - 1].last, zone);
-        let (mut labels, mut said): (Vec<(f64, String)>, HashSet<String>) = (Vec::new(), HashSet::new());
+        let (mut labels, mut seen): (Vec<(f64, String)>, HashSet<String>) = (Vec::new(), HashSet::new());
         for piece in &self.pieces {
             let mut times: Vec<i64> = piece.multiples(step, offset(zone, piece.first)).collect();
             // Too short for a round time: when it was opened is still worth knowing.
@@ -160,7 +160,7 @@ impl Axis {
             for time in times {
                 let (x, label) = (piece.at(time), written.label(time, step));
                 let clear = labels.last().is_none_or(|(last, _)| x - last >= APART * 0.85);
-                if clear && said.insert(label.clone()) {
+                if clear && seen.insert(label.clone()) {
                     labels.push((x, label));
                 }
             }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_round_where_they_are_read() {
+    fn labels_are_round_in_the_zone_of_the_reader() {
         let zone = TimeZone::fixed(jiff::tz::offset(5).saturating_add(jiff::SignedDuration::from_mins(30)));
         let axis = Axis::new(at("2026-11-16T10:10:00Z"), at("2026-11-16T14:00:00Z"), &[]);
         let labels: Vec<String> = axis.labels(&zone).into_iter().map(|(_, label)| label).collect();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_closed_is_a_break() {
+    fn closed_time_is_a_break() {
         let (first, last) = (at("2026-11-17T03:07:18Z"), at("2026-11-17T03:22:02Z"));
         let closed = [(at("2026-11-17T03:08:49Z"), at("2026-11-17T03:21:56Z"))];
         let axis = Axis::new(first, last, &closed);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_no_break_and_many_leave_room() {
+    fn short_closed_times_are_no_break_and_many_breaks_leave_space() {
         let (first, hour) = (at("2026-11-17T03:00:00Z"), 3_600_000);
         let moment = [(Timestamp(first.0 + hour), Timestamp(first.0 + hour + 1000))];
         assert_eq!(Axis::new(first, Timestamp(first.0 + 2 * hour), &moment).breaks, []);
@@ -330,7 +330,7 @@ mod tests {
         let start = |time| event(time, EventType::Start, json!({"reason": "startup"}));
         let end = |time| event(time, EventType::End, json!({"status": "completed", "lastSeq": 5}));
         let openings = [start(1), end(5), start(9), start(12), end(20), end(21), start(30)];
-        let told = closed(&openings);
-        assert_eq!(told, [(Timestamp(5), Timestamp(9)), (Timestamp(21), Timestamp(30))]);
+        let found = closed(&openings);
+        assert_eq!(found, [(Timestamp(5), Timestamp(9)), (Timestamp(21), Timestamp(30))]);
     }
 }

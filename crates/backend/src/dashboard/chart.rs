@@ -1,8 +1,8 @@
 //! Charts as SVG, made on the server.
 //!
 //! Widths are percentages and heights are pixels, so that a chart fills any screen while its letters keep their size. A
-//! curve (`course`), which cannot be told in percentages, is drawn in an inner picture that is stretched. No style stands in
-//! the markup: what the classes look like is the style sheet's affair.
+//! curve (`cost_curve`), which cannot be written in percentages, is drawn in an inner picture that is stretched. The
+//! markup holds no style: the style sheet alone says what the classes look like.
 
 use maud::{Markup, html};
 
@@ -18,9 +18,9 @@ pub struct Series {
 /// One day, week or month.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// What stands below it.
+    /// The text below it.
     pub label: String,
-    /// What it says when pointed at.
+    /// The text shown while the pointer is on it.
     pub title: String,
     /// Where it leads.
     pub href: String,
@@ -31,7 +31,7 @@ pub struct Column {
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "columns is what columns are made of")]
 pub struct Columns<'a> {
-    /// What is shown, for those who do not see it.
+    /// What is shown, for screen readers.
     pub label: &'a str,
     pub series: &'a [Series],
     pub columns: &'a [Column],
@@ -68,7 +68,7 @@ fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }
 
-/// The lines across, and what they stand for, to the left of them.
+/// The values of the lines across, to the left of them.
 fn axis(scale: Scale, tick: fn(f64, Scale) -> String) -> Markup {
     html! {
         svg.axis aria-hidden="true" height=(total_height()) width="48" {
@@ -79,54 +79,83 @@ fn axis(scale: Scale, tick: fn(f64, Scale) -> String) -> Markup {
     }
 }
 
-fn grid(scale: Scale) -> Markup {
+/// The lines across, one for each step of the scale.
+pub fn grid(scale: Scale) -> Markup {
     html! {
         @for value in scale.ticks() {
-            line.grid.base[value == 0.0] x1="0" x2="100%" y1=(px(y(scale, value))) y2=(px(y(scale, value))) {}
+            @let y = px(y(scale, value));
+            line.grid.base[value == 0.0] x1="0" x2="100%" y1=(y) y2=(y) {}
         }
     }
 }
 
-/// Stacked columns over time.
+/// Stacked columns over time, with a legend.
 pub fn columns(chart: &Columns<'_>) -> Markup {
     let sum = |column: &Column| column.values.iter().sum::<f64>();
     let scale = Scale::up_to(chart.columns.iter().map(sum).fold(0.0, f64::max), chart.least);
-    let drawn = |at: usize| {
-        chart.columns.iter().any(|column| column.values.get(at).is_some_and(|value| *value > 0.0))
-    };
-    // What is nowhere to be seen needs no explanation.
-    let there: Vec<&Series> =
-        chart.series.iter().enumerate().filter(|(at, _)| drawn(*at)).map(|(_, series)| series).collect();
     let number = chart.columns.len().max(1);
     let every = number.div_ceil(LABELS);
-    let width = ratio(1, number);
     html! {
         div.chart {
             (axis(scale, chart.tick))
             svg.plot role="img" aria-label=(chart.label) height=(total_height()) width="100%" {
                 (grid(scale))
                 @for (at, column) in chart.columns.iter().enumerate() {
-                    @let left = ratio(at, number);
-                    a href=(column.href) tabindex="-1" {
-                        title { (column.title) }
-                        rect.hit x=(percent(left)) y="0" width=(percent(width)) height=(px(ABOVE + HEIGHT)) {}
-                        @for (class, from, to) in stack(chart.series, &column.values) {
-                            rect class=(class) x=(percent(left + width * 0.14)) width=(percent(width * 0.72))
-                                y=(px(y(scale, to))) height=(px(y(scale, from) - y(scale, to))) {}
-                        }
-                        (said(left + width / 2.0, &column.title))
-                    }
+                    @let slot = Slot { left: ratio(at, number), width: ratio(1, number) };
+                    (stacked(column, chart.series, scale, slot))
                     // Counted from the last one, so that today has its label.
-                    @if (number - 1 - at).is_multiple_of(every) {
-                        text.minor[((number - 1 - at) / every) % 2 == 1] x=(percent(left + width / 2.0))
+                    @let back = number - 1 - at;
+                    @if back.is_multiple_of(every) {
+                        text.minor[(back / every) % 2 == 1] x=(percent(slot.middle()))
                             y=(px(ABOVE + HEIGHT + 16.0)) { (column.label) }
                     }
                 }
             }
         }
-        @if there.len() > 1 {
+        (legend(chart))
+    }
+}
+
+/// The part of the width that a column has.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    left: f64,
+    width: f64,
+}
+
+impl Slot {
+    fn middle(self) -> f64 {
+        self.left + self.width / 2.0
+    }
+}
+
+/// One column: its parts on each other, and a link over its whole height.
+fn stacked(column: &Column, series: &[Series], scale: Scale, slot: Slot) -> Markup {
+    let Slot { left, width } = slot;
+    html! {
+        a href=(column.href) tabindex="-1" {
+            title { (column.title) }
+            rect.hit x=(percent(left)) y="0" width=(percent(width)) height=(px(ABOVE + HEIGHT)) {}
+            @for (class, from, to) in stack(series, &column.values) {
+                rect class=(class) x=(percent(left + width * 0.14)) width=(percent(width * 0.72))
+                    y=(px(y(scale, to))) height=(px(y(scale, from) - y(scale, to))) {}
+            }
+            (pointer_text(slot.middle(), &column.title))
+        }
+    }
+}
+
+/// The series that are drawn somewhere, if they are several.
+fn legend(chart: &Columns<'_>) -> Markup {
+    let drawn = |at: usize| {
+        chart.columns.iter().any(|column| column.values.get(at).is_some_and(|value| *value > 0.0))
+    };
+    let series = chart.series.iter().enumerate().filter(|(at, _)| drawn(*at)).map(|(_, series)| series);
+    let series: Vec<&Series> = series.collect();
+    html! {
+        @if series.len() > 1 {
             ul.legend {
-                @for series in there {
+                @for series in series {
                     li { (swatch(&series.class)) span { (series.name) } }
                 }
             }
@@ -134,14 +163,18 @@ pub fn columns(chart: &Columns<'_>) -> Markup {
     }
 }
 
-pub fn swatch(class: &str) -> Markup {
-    html! { svg.swatch aria-hidden="true" width="10" height="10" { rect class=(class) width="10" height="10" rx="2" {} } }
+fn swatch(class: &str) -> Markup {
+    html! {
+        svg.swatch aria-hidden="true" width="10" height="10" {
+            rect class=(class) width="10" height="10" rx="2" {}
+        }
+    }
 }
 
-/// The first two lines of a title, shown above the chart as soon as somebody points at what it belongs to.
-pub fn said(x: f64, title: &str) -> Markup {
-    let words: Vec<&str> = title.lines().take(2).collect();
-    html! { text.say.start[x < 0.2].end[x > 0.8] x=(percent(x)) y="11" { (words.join(" · ")) } }
+/// The first two lines of a title, shown above the chart while the pointer is on its column or point.
+pub fn pointer_text(x: f64, title: &str) -> Markup {
+    let lines: Vec<&str> = title.lines().take(2).collect();
+    html! { text.say.start[x < 0.2].end[x > 0.8] x=(percent(x)) y="11" { (lines.join(" · ")) } }
 }
 
 /// Where each part of a column begins and ends; what is nothing is not drawn.
@@ -163,7 +196,8 @@ pub fn bar(value: f64, errors: f64, largest: f64, class: &str) -> Markup {
                 rect class=(class) width=(percent(width(value).max(0.004))) height="10" rx="2" {}
             }
             @if errors > 0.0 {
-                rect.error x=(percent(width(value - errors))) width=(percent(width(errors))) height="10" rx="2" {}
+                rect.error x=(percent(width(value - errors))) width=(percent(width(errors)))
+                    height="10" rx="2" {}
             }
         }
     }
@@ -182,7 +216,7 @@ pub fn dollars(value: f64, scale: Scale) -> String {
 
 /// A count on an axis, all in one unit.
 pub fn amount(value: f64, scale: Scale) -> String {
-    let units = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let units = [(1e9, "B"), (1e6, "M"), (1e3, "k")];
     let (unit, name) = units.into_iter().find(|(unit, _)| scale.top >= *unit).unwrap_or((1.0, ""));
     if value == 0.0 { "0".to_owned() } else { format!("{}{name}", decimals(value / unit, scale.step / unit)) }
 }

@@ -1,4 +1,4 @@
-//! What several pages have in common: the filter as a form, the ranges, a session's status and agent.
+//! Controls of several pages: the filter as a form, the ranges, a session's status and agent.
 
 use maud::{Markup, html};
 
@@ -9,21 +9,22 @@ use crate::model::{Facets, Session};
 use wire::{EndReason, Status};
 
 pub fn agent(agents: KnownAgents, name: &str) -> Markup {
-    html! { span class={ "agent dot" (agents.colour(name)) } title=[(name.len() > 20).then_some(name)] { (name) } }
+    let title = Some(name).filter(|name| name.len() > 20);
+    html! { span class={ "agent dot" (agents.colour(name)) } title=[title] { (name) } }
 }
 
 pub fn status(session: &Session) -> Markup {
     let status = session.status();
-    let told = match (status, session.ending().and_then(|end| end.value.end_reason)) {
+    let text = match (status, session.ending().and_then(|end| end.value.end_reason)) {
         (Status::Completed, Some(EndReason::Clear)) => "cleared",
         (Status::Completed, Some(EndReason::Switch)) => "switched",
         (Status::Active, _) => "running",
         (status, _) => status.as_str(),
     };
-    html! { span class={ "pill " (status.as_str()) } { (told) } }
+    html! { span class={ "pill " (status.as_str()) } { (text) } }
 }
 
-/// Beside a heading over days. They are added up as they come in, wherever that is.
+/// Beside a heading over days: they are added up in UTC.
 pub fn utc() -> Markup {
     html! { " " span.aside { "days in UTC" } }
 }
@@ -32,7 +33,8 @@ pub fn ranges(filter: &Filter, path: &str) -> Markup {
     html! {
         nav.ranges aria-label="Days" {
             @for (range, name) in RANGES {
-                a href=(filter.with(|f| f.range = range).address(path)) aria-current=[(filter.range == range).then_some("true")] { (name) }
+                @let current = (filter.range == range).then_some("true");
+                a href=(filter.with(|f| f.range = range).address(path)) aria-current=[current] { (name) }
             }
         }
     }
@@ -40,10 +42,6 @@ pub fn ranges(filter: &Filter, path: &str) -> Markup {
 
 /// The filter as a form whose address is the page with the filter; `more` are the fields of the page's own.
 pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Markup {
-    let (from, to) = match filter.range {
-        Range::Between(from, to) => (from, to),
-        _ => (None, None),
-    };
     let parts = filter.parts();
     html! {
         input.fold type="checkbox" id="filters" aria-label="Show the filters";
@@ -57,20 +55,36 @@ pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Mar
             @if choices.users.len() > 1 || filter.user.is_some() {
                 (select("user", "User", &choices.users, filter.user.as_deref()))
             }
-            div.span {
-                label { "From" input type="date" name="from" value=[from]; }
-                label { "To" input type="date" name="to" value=[to]; }
-                button type="submit" { "Apply" }
-            }
+            (dates(filter))
         }
-        @if !parts.is_empty() {
-            ul.chips aria-label="Filters" {
-                @for (part, without) in &parts {
-                    li { a href=(without.address(path)) title="Take this filter away" { (part) " ×" } }
-                }
-                @if parts.len() > 1 {
-                    li { a href=(path) { "clear all" } }
-                }
+        @if !parts.is_empty() { (chips(&parts, path)) }
+    }
+}
+
+/// The fields for the first and the last day.
+fn dates(filter: &Filter) -> Markup {
+    let (from, to) = match filter.range {
+        Range::Between(from, to) => (from, to),
+        _ => (None, None),
+    };
+    html! {
+        div.span {
+            label { "From" input type="date" name="from" value=[from]; }
+            label { "To" input type="date" name="to" value=[to]; }
+            button type="submit" { "Apply" }
+        }
+    }
+}
+
+/// The parts of the filter that are set; each leads to the page without it.
+fn chips(parts: &[(String, Filter)], path: &str) -> Markup {
+    html! {
+        ul.chips aria-label="Filters" {
+            @for (part, without) in parts {
+                li { a href=(without.address(path)) title="Take this filter away" { (part) " ×" } }
+            }
+            @if parts.len() > 1 {
+                li { a href=(path) { "clear all" } }
             }
         }
     }
@@ -85,7 +99,7 @@ pub fn select(name: &str, label: &str, choices: &[String], chosen: Option<&str>)
                 @for choice in choices {
                     option value=(choice) selected[chosen == Some(choice)] { (choice) }
                 }
-                // What the address names stays chosen, though nothing has it.
+                // A value in the address stays chosen, even if no session has it.
                 @if let Some(chosen) = chosen.filter(|chosen| !choices.iter().any(|choice| choice == chosen)) {
                     option value=(chosen) selected { (chosen) }
                 }
@@ -94,20 +108,26 @@ pub fn select(name: &str, label: &str, choices: &[String], chosen: Option<&str>)
     }
 }
 
-/// Where the demonstration would be among what is shown, and is not.
+/// Where the demonstration's sessions are left out.
 pub fn demo_left_out(filter: &Filter, path: &str) -> Markup {
-    html! { p.muted.small { "The demonstration's sessions are left out. " a href=(filter.only_demo().address(path)) { "Show them" } } }
+    let shown = filter.only_demo().address(path);
+    html! {
+        p.muted.small { "The demonstration's sessions are left out. " a href=(shown) { "Show them" } }
+    }
 }
 
 /// What to do where there is nothing at all.
 pub fn how_to_begin(deployment: Deployment) -> Markup {
     match deployment {
         Deployment::Local => html! {
-            "Run " code { "codemie demo" } " to see it at work, or start an agent through codemie: " code { "codemie claude" } ". Its session appears here at once."
+            "Run " code { "codemie demo" } " to see it at work, or start an agent through codemie: "
+            code { "codemie claude" } ". Its session appears here at once."
         },
         Deployment::Backend => html! {
-            "On a developer's machine set " code { "CODEMIE_BACKEND_URL" } " to this address and " code { "CODEMIE_BACKEND_TOKEN" }
-            " to a token that " code { "codemie backend token create --role ingest" } " prints. The next session appears here at once."
+            "On a developer's machine set " code { "CODEMIE_BACKEND_URL" } " to this address and "
+            code { "CODEMIE_BACKEND_TOKEN" } " to a token that "
+            code { "codemie backend token create --role ingest" }
+            " prints. The next session appears here at once."
         },
     }
 }

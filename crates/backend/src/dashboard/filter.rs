@@ -1,7 +1,7 @@
-//! What a page is about, as its address says it: a span of days, an agent, a project, a model, a user, a status, words.
+//! The filter of a page, as its address holds it: days, an agent, a project, a model, a user, a status, search words.
 //!
-//! An address can be written down, sent to somebody and come back to. What it holds that makes no sense is said, not
-//! passed over: a wrong number is worse than none.
+//! An address can be written down, sent to other people and opened again. A part of it that makes no sense is an error: a
+//! wrong number is worse than none.
 
 use jiff::ToSpan;
 use jiff::civil::Date;
@@ -73,7 +73,7 @@ pub struct Filter {
     default: Range,
 }
 
-/// A part of the address that cannot be understood.
+/// A parameter of the address that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is not {expected}")]
 pub struct BadParameter {
@@ -188,7 +188,7 @@ impl Filter {
         }
     }
 
-    /// The first and the last day, where the range says.
+    /// The first and the last day, where the range has them.
     pub fn days(&self, today: Date) -> (Option<Date>, Option<Date>) {
         match self.range {
             Range::Days(days) => (today.checked_sub((i64::from(days) - 1).days()).ok(), Some(today)),
@@ -197,7 +197,7 @@ impl Filter {
         }
     }
 
-    /// The sessions of this filter, which that page shows of all days unless it is told otherwise.
+    /// The page with the sessions of this filter; its default range is all days.
     pub fn sessions_address(&self) -> String {
         Self { default: Range::All, ..self.clone() }.address("/sessions")
     }
@@ -213,7 +213,7 @@ impl Filter {
         self.with(|filter| filter.agent = Some(DEMO.to_owned()))
     }
 
-    /// The same number of days before those that are asked for, if they are few enough to be added up besides.
+    /// The same number of days before these, if they are few enough to be added up, too.
     pub fn before(&self, today: Date) -> Option<Self> {
         let Range::Days(days @ ..=90) = self.range else { return None };
         let last = self.days(today).0?.yesterday().ok()?;
@@ -221,7 +221,7 @@ impl Filter {
         Some(self.with(|filter| filter.range = Range::Between(Some(first), Some(last))))
     }
 
-    /// Whether its sessions can be counted within a page's time: which of them called a model no index tells, so each one of
+    /// Whether its sessions can be counted in the time of a page. No index finds the sessions of a model, so each session of
     /// the days is looked at.
     pub fn countable(&self, today: Date) -> bool {
         let reach = today.checked_sub(100.days()).unwrap_or(Date::MIN);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_and_its_filter_are_the_same() {
+    fn a_filter_becomes_its_address() {
         for (pairs, address) in [
             (&[][..], "/"),
             (&[("range", "30d"), ("agent", ""), ("q", "  ")], "/"),
@@ -358,8 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_said() {
-        for (pairs, said) in [
+    fn bad_parameters_are_errors() {
+        for (pairs, message) in [
             ([("from", "yesterday")], "from is not a date like 2026-11-16"),
             ([("to", "2026-02-31")], "to is not a date like 2026-11-16"),
             ([("range", "0d")], "range is not a number of days like 30d, or all"),
@@ -368,7 +368,7 @@ mod tests {
             ([("q", "a\0b")], "this is not a text: it holds a NUL"),
             ([("sort", "size")], "sort is not time or cost"),
         ] {
-            assert_eq!(filter(&pairs).unwrap_err().to_string(), said);
+            assert_eq!(filter(&pairs).unwrap_err().to_string(), message);
         }
     }
 
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_index_tells_is_not_counted_over_years() {
+    fn models_and_words_are_not_counted_over_years() {
         let countable =
             |pairs: &[(&str, &str)]| filter(pairs).unwrap().countable(jiff::civil::date(2026, 11, 16));
         assert!(countable(&[("range", "all")]) && countable(&[("range", "90d"), ("model", "m")]));
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn ranges_are_days_of_utc_and_both_ends_count() {
         let today = jiff::civil::date(2026, 11, 16);
-        let told = |pairs: &[(&str, &str)]| {
+        let bounds = |pairs: &[(&str, &str)]| {
             let (usage, sessions) = (
                 filter(pairs).unwrap().usage(today, &Facets::default()),
                 filter(pairs).unwrap().sessions(today, &Facets::default()),
@@ -437,12 +437,12 @@ mod tests {
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
             [day(usage.since), day(usage.until), at(sessions.since), at(sessions.until)]
         };
-        assert_eq!(told(&[("range", "7d")]), ["2026-11-10", "", "2026-11-10T00:00:00.000Z", ""]);
+        assert_eq!(bounds(&[("range", "7d")]), ["2026-11-10", "", "2026-11-10T00:00:00.000Z", ""]);
         assert_eq!(
-            told(&[("from", "2026-11-01"), ("to", "2026-11-02")]),
+            bounds(&[("from", "2026-11-01"), ("to", "2026-11-02")]),
             ["2026-11-01", "2026-11-02", "2026-11-01T00:00:00.000Z", "2026-11-03T00:00:00.000Z"]
         );
-        assert_eq!(told(&[("range", "all")]), ["", "", "", ""]);
+        assert_eq!(bounds(&[("range", "all")]), ["", "", "", ""]);
         assert_eq!(date(day(today)), today);
     }
 }

@@ -59,7 +59,10 @@ impl Frame {
             } }
         };
         let footer = html! {
-            footer { "codemie " (env!("CARGO_PKG_VERSION")) " · numbers only, no prompts and no code · made " (self.now.ago(self.now.at)) }
+            footer {
+                "codemie " (env!("CARGO_PKG_VERSION")) " · numbers only, no prompts and no code · made "
+                (self.now.ago(self.now.at))
+            }
         };
         document(title, &header, content, &footer)
     }

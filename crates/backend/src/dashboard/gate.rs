@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::http::{HeaderMap, header};
+
 use super::login::{GOOD_FOR_MS, Pass, cookie};
 use crate::storage::{Error, Storage};
 use crate::token::{NoRandomness, Role, TokenHash, new_secret};
 use wire::Timestamp;
 
-/// What a cookie for a local dashboard is given for; there is no token of that name anywhere.
+/// The token name in the cookie of a local dashboard; no token has it.
 const LOCAL: &str = "local";
 
 pub enum Gate {
@@ -20,13 +22,13 @@ pub enum Gate {
 
 #[derive(Debug)]
 pub struct Once {
-    /// Taken by whoever comes first with the right secret.
+    /// Taken by the first request with the right secret.
     secret: Mutex<Option<TokenHash>>,
     /// Signs the cookies of this process.
     key: TokenHash,
-    /// Signatures of passes that were given up.
+    /// Signatures of passes that a logout ended.
     ended: Mutex<Vec<[u8; 32]>>,
-    /// Cookies know no ports: that of another dashboard on this machine must not be taken for ours.
+    /// Cookies ignore ports: the name keeps apart the dashboards of this machine.
     cookie: String,
 }
 
@@ -113,6 +115,11 @@ impl Gate {
     }
 }
 
+/// The `Cookie` header of a request.
+pub fn cookies(headers: &HeaderMap) -> &str {
+    headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,7 +138,7 @@ mod tests {
         gate.close("codemie_4000=1.00.00", now).await.unwrap();
         assert!(gate.admits(&header, now).await.unwrap());
         gate.close(&header, now).await.unwrap();
-        assert!(!gate.admits(&header, now).await.unwrap(), "given up");
+        assert!(!gate.admits(&header, now).await.unwrap(), "ended by a logout");
         let (other, _) = Gate::once(4000).unwrap();
         assert!(!other.admits(&header, now).await.unwrap(), "another process has another key");
     }

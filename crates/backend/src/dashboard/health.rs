@@ -1,63 +1,81 @@
-//! The state of delivery: which events have not arrived, which machines have sent nothing lately, what waits in the outbox of this machine.
+//! The state of delivery: events that have not arrived, machines that have sent nothing lately, the outbox of this machine.
 
 use maud::{Markup, html};
 
 use super::controls;
 use super::frame::{Deployment, Frame, Section, empty};
-use super::model::Outbox;
-use super::session::holes;
+use super::local_facts::Outbox;
+use super::panel::{figure, figures, panel};
+use super::session::{holes, machine};
 use super::sessions::link;
-use super::text::{grouped, short};
-use crate::model::{Health, Origin, Session};
+use super::table::{Table, cell, heading};
+use super::text::grouped;
+use crate::model::{Health, Origin};
 
 /// Sessions with gaps that are shown.
 pub const GAPS: usize = 50;
 
 pub fn page(frame: &Frame, health: &Health, outbox: Option<&[Outbox]>) -> Markup {
-    let events: i64 = health.origins.iter().map(|origin| origin.events).sum();
-    let last = health.origins.iter().map(|origin| origin.last_received_at).max();
+    let backend = frame.deployment == Deployment::Backend;
     let content = html! {
         h1 { "Delivery health" }
         p.lead { "Whether everything that happened has arrived." }
-        dl.totals {
-            div { dt { "Sessions" } dd { (grouped(health.sessions)) } dd.hint { (grouped(health.active)) " running" } }
-            div { dt { "Events" } dd { (grouped(events)) } dd.hint { "taken in, each once" } }
-            div { dt { "With gaps" } dd { (grouped(health.gap_count)) } dd.hint { @if health.gap_count == 0 { "nothing is missing" } @else { "sessions" } } }
-            @if frame.deployment == Deployment::Backend {
-                div { dt { "Last received" } dd { @if let Some(last) = last { (frame.now.ago(last)) } @else { "never" } } dd.hint { "from any machine" } }
-            }
-        }
-        @if let Some(outbox) = outbox { section.panel { h2 { "Outbox of this machine" } (sinks(frame, outbox)) } }
-        section.panel { h2 { "Sessions with missing events" } (gaps(frame, health)) }
-        @if frame.deployment == Deployment::Backend { section.panel { h2 { "Machines" } (machines(frame, &health.origins)) } }
+        (totals(frame, health))
+        @if let Some(outbox) = outbox { (panel("Outbox of this machine", sinks(frame, outbox))) }
+        (panel("Sessions with missing events", gaps(frame, health)))
+        @if backend { (panel("Machines", machines(frame, &health.origins))) }
     };
     frame.page(Some(Section::Health), "Delivery health", &content)
 }
 
+fn totals(frame: &Frame, health: &Health) -> Markup {
+    let events: i64 = health.origins.iter().map(|origin| origin.events).sum();
+    let missing = if health.gap_count == 0 { "nothing is missing" } else { "sessions" };
+    let running = format!("{} running", grouped(health.active));
+    let mut all = vec![
+        figure("Sessions", grouped(health.sessions)).hint(running),
+        figure("Events", grouped(events)).hint("taken in, each once"),
+        figure("With gaps", grouped(health.gap_count)).hint(missing),
+    ];
+    if frame.deployment == Deployment::Backend {
+        let last = health.origins.iter().map(|origin| origin.last_received_at).max();
+        let last = html! { @if let Some(last) = last { (frame.now.ago(last)) } @else { "never" } };
+        all.push(figure("Last received", last).hint("from any machine"));
+    }
+    figures(&all)
+}
+
 fn sinks(frame: &Frame, outbox: &[Outbox]) -> Markup {
     if outbox.is_empty() {
-        let next = html! { "Everything is kept here. To send it to a backend, set " code { "CODEMIE_BACKEND_URL" } " and " code { "CODEMIE_BACKEND_TOKEN" } "." };
+        let next = html! {
+            "Everything is kept here. To send it to a backend, set " code { "CODEMIE_BACKEND_URL" }
+            " and " code { "CODEMIE_BACKEND_TOKEN" } "."
+        };
         return empty("No receiver is configured", &next);
     }
+    let table = Table::default()
+        .column(heading("", "Receiver"), outbox, |sink| {
+            cell("name", html! { (sink.sink) span.sub.narrow { (state(frame, sink)) } })
+        })
+        .column(heading("n", "Waiting"), outbox, |sink| cell("n", grouped(sink.pending)))
+        .column(heading("n", "Refused"), outbox, |sink| cell("n", grouped(sink.dead)))
+        .column(heading("n wide", "Held back"), outbox, |sink| cell("n wide", grouped(sink.deferred)))
+        .column(heading("wide", "Last delivered"), outbox, |sink| cell("wide", last_delivered(frame, sink)))
+        .column(heading("wide", "State"), outbox, |sink| cell("wide", state(frame, sink)));
     html! {
-        div.scroll { table {
-            thead { tr { th { "Receiver" } th.n { "Waiting" } th.n { "Refused" } th.n.wide { "Held back" } th.wide { "Last delivered" } th.wide { "State" } } }
-            tbody {
-                @for sink in outbox {
-                    tr {
-                        td.name { (sink.sink) span.sub.narrow { (state(frame, sink)) } }
-                        td.n { (grouped(sink.pending)) }
-                        td.n { (grouped(sink.dead)) }
-                        td.n.wide { (grouped(sink.deferred)) }
-                        td.wide { @if let Some(at) = sink.last_delivered { (frame.now.ago(at)) } @else { span.muted { "never" } } }
-                        td.wide { (state(frame, sink)) }
-                    }
-                }
-            }
-        } }
+        (table.scrolling())
         @if outbox.iter().any(|sink| sink.dead > 0) {
-            p.muted.small { code { "codemie sync --status" } " tells why something was refused, " code { "codemie sync --retry-dead" } " sends it again." }
+            p.muted.small {
+                code { "codemie sync --status" } " tells why something was refused, "
+                code { "codemie sync --retry-dead" } " sends it again."
+            }
         }
+    }
+}
+
+fn last_delivered(frame: &Frame, sink: &Outbox) -> Markup {
+    html! {
+        @if let Some(at) = sink.last_delivered { (frame.now.ago(at)) } @else { span.muted { "never" } }
     }
 }
 
@@ -66,7 +84,11 @@ fn state(frame: &Frame, sink: &Outbox) -> Markup {
         @if let Some(reason) = &sink.paused {
             span.pill.failed { "paused" } " " span.small { (reason) }
         } @else if let Some(at) = sink.retry_at.filter(|at| *at > frame.now.at) {
-            span.pill.warn { "waiting" } " " span.small { "failed " (grouped(sink.failures)) " times, next try at " (frame.now.time_of_day(at)) @if let Some(trouble) = &sink.trouble { ": " (trouble) } }
+            span.pill.warn { "waiting" } " "
+            span.small {
+                "failed " (grouped(sink.failures)) " times, next try at " (frame.now.time_of_day(at))
+                @if let Some(trouble) = &sink.trouble { ": " (trouble) }
+            }
         } @else if sink.pending > 0 {
             span.pill { "sending" }
         } @else if sink.dead > 0 {
@@ -80,29 +102,32 @@ fn state(frame: &Frame, sink: &Outbox) -> Markup {
 }
 
 fn gaps(frame: &Frame, health: &Health) -> Markup {
-    if health.gaps.is_empty() {
+    let rows = &health.gaps;
+    if rows.is_empty() {
         return html! { p.muted { "None. Of every session that has ended, each event is here." } };
     }
+    let received = frame.deployment == Deployment::Backend;
+    let table = Table::default()
+        .column(heading("", "Session"), rows, |session| cell("name", link(session)))
+        .column(heading("wide", "Agent"), rows, |session| {
+            cell("wide", controls::agent(frame.agents, &session.life.agent))
+        })
+        .column(heading("wide", "User"), rows, |session| {
+            cell("wide", session.life.user.as_deref().unwrap_or(""))
+        })
+        .column(heading("", "Missing"), rows, |session| cell("", holes(&session.missing_seq())))
+        .column_if(received, heading("", "Last received"), rows, |session| {
+            cell("nowrap", frame.now.ago(session.received_at))
+        });
     html! {
-        div.scroll { table {
-            thead { tr { th { "Session" } th.wide { "Agent" } th.wide { "User" } th { "Missing" } @if frame.deployment == Deployment::Backend { th { "Last received" } } } }
-            tbody { @for session in &health.gaps { (gap(frame, session)) } }
-        } }
-        @if health.gap_count > i64::try_from(health.gaps.len()).unwrap_or(i64::MAX) {
-            p.muted.small { "Those heard of last; " (grouped(health.gap_count)) " in all." }
+        (table.scrolling())
+        @if health.gap_count > i64::try_from(rows.len()).unwrap_or(i64::MAX) {
+            p.muted.small { "The last received ones; " (grouped(health.gap_count)) " in all." }
         }
-        p.muted.small { "A gap closes by itself when the sender comes back. One that stays was refused (" code { "codemie sync --status" } " on that machine tells why) or went to another database than this (" code { "codemie sync --backfill" } " there sends everything again)." }
-    }
-}
-
-fn gap(frame: &Frame, session: &Session) -> Markup {
-    html! {
-        tr {
-            td.name { (link(session)) }
-            td.wide { (controls::agent(frame.agents, &session.life.agent)) }
-            td.wide { (session.life.user.as_deref().unwrap_or("")) }
-            td { (holes(&session.missing_seq())) }
-            @if frame.deployment == Deployment::Backend { td.nowrap { (frame.now.ago(session.received_at)) } }
+        p.muted.small {
+            "A gap closes by itself when the sender comes back. One that stays was refused ("
+            code { "codemie sync --status" } " on that machine tells why) or went to another database than this ("
+            code { "codemie sync --backfill" } " there sends everything again)."
         }
     }
 }
@@ -111,20 +136,18 @@ fn machines(frame: &Frame, origins: &[Origin]) -> Markup {
     if origins.is_empty() {
         return empty("Nothing has arrived yet", &controls::how_to_begin(frame.deployment));
     }
-    html! {
-        div.scroll { table {
-            thead { tr { th { "Machine" } th { "User" } th.n { "Events" } th.wide { "First received" } th { "Last received" } } }
-            tbody {
-                @for origin in origins {
-                    tr {
-                        td { @if let Some(machine) = &origin.machine { span.mono title=(machine) { (short(machine)) } } @else { span.muted { "unknown" } } }
-                        td { (origin.user.as_deref().unwrap_or("")) }
-                        td.n { (grouped(origin.events)) }
-                        td.wide.nowrap { (frame.now.ago(origin.first_received_at)) }
-                        td.nowrap { (frame.now.ago(origin.last_received_at)) }
-                    }
-                }
-            }
-        } }
-    }
+    Table::default()
+        .column(heading("", "Machine"), origins, |origin| {
+            let unknown = || html! { span.muted { "unknown" } };
+            cell("", origin.machine.as_deref().map_or_else(unknown, machine))
+        })
+        .column(heading("", "User"), origins, |origin| cell("", origin.user.as_deref().unwrap_or("")))
+        .column(heading("n", "Events"), origins, |origin| cell("n", grouped(origin.events)))
+        .column(heading("wide", "First received"), origins, |origin| {
+            cell("wide nowrap", frame.now.ago(origin.first_received_at))
+        })
+        .column(heading("", "Last received"), origins, |origin| {
+            cell("nowrap", frame.now.ago(origin.last_received_at))
+        })
+        .scrolling()
 }

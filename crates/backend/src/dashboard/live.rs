@@ -1,7 +1,7 @@
 //! The live page: the running sessions, and a feed of starts and ends.
 //!
-//! The page is whole without its script. With it, the server sends rows as it would have rendered them, and the script puts
-//! them in their place.
+//! The page is whole without its script. With it, the server sends rows as it would have rendered them, and the script inserts
+//! them.
 
 use std::cmp::Reverse;
 
@@ -22,16 +22,27 @@ pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
             h1 { "Live" }
             span #state .state role="status" { "Connecting" }
         }
-        noscript { p.note { "Without JavaScript this page stands still. " a href="/live" { "Load it again" } " to see what is new." } }
+        noscript {
+            p.note {
+                "Without JavaScript this page stands still. " a href="/live" { "Load it again" }
+                " to see what is new."
+            }
+        }
         section.panel {
             h2 { "Running now " span.aside #count { (running.len()) } }
             ul.live #running { @for session in running { (running_row(frame, session)) } }
-            p.muted #running-none hidden[!running.is_empty()] { "No session is running. One that starts appears here by itself." }
+            p.muted #running-none hidden[!running.is_empty()] {
+                "No session is running. One that starts appears here by itself."
+            }
         }
         section.panel {
             h2 { "What happened" }
-            ul.live #feed aria-live="polite" { @for session in in_order(recent) { (event_row(frame, session, last_event(session))) } }
-            p.muted #feed-none hidden[!recent.is_empty()] { "Nothing yet. Starts, clears and ends appear here." }
+            ul.live #feed aria-live="polite" {
+                @for session in in_order(recent) { (event_row(frame, session, last_event(session))) }
+            }
+            p.muted #feed-none hidden[!recent.is_empty()] {
+                "Nothing yet. Starts, clears and ends appear here."
+            }
         }
     };
     frame.page(Some(Section::Live), "Live", &content)
@@ -39,12 +50,16 @@ pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
 
 /// A session in the list of running ones.
 pub fn running_row(frame: &Frame, session: &Session) -> Markup {
+    let prompts = human::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt");
     html! {
         li id={ "run-" (session.id) } {
             b { (link(session)) @if chained(session) { (chain_mark("chain")) } (marks(session)) }
             (controls::agent(frame.agents, &session.life.agent))
             (project_and_user(session))
-            span.end { (human::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt")) " · " (count(session.numbers.tokens())) " tokens · " (cost(session)) " · started " (frame.now.ago(session.started_at())) }
+            span.end {
+                (prompts) " · " (count(session.numbers.tokens())) " tokens · " (cost(session))
+                " · started " (frame.now.ago(session.started_at()))
+            }
         }
     }
 }
@@ -77,36 +92,47 @@ fn in_order(recent: &[Session]) -> Vec<&Session> {
 
 /// A START or END in the feed.
 pub fn event_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
-    let (verb, class) = if what == EventType::End {
-        let end = session.ending();
-        let verb = match end.map(|end| (end.value.status, end.value.end_reason)) {
-            Some((_, Some(EndReason::Clear))) => "cleared",
-            Some((_, Some(EndReason::Switch))) => "switched",
-            Some((Status::Failed, _)) => "failed",
-            Some((Status::Interrupted, _)) => "interrupted",
-            _ => "ended",
-        };
-        (verb, session.status().as_str())
-    } else {
-        let start = session.life.start.as_ref();
-        let verb = match start.and_then(|start| start.value.reason) {
-            Some(StartReason::Resume) => "resumed",
-            Some(StartReason::Clear | StartReason::Switch) => "continued",
-            _ => "started",
-        };
-        (verb, Status::Active.as_str())
+    let (verb, class) = match what {
+        EventType::End => (end_verb(session), session.status().as_str()),
+        _ => (start_verb(session), Status::Active.as_str()),
     };
     html! {
         li id={ "told-" (what.as_str()) "-" (session.id) } {
             span.verb { span class={ "pill " (class) } { (verb) } }
             b {
                 (link(session))
-                @if what == EventType::End { @if let Some(next) = session.transitioned_to() { span.muted { " → " a href=(address(next)) { "next" } } } }
-                @else if let Some(before) = session.transitioned_from() { span.muted { " ← " a href=(address(before)) { "before" } } }
+                (neighbour(session, what))
             }
             (controls::agent(frame.agents, &session.life.agent))
             (project_and_user(session))
             span.end { @if what == EventType::End { (cost(session)) " · " } (frame.now.ago(when(session, what))) }
         }
     }
+}
+
+fn end_verb(session: &Session) -> &'static str {
+    match session.ending().map(|end| (end.value.status, end.value.end_reason)) {
+        Some((_, Some(EndReason::Clear))) => "cleared",
+        Some((_, Some(EndReason::Switch))) => "switched",
+        Some((Status::Failed, _)) => "failed",
+        Some((Status::Interrupted, _)) => "interrupted",
+        _ => "ended",
+    }
+}
+
+fn start_verb(session: &Session) -> &'static str {
+    match session.life.start.as_ref().and_then(|start| start.value.reason) {
+        Some(StartReason::Resume) => "resumed",
+        Some(StartReason::Clear | StartReason::Switch) => "continued",
+        _ => "started",
+    }
+}
+
+/// A link to the session after an END, or before a START.
+fn neighbour(session: &Session, what: EventType) -> Markup {
+    let (arrow, id, name) = match what {
+        EventType::End => (" → ", session.transitioned_to(), "next"),
+        _ => (" ← ", session.transitioned_from(), "before"),
+    };
+    html! { @if let Some(id) = id { span.muted { (arrow) a href=(address(id)) { (name) } } } }
 }

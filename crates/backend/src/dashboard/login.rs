@@ -1,8 +1,8 @@
-//! The door: who shows a token gets a cookie, and shows that from then on.
+//! Logging in: a token is exchanged for a cookie, which every later request shows.
 //!
-//! The cookie says until when it is good and is signed with the hash of the token it was given for, so that any node that
-//! can look the token up can check it, none has to remember it, and a revoked token takes its cookies with it. Remembered
-//! are those that were given up by a logout, until their time is over.
+//! The cookie holds the time it expires and is signed with the hash of its token. So any node that can look up the token can
+//! check it, no node has to store it, and revoking a token revokes its cookies. Only cookies that a logout ended are
+//! stored, until they would have expired.
 
 use hmac::{Hmac, KeyInit, Mac};
 use maud::{DOCTYPE, Markup, html};
@@ -12,7 +12,7 @@ use super::frame::outside_page;
 use wire::Timestamp;
 use wire::hex::hex;
 
-/// How long a cookie is good: a working week, so that nobody looks for the token every morning.
+/// How long a cookie is good: a working week, so that people need not look for the token every morning.
 pub const GOOD_FOR_MS: i64 = 7 * 86_400_000;
 
 /// A cookie's value: which token, until when, and the signature of both.
@@ -90,11 +90,23 @@ pub fn page(next: &str, refused: bool) -> Markup {
     let content = html! {
         div.panel.door {
             h1 { "Log in" }
-            p.lead { "With a token of role read. " code { "codemie backend serve" } " wrote one to a file at its first start; " code { "codemie backend token create --role read" } " makes another." }
-            @if refused { p.note.bad role="alert" { "This is no token that may read. Check that it is whole, and not revoked." } }
+            p.lead {
+                "With a token of role read. " code { "codemie backend serve" }
+                " wrote one to a file at its first start; "
+                code { "codemie backend token create --role read" } " makes another."
+            }
+            @if refused {
+                p.note.bad role="alert" {
+                    "This is no token that may read. Check that it is whole, and not revoked."
+                }
+            }
             form method="post" action="/login" {
                 input type="hidden" name="next" value=(next);
-                label { "Token" input type="password" name="token" required autofocus autocomplete="current-password" spellcheck="false"; }
+                label {
+                    "Token"
+                    input type="password" name="token" required autofocus
+                        autocomplete="current-password" spellcheck="false";
+                }
                 button.primary type="submit" { "Log in" }
             }
         }
@@ -102,12 +114,16 @@ pub fn page(next: &str, refused: bool) -> Markup {
     outside_page("Log in", &content)
 }
 
-/// Leads on to a page of ours as one of ours, so that the browser brings the cookie along.
+/// A page of ours that leads to another one, so that the browser sends the cookie.
 pub fn onward(target: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head { meta charset="utf-8"; meta http-equiv="refresh" content={ "0;url=" (target) }; title { "codemie" } }
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content={ "0;url=" (target) };
+                title { "codemie" }
+            }
             body { a href=(target) { "Go on to the dashboard" } }
         }
     }
@@ -148,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pass_is_none() {
+    fn malformed_passes_are_refused() {
         let whole = Pass::sign(&KEY, "ä", Timestamp(1)).to_cookie();
         assert!(Pass::parse(&whole).is_some());
         for text in
@@ -166,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
+    fn a_login_leads_to_no_other_server() {
         for (next, target) in [
             ("/", "/"),
             ("/sessions?q=a%20b", "/sessions?q=a%20b"),

@@ -3,9 +3,11 @@
 //! ```text
 //! routes, stream        addresses: ask the read model, make the page
 //! gate, login           who may see it: a token once, then a cookie
-//! overview, sessions, session, live, health    pages: pure, from what was read to HTML
-//! turns, span, axis, scale    pure: a story from events, columns from days, the time of a session, round numbers
-//! course, chart, controls, frame, text, assets         what pages are made of
+//! local_facts           what only a user's own machine knows, handed in
+//! overview, sessions, session, live, health    pages: pure, from answers of the read model to HTML
+//! trend, chain, steps, activity, cost_curve    parts of one page
+//! panel, table, chart, controls, frame, text, assets    components of all pages
+//! turns, span, axis, scale    pure: turns from events, columns from days, the time of a session, round numbers
 //! ```
 //!
 //! Everything is rendered on the server. The one script, which is our own, only puts rows of the live page in their place;
@@ -15,23 +17,30 @@ mod activity;
 mod agents;
 mod assets;
 mod axis;
+mod chain;
 mod chart;
 mod controls;
+mod cost_curve;
 mod filter;
 mod frame;
 mod gate;
 mod health;
 mod live;
+mod local_facts;
 mod login;
 mod model;
 mod overview;
+mod panel;
 mod routes;
 mod scale;
 mod session;
 mod sessions;
 mod span;
+mod steps;
 mod stream;
+mod table;
 mod text;
+mod trend;
 mod turns;
 
 use std::fmt;
@@ -40,32 +49,28 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use tokio::sync::{Semaphore, watch};
 
-use super::storage::Reader;
+use super::storage::{Reader, Storage};
 use system::clock::Clock;
 
 pub use agents::KnownAgents;
 pub use gate::Gate;
-pub use model::Outbox;
+pub use local_facts::{LocalFacts, Outbox};
 pub use routes::router;
 
 /// Live streams open at once; each costs a task, and a query for every change.
 const STREAMS: usize = 500;
 
-/// How this machine's own outbox is doing. It may take its time: it is asked on a thread that nothing else waits for.
-pub type AskOutbox = Arc<dyn Fn() -> Vec<Outbox> + Send + Sync>;
-
-/// What the pages are made from, and for whom.
+/// The pages of one read model, for one audience.
 pub struct Dashboard {
     reader: Arc<dyn Reader>,
     gate: Gate,
     agents: KnownAgents,
     clock: Arc<dyn Clock>,
     zone: TimeZone,
-    outbox: Option<AskOutbox>,
-    /// The command that a dashboard of this machine is opened by.
-    opened_by: &'static str,
+    /// On a user's own machine; `None` at a backend.
+    local: Option<Arc<dyn LocalFacts>>,
     streams: Arc<Semaphore>,
-    /// True once the server is to end: live pages are hung up on, or it would wait for them.
+    /// True once the server is to end: live streams are closed then, or it would wait for them.
     closing: watch::Receiver<bool>,
 }
 
@@ -76,7 +81,29 @@ impl fmt::Debug for Dashboard {
 }
 
 impl Dashboard {
-    pub fn new(
+    /// The dashboard of a backend: people log in with its tokens.
+    pub fn of_backend(
+        storage: Arc<dyn Storage>,
+        agents: KnownAgents,
+        clock: Arc<dyn Clock>,
+        closing: watch::Receiver<bool>,
+    ) -> Self {
+        Self::new(storage.clone(), Gate::Tokens(storage), agents, clock, closing)
+    }
+
+    /// The dashboard of this user on their own machine.
+    pub fn local(
+        reader: Arc<dyn Reader>,
+        gate: Gate,
+        facts: Arc<dyn LocalFacts>,
+        clock: Arc<dyn Clock>,
+        closing: watch::Receiver<bool>,
+    ) -> Self {
+        let agents = facts.agents();
+        Self { local: Some(facts), ..Self::new(reader, gate, agents, clock, closing) }
+    }
+
+    fn new(
         reader: Arc<dyn Reader>,
         gate: Gate,
         agents: KnownAgents,
@@ -89,24 +116,9 @@ impl Dashboard {
             agents,
             clock,
             zone: system::zone::local(),
-            outbox: None,
-            opened_by: "codemie dashboard",
+            local: None,
             streams: Arc::new(Semaphore::new(STREAMS)),
             closing,
         }
-    }
-
-    /// Another command makes a new address.
-    #[must_use]
-    pub fn opened_by(mut self, command: &'static str) -> Self {
-        self.opened_by = command;
-        self
-    }
-
-    /// Also shows what waits in the outbox of this machine.
-    #[must_use]
-    pub fn with_outbox(mut self, outbox: AskOutbox) -> Self {
-        self.outbox = Some(outbox);
-        self
     }
 }

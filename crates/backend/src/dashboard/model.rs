@@ -1,4 +1,4 @@
-//! What a page is made of beyond the read model of the backend.
+//! What a page shows: answers of the read model, put together.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,9 +6,8 @@ use super::agents::{KnownAgents, OTHERS};
 use crate::model::{
     ActivityBucket, Counted, Facets, SeriesRow, SessionDetail, SessionPage, Sums, TimelineEvent, UsageRow,
 };
-use wire::Timestamp;
 
-/// What the overview tells, under one filter.
+/// The numbers of the overview, under one filter.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     pub facets: Facets,
@@ -17,17 +16,17 @@ pub struct Overview {
     pub models: Vec<UsageRow>,
     pub projects: Vec<UsageRow>,
     pub users: Vec<UsageRow>,
-    /// Of as many days before these.
+    /// The sums of as many days before these.
     pub before: Option<Sums>,
     /// Where one model is asked for: the sessions begun that called it, unless counting takes too long. The sums by model
     /// know of no sessions.
     pub with_model: Option<Counted>,
-    /// The demonstration would be among them, and is not.
+    /// There are sessions of the demonstration, and they are left out.
     pub demo_left_out: bool,
 }
 
 impl Overview {
-    /// The days added up by agent, the dearest first; what is no agent last, and nothing that costs nothing.
+    /// The days added up by agent, the most expensive first; other programs last, and nothing that costs nothing.
     pub fn agents(&self, known: KnownAgents) -> Vec<UsageRow> {
         let mut agents: BTreeMap<&str, Sums> = BTreeMap::new();
         for row in &self.days {
@@ -61,7 +60,7 @@ impl Overview {
         sums
     }
 
-    /// Sessions of agents that called a model at all: what ran without one cost nothing, and lowers no average.
+    /// Sessions of agents that called a model at all: a program without one costs nothing, and does not lower the average.
     pub fn paying_sessions(&self) -> i64 {
         let mut agents: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
         for SeriesRow { key, sums, .. } in &self.days {
@@ -80,9 +79,9 @@ pub struct Listing {
     pub page: SessionPage,
     /// All of them, where counting does not take longer than the page itself.
     pub total: Option<Counted>,
-    /// Those that are part of a chain though their last opening does not say so.
+    /// Sessions of a chain whose last opening does not report it.
     pub chained: HashSet<String>,
-    /// The demonstration would be among them, and is not.
+    /// There are sessions of the demonstration, and they are left out.
     pub demo_left_out: bool,
 }
 
@@ -92,22 +91,6 @@ pub struct SessionView {
     pub detail: SessionDetail,
     /// In the order they happened.
     pub events: Vec<TimelineEvent>,
-    /// If there are more events than these: all of them, added up.
+    /// If there are more events than these: the number of all of them over time.
     pub activity: Option<Vec<ActivityBucket>>,
-}
-
-/// A receiver of what the local store holds: only that machine knows what has not left it yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outbox {
-    pub sink: String,
-    pub pending: i64,
-    pub dead: i64,
-    pub deferred: i64,
-    /// Why nothing is sent until someone does something about it.
-    pub paused: Option<String>,
-    /// What went wrong last.
-    pub trouble: Option<String>,
-    pub failures: i64,
-    pub retry_at: Option<Timestamp>,
-    pub last_delivered: Option<Timestamp>,
 }

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use jiff::civil::Date;
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use super::agents::{KnownAgents, OTHERS};
-use super::chart::{self, Column, Series};
-use super::controls;
-use super::filter::{self, Filter, Range};
+use super::filter::{Filter, Range};
 use super::frame::{Frame, Section, empty};
 use super::model::Overview;
+use super::panel::{Figure, figure, figures, panel, panel_with};
 use super::sessions::COUNTED;
-use super::span::{self, Columns};
-use super::text::{cents, cost, count, float, grouped, priced, share, short_count};
-use crate::model::{Counted, SeriesRow, Sums, UsageRow};
+use super::table::{Cell, Table, cell, heading};
+use super::text::{cents, cost, count, float, grouped, share};
+use super::trend::Trend;
+use super::{chart, controls};
+use crate::model::{Counted, Sums, UsageRow};
 use prices::unpriced;
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
@@ -23,8 +23,6 @@ pub const BARS: usize = 8;
 const PATH: &str = "/";
 
 pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
-    let sums = view.sums();
-    let whole = sums.cost_usd;
     let content = html! {
         div.head {
             h1 { "Overview" (controls::utc()) }
@@ -35,17 +33,7 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
         @if view.days.is_empty() {
             div.panel { (nothing(frame, filter, view)) }
         } @else {
-            (totals(filter, view, &sums))
-            (without_price(&view.models))
-            (charts(frame, filter, view, &sums))
-            div.grid.three[view.users.len() < 2] {
-                (parts("By agent", "agent", &view.agents(frame.agents), whole, |name| (name != OTHERS).then(|| filter.with(|f| f.agent = Some(name.to_owned()))), Some(frame.agents)))
-                (parts("By model", "model", &view.models, whole, |name| Some(filter.with(|f| f.model = Some(name.to_owned()))), None))
-                (parts("By project", "project", &view.projects, whole, |name| Some(filter.with(|f| f.project = Some(name.to_owned()))), None))
-                @if view.users.len() > 1 {
-                    (parts("By user", "user", &view.users, whole, |name| Some(filter.with(|f| f.user = Some(name.to_owned()))), None))
-                }
-            }
+            (numbers(frame, filter, view))
         }
     };
     frame.page(Some(Section::Overview), "Overview", &content)
@@ -62,36 +50,70 @@ fn nothing(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     )
 }
 
-fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
-    let (counts, of_model) = (&sums.counts, filter.model.is_some());
-    let input = counts.input + counts.cache_read + counts.cache_write;
-    let prompts = human::counted(usize::try_from(counts.prompts).unwrap_or(0), "prompt");
-    let before = |now: f64, of: fn(&Sums) -> f64| {
-        html! {
-            @if let Some(change) = view.before.as_ref().and_then(|before| change(now, of(before))) { dd.hint { (change) " on " (days_before(filter)) } }
-        }
-    };
+fn numbers(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
+    let sums = view.sums();
     html! {
-        dl.totals {
-            div { dt { "Cost" } dd { (cost(sums.cost_usd, counts.unpriced_calls)) } @if let Some(each) = each(filter, view, sums) { dd.hint { (each) } } (before(sums.cost_usd, |sums| sums.cost_usd)) }
-            @if let Some(with_model) = view.with_model {
-                div { dt { "Sessions" } dd { (at_most(with_model.sessions)) } dd.hint { "begun, that called it" } }
-            } @else if !of_model {
-                div { dt { "Sessions" } dd { (grouped(counts.sessions)) } dd.hint { (prompts) @if view.users.len() > 1 { " · " (view.users.len()) " people" } } (before(float(counts.sessions), |sums| float(sums.counts.sessions))) }
-            }
-            div { dt { "Tokens" } dd { (count(sums.tokens())) } dd.hint { @if input > 0 { (share(float(counts.cache_read), float(input))) " of input cached" } @else { "none" } } (before(float(sums.tokens()), |sums| float(sums.tokens()))) }
-            div { dt { "API calls" } dd { (count(counts.api_calls)) } @if !of_model { dd.hint { (grouped(counts.api_errors)) " failed" } } }
-            // What no model does is not none under one: it is not known.
-            @if !of_model {
-                div { dt { "Tool calls" } dd { (count(counts.tool_calls)) } dd.hint { @if counts.tool_calls > 0 { (share(float(counts.tool_errors), float(counts.tool_calls))) " failed" } @else { "none" } } }
-                div { dt { "Lines" } dd { "+" (count(counts.lines_added)) } dd.hint { "−" (count(counts.lines_removed)) } }
-            }
-        }
+        (totals(filter, view, &sums))
+        (without_price(&view.models))
+        (Trend::new(frame, filter, view).charts(&sums))
+        (breakdowns(frame, filter, view, sums.cost_usd))
     }
 }
 
-/// What a session costs on average, where there is one to divide by.
-fn each(filter: &Filter, view: &Overview, sums: &Sums) -> Option<String> {
+fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
+    let counts = &sums.counts;
+    let of_model = filter.model.is_some();
+    let mut all = vec![cost_total(filter, view, sums)];
+    all.extend(sessions_total(filter, view, sums));
+    all.push(tokens_total(filter, view, sums));
+    let failed = (!of_model).then(|| format!("{} failed", grouped(counts.api_errors)));
+    all.push(figure("API calls", count(counts.api_calls)).maybe(failed));
+    // What no model does is not zero under one: it is not known.
+    if !of_model {
+        let failed = match counts.tool_calls {
+            1.. => format!("{} failed", share(float(counts.tool_errors), float(counts.tool_calls))),
+            _ => "none".to_owned(),
+        };
+        all.push(figure("Tool calls", count(counts.tool_calls)).hint(failed));
+        let added = html! { "+" (count(counts.lines_added)) };
+        all.push(figure("Lines", added).hint(html! { "−" (count(counts.lines_removed)) }));
+    }
+    figures(&all)
+}
+
+fn cost_total(filter: &Filter, view: &Overview, sums: &Sums) -> Figure {
+    figure("Cost", cost(sums.cost_usd, sums.counts.unpriced_calls))
+        .maybe(cost_per_session(filter, view, sums))
+        .maybe(compared(filter, view, sums, |sums| sums.cost_usd))
+}
+
+fn sessions_total(filter: &Filter, view: &Overview, sums: &Sums) -> Option<Figure> {
+    if let Some(with_model) = view.with_model {
+        return Some(figure("Sessions", at_most(with_model.sessions)).hint("begun, that called it"));
+    }
+    if filter.model.is_some() {
+        return None;
+    }
+    let prompts = human::counted(usize::try_from(sums.counts.prompts).unwrap_or(0), "prompt");
+    let people = view.users.len();
+    let hint = html! { (prompts) @if people > 1 { " · " (people) " people" } };
+    let compared = compared(filter, view, sums, |sums| float(sums.counts.sessions));
+    Some(figure("Sessions", grouped(sums.counts.sessions)).hint(hint).maybe(compared))
+}
+
+fn tokens_total(filter: &Filter, view: &Overview, sums: &Sums) -> Figure {
+    let counts = &sums.counts;
+    let input = counts.input + counts.cache_read + counts.cache_write;
+    let cached = match input {
+        1.. => format!("{} of input cached", share(float(counts.cache_read), float(input))),
+        _ => "none".to_owned(),
+    };
+    let compared = compared(filter, view, sums, |sums| float(sums.tokens()));
+    figure("Tokens", count(sums.tokens())).hint(cached).maybe(compared)
+}
+
+/// The average cost of a session, if there is one to divide by.
+fn cost_per_session(filter: &Filter, view: &Overview, sums: &Sums) -> Option<String> {
     let paying = match (&filter.model, view.with_model) {
         (None, _) => view.paying_sessions(),
         (Some(_), Some(Counted { sessions: 1..COUNTED, .. })) => view.with_model?.sessions,
@@ -106,6 +128,17 @@ fn at_most(sessions: i64) -> String {
     if sessions >= COUNTED { format!("{}+", grouped(COUNTED)) } else { grouped(sessions) }
 }
 
+/// `+18 % on 30 days before`.
+fn compared(filter: &Filter, view: &Overview, now: &Sums, value: fn(&Sums) -> f64) -> Option<String> {
+    let before = view.before.as_ref()?;
+    let days = match filter.range {
+        Range::Days(1) => "the day before".to_owned(),
+        Range::Days(days) => format!("{days} days before"),
+        _ => "before".to_owned(),
+    };
+    change(value(now), value(before)).map(|change| format!("{change} on {days}"))
+}
+
 /// `+18 %`, where there was something before and it can be compared.
 fn change(now: f64, before: f64) -> Option<String> {
     let percent = (now / before - 1.0) * 100.0;
@@ -113,14 +146,6 @@ fn change(now: f64, before: f64) -> Option<String> {
     comparable.then(|| {
         if percent.abs() < 0.5 { "±0 %".to_owned() } else { format!("{percent:+.0} %").replace('-', "−") }
     })
-}
-
-fn days_before(filter: &Filter) -> String {
-    match filter.range {
-        Range::Days(1) => "the day before".to_owned(),
-        Range::Days(days) => format!("{days} days before"),
-        _ => "before".to_owned(),
-    }
 }
 
 fn without_price(models: &[UsageRow]) -> Markup {
@@ -133,221 +158,110 @@ fn without_price(models: &[UsageRow]) -> Markup {
     }
     html! {
         @if !calls.is_empty() {
-            p.note { "+ No price is known for " (unpriced::named(calls.keys(), &calls)) ": the tokens are counted, the cost is not." }
-        }
-    }
-}
-
-/// For each column its sums, and those of each agent.
-type Data = Vec<(Sums, Vec<Sums>)>;
-
-fn charts(frame: &Frame, filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
-    let today = frame.now.today();
-    let days = view.days.iter().map(|row| filter::date(row.day));
-    let columns = Columns::told(filter.days(today), days, today);
-    let known = frame.agents;
-    let mut agents: Vec<&str> = view.days.iter().map(|row| known.known(&row.key)).collect();
-    agents.sort_unstable_by_key(|agent| (known.order(agent), *agent));
-    agents.dedup();
-    let data = gathered(&columns, known, &agents, &view.days);
-    let by_agent: Vec<Series> = agents
-        .iter()
-        .map(|agent| Series { name: (*agent).to_owned(), class: format!("c{}", known.colour(agent)) })
-        .collect();
-    let by_kind = [
-        ("read from cache", "t-read"),
-        ("written to cache", "t-write"),
-        ("input", "t-input"),
-        ("output", "t-output"),
-    ]
-    .map(|(name, class)| Series { name: name.to_owned(), class: class.to_owned() });
-    let unit = columns.unit.name();
-    let draw = |what: &str,
-                series: &[Series],
-                least,
-                tick,
-                told: &dyn Fn(&(Sums, Vec<Sums>)) -> (String, Vec<f64>)| {
-        let drawn: Vec<Column> = columns
-            .spans
-            .iter()
-            .zip(&data)
-            .map(|((first, last), data)| {
-                let (title, values) = told(data);
-                let sessions = filter.with(|f| f.range = Range::Between(Some(*first), Some(*last)));
-                Column {
-                    label: span::label(columns.unit, *first),
-                    title: format!("{}\n{title}", span::title(*first, *last)),
-                    href: sessions.address("/sessions"),
-                    values,
-                }
-            })
-            .collect();
-        chart::columns(&chart::Columns {
-            label: &format!("{what} per {unit}"),
-            series,
-            columns: &drawn,
-            least,
-            tick,
-        })
-    };
-    let spent = draw("Cost in US dollars", &by_agent, 0.0, chart::dollars, &|(whole, parts)| {
-        let said = |sums: &Sums| priced(sums.cost_usd, sums.counts.unpriced_calls);
-        let any = |sums: &Sums| sums.cost_usd > 0.0 || sums.counts.unpriced_calls > 0;
-        let each = parts.iter().zip(&agents).filter(|(part, _)| agents.len() > 1 && any(part));
-        let lines = each.map(|(part, agent)| format!("{agent} {}", said(part)));
-        let title: Vec<String> = std::iter::once(said(whole)).chain(lines).collect();
-        (title.join("\n"), parts.iter().map(|part| part.cost_usd).collect())
-    });
-    let tokens = draw("Tokens", &by_kind, 1.0, chart::amount, &|(whole, _)| {
-        let counts = &whole.counts;
-        let said = format!(
-            "{} tokens\n{} read from cache\n{} written to cache\n{} input\n{} output",
-            grouped(whole.tokens()),
-            grouped(counts.cache_read),
-            grouped(counts.cache_write),
-            grouped(counts.input),
-            grouped(counts.output)
-        );
-        let values = [counts.cache_read, counts.cache_write, counts.input, counts.output];
-        (said, values.map(float).to_vec())
-    });
-    let sessions = draw("Sessions begun", &by_agent, 1.0, chart::amount, &|(whole, parts)| {
-        let said = format!("{} begun", grouped(whole.counts.sessions));
-        (said, parts.iter().map(|part| float(part.counts.sessions)).collect())
-    });
-    let tokens = html! { section.panel { h2 { "Tokens per " (unit) span.aside { (short_count(sums.tokens())) } } (tokens) } };
-    html! {
-        section.panel {
-            h2 { "Cost per " (unit) span.aside { (priced(sums.cost_usd, sums.counts.unpriced_calls)) } }
-            (spent)
-            (table(unit, &columns, &data, filter.model.is_none()))
-        }
-        @if filter.model.is_some() {
-            (tokens)
-        } @else {
-            div.grid {
-                (tokens)
-                section.panel { h2 { "Sessions per " (unit) span.aside { (grouped(sums.counts.sessions)) } } (sessions) }
+            p.note {
+                "+ No price is known for " (unpriced::named(calls.keys(), &calls))
+                ": the tokens are counted, the cost is not."
             }
         }
     }
 }
 
-fn gathered(columns: &Columns, known: KnownAgents, agents: &[&str], days: &[SeriesRow]) -> Data {
-    let mut data = vec![(Sums::default(), vec![Sums::default(); agents.len()]); columns.spans.len()];
-    for row in days {
-        let at = columns.of(filter::date(row.day));
-        let agent = agents.iter().position(|agent| *agent == known.known(&row.key));
-        if let (Some(at), Some(agent)) = (at, agent) {
-            data[at].0.add(&row.sums);
-            data[at].1[agent].add(&row.sums);
-        }
-    }
-    data
-}
-
-/// The same numbers for those who do not see the charts, or want to copy them.
-fn table(unit: &str, columns: &Columns, data: &Data, sessions: bool) -> Markup {
-    let filled = columns.spans.iter().zip(data).rev();
-    let filled = filled.filter(|(_, (sums, _))| sums.counts.sessions + sums.counts.api_calls > 0);
+/// The cost by agent, model, project and user.
+fn breakdowns(frame: &Frame, filter: &Filter, view: &Overview, whole: f64) -> Markup {
+    let agents = view.agents(frame.agents);
+    let users = view.users.len() > 1;
+    let by = |title, kind, rows, narrowed| Breakdown { title, kind, rows, whole, narrowed, colours: None };
+    let agent = |name: &str| (name != OTHERS).then(|| filter.with(|f| f.agent = Some(name.to_owned())));
+    let model = |name: &str| Some(filter.with(|f| f.model = Some(name.to_owned())));
+    let project = |name: &str| Some(filter.with(|f| f.project = Some(name.to_owned())));
+    let user = |name: &str| Some(filter.with(|f| f.user = Some(name.to_owned())));
     html! {
-        details {
-            summary { "As a table; a " (unit) " begins at midnight UTC" }
-            div.scroll { table.plain {
-                thead { tr { th { (unit) } @if sessions { th.n { "Sessions" } } th.n { "Calls" } th.n { "Input" } th.n { "Cache read" } th.n { "Cache write" } th.n { "Output" } th.n { "Cost" } } }
-                tbody {
-                    @for ((first, last), (sums, _)) in filled {
-                        @let counts = &sums.counts;
-                        tr {
-                            td.nowrap { (date_or_span(*first, *last)) }
-                            @if sessions { td.n { (grouped(counts.sessions)) } }
-                            td.n { (grouped(counts.api_calls)) } td.n { (grouped(counts.input)) } td.n { (grouped(counts.cache_read)) }
-                            td.n { (grouped(counts.cache_write)) } td.n { (grouped(counts.output)) } td.n { (cost(sums.cost_usd, counts.unpriced_calls)) }
-                        }
-                    }
-                }
-            } }
+        div.grid.three[!users] {
+            (Breakdown { colours: Some(frame.agents), ..by("By agent", "agent", &agents, &agent) })
+            (by("By model", "model", &view.models, &model))
+            (by("By project", "project", &view.projects, &project))
+            @if users { (by("By user", "user", &view.users, &user)) }
         }
     }
 }
 
-fn date_or_span(first: Date, last: Date) -> String {
-    if first == last { first.to_string() } else { format!("{first} to {last}") }
-}
-
-/// What the cost is made of. A name leads to the same page of it alone, an amount to its sessions.
-fn parts(
-    title: &str,
-    kind: &str,
-    rows: &[UsageRow],
+/// The parts that the cost is made of, as bars. A name leads to the same page of it alone, an amount to its sessions.
+struct Breakdown<'a> {
+    title: &'static str,
+    kind: &'static str,
+    rows: &'a [UsageRow],
     whole: f64,
-    narrowed: impl Fn(&str) -> Option<Filter>,
-    coloured: Option<KnownAgents>,
-) -> Markup {
-    let largest = rows.iter().map(|row| row.sums.cost_usd).fold(0.0, f64::max);
-    let class = |name: &str| format!("c{}", coloured.map_or(0, |agents| agents.colour(name)));
-    html! {
-        section.panel {
-            h2 { (title) @if rows.len() > BARS { span.aside { "the dearest " (BARS) } } }
-            table.bars {
-                thead.hidden { tr { th { (kind) } th { "as a bar" } th { "share" } th { "cost" } } }
-                tbody {
-                    @for row in rows.iter().take(BARS) {
-                        @let narrowed = Some(&*row.key).filter(|key| !key.is_empty()).and_then(&narrowed);
-                        @let amount = cost(row.sums.cost_usd, row.sums.counts.unpriced_calls);
-                        tr {
-                            td title={ (row.key) @if !row.key.is_empty() { ": " } (grouped(row.sums.counts.api_calls)) " calls, " (grouped(row.sums.tokens())) " tokens" } {
-                                @match &narrowed {
-                                    Some(narrowed) => a href=(narrowed.address(PATH)) { (row.key) },
-                                    None => span.muted { @if row.key.is_empty() { "unknown" } @else { (row.key) } },
-                                }
-                            }
-                            td { (chart::bar(row.sums.cost_usd, 0.0, largest, &class(&row.key))) }
-                            td.n.small.muted { (share(row.sums.cost_usd, whole)) }
-                            td.n { @if let Some(narrowed) = &narrowed { a.plain href=(narrowed.sessions_address()) title="Its sessions" { (amount) } } @else { (amount) } }
-                        }
-                    }
-                }
-            }
+    /// The filter for one name; `None` for a name that there is no filter for.
+    narrowed: &'a dyn Fn(&str) -> Option<Filter>,
+    /// Each row in the colour of its agent, or all in one.
+    colours: Option<KnownAgents>,
+}
+
+impl Render for Breakdown<'_> {
+    fn render(&self) -> Markup {
+        if self.rows.len() > BARS {
+            let remark = format!("the {BARS} most expensive");
+            return panel_with(self.title, remark, self.table());
         }
+        panel(self.title, self.table())
+    }
+}
+
+impl Breakdown<'_> {
+    fn table(&self) -> Table {
+        let rows = &self.rows[..self.rows.len().min(BARS)];
+        let largest = self.rows.iter().map(|row| row.sums.cost_usd).fold(0.0, f64::max);
+        let colour = |name: &str| self.colours.map_or(0, |agents| agents.colour(name));
+        Table::bars()
+            .column(heading("", self.kind), rows, |row| self.name(row))
+            .column(heading("", "as a bar"), rows, |row| {
+                let class = format!("c{}", colour(&row.key));
+                cell("", chart::bar(row.sums.cost_usd, 0.0, largest, &class))
+            })
+            .column(heading("", "share"), rows, |row| {
+                cell("n small muted", share(row.sums.cost_usd, self.whole))
+            })
+            .column(heading("", "cost"), rows, |row| self.amount(row))
+    }
+
+    fn filter(&self, row: &UsageRow) -> Option<Filter> {
+        Some(&*row.key).filter(|key| !key.is_empty()).and_then(self.narrowed)
+    }
+
+    fn name(&self, row: &UsageRow) -> Cell {
+        let (calls, tokens) = (grouped(row.sums.counts.api_calls), grouped(row.sums.tokens()));
+        let separator = if row.key.is_empty() { "" } else { ": " };
+        let name = if row.key.is_empty() { "unknown" } else { &row.key };
+        let content = html! {
+            @match self.filter(row) {
+                Some(filter) => a href=(filter.address(PATH)) { (name) },
+                None => span.muted { (name) },
+            }
+        };
+        cell("", content).title(format!("{}{separator}{calls} calls, {tokens} tokens", row.key))
+    }
+
+    fn amount(&self, row: &UsageRow) -> Cell {
+        let amount = cost(row.sums.cost_usd, row.sums.counts.unpriced_calls);
+        let content = match self.filter(row) {
+            Some(filter) => html! {
+                a.plain href=(filter.sessions_address()) title="Its sessions" { (amount) }
+            },
+            None => amount,
+        };
+        cell("n", content)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use jiff::civil::date;
-
     use super::*;
-    use crate::model::Day;
+    use crate::dashboard::filter;
+    use crate::model::{Day, SeriesRow};
     use crate::numbers::Numbers;
 
     #[test]
-    fn days_are_gathered_into_columns_by_agent() {
-        let row = |day: &str, agent: &str, cost_usd| SeriesRow {
-            day: Day::parse(day).unwrap(),
-            key: agent.into(),
-            sums: Sums { cost_usd, ..Sums::default() },
-        };
-        let columns = Columns::between(date(2026, 11, 14), date(2026, 11, 16));
-        let days = [
-            row("2026-11-14", "claude", 1.0),
-            row("2026-11-16", "codex", 2.0),
-            row("2026-11-16", "claude", 3.0),
-            row("2026-11-13", "claude", 100.0),
-        ];
-        let agents = ["claude", "codex"];
-        let data = gathered(&columns, KnownAgents(&["claude", "codex"]), &agents, &days);
-        let costs = |(whole, parts): &(Sums, Vec<Sums>)| {
-            (whole.cost_usd, parts.iter().map(|part| part.cost_usd).collect::<Vec<_>>())
-        };
-        assert_eq!(
-            data.iter().map(costs).collect::<Vec<_>>(),
-            [(1.0, vec![1.0, 0.0]), (0.0, vec![0.0, 0.0]), (5.0, vec![3.0, 2.0])]
-        );
-    }
-
-    #[test]
-    fn the_banner_says_how_many_calls_of_which_mode_have_no_price() {
+    fn the_note_names_models_and_modes_without_a_price_and_their_calls() {
         let row = |model: &str, unpriced_calls| UsageRow {
             key: model.into(),
             sums: Sums {
@@ -358,9 +272,9 @@ mod tests {
             ..UsageRow::default()
         };
         let models = [row("claude-opus-4-5-20251101", 1420), row("claude-opus-4-8", 0), row("new-model", 3)];
-        let banner = without_price(&models).into_string();
-        let said = "No price is known for claude-opus-4-5-20251101 in fast mode (1,420 calls), new-model: the tokens";
-        assert!(banner.contains(said), "{banner}");
+        let note = without_price(&models).into_string();
+        let expected = "No price is known for claude-opus-4-5-20251101 in fast mode (1,420 calls), new-model: the tokens";
+        assert!(note.contains(expected), "{note}");
         assert_eq!(without_price(&models[1..2]).into_string(), "");
     }
 
@@ -370,19 +284,19 @@ mod tests {
         parameters.filter(Range::All).unwrap()
     }
 
-    fn told(agent: &str, cost_usd: f64, api_calls: i64, sessions: i64) -> SeriesRow {
+    fn agent_day(agent: &str, cost_usd: f64, api_calls: i64, sessions: i64) -> SeriesRow {
         let counts = Numbers { sessions, api_calls, ..Numbers::default() };
         SeriesRow { day: Day(20_000), key: agent.into(), sums: Sums { counts, cost_usd } }
     }
 
     #[test]
-    fn programs_that_are_no_agent_are_one_and_cost_no_session_anything() {
+    fn other_programs_are_one_row_and_do_not_count_in_the_average() {
         let days = vec![
-            told("ls", 0.0, 0, 3),
-            told("sh", 0.0, 0, 1),
-            told("claude", 4.0, 2, 2),
-            told("codex", 6.0, 2, 3),
-            told("gemini", 0.0, 0, 1),
+            agent_day("ls", 0.0, 0, 3),
+            agent_day("sh", 0.0, 0, 1),
+            agent_day("claude", 4.0, 2, 2),
+            agent_day("codex", 6.0, 2, 3),
+            agent_day("gemini", 0.0, 0, 1),
         ];
         let mut view = Overview { days, ..Overview::default() };
         let names = |view: &Overview| {
@@ -391,33 +305,33 @@ mod tests {
                 .map(|row| row.key)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names(&view), ["codex", "claude"], "the dearest first, none without a cost");
-        assert_eq!(each(&all(""), &view, &view.sums()).unwrap(), "$2.00 per session of an agent");
-        view.days.push(told("aider", 50.0, 1, 1));
+        assert_eq!(names(&view), ["codex", "claude"], "the most expensive first, none without a cost");
+        assert_eq!(cost_per_session(&all(""), &view, &view.sums()).unwrap(), "$2.00 per session of an agent");
+        view.days.push(agent_day("aider", 50.0, 1, 1));
         assert_eq!(names(&view), ["codex", "claude", OTHERS], "what is no agent last");
         view.days.retain(|row| row.sums.counts.api_calls > 0);
-        assert_eq!(each(&all(""), &view, &view.sums()).unwrap(), "$10.00 per session");
+        assert_eq!(cost_per_session(&all(""), &view, &view.sums()).unwrap(), "$10.00 per session");
     }
 
     #[test]
-    fn nothing_is_divided_by_no_session() {
-        let view = Overview { days: vec![told("claude", 34.45, 3, 0)], ..Overview::default() };
-        assert_eq!(each(&all(""), &view, &view.sums()), None);
-        assert_eq!(each(&all("m"), &view, &view.sums()), None, "not counted");
+    fn without_a_session_there_is_no_average() {
+        let view = Overview { days: vec![agent_day("claude", 34.45, 3, 0)], ..Overview::default() };
+        assert_eq!(cost_per_session(&all(""), &view, &view.sums()), None);
+        assert_eq!(cost_per_session(&all("m"), &view, &view.sums()), None, "not counted");
         let counted = |sessions| Some(Counted { sessions, ..Counted::default() });
         let of_model = |sessions| Overview { with_model: counted(sessions), ..view.clone() };
-        assert_eq!(each(&all("m"), &of_model(0), &view.sums()), None);
-        assert_eq!(each(&all("m"), &of_model(5), &view.sums()).unwrap(), "$6.89 per session");
+        assert_eq!(cost_per_session(&all("m"), &of_model(0), &view.sums()), None);
+        assert_eq!(cost_per_session(&all("m"), &of_model(5), &view.sums()).unwrap(), "$6.89 per session");
         assert_eq!(
-            each(&all("m"), &of_model(COUNTED), &view.sums()),
+            cost_per_session(&all("m"), &of_model(COUNTED), &view.sums()),
             None,
-            "nobody knows how many there are"
+            "more than are counted"
         );
     }
 
     #[test]
-    fn a_change_is_told_where_there_was_something_before() {
-        for (now, before, said) in [
+    fn a_change_is_shown_where_there_was_something_before() {
+        for (now, before, expected) in [
             (118.0, 100.0, Some("+18 %")),
             (50.0, 100.0, Some("−50 %")),
             (100.2, 100.0, Some("±0 %")),
@@ -425,7 +339,7 @@ mod tests {
             (0.0, 0.0, None),
             (5000.0, 1.0, None),
         ] {
-            assert_eq!(change(now, before).as_deref(), said, "{now} after {before}");
+            assert_eq!(change(now, before).as_deref(), expected, "{now} after {before}");
         }
     }
 }

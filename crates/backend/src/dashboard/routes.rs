@@ -1,4 +1,4 @@
-//! The pages at their addresses: who asks is looked at, the read model asked, the page made.
+//! The pages at their addresses: check who asks, ask the read model, render the page.
 
 use std::sync::Arc;
 
@@ -14,9 +14,10 @@ use serde::Deserialize;
 
 use super::filter::{Parameters, Range, encoded};
 use super::frame::{Deployment, Frame, empty};
-use super::gate::Gate;
+use super::gate::{Gate, cookies};
+use super::local_facts::Outbox;
 use super::login::{self, GOOD_FOR_MS, safe_target};
-use super::model::{Listing, Outbox, Overview, SessionView};
+use super::model::{Listing, Overview, SessionView};
 use super::text::Now;
 use super::{Dashboard, assets, health, live, overview, session, sessions, stream, turns};
 use crate::connections::Peer;
@@ -28,7 +29,7 @@ use wire::Status;
 
 /// Rows of the table of sessions.
 const ROWS: usize = 50;
-/// Events of one session on its page. Beyond them it says that there are more.
+/// Events of one session on its page; a note says if there are more.
 const EVENTS: usize = 5000;
 /// Into so many parts the time of a session is cut that has more: each some pixels of a chart.
 const PARTS: usize = 240;
@@ -40,7 +41,7 @@ const AGENTS: usize = 10_000;
 /// People named on the overview; more are only counted up to this.
 const PEOPLE: usize = 200;
 
-/// Nothing but what this server itself serves, nothing inline, in nobody's frame.
+/// Content of this server alone, nothing inline, never in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -86,7 +87,7 @@ async fn harden(mut response: Response) -> Response {
     response
 }
 
-/// Lets in who has a pass; shows everybody else the door.
+/// Lets requests with a pass through, and sends all others to the login.
 async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result<Response, Failure> {
     if dashboard.gate.admits(cookies(request.headers()), dashboard.now().at).await? {
         if let Some(peer) = request.extensions().get::<Peer>() {
@@ -99,16 +100,12 @@ async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result
         return Ok((StatusCode::UNAUTHORIZED, "log in first\n").into_response());
     }
     let asked = request.uri().path_and_query().map_or("/", |asked| asked.as_str());
-    // Who followed a link from elsewhere may be in: their browser keeps the cookie back until a page of ours asks.
+    // After a link from another site the browser keeps the cookie back until a page of ours asks.
     if request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
         return Ok(page(&login::onward(safe_target(asked))).into_response());
     }
-    let door = if asked == "/" { "/login".to_owned() } else { format!("/login?next={}", encoded(asked)) };
-    Ok(Redirect::to(&door).into_response())
-}
-
-pub(super) fn cookies(headers: &HeaderMap) -> &str {
-    headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    let login = if asked == "/" { "/login".to_owned() } else { format!("/login?next={}", encoded(asked)) };
+    Ok(Redirect::to(&login).into_response())
 }
 
 async fn overview_page(
@@ -170,7 +167,7 @@ async fn sessions_page(
     };
     let all = async {
         if !filter.countable(today) {
-            return Ok(None); // no index tells; every session would be looked at
+            return Ok(None); // there is no index: every session would be looked at
         }
         reader.count_sessions(asked.clone(), sessions::COUNTED).await.map(Some)
     };
@@ -214,7 +211,7 @@ async fn health_page(State(dashboard): Shared) -> Result<Html<String>, Failure> 
     Ok(page(&health::page(&dashboard.frame(), &health, outbox.as_deref())))
 }
 
-/// Programs are told in as many words as they read.
+/// Browsers get a page, programs one line.
 async fn no_page(headers: HeaderMap) -> Response {
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("text/html") {
@@ -239,11 +236,9 @@ async fn login_page(
     if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
         return Ok(Redirect::to(next).into_response());
     }
-    Ok(match dashboard.gate {
-        Gate::Tokens(_) => page(&login::page(next, false)).into_response(),
-        Gate::Once(_) => {
-            (StatusCode::UNAUTHORIZED, page(&login::closed(dashboard.opened_by))).into_response()
-        }
+    Ok(match &dashboard.local {
+        None => page(&login::page(next, false)).into_response(),
+        Some(facts) => (StatusCode::UNAUTHORIZED, page(&login::closed(facts.command()))).into_response(),
     })
 }
 
@@ -287,7 +282,7 @@ async fn enter(
     {
         return Ok(([(header::SET_COOKIE, cookie)], page(&login::onward("/"))).into_response());
     }
-    // Somebody who is in already and comes back by the old address.
+    // A browser that is logged in and comes back by the old address.
     Ok(Redirect::to(if dashboard.gate.admits(cookies(&headers), dashboard.now().at).await? {
         "/"
     } else {
@@ -296,7 +291,7 @@ async fn enter(
     .into_response())
 }
 
-/// Takes the cookie from this browser, and lets no copy of it in any more.
+/// Removes the cookie from this browser, and ends every copy of it.
 async fn log_out(State(dashboard): Shared, headers: HeaderMap) -> Result<Response, Failure> {
     own_form(&headers)?;
     dashboard.gate.close(cookies(&headers), dashboard.now().at).await?;
@@ -304,7 +299,7 @@ async fn log_out(State(dashboard): Shared, headers: HeaderMap) -> Result<Respons
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
 }
 
-/// A form of another site may make a browser send something here; browsers say so.
+/// Refuses a form of another site, which browsers mark as such.
 fn own_form(headers: &HeaderMap) -> Result<(), Failure> {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let foreign = match (text(&HeaderName::from_static("sec-fetch-site")), text(&header::ORIGIN)) {
@@ -332,9 +327,9 @@ impl Dashboard {
     }
 
     async fn outbox(&self) -> Result<Option<Vec<Outbox>>, Error> {
-        let Some(ask) = self.outbox.clone() else { return Ok(None) };
-        let asked = tokio::task::spawn_blocking(move || ask()).await;
-        asked.map(Some).map_err(|error| Error::Failed(error.to_string()))
+        let Some(facts) = self.local.clone() else { return Ok(None) };
+        let asked = tokio::task::spawn_blocking(move || facts.outbox()).await;
+        asked.map_err(|error| Error::Failed(error.to_string()))
     }
 
     /// The cookie for a secret that may read.
@@ -386,7 +381,7 @@ impl From<super::filter::BadParameter> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let (status, what, next) = match self {
-            Self::BadParameter(said) => (StatusCode::BAD_REQUEST, "This address makes no sense", said),
+            Self::BadParameter(error) => (StatusCode::BAD_REQUEST, "This address makes no sense", error),
             Self::Foreign => (
                 StatusCode::FORBIDDEN,
                 "This came from another site",

@@ -6,8 +6,9 @@ use super::controls;
 use super::filter::{Filter, Sort};
 use super::frame::{Deployment, Frame, Section, empty};
 use super::model::Listing;
+use super::table::{Table, cell, heading, sortable};
 use super::text::{self, count, duration, grouped};
-use crate::model::{Counted, Facets, Session, SessionPage};
+use crate::model::{Counted, Cursor, Facets, Session, SessionPage};
 use wire::Status;
 use wire::{DEMO, FOREIGN_TAG};
 
@@ -18,25 +19,22 @@ pub const COUNTED: i64 = 10_000;
 
 pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
     let (facets, listing) = (&view.facets, &view.page);
-    let states: Vec<String> = Status::ALL.iter().map(|status| status.as_str().to_owned()).collect();
-    let own_fields = html! {
-        label.grow { "Search" input type="search" name="q" value=[filter.words.as_deref()] placeholder="name, id, project, branch"; }
-        @if filter.sort == Sort::Cost { input type="hidden" name="sort" value="cost"; }
-        (controls::select("status", "Status", &states, filter.status.map(Status::as_str)))
-        label.tag { "Tag" input type="text" name="tag" value=[filter.tag.as_deref()] placeholder="all" spellcheck="false"; }
-    };
     let content = html! {
         div.head {
-            h1 { "Sessions" " " @if let Some(total) = view.total { span.aside { (counted(total)) } } (controls::utc()) }
+            h1 {
+                "Sessions" " "
+                @if let Some(total) = view.total { span.aside { (counted(total)) } }
+                (controls::utc())
+            }
             (controls::ranges(filter, PATH))
         }
-        (controls::form(filter, facets, PATH, &own_fields))
+        (controls::form(filter, facets, PATH, &own_fields(filter)))
         @if view.demo_left_out { (controls::demo_left_out(filter, PATH)) }
         div.panel {
             @if listing.sessions.is_empty() {
                 (nothing(frame, filter, facets))
             } @else {
-                div.scroll { (table(frame, filter, view)) }
+                (table(frame, filter, view).scrolling())
             }
             (pages(filter, listing))
         }
@@ -44,7 +42,25 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
     frame.page(Some(Section::Sessions), "Sessions", &content)
 }
 
-/// `121 · $34.45`. Of more than are counted nobody knows the cost.
+/// The fields of the form that this page alone has.
+fn own_fields(filter: &Filter) -> Markup {
+    let states: Vec<String> = Status::ALL.iter().map(|status| status.as_str().to_owned()).collect();
+    let (words, tag) = (filter.words.as_deref(), filter.tag.as_deref());
+    html! {
+        label.grow {
+            "Search"
+            input type="search" name="q" value=[words] placeholder="name, id, project, branch";
+        }
+        @if filter.sort == Sort::Cost { input type="hidden" name="sort" value="cost"; }
+        (controls::select("status", "Status", &states, filter.status.map(Status::as_str)))
+        label.tag {
+            "Tag"
+            input type="text" name="tag" value=[tag] placeholder="all" spellcheck="false";
+        }
+    }
+}
+
+/// `121 · $34.45`. Beyond the limit of counting the cost is not known.
 fn counted(total: Counted) -> String {
     match total.sessions {
         COUNTED.. => format!("{} or more", grouped(COUNTED)),
@@ -55,7 +71,7 @@ fn counted(total: Counted) -> String {
     }
 }
 
-/// The ids of those whose last opening tells of no transition; apart, those that had another before it.
+/// The ids of the sessions whose last opening reports no transition, and of those among them that were opened before.
 pub fn unlinked(sessions: &[Session]) -> (Vec<String>, Vec<String>) {
     let unlinked = || sessions.iter().filter(|session| !chained(session));
     let ids = |session: &Session| session.id.clone();
@@ -75,41 +91,44 @@ fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
     )
 }
 
-fn table(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
-    let sessions = &view.page.sessions;
-    // On somebody's own machine everything is theirs.
-    let users =
-        frame.deployment == Deployment::Backend || sessions.iter().any(|session| session.life.user.is_some());
+fn table(frame: &Frame, filter: &Filter, view: &Listing) -> Table {
+    let rows = &view.page.sessions;
+    // On a user's own machine everything is theirs.
+    let users = frame.deployment == Deployment::Backend || rows.iter().any(|row| row.life.user.is_some());
+    Table::default()
+        .column(heading("", "Name"), rows, |session| cell("name", name(frame, filter, view, session)))
+        .column(heading("", "Agent"), rows, |session| {
+            cell("", controls::agent(frame.agents, &session.life.agent))
+        })
+        .column(heading("wide", "Project"), rows, |session| cell("wide place", project(session)))
+        .column_if(users, heading("wide", "User"), rows, |session| {
+            cell("wide place", line("", session.life.user.as_deref().unwrap_or("")))
+        })
+        .column(sortable("wide", "Started", filter, PATH, Sort::Time), rows, |session| {
+            cell("wide nowrap", frame.now.ago(session.started_at()))
+        })
+        .column(heading("n wide", "Duration"), rows, |session| {
+            cell("n wide", duration(session.duration_ms(frame.now.at)))
+        })
+        .column(heading("n wide", "Tokens"), rows, |session| cell("n wide", count(session.numbers.tokens())))
+        .column(sortable("n", "Cost", filter, PATH, Sort::Cost), rows, |session| cell("n", cost(session)))
+        .column(heading("wide", "Status"), rows, |session| cell("wide", controls::status(session)))
+}
+
+/// The name with its marks and tags; on a narrow screen also the columns that have no space there.
+fn name(frame: &Frame, filter: &Filter, view: &Listing, session: &Session) -> Markup {
     html! {
-        table {
-            thead { tr {
-                th { "Name" } th { "Agent" } th.wide { "Project" } @if users { th.wide { "User" } }
-                (sortable(filter, Sort::Time, "Started", "wide"))
-                th.n.wide { "Duration" } th.n.wide { "Tokens" }
-                (sortable(filter, Sort::Cost, "Cost", "n"))
-                th.wide { "Status" }
-            } }
-            tbody {
-                @for session in sessions {
-                    tr {
-                        td.name {
-                            (link(session))
-                            @if chained(session) || view.chained.contains(&session.id) { (chain_mark("chain")) }
-                            (marks(session)) (tags(filter, session))
-                            span.sub.narrow { (frame.now.ago(session.started_at())) " · " (controls::status(session)) }
-                        }
-                        td { (controls::agent(frame.agents, &session.life.agent)) }
-                        td.wide.place { (line("", session.project().unwrap_or(""))) @if let Some(branch) = session.branch() { (line("sub", branch)) } }
-                        @if users { td.wide.place { (line("", session.life.user.as_deref().unwrap_or(""))) } }
-                        td.wide.nowrap { (frame.now.ago(session.started_at())) }
-                        td.n.wide { (duration(session.duration_ms(frame.now.at))) }
-                        td.n.wide { (count(session.numbers.tokens())) }
-                        td.n { (cost(session)) }
-                        td.wide { (controls::status(session)) }
-                    }
-                }
-            }
-        }
+        (link(session))
+        @if chained(session) || view.chained.contains(&session.id) { (chain_mark("chain")) }
+        (marks(session)) (tags(filter, session))
+        span.sub.narrow { (frame.now.ago(session.started_at())) " · " (controls::status(session)) }
+    }
+}
+
+fn project(session: &Session) -> Markup {
+    html! {
+        (line("", session.project().unwrap_or("")))
+        @if let Some(branch) = session.branch() { (line("sub", branch)) }
     }
 }
 
@@ -126,7 +145,7 @@ pub fn cost(session: &Session) -> Markup {
     text::cost(session.numbers.dollars(), session.numbers.unpriced_calls)
 }
 
-/// A conversation that never ran through codemie, told from the agent's file: its calls are known, and nothing else of it.
+/// A conversation that never ran through codemie, read from the agent's file: its calls are known, and nothing else.
 pub fn foreign(session: &Session) -> bool {
     session.tags().iter().any(|tag| &**tag == FOREIGN_TAG)
         && session.numbers.prompts + session.numbers.tool_calls == 0
@@ -135,7 +154,8 @@ pub fn foreign(session: &Session) -> bool {
 fn tags(filter: &Filter, session: &Session) -> Markup {
     html! {
         @for tag in session.tags() {
-            " " a.pill.tag href=(filter.with(|f| f.tag = Some(tag.to_string())).address(PATH)) title="Only sessions with this tag" { (&**tag) }
+            @let only = filter.with(|f| f.tag = Some(tag.to_string())).address(PATH);
+            " " a.pill.tag href=(only) title="Only sessions with this tag" { (&**tag) }
         }
     }
 }
@@ -145,43 +165,38 @@ fn line(class: &str, text: &str) -> Markup {
     html! { span class={ "line " (class) } title=[(text.len() > 16).then_some(text)] { (text) } }
 }
 
-/// Whether its last opening came of another session or went on in one.
+/// Whether its last opening followed another session, or another one followed it.
 pub fn chained(session: &Session) -> bool {
     session.transitioned_from().is_some() || session.transitioned_to().is_some()
 }
 
-pub fn chain_mark(said: &str) -> Markup {
-    html! { " " span.pill title="One of several sessions, linked by /clear or a switch" { (said) } }
+pub fn chain_mark(text: &str) -> Markup {
+    html! { " " span.pill title="One of several sessions, linked by /clear or a switch" { (text) } }
 }
 
-/// What else is to be known of a session before one looks at it.
+/// Marks of a session that change how its numbers are read.
 pub fn marks(session: &Session) -> Markup {
     html! {
         @if session.life.agent == DEMO { " " span.pill.demo { "demo" } }
-        @if session.missing_count() > 0 { " " span.pill.warn title="Not all of its events have arrived" { "incomplete" } }
-    }
-}
-
-fn sortable(filter: &Filter, sort: Sort, name: &str, class: &str) -> Markup {
-    let here = filter.sort == sort;
-    html! {
-        th class=(class) aria-sort=[here.then_some("descending")] {
-            a href=(filter.with(|f| f.sort = sort).address(PATH)) { (name) @if here { " ↓" } }
+        @if session.missing_count() > 0 {
+            " " span.pill.warn title="Not all of its events have arrived" { "incomplete" }
         }
     }
 }
 
 fn pages(filter: &Filter, listing: &SessionPage) -> Markup {
+    let first = filter.with(|_| ()).address(PATH);
+    let next = |cursor: &Cursor| filter.with(|f| f.after = Some(cursor.to_string())).address(PATH);
     html! {
         @if filter.after.is_some() || listing.next.is_some() {
             nav.pages aria-label="Pages" {
                 @if filter.after.is_some() {
-                    a href=(filter.with(|_| ()).address(PATH)) rel="first" { "← First page" }
+                    a href=(first) rel="first" { "← First page" }
                 } @else {
                     span {}
                 }
-                @if let Some(next) = &listing.next {
-                    a href=(filter.with(|f| f.after = Some(next.to_string())).address(PATH)) rel="next" { "Next page →" }
+                @if let Some(cursor) = &listing.next {
+                    a href=(next(cursor)) rel="next" { "Next page →" }
                 }
             }
         }

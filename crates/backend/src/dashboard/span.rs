@@ -11,7 +11,7 @@ pub enum Unit {
     Year,
 }
 
-/// Columns that can still be told apart and pointed at.
+/// Columns that can still be distinguished and pointed at.
 const COLUMNS: i32 = 93;
 
 impl Unit {
@@ -64,9 +64,9 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// From and to the days that were asked for, or as far as there is something to tell; never into a future of which
-    /// nothing is known, and never over more years than can be told apart.
-    pub fn told(
+    /// From and to the days that were asked for, or as far as there are numbers; never into a future without numbers,
+    /// and never over more years than can be distinguished.
+    pub fn covering(
         (first, last): (Option<Date>, Option<Date>),
         days: impl Iterator<Item = Date> + Clone,
         today: Date,
@@ -98,7 +98,7 @@ impl Columns {
     }
 }
 
-/// What stands below a column.
+/// The label below a column.
 pub fn label(unit: Unit, first: Date) -> String {
     let format = match unit {
         Unit::Day | Unit::Week => "%-d %b",
@@ -108,7 +108,7 @@ pub fn label(unit: Unit, first: Date) -> String {
     first.strftime(format).to_string()
 }
 
-/// What a column is, in full.
+/// The days of a column, in full.
 pub fn title(first: Date, last: Date) -> String {
     let format = "%a %-d %b %Y";
     if first == last {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_told_within_reason() {
+    fn the_days_asked_for_are_covered_within_reason() {
         let today = date(2026, 11, 16);
         let days = [date(2026, 11, 3), date(2026, 11, 9)];
         for (asked, days, expected) in [
@@ -154,12 +154,12 @@ mod tests {
             ((Some(Date::MIN), Some(Date::MAX)), &days, (Unit::Year, 93, date(1934, 11, 16), today)),
             ((None, None), &[date(1, 1, 1)], (Unit::Year, 93, date(1934, 11, 16), today)),
         ] {
-            let Columns { unit, spans } = Columns::told(asked, days.iter().copied(), today);
+            let Columns { unit, spans } = Columns::covering(asked, days.iter().copied(), today);
             let (first, last) = (spans[0].0, spans[spans.len() - 1].1);
             assert_eq!((unit, spans.len(), first, last), expected, "{asked:?} {days:?}");
         }
         let future = (Some(date(9000, 1, 1)), Some(date(9000, 2, 1)));
-        assert!(Columns::told(future, days.into_iter(), today).spans.is_empty());
+        assert!(Columns::covering(future, days.into_iter(), today).spans.is_empty());
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_say_what_they_are() {
+    fn labels_and_titles_of_columns() {
         let (monday, sunday) = (date(2026, 11, 16), date(2026, 11, 22));
         assert_eq!(label(Unit::Week, monday), "16 Nov");
         assert_eq!(label(Unit::Month, monday), "Nov 2026");

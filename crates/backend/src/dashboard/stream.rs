@@ -27,8 +27,8 @@ use tokio::sync::mpsc;
 
 use super::Dashboard;
 use super::frame::Frame;
+use super::gate::cookies;
 use super::live::{event_row, running_row};
-use super::routes::cookies;
 use crate::limits;
 use crate::model::{Session, Touched};
 use crate::storage::Error;

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use wire::Timestamp;
 
-/// The moment and the place a page is made for. Times are shown in the zone; days are those of UTC, as they are added up.
+/// The time and the zone a page is made for. Times are shown in the zone; days are those of UTC, as they are added up.
 #[derive(Clone, Debug)]
 pub struct Now {
     pub at: Timestamp,
@@ -17,10 +17,10 @@ pub struct Now {
 }
 
 impl Now {
-    /// A time as people say it, the exact one in its title and for machines.
+    /// A time relative to now; the exact one is in its title, and for machines.
     pub fn ago(&self, at: Timestamp) -> Markup {
-        let said = relative(at, self.at).unwrap_or_else(|| self.date(at));
-        html! { time datetime=(at) title=(self.exact(at)) data-ago { (said) } }
+        let text = relative(at, self.at).unwrap_or_else(|| self.date(at));
+        html! { time datetime=(at) title=(self.exact(at)) data-ago { (text) } }
     }
 
     /// `Mon 16 Nov 2026, 14:05:12 CET`.
@@ -89,12 +89,12 @@ pub fn cents(dollars: f64) -> String {
     }
     match cents {
         ..1_000_000 => format!("{sign}${}.{:02}", human::grouped(cents / 100), cents % 100),
-        // Of that much nobody counts the cents.
+        // Cents do not matter beside so much.
         _ => format!("{sign}${}", human::grouped((cents + 50) / 100)),
     }
 }
 
-/// What calls cost, some of which have no price: a plus where there is more to it, as the command line has it.
+/// A cost, with a plus if there are also calls without a price, as the command line writes it.
 pub fn priced(dollars: f64, unpriced_calls: i64) -> String {
     match (unpriced_calls > 0, dollars > 0.0) {
         (false, _) => cents(dollars),
@@ -103,10 +103,12 @@ pub fn priced(dollars: f64, unpriced_calls: i64) -> String {
     }
 }
 
-/// The same with more of it in its title.
+/// The same, exact in its title.
 pub fn cost(dollars: f64, unpriced_calls: i64) -> Markup {
     let more = if unpriced_calls > 0 { ", and calls without a known price" } else { "" };
-    html! { span class=[(unpriced_calls > 0 && dollars <= 0.0).then_some("muted")] title=(format!("${dollars:.6}{more}")) { (priced(dollars, unpriced_calls)) } }
+    let class = (unpriced_calls > 0 && dollars <= 0.0).then_some("muted");
+    let title = format!("${dollars:.6}{more}");
+    html! { span class=[class] title=(title) { (priced(dollars, unpriced_calls)) } }
 }
 
 /// Three digits and a unit; all of them in the title.
@@ -120,7 +122,7 @@ pub fn short_count(number: i64) -> String {
 }
 
 /// For drawing and for shares.
-#[expect(clippy::cast_precision_loss, reason = "nobody sees the sixteenth digit")]
+#[expect(clippy::cast_precision_loss, reason = "the sixteenth digit is not shown")]
 pub fn float(number: i64) -> f64 {
     number as f64
 }
@@ -129,7 +131,7 @@ pub fn grouped(number: i64) -> String {
     human::grouped(natural(number))
 }
 
-/// Counts are never negative; one that is would be somebody's mistake, not a reason to fail.
+/// Counts are never negative; a negative one is a mistake elsewhere, not a reason to fail.
 fn natural(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
@@ -158,7 +160,7 @@ pub fn share(part: f64, whole: f64) -> String {
     if percent > 0.0 && percent < 1.0 { "< 1 %".to_owned() } else { format!("{percent:.0} %") }
 }
 
-/// The first characters of an id: enough to tell it from others, and to look it up by.
+/// The first characters of an id: enough to distinguish it and to look it up.
 pub fn short(id: &str) -> &str {
     id.char_indices().nth(8).map_or(id, |(at, _)| &id[..at])
 }
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_said_as_people_do() {
+    fn times_are_relative_for_a_week() {
         let now = Timestamp(1_800_000_000_000);
         for (seconds, text) in [
             (-100, "just now"),
@@ -184,8 +186,8 @@ mod tests {
             (604_799, "7 days ago"),
             (604_800, ""),
         ] {
-            let said = relative(Timestamp(now.0 - seconds * 1000), now);
-            assert_eq!(said.unwrap_or_default(), text, "{seconds} s");
+            let shown = relative(Timestamp(now.0 - seconds * 1000), now);
+            assert_eq!(shown.unwrap_or_default(), text, "{seconds} s");
         }
         let now = Now { at: now, zone: TimeZone::UTC };
         assert_eq!(now.exact(Timestamp(0)), "Thu 1 Jan 1970, 00:00:00 UTC");
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_price_is_not_for_nothing() {
+    fn calls_without_a_price_are_marked() {
         for (dollars, unpriced, text) in
             [(0.0, 0, "$0.00"), (1.5, 0, "$1.50"), (1.5, 2, "$1.50+"), (0.0, 2, "no price")]
         {
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_said_roughly() {
+    fn durations_are_rounded_where_there_is_little_space() {
         for (seconds, text) in [
             (0, "0 s"),
             (89, "89 s"),

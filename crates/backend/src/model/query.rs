@@ -49,7 +49,7 @@ pub struct SessionFilter {
     /// Began at or after, and before.
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// Of which some `seq` is missing.
+    /// Only sessions with a missing `seq`.
     pub gaps: bool,
     pub order: Order,
     /// One of its tags.

@@ -1,4 +1,4 @@
-//! The record of a session, in the words of `codemie show --json`, as far as events tell it.
+//! The record of a session, with the names of `codemie show --json`, as far as events describe it.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use wire::Reading;
 use wire::{Correlation, Coverage, UsageSummary};
 use wire::{EndReason, Status};
 
-/// What stays on the machine (folder, processes, the agent's file) is null.
+/// Facts that stay on the machine (folder, processes, the agent's file) are null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
@@ -51,7 +51,7 @@ pub struct Record {
 
 impl Record {
     pub fn of(session: &Session, now: Timestamp) -> Self {
-        let start = session.life.start.as_ref().map(|told| &told.value);
+        let start = session.life.start.as_ref().map(|start| &start.value);
         let end = session.ending();
         let bound = session.life.bound.as_ref();
         Self {
@@ -97,7 +97,7 @@ impl Record {
     }
 }
 
-/// The sums over its events; which files were changed no event tells, so their number is the sender's.
+/// The sums over its events. No event names the changed files, so their number is the sender's.
 fn usage(session: &Session) -> UsageSummary {
     let numbers = &session.numbers;
     let totals = session.life.end.as_ref().and_then(|end| end.value.totals.as_ref());
@@ -111,7 +111,7 @@ fn usage(session: &Session) -> UsageSummary {
             .end
             .as_ref()
             .is_some_and(|end| end.value.exit_code.is_some_and(|code| code != 0)),
-        // No event says so; an END does, by its coverage.
+        // No event reports it; an END does, by its coverage.
         unreadable: false,
     };
     UsageSummary {

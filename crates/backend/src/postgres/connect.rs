@@ -1,4 +1,4 @@
-//! From a URL to a connection: TLS is verified, always, and nobody waits for ever for anybody.
+//! From a URL to a connection: TLS is always verified, and every wait has a limit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// What the server is asked for, unless the address asks for something else. A node that freezes in the middle of a batch
+/// Settings of a connection, unless the address sets them. A node that freezes in the middle of a batch
 /// holds locks that others wait for: they give up first and answer 503, then the server takes the locks from it.
 const SESSION: [(&str, &str); 4] = [
     ("lock_timeout", "5s"),
@@ -29,29 +29,31 @@ const SESSION: [(&str, &str); 4] = [
     ("statement_timeout", "30s"),
     ("tcp_user_timeout", "30s"),
 ];
-/// And for room to sort and group in, unless it gives more by itself or the address says how much. A page over a year of
+/// And memory to sort and group in, unless the server gives more or the address sets it. A page over a year of
 /// 100,000 sessions needs about ten megabytes; until the server has looked at its tables for the first time it knows no
 /// better than to sort all of that, and with the four it gives by default it does so on disk.
-const ROOM: (&str, &str) = (
+const SORT_MEMORY: (&str, &str) = (
     "work_mem",
     "SELECT set_config(name, greatest(setting::bigint, 16384)::text, false) FROM pg_settings WHERE name = 'work_mem'",
 );
-/// A server that is gone without a word is noticed about as fast.
+/// A server that vanishes is noticed about as fast.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 
-/// What a new connection is to be told first: as statements, because a pooler before the server takes no options with the
-/// greeting.
+/// The first statements of a new connection. A pooler in front of the server takes no options in the start-up message.
 fn limits(config: &Config) -> String {
     let given = config.get_options().unwrap_or_default();
     let limits = SESSION.iter().map(|(name, value)| (*name, format!("SET {name} = '{value}'")));
-    let all = limits.chain([(ROOM.0, ROOM.1.to_owned())]);
-    all.filter(|(name, _)| !given.contains(name)).map(|(_, said)| said).collect::<Vec<_>>().join("; ")
+    let all = limits.chain([(SORT_MEMORY.0, SORT_MEMORY.1.to_owned())]);
+    all.filter(|(name, _)| !given.contains(name))
+        .map(|(_, statement)| statement)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
-/// Sets what the address leaves open.
+/// Sets the limits that the address leaves open.
 fn bounded(config: &mut Config) {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(UNACKNOWLEDGED);
@@ -67,9 +69,9 @@ fn bounded(config: &mut Config) {
     }
 }
 
-/// How to connect, by which TLS, and what to say then.
+/// How to connect, by which TLS, and the first statements.
 pub(super) fn settings(url: &str) -> Result<(Config, MakeRustlsConnect, String), Error> {
-    // The URL holds a password: neither it nor what the parser says of it is repeated.
+    // The URL holds a password: neither it nor the message of the parser is repeated.
     let mut config: Config = url.parse().map_err(|_| {
         Error::Open("the database's address is not of the form postgres://USER@HOST/DATABASE".to_owned())
     })?;
@@ -113,11 +115,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_waited_for_without_end_unless_the_address_says_so() {
+    fn every_wait_has_a_limit_unless_the_address_sets_another() {
         let times = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; SET statement_timeout = '30s'; SET tcp_user_timeout = '30s'";
-        let all = &*format!("{times}; {}", ROOM.1);
+        let all = &*format!("{times}; {}", SORT_MEMORY.1);
         let rest = all.replace("SET lock_timeout = '5s'; ", "");
-        for (url, said, unacknowledged, idle) in [
+        for (url, statements, unacknowledged, idle) in [
             ("postgres://u@h/d", all, 30, 15),
             ("postgres://u@h/d?tcp_user_timeout=7&keepalives_idle=9", all, 7, 9),
             ("postgres://u@h/d?options=-c%20lock_timeout%3D0", &rest, 30, 15),
@@ -125,7 +127,7 @@ mod tests {
         ] {
             let mut config: Config = url.parse().unwrap();
             bounded(&mut config);
-            assert_eq!(limits(&config), said, "{url}");
+            assert_eq!(limits(&config), statements, "{url}");
             assert_eq!(config.get_tcp_user_timeout(), Some(&Duration::from_secs(unacknowledged)), "{url}");
             assert_eq!(config.get_keepalives_idle(), Duration::from_secs(idle), "{url}");
             assert!(config.get_keepalives_interval().is_some() && config.get_keepalives_retries().is_some());

@@ -78,8 +78,8 @@ impl Postgres {
         self.pool.get().await.map_err(|error| Error::Unavailable(pool_error_text(&error)))
     }
 
-    /// The owner's number in this database; given now if it has none. Not a part of any batch: it stays, whatever becomes of
-    /// the batch that asked.
+    /// The owner's number in this database; given now if it has none. It is not part of a transaction: it stays if the batch
+    /// fails.
     async fn number(&self, owner: &Owner) -> Result<i64, Error> {
         let known = || self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(n) = known().get(owner) {

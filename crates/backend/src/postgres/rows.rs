@@ -88,7 +88,7 @@ impl<'a> Rows<'a> {
         format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {}", self.unfolded())
     }
 
-    /// Sets all columns but the first, so many of which say which row.
+    /// Sets all columns but the first `keys`, which identify the row.
     pub(super) fn update(&self, table: &str, keys: usize) -> String {
         let (keys, set) = self.names.split_at(keys);
         let set: Vec<_> = set.iter().map(|name| format!("{name} = v.{name}")).collect();

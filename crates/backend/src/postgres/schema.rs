@@ -29,7 +29,7 @@ ALTER TABLE event DROP CONSTRAINT event_pkey;
 ALTER TABLE event ADD PRIMARY KEY (owner, id);
 "#;
 
-/// The list of sessions with gaps, in its order; it also tells which they are. `received_at` is in no index: every batch
+/// The list of sessions with gaps, in its order; it also finds them. `received_at` is in no index: every batch
 /// changes it, and all indexes of the row with it.
 const GAPS: &str = "
 CREATE INDEX session_gaps_by_start ON session (started_at, id) WHERE missing > 0;
@@ -162,7 +162,7 @@ pub(super) async fn migrate(client: &mut Object) -> Result<(), Error> {
     let migrations = migrations();
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let run = async {
-        // Whoever comes second must see what the first has done, whatever the server has for a default.
+        // The second node must see what the first has done, whatever the default of the server is.
         let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
         // Another node may be at it, and a large table takes its time.
         tx.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;

@@ -23,10 +23,10 @@ use wire::Timestamp;
 
 /// Sessions are locked by stripes: a batch of ten thousand sessions must not fill the server's table of locks.
 const STRIPES: u32 = 256;
-/// Which of its advisory locks are ours.
+/// The class of our advisory locks.
 const LOCKS: i32 = 0x636d;
 
-/// Each statement sees what was committed before it, whatever the server or the role has for a default: under a stricter
+/// Each statement sees what was committed before it, whatever the default of the server or the role is: under a stricter
 /// level all of them would see what was there before the lock was waited for.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
@@ -76,7 +76,7 @@ fn stripe(session: &str) -> i32 {
     (hash % STRIPES).cast_signed()
 }
 
-/// Locks the sessions of the batch, then reads them; those that are not there get numbers. All that goes out at once.
+/// Locks the sessions of the batch, then reads them; new ones get numbers. All statements go out at once.
 async fn begin(
     tx: &mut Transaction<'_>,
     intake: &Intake,

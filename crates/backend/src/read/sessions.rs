@@ -149,7 +149,7 @@ fn events(more: &str) -> String {
     )
 }
 
-/// Two events may have the same `seq`; their ids say which comes first.
+/// Two events may have the same `seq`; their ids order them.
 pub(super) async fn timeline(
     database: &dyn Database,
     id: String,

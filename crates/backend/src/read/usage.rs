@@ -153,7 +153,7 @@ fn grouped(dialect: Dialect, by: By, filter: UsageFilter) -> Query {
     restrict(&mut query, filter, by == By::Model);
     let (group, order) = match by {
         By::Day => ("d.day", "d.day DESC"),
-        // Several sessions may be told of one agent session.
+        // Several sessions may have one agent session.
         By::Session => ("d.session, d.agent_session, d.id", "spent DESC, 1, d.id"),
         _ => ("1", "spent DESC, 1"),
     };

@@ -158,7 +158,7 @@ CREATE TABLE token (
 /// Takes out everything that came of events.
 pub(super) const FORGET_EVENTS: &str = "DELETE FROM session; DELETE FROM session_list; DELETE FROM event; DELETE FROM session_day; DELETE FROM session_tool; DELETE FROM daily; DELETE FROM origin;";
 
-/// Brings a database to the version this binary knows. Whoever comes second finds nothing left to do.
+/// Brings a database to the version this binary knows. A second process finds nothing left to do.
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     let migrations = migrations();
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);

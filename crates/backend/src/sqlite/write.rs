@@ -70,7 +70,7 @@ fn prepare<'a>(conn: &'a Connection, sql: &str) -> Result<CachedStatement<'a>, E
     conn.prepare_cached(sql).map_err(failed)
 }
 
-/// Reads the sessions of the batch; those that are not there get the next numbers. There is one writer at a time.
+/// Reads the sessions of the batch; new ones get the next numbers. There is one writer at a time.
 fn load(conn: &Connection, intake: &Intake) -> Result<(SessionKeys, Vec<Session>), Error> {
     let mut select =
         prepare(conn, &format!("SELECT {}, s.n AS n FROM session s WHERE s.id = ?1", session_columns()))?;

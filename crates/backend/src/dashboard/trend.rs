@@ -1,0 +1,244 @@
+//! The overview's charts over time: cost, tokens and sessions per day, week, month or year, and the same as a table.
+
+use jiff::civil::Date;
+use maud::{Markup, html};
+
+use super::agents::KnownAgents;
+use super::chart::{self, Column, Series};
+use super::filter::{self, Filter, Range};
+use super::frame::Frame;
+use super::model::Overview;
+use super::panel::panel_with;
+use super::scale::Scale;
+use super::span::{self, Columns};
+use super::table::{Table, cell, heading};
+use super::text::{cost, float, grouped, priced, short_count};
+use crate::model::{SeriesRow, Sums};
+
+/// The days of an overview, gathered into the columns of its charts.
+pub struct Trend<'a> {
+    filter: &'a Filter,
+    columns: Columns,
+    known: KnownAgents,
+    /// The agents there are, in the order of their colours.
+    agents: Vec<&'a str>,
+    /// Of each column.
+    sums: Vec<ColumnSums>,
+}
+
+#[derive(Clone, Debug)]
+struct ColumnSums {
+    whole: Sums,
+    /// Of each agent.
+    by_agent: Vec<Sums>,
+}
+
+/// A chart of a trend: its name and scale, and of each column the text and the values.
+struct Plot<'a> {
+    name: &'a str,
+    series: &'a [Series],
+    /// The smallest step that means anything on the axis.
+    least: f64,
+    tick: fn(f64, Scale) -> String,
+    column: &'a dyn Fn(&ColumnSums) -> (String, Vec<f64>),
+}
+
+impl<'a> Trend<'a> {
+    pub fn new(frame: &Frame, filter: &'a Filter, view: &'a Overview) -> Self {
+        let (today, known) = (frame.now.today(), frame.agents);
+        let days = view.days.iter().map(|row| filter::date(row.day));
+        let columns = Columns::covering(filter.days(today), days, today);
+        let mut agents: Vec<&str> = view.days.iter().map(|row| known.known(&row.key)).collect();
+        agents.sort_unstable_by_key(|agent| (known.order(agent), *agent));
+        agents.dedup();
+        let sums = gather(&columns, known, &agents, &view.days);
+        Self { filter, columns, known, agents, sums }
+    }
+
+    /// All charts. Of one model the sessions are not known.
+    pub fn charts(&self, sums: &Sums) -> Markup {
+        let per = |what: &str| format!("{what} per {}", self.unit());
+        let spent = priced(sums.cost_usd, sums.counts.unpriced_calls);
+        let with_table = html! { (self.cost()) (self.table()) };
+        let tokens = panel_with(&per("Tokens"), short_count(sums.tokens()), self.tokens());
+        html! {
+            (panel_with(&per("Cost"), spent, with_table))
+            @if self.filter.model.is_some() {
+                (tokens)
+            } @else {
+                div.grid {
+                    (tokens)
+                    (panel_with(&per("Sessions"), grouped(sums.counts.sessions), self.sessions()))
+                }
+            }
+        }
+    }
+
+    fn unit(&self) -> &'static str {
+        self.columns.unit.name()
+    }
+
+    fn cost(&self) -> Markup {
+        let amount = |sums: &Sums| priced(sums.cost_usd, sums.counts.unpriced_calls);
+        let spent = |sums: &Sums| sums.cost_usd > 0.0 || sums.counts.unpriced_calls > 0;
+        self.plot(&Plot {
+            name: "Cost in US dollars",
+            series: &self.agent_series(),
+            least: 0.0,
+            tick: chart::dollars,
+            column: &|ColumnSums { whole, by_agent }| {
+                let mut lines = vec![amount(whole)];
+                if self.agents.len() > 1 {
+                    let each = by_agent.iter().zip(&self.agents).filter(|(part, _)| spent(part));
+                    lines.extend(each.map(|(part, agent)| format!("{agent} {}", amount(part))));
+                }
+                (lines.join("\n"), by_agent.iter().map(|part| part.cost_usd).collect())
+            },
+        })
+    }
+
+    fn tokens(&self) -> Markup {
+        let kinds = [
+            ("read from cache", "t-read"),
+            ("written to cache", "t-write"),
+            ("input", "t-input"),
+            ("output", "t-output"),
+        ];
+        self.plot(&Plot {
+            name: "Tokens",
+            series: &kinds.map(|(name, class)| Series { name: name.to_owned(), class: class.to_owned() }),
+            least: 1.0,
+            tick: chart::amount,
+            column: &|ColumnSums { whole, .. }| {
+                let counts = &whole.counts;
+                let values = [counts.cache_read, counts.cache_write, counts.input, counts.output];
+                let lines =
+                    values.iter().zip(kinds).map(|(value, (kind, _))| format!("{} {kind}", grouped(*value)));
+                let mut text = format!("{} tokens", grouped(whole.tokens()));
+                for line in lines {
+                    text.push('\n');
+                    text.push_str(&line);
+                }
+                (text, values.map(float).to_vec())
+            },
+        })
+    }
+
+    fn sessions(&self) -> Markup {
+        self.plot(&Plot {
+            name: "Sessions begun",
+            series: &self.agent_series(),
+            least: 1.0,
+            tick: chart::amount,
+            column: &|ColumnSums { whole, by_agent }| {
+                let values = by_agent.iter().map(|part| float(part.counts.sessions)).collect();
+                (format!("{} begun", grouped(whole.counts.sessions)), values)
+            },
+        })
+    }
+
+    fn agent_series(&self) -> Vec<Series> {
+        let colour = |agent: &&str| format!("c{}", self.known.colour(agent));
+        self.agents.iter().map(|agent| Series { name: (*agent).to_owned(), class: colour(agent) }).collect()
+    }
+
+    /// Stacked columns, each with a link to its sessions.
+    fn plot(&self, plot: &Plot<'_>) -> Markup {
+        let column = |((first, last), sums): (&(Date, Date), &ColumnSums)| {
+            let (text, values) = (plot.column)(sums);
+            let sessions = self.filter.with(|f| f.range = Range::Between(Some(*first), Some(*last)));
+            Column {
+                label: span::label(self.columns.unit, *first),
+                title: format!("{}\n{text}", span::title(*first, *last)),
+                href: sessions.address("/sessions"),
+                values,
+            }
+        };
+        let columns: Vec<Column> = self.columns.spans.iter().zip(&self.sums).map(column).collect();
+        chart::columns(&chart::Columns {
+            label: &format!("{} per {}", plot.name, self.unit()),
+            series: plot.series,
+            columns: &columns,
+            least: plot.least,
+            tick: plot.tick,
+        })
+    }
+
+    /// The same numbers for people who do not see the charts, or want to copy them.
+    fn table(&self) -> Markup {
+        let rows = self.columns.spans.iter().zip(&self.sums).map(|(span, sums)| (span, &sums.whole)).rev();
+        let used = |sums: &Sums| sums.counts.sessions + sums.counts.api_calls > 0;
+        let rows: Vec<(&(Date, Date), &Sums)> = rows.filter(|(_, sums)| used(sums)).collect();
+        let number = |value: i64| cell("n", grouped(value));
+        let sessions = self.filter.model.is_none();
+        let table = Table::plain()
+            .column(heading("", self.unit()), &rows, |(span, _)| cell("nowrap", date_or_span(**span)))
+            .column_if(sessions, heading("n", "Sessions"), &rows, |(_, sums)| number(sums.counts.sessions))
+            .column(heading("n", "Calls"), &rows, |(_, sums)| number(sums.counts.api_calls))
+            .column(heading("n", "Input"), &rows, |(_, sums)| number(sums.counts.input))
+            .column(heading("n", "Cache read"), &rows, |(_, sums)| number(sums.counts.cache_read))
+            .column(heading("n", "Cache write"), &rows, |(_, sums)| number(sums.counts.cache_write))
+            .column(heading("n", "Output"), &rows, |(_, sums)| number(sums.counts.output))
+            .column(heading("n", "Cost"), &rows, |(_, sums)| {
+                cell("n", cost(sums.cost_usd, sums.counts.unpriced_calls))
+            });
+        html! {
+            details {
+                summary { "As a table; a " (self.unit()) " begins at midnight UTC" }
+                (table.scrolling())
+            }
+        }
+    }
+}
+
+fn gather(columns: &Columns, known: KnownAgents, agents: &[&str], days: &[SeriesRow]) -> Vec<ColumnSums> {
+    let none = ColumnSums { whole: Sums::default(), by_agent: vec![Sums::default(); agents.len()] };
+    let mut sums = vec![none; columns.spans.len()];
+    for row in days {
+        let at = columns.of(filter::date(row.day));
+        let agent = agents.iter().position(|agent| *agent == known.known(&row.key));
+        if let (Some(at), Some(agent)) = (at, agent) {
+            sums[at].whole.add(&row.sums);
+            sums[at].by_agent[agent].add(&row.sums);
+        }
+    }
+    sums
+}
+
+fn date_or_span((first, last): (Date, Date)) -> String {
+    if first == last { first.to_string() } else { format!("{first} to {last}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+    use crate::model::Day;
+
+    #[test]
+    fn days_are_gathered_into_columns_by_agent() {
+        let row = |day: &str, agent: &str, cost_usd| SeriesRow {
+            day: Day::parse(day).unwrap(),
+            key: agent.into(),
+            sums: Sums { cost_usd, ..Sums::default() },
+        };
+        let columns = Columns::between(date(2026, 11, 14), date(2026, 11, 16));
+        let days = [
+            row("2026-11-14", "claude", 1.0),
+            row("2026-11-16", "codex", 2.0),
+            row("2026-11-16", "claude", 3.0),
+            row("2026-11-13", "claude", 100.0),
+        ];
+        let agents = ["claude", "codex"];
+        let data = gather(&columns, KnownAgents(&["claude", "codex"]), &agents, &days);
+        let costs = |column: &ColumnSums| {
+            let agents = column.by_agent.iter().map(|part| part.cost_usd).collect::<Vec<_>>();
+            (column.whole.cost_usd, agents)
+        };
+        assert_eq!(
+            data.iter().map(costs).collect::<Vec<_>>(),
+            [(1.0, vec![1.0, 0.0]), (0.0, vec![0.0, 0.0]), (5.0, vec![3.0, 2.0])]
+        );
+    }
+}
