@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::decide::Verdict;
+use super::answer::Verdict;
 use super::http::{Error, Http};
 use super::identity::Identity;
 use super::sink::{Sink, Sinks};
@@ -34,15 +34,16 @@ pub async fn ask(sink: &dyn Sink, ca_file: Option<&PathBuf>, patience: Duration)
 fn objection(status: u16, verdict: Verdict) -> Result<(), String> {
     match verdict {
         Verdict::Accepted { .. }
-        | Verdict::Partly(_)
-        | Verdict::Halve(_)
-        | Verdict::Isolate(_)
-        | Verdict::Unserved(_) => Ok(()),
+        | Verdict::PartlyAccepted(_)
+        | Verdict::TooLarge(_)
+        | Verdict::SomeRefused(_)
+        | Verdict::NotServed(_) => Ok(()),
         // It listens, knows us, and finds fault with a request that holds nothing; unless nobody is there under this path.
-        Verdict::Refuse(_) if !matches!(status, 404 | 405 | 410) => Ok(()),
-        Verdict::Identity(why) | Verdict::Pause(why) | Verdict::Refuse(why) | Verdict::Later { why, .. } => {
-            Err(why)
-        }
+        Verdict::AllRefused(_) if !matches!(status, 404 | 405 | 410) => Ok(()),
+        Verdict::EncodingRefused(why)
+        | Verdict::CredentialsRefused(why)
+        | Verdict::AllRefused(why)
+        | Verdict::Unconfirmed { why, .. } => Err(why),
     }
 }
 
@@ -74,14 +75,14 @@ mod tests {
         let why = || "why".to_owned();
         for (status, verdict, fine) in [
             (200, Verdict::Accepted { rejected: Vec::new() }, true),
-            (400, Verdict::Isolate(why()), true),
-            (413, Verdict::Halve(why()), true),
-            (404, Verdict::Unserved(why()), true),
-            (409, Verdict::Refuse(why()), true),
-            (404, Verdict::Refuse(why()), false),
-            (401, Verdict::Pause(why()), false),
-            (415, Verdict::Identity(why()), false),
-            (500, Verdict::Later { why: why(), asked: None }, false),
+            (400, Verdict::SomeRefused(why()), true),
+            (413, Verdict::TooLarge(why()), true),
+            (404, Verdict::NotServed(why()), true),
+            (409, Verdict::AllRefused(why()), true),
+            (404, Verdict::AllRefused(why()), false),
+            (401, Verdict::CredentialsRefused(why()), false),
+            (415, Verdict::EncodingRefused(why()), false),
+            (500, Verdict::Unconfirmed { why: why(), retry_after: None }, false),
         ] {
             assert_eq!(objection(status, verdict.clone()).is_ok(), fine, "{verdict:?}");
         }

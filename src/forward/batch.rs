@@ -3,9 +3,9 @@
 use crate::store::Outgoing;
 
 /// Events in one request; the receiver's transaction stays short.
-pub const MOST: usize = 500;
+pub const MAX_EVENTS: usize = 500;
 /// Bytes in one request before compression, well below what a proxy on the way lets through.
-pub const MOST_BYTES: usize = 512 * 1024;
+pub const MAX_BYTES: usize = 512 * 1024;
 
 /// How many events the receiver takes at once, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn cut(lengths: impl IntoIterator<Item = usize>) -> usize {
     let mut bytes = 0_usize;
     let fits = lengths.into_iter().take_while(|length| {
         bytes = bytes.saturating_add(*length);
-        bytes <= MOST_BYTES
+        bytes <= MAX_BYTES
     });
     fits.count().max(1)
 }
@@ -76,9 +76,9 @@ mod tests {
         for (lengths, expected) in [
             (vec![], 1),
             (vec![10, 10], 2),
-            (vec![MOST_BYTES, 1], 1),
-            (vec![MOST_BYTES + 1, 1], 1),
-            (vec![MOST_BYTES / 2, MOST_BYTES / 2, 1], 2),
+            (vec![MAX_BYTES, 1], 1),
+            (vec![MAX_BYTES + 1, 1], 1),
+            (vec![MAX_BYTES / 2, MAX_BYTES / 2, 1], 2),
             (vec![usize::MAX, usize::MAX], 1),
         ] {
             assert_eq!(cut(lengths.clone()), expected, "{lengths:?}");

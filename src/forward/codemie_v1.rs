@@ -8,10 +8,10 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::decide::{self, Answer, Verdict};
+use super::answer::{self, Answer, Verdict};
 use super::http::Request;
 use super::identity::Identity;
-use super::sink::{CODEMIE_V1, Due, Sink, Sorted, below};
+use super::sink::{CODEMIE_V1, Due, Sink, Triage, below};
 use crate::config::delivery::{self, Secret};
 use crate::session::state::Phase;
 use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View, plain};
@@ -174,22 +174,22 @@ impl Sink for CodemieV1 {
         &self.base
     }
 
-    fn most(&self) -> usize {
+    fn max_batch(&self) -> usize {
         1
     }
 
-    fn once(&self) -> bool {
+    fn counts_duplicates(&self) -> bool {
         true
     }
 
-    fn sort(&self, view: &View<'_>, event: &Outgoing) -> Result<Sorted, Error> {
+    fn triage(&self, view: &View<'_>, event: &Outgoing) -> Result<Triage, Error> {
         let why = match event.kind.known() {
             Some(EventType::Start) => "until the agent's session is known",
             Some(EventType::End) => "until its files are quiet",
-            _ => return Ok(Sorted::Skip),
+            _ => return Ok(Triage::Skip),
         };
         let done = view.letter(CODEMIE_V1, event.n)? == Some(Fate::Done);
-        Ok(if done { Sorted::Skip } else { Sorted::Defer(why) })
+        Ok(if done { Triage::Skip } else { Triage::Defer(why) })
     }
 
     fn due(&self, view: &View<'_>, letter: &Letter, now: Timestamp) -> Result<Due, Error> {
@@ -227,13 +227,13 @@ impl Sink for CodemieV1 {
     }
 
     fn judge(&self, _: &[Outgoing], _: &Request, answer: &Answer) -> Verdict {
-        decide::by_status(answer).unwrap_or_else(|| match serde_json::from_slice::<Receipt>(&answer.body) {
+        answer::by_status(answer).unwrap_or_else(|| match serde_json::from_slice::<Receipt>(&answer.body) {
             Ok(Receipt { success: true }) => Verdict::Accepted { rejected: Vec::new() },
             Ok(Receipt { success: false }) => {
-                Verdict::Later { why: decide::refusal(answer), asked: answer.retry_after }
+                Verdict::Unconfirmed { why: answer::refusal(answer), retry_after: answer.retry_after }
             }
             // The login page that stands before that server is answered with 200.
-            Err(_) => Verdict::Pause("asks to log in (answered with no receipt)".to_owned()),
+            Err(_) => Verdict::CredentialsRefused("asks to log in (answered with no receipt)".to_owned()),
         })
     }
 }

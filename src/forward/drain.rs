@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::answer::Verdict;
 use super::ask::ask;
 use super::backoff;
 use super::batch::Size;
-use super::decide::Verdict;
 use super::http::Http;
 use super::lease;
 use super::plan::{Sending, Span, Work, plan};
@@ -32,62 +32,62 @@ const PRESSING: Duration = Duration::from_millis(500);
 
 /// How much of what was agreed with a receiver counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    Usual,
+pub enum Pace {
+    Background,
     /// Somebody waits: our own backoff is passed over, the receiver's own wish is not.
-    Pressing,
+    Interactive,
 }
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Progress {
     /// Some events are done with: go on.
-    Moved(Moved),
-    Rest(Rest),
+    Advanced(DeliveryCount),
+    Idle(Idle),
 }
 
 /// Why there is nothing more to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum Idle {
     /// Nothing is left to be sent now. Something may be due later by itself.
     Empty {
         due: Option<Timestamp>,
     },
     Paused(String),
     /// Nothing until then.
-    Waits {
+    Waiting {
         until: Timestamp,
         why: String,
     },
     /// Another process is at it.
-    Held {
+    LeaseHeld {
         until: Timestamp,
     },
     /// Another address was configured since, or other credentials than those that were refused: what waits is for them.
-    Replaced,
+    Reconfigured,
 }
 
 /// What became of events that are done with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct DeliveryCount {
     pub delivered: usize,
     /// For good: dead letters.
     pub refused: usize,
     /// Of what counts as delivered the receiver did not take all, without naming what.
-    pub partly: bool,
+    pub incomplete: bool,
 }
 
-impl Moved {
+impl DeliveryCount {
     /// Of a batch that was answered.
     pub(super) fn of(events: &[Outgoing], rejected: &[(Uuid, String)]) -> Self {
         let refused = events.iter().filter(|event| rejected.iter().any(|(id, _)| *id == event.id)).count();
-        Self { delivered: events.len() - refused, refused, partly: false }
+        Self { delivered: events.len() - refused, refused, incomplete: false }
     }
 
     pub fn add(&mut self, more: Self) {
         self.delivered += more.delivered;
         self.refused += more.refused;
-        self.partly |= more.partly;
+        self.incomplete |= more.incomplete;
     }
 }
 
@@ -106,7 +106,7 @@ pub struct Drain {
     size: Size,
     /// The receiver takes nothing compressed.
     plain: bool,
-    mode: Mode,
+    pace: Pace,
 }
 
 /// What came of the requests.
@@ -132,12 +132,12 @@ impl Drain {
         sink: Box<dyn Sink>,
         target: Fingerprint,
         ca_file: Option<&PathBuf>,
-        mode: Mode,
+        pace: Pace,
     ) -> Self {
         Self {
             home: home.clone(),
             store,
-            size: Size::new(sink.most()),
+            size: Size::new(sink.max_batch()),
             sink,
             target,
             ca_file: ca_file.cloned(),
@@ -145,7 +145,7 @@ impl Drain {
             holder: lease::holder(),
             holding: false,
             plain: false,
-            mode,
+            pace,
         }
     }
 
@@ -159,9 +159,9 @@ impl Drain {
     }
 
     /// Steps until there is nothing more to do now; why that is.
-    pub async fn run(&mut self, clock: &dyn Clock) -> Result<Rest, Error> {
+    pub async fn run(&mut self, clock: &dyn Clock) -> Result<Idle, Error> {
         loop {
-            if let Step::Rest(rest) = self.step(clock).await? {
+            if let Progress::Idle(rest) = self.step(clock).await? {
                 return Ok(rest);
             }
         }
@@ -169,7 +169,7 @@ impl Drain {
 
     /// Whether a request that is cut off may count twice there.
     pub fn must_finish(&self) -> bool {
-        self.sink.once()
+        self.sink.counts_duplicates()
     }
 
     pub fn count(&mut self) -> Result<SinkCount, Error> {
@@ -205,16 +205,16 @@ impl Drain {
     }
 
     /// One batch at most.
-    pub async fn step(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
+    pub async fn step(&mut self, clock: &dyn Clock) -> Result<Progress, Error> {
         let step = self.attempt(clock).await;
-        if self.holding && !matches!(step, Ok(Step::Moved(_))) {
+        if self.holding && !matches!(step, Ok(Progress::Advanced(_))) {
             self.release()?;
             let name = self.sink.name();
             // Whoever committed between our look and this was told that the lease is held, and relies on its holder.
-            if matches!(step, Ok(Step::Rest(Rest::Empty { .. })))
+            if matches!(step, Ok(Progress::Idle(Idle::Empty { .. })))
                 && self.store.read(|view| view.is_behind(name))?
             {
-                return Ok(Step::Moved(Moved::default()));
+                return Ok(Progress::Advanced(DeliveryCount::default()));
             }
         }
         step
@@ -224,34 +224,34 @@ impl Drain {
     fn write_as_ours(
         &mut self,
         work: impl FnOnce(&Tx<'_>) -> Result<(), Error>,
-        then: Step,
-    ) -> Result<Step, Error> {
+        then: Progress,
+    ) -> Result<Progress, Error> {
         let (name, target) = (self.sink.name(), &self.target);
         self.store.write(|tx| match tx.sink(name)? {
             Some(row) if row.is_at(target) => work(tx).map(|()| then),
-            _ => Ok(Step::Rest(Rest::Replaced)),
+            _ => Ok(Progress::Idle(Idle::Reconfigured)),
         })
     }
 
-    async fn attempt(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
+    async fn attempt(&mut self, clock: &dyn Clock) -> Result<Progress, Error> {
         let (name, now) = (self.sink.name(), clock.now());
         let found = self.store.read(|view| match view.sink(name)? {
             Some(row) => view.something_waits(&row).map(|waits| Some((row, waits))),
             None => Ok(None),
         })?;
-        let Some((row, true)) = found else { return Ok(Step::Rest(Rest::Empty { due: None })) };
+        let Some((row, true)) = found else { return Ok(Progress::Idle(Idle::Empty { due: None })) };
         if row.is_retired() {
-            return Ok(Step::Rest(Rest::Paused("is not set up any more".to_owned())));
+            return Ok(Progress::Idle(Idle::Paused("is not set up any more".to_owned())));
         }
         if !row.is_at(&self.target) {
-            return Ok(Step::Rest(Rest::Replaced));
+            return Ok(Progress::Idle(Idle::Reconfigured));
         }
         if let Some(why) = &row.paused {
-            return Ok(Step::Rest(Rest::Paused(why.clone())));
+            return Ok(Progress::Idle(Idle::Paused(why.clone())));
         }
-        if let Some(wait) = keep_still(&row, now, self.mode) {
+        if let Some(wait) = keep_still(&row, now, self.pace) {
             let why = row.trouble.clone().unwrap_or_default();
-            return Ok(Step::Rest(Rest::Waits { until: now.after(wait), why }));
+            return Ok(Progress::Idle(Idle::Waiting { until: now.after(wait), why }));
         }
         let holder = self.holder.clone();
         self.holding = self.store.write(|tx| match tx.sink(name)? {
@@ -259,13 +259,13 @@ impl Drain {
             None => Ok(false),
         })?;
         if !self.holding {
-            let again = if self.mode == Mode::Pressing { ASK_AGAIN_PRESSING } else { ASK_AGAIN };
-            return Ok(Step::Rest(Rest::Held { until: now.after(again) }));
+            let again = if self.pace == Pace::Interactive { ASK_AGAIN_PRESSING } else { ASK_AGAIN };
+            return Ok(Progress::Idle(Idle::LeaseHeld { until: now.after(again) }));
         }
         let durable = self.store.make_durable()?;
         let (sink, size) = (&*self.sink, self.size);
         match self.store.read(|view| plan(view, sink, size, durable, now))? {
-            Work::Nothing { due } => Ok(Step::Rest(Rest::Empty { due })),
+            Work::Nothing { due } => Ok(Progress::Idle(Idle::Empty { due })),
             Work::Pass { past, deferred } => {
                 self.store.write(|tx| {
                     for (event, why) in &deferred {
@@ -273,13 +273,13 @@ impl Drain {
                     }
                     tx.pass(name, past.from, past.to)
                 })?;
-                Ok(Step::Moved(Moved::default()))
+                Ok(Progress::Advanced(DeliveryCount::default()))
             }
             Work::Send(sending) => {
                 let sent = self.send(&sending, clock).await;
                 let Sent { told, .. } = sent;
                 if told > sending.told
-                    && self.sink.once()
+                    && self.sink.counts_duplicates()
                     && !matches!(sent.verdict, Verdict::Accepted { .. })
                 {
                     self.store.write(|tx| {
@@ -293,7 +293,8 @@ impl Drain {
 
     /// Posts what tells the events; the first that is not accepted decides.
     async fn send(&mut self, sending: &Sending, clock: &dyn Clock) -> Sent {
-        let not_sent = |error: super::http::Error| Verdict::Later { why: error.to_string(), asked: None };
+        let not_sent =
+            |error: super::http::Error| Verdict::Unconfirmed { why: error.to_string(), retry_after: None };
         let mut told = sending.told;
         let http =
             match self.http.take().map_or_else(|| Http::new(self.sink.url(), self.ca_file.as_ref()), Ok) {
@@ -311,18 +312,18 @@ impl Drain {
                     rejected.extend(more);
                     told += 1;
                 }
-                Verdict::Partly(why) => {
+                Verdict::PartlyAccepted(why) => {
                     untaken = Some(why);
                     told += 1;
                 }
-                Verdict::Unserved(why) => {
+                Verdict::NotServed(why) => {
                     untaken = Some(format!("takes nothing at {}: {why}", request.url.path()));
                 }
                 verdict => return Sent { verdict, told, untaken },
             }
         }
         let verdict = match &untaken {
-            Some(why) if told == 0 => Verdict::Refuse(why.clone()),
+            Some(why) if told == 0 => Verdict::AllRefused(why.clone()),
             _ => Verdict::Accepted { rejected },
         };
         Sent { verdict, told, untaken }
@@ -335,7 +336,7 @@ impl Drain {
         Sent { verdict, untaken, .. }: Sent,
         failures: i64,
         now: Timestamp,
-    ) -> Result<Step, Error> {
+    ) -> Result<Progress, Error> {
         let name = self.sink.name();
         let count = sending.events.len();
         match verdict {
@@ -350,49 +351,49 @@ impl Drain {
                 tracing::debug!(sink = name, events = count, rejected = rejected.len(), "delivered");
                 Ok(step)
             }
-            Verdict::Halve(_) | Verdict::Isolate(_) if self.size.halve(count) => {
-                Ok(Step::Moved(Moved::default()))
+            Verdict::TooLarge(_) | Verdict::SomeRefused(_) if self.size.halve(count) => {
+                Ok(Progress::Advanced(DeliveryCount::default()))
             }
-            Verdict::Identity(why) if self.plain => self.bury(sending, &why, now),
-            Verdict::Identity(_) => {
+            Verdict::EncodingRefused(why) if self.plain => self.bury(sending, &why, now),
+            Verdict::EncodingRefused(_) => {
                 self.plain = true;
-                Ok(Step::Moved(Moved::default()))
+                Ok(Progress::Advanced(DeliveryCount::default()))
             }
-            Verdict::Halve(why)
-            | Verdict::Isolate(why)
-            | Verdict::Refuse(why)
-            | Verdict::Partly(why)
-            | Verdict::Unserved(why) => self.bury(sending, &why, now),
-            Verdict::Pause(why) => {
+            Verdict::TooLarge(why)
+            | Verdict::SomeRefused(why)
+            | Verdict::AllRefused(why)
+            | Verdict::PartlyAccepted(why)
+            | Verdict::NotServed(why) => self.bury(sending, &why, now),
+            Verdict::CredentialsRefused(why) => {
                 tracing::warn!(sink = name, "delivery pauses: {why}");
-                let (target, paused) = (self.target.clone(), Step::Rest(Rest::Paused(why.clone())));
+                let (target, paused) = (self.target.clone(), Progress::Idle(Idle::Paused(why.clone())));
                 self.store.write(|tx| match tx.sink(name)? {
                     // Credentials that somebody else has may be good.
                     Some(row) if row.leads_to(&target) => tx.pause(name, Some(&why)).map(|()| paused),
-                    _ => Ok(Step::Rest(Rest::Replaced)),
+                    _ => Ok(Progress::Idle(Idle::Reconfigured)),
                 })
             }
-            Verdict::Later { why, asked } => {
+            Verdict::Unconfirmed { why, retry_after } => {
                 // A connection that failed is not tried again.
                 self.http = None;
-                let asked_until = asked.map(|asked| now.after(asked));
-                if self.mode == Mode::Pressing {
-                    let until = now.after(asked.unwrap_or_default().max(PRESSING));
-                    let then = Step::Rest(Rest::Waits { until, why: why.clone() });
+                let asked_until = retry_after.map(|wait| now.after(wait));
+                if self.pace == Pace::Interactive {
+                    let until = now.after(retry_after.unwrap_or_default().max(PRESSING));
+                    let then = Progress::Idle(Idle::Waiting { until, why: why.clone() });
                     return self.write_as_ours(|tx| tx.note_trouble(name, asked_until, &why), then);
                 }
                 let failures = failures.saturating_add(1);
-                let wait = backoff::delay(failures, chance()).max(asked.unwrap_or_default());
+                let wait = backoff::delay(failures, chance()).max(retry_after.unwrap_or_default());
                 let until = now.after(wait);
                 tracing::info!(sink = name, failures, "not delivered, again in {wait:.0?}: {why}");
-                let then = Step::Rest(Rest::Waits { until, why: why.clone() });
+                let then = Progress::Idle(Idle::Waiting { until, why: why.clone() });
                 self.write_as_ours(|tx| tx.set_backoff(name, failures, until, asked_until, &why), then)
             }
         }
     }
 
     /// Refused for good: kept where it can be seen and sent again, and the rest goes on.
-    fn bury(&mut self, sending: &Sending, why: &str, now: Timestamp) -> Result<Step, Error> {
+    fn bury(&mut self, sending: &Sending, why: &str, now: Timestamp) -> Result<Progress, Error> {
         tracing::warn!(sink = self.sink.name(), events = sending.events.len(), "dead letters: {why}");
         let all: Vec<_> = sending.events.iter().map(|event| (event.id, why.to_owned())).collect();
         self.settle(sending, &all, Done::Buried, now)
@@ -404,8 +405,8 @@ impl Drain {
         rejected: &[(Uuid, String)],
         done: Done<'_>,
         now: Timestamp,
-    ) -> Result<Step, Error> {
-        let (name, once) = (self.sink.name(), self.sink.once());
+    ) -> Result<Progress, Error> {
+        let (name, once) = (self.sink.name(), self.sink.counts_duplicates());
         let note = |tx: &Tx<'_>| {
             for event in &sending.events {
                 match rejected.iter().find(|(id, _)| *id == event.id) {
@@ -425,17 +426,20 @@ impl Drain {
             }
             Ok(())
         };
-        let partly = matches!(done, Done::Arrived { untaken: Some(_) });
-        self.write_as_ours(note, Step::Moved(Moved { partly, ..Moved::of(&sending.events, rejected) }))
+        let incomplete = matches!(done, Done::Arrived { untaken: Some(_) });
+        self.write_as_ours(
+            note,
+            Progress::Advanced(DeliveryCount { incomplete, ..DeliveryCount::of(&sending.events, rejected) }),
+        )
     }
 }
 
 /// How long nothing may be sent yet.
-pub(super) fn keep_still(row: &SinkRow, now: Timestamp, mode: Mode) -> Option<Duration> {
+pub(super) fn keep_still(row: &SinkRow, now: Timestamp, pace: Pace) -> Option<Duration> {
     let asked = backoff::left(row.asked_until, now, backoff::LONGEST_ASKED);
-    let wait = match mode {
-        Mode::Pressing => asked,
-        Mode::Usual => backoff::left(row.retry_at, now, backoff::LONGEST).max(asked),
+    let wait = match pace {
+        Pace::Interactive => asked,
+        Pace::Background => backoff::left(row.retry_at, now, backoff::LONGEST).max(asked),
     };
     (!wait.is_zero()).then_some(wait)
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use uuid::Uuid;
 
+use super::answer::Verdict;
 use super::batch;
-use super::decide::Verdict;
-use super::drain::Moved;
+use super::drain::DeliveryCount;
 use super::http::{self, Http};
 use super::native::Native;
 use super::sink::Sink;
@@ -152,9 +152,9 @@ pub async fn post(
     http: &Http,
     events: &[Outgoing],
     deadline: Instant,
-) -> Result<Moved, String> {
+) -> Result<DeliveryCount, String> {
     let (mut sent, mut size, mut plain, mut rest) =
-        (Moved::default(), batch::Size::new(batch::MOST), false, events);
+        (DeliveryCount::default(), batch::Size::new(batch::MAX_EVENTS), false, events);
     while !rest.is_empty() {
         let part = &rest[..rest.len().min(size.events())];
         let part = &part[..super::batch::fits(part)];
@@ -162,29 +162,29 @@ pub async fn post(
         let verdict = match http.post(&request, plain, SystemClock.now()).await {
             Ok(answer) => sink.judge(part, &request, &answer),
             Err(error @ http::Error::Certificates { .. }) => return Err(error.to_string()),
-            Err(error) => Verdict::Later { why: error.to_string(), asked: None },
+            Err(error) => Verdict::Unconfirmed { why: error.to_string(), retry_after: None },
         };
         match verdict {
             Verdict::Accepted { rejected } => {
-                sent.add(Moved::of(part, &rejected));
+                sent.add(DeliveryCount::of(part, &rejected));
                 rest = &rest[part.len()..];
                 size.grow();
             }
-            Verdict::Halve(_) | Verdict::Isolate(_) if size.halve(part.len()) => {}
-            Verdict::Halve(_) | Verdict::Isolate(_) => {
+            Verdict::TooLarge(_) | Verdict::SomeRefused(_) if size.halve(part.len()) => {}
+            Verdict::TooLarge(_) | Verdict::SomeRefused(_) => {
                 sent.refused += 1;
                 rest = &rest[part.len()..];
             }
-            Verdict::Identity(_) if !plain => plain = true,
-            Verdict::Identity(why)
-            | Verdict::Refuse(why)
-            | Verdict::Partly(why)
-            | Verdict::Unserved(why)
-            | Verdict::Pause(why) => {
+            Verdict::EncodingRefused(_) if !plain => plain = true,
+            Verdict::EncodingRefused(why)
+            | Verdict::AllRefused(why)
+            | Verdict::PartlyAccepted(why)
+            | Verdict::NotServed(why)
+            | Verdict::CredentialsRefused(why) => {
                 return Err(why);
             }
-            Verdict::Later { why, asked } => {
-                let wake = Instant::now() + asked.unwrap_or_default().max(AGAIN);
+            Verdict::Unconfirmed { why, retry_after } => {
+                let wake = Instant::now() + retry_after.unwrap_or_default().max(AGAIN);
                 if wake >= deadline {
                     return Err(why);
                 }

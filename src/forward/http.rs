@@ -9,8 +9,8 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Certificate, Client, Url};
 
+use super::answer::Answer;
 use super::backoff;
-use super::decide::Answer;
 use crate::config::delivery::Secret;
 use system::file::read_at_most;
 use wire::Timestamp;
@@ -119,7 +119,7 @@ impl Http {
             response.chunk().await.map_err(|error| Error::NotSent(told(error, &request.url)))?
         {
             if answer.body.len() + chunk.len() > MOST_READ {
-                answer.overlong = true;
+                answer.truncated = true;
                 break;
             }
             answer.body.extend_from_slice(&chunk);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::decide::{self, Answer, Verdict};
+use super::answer::{self, Answer, Verdict};
 use super::http::{Encoding, Request, is_loopback};
 use super::identity::Identity;
 use super::sink::{NATIVE, Sink, below};
@@ -178,11 +178,11 @@ impl Sink for Native {
     }
 
     fn judge(&self, events: &[Outgoing], _: &Request, answer: &Answer) -> Verdict {
-        match decide::by_status(answer) {
+        match answer::by_status(answer) {
             // The token is known there, and is one for reading.
-            Some(Verdict::Pause(_)) if answer.status == 403 => {
-                Verdict::Pause("refused the token (403): one of role ingest is needed".to_owned())
-            }
+            Some(Verdict::CredentialsRefused(_)) if answer.status == 403 => Verdict::CredentialsRefused(
+                "refused the token (403): one of role ingest is needed".to_owned(),
+            ),
             Some(verdict) => verdict,
             None => receipt(events, answer),
         }
@@ -192,27 +192,27 @@ impl Sink for Native {
 /// A 200 counts only if it speaks of exactly the events that were sent: anything else may be a captive portal, a proxy's
 /// page or a receiver gone mad, and everything is sent again later.
 fn receipt(events: &[Outgoing], answer: &Answer) -> Verdict {
-    if answer.overlong {
-        return decide::rubbish("more than anybody reads");
+    if answer.truncated {
+        return answer::unusable("more than anybody reads");
     }
     let Ok(receipt) = serde_json::from_slice::<Receipt>(&answer.body) else {
-        return decide::rubbish("something that is no receipt");
+        return answer::unusable("something that is no receipt");
     };
     let told = receipt
         .accepted
         .checked_add(receipt.duplicates)
         .and_then(|sum| sum.checked_add(receipt.rejected.len()));
     if told != Some(events.len()) {
-        return decide::rubbish("a receipt for another number of events");
+        return answer::unusable("a receipt for another number of events");
     }
     let mut rejected = Vec::new();
     for one in receipt.rejected {
-        let Ok(id) = one.id.parse::<Uuid>() else { return decide::rubbish("a receipt for other events") };
+        let Ok(id) = one.id.parse::<Uuid>() else { return answer::unusable("a receipt for other events") };
         let sent = events.iter().filter(|event| event.id == id).count();
         if rejected.iter().filter(|(known, _)| *known == id).count() >= sent {
-            return decide::rubbish("a receipt for other events");
+            return answer::unusable("a receipt for other events");
         }
-        rejected.push((id, format!("rejected: {}", decide::in_one_line(&one.error))));
+        rejected.push((id, format!("rejected: {}", answer::in_one_line(&one.error))));
     }
     Verdict::Accepted { rejected }
 }
@@ -317,9 +317,9 @@ mod tests {
                 r#"{{"accepted":0,"duplicates":0,"rejected":[{{"id":"{second}"}},{{"id":"{second}"}}]}}"#
             ),
         ] {
-            assert!(matches!(say(lie), Verdict::Later { asked: None, .. }), "{lie}");
+            assert!(matches!(say(lie), Verdict::Unconfirmed { retry_after: None, .. }), "{lie}");
         }
-        let endless = Answer { status: 200, overlong: true, ..Answer::default() };
-        assert!(matches!(receipt(&events, &endless), Verdict::Later { .. }));
+        let endless = Answer { status: 200, truncated: true, ..Answer::default() };
+        assert!(matches!(receipt(&events, &endless), Verdict::Unconfirmed { .. }));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::batch::{self, Size};
 use super::http::Request;
-use super::sink::{Due, Sink, Sorted};
+use super::sink::{Due, Sink, Triage};
 use crate::store::{Error, Fate, Outgoing, View};
 use wire::Timestamp;
 
@@ -47,7 +47,7 @@ pub(super) fn plan(
     let Some(row) = view.sink(name)? else { return Ok(Work::Nothing { due: None }) };
     let mut due = None;
     let (mut letters, mut told) = (Vec::new(), 0);
-    for letter in view.letters(name, Fate::Deferred, durable, batch::MOST)? {
+    for letter in view.letters(name, Fate::Deferred, durable, batch::MAX_EVENTS)? {
         if letters.len() == size.events() {
             break;
         }
@@ -66,7 +66,7 @@ pub(super) fn plan(
         return Ok(Work::Send(Sending { events, past: None, requests, told }));
     }
     // What is only sorted costs no request, so it is taken in one go however little the receiver takes at once.
-    let window = if sink.once() { batch::MOST } else { size.events() };
+    let window = if sink.counts_duplicates() { batch::MAX_EVENTS } else { size.events() };
     let events = view.outgoing(row.since, row.cursor, durable, window)?;
     let mut to = events.last().and_then(|event| event.change).unwrap_or(durable);
     if events.len() < window {
@@ -77,10 +77,10 @@ pub(super) fn plan(
     }
     let (mut sends, mut deferred) = (Vec::new(), Vec::new());
     for event in events {
-        match sink.sort(view, &event)? {
-            Sorted::Send => sends.push(event),
-            Sorted::Defer(why) => deferred.push((event, why)),
-            Sorted::Skip => {}
+        match sink.triage(view, &event)? {
+            Triage::Send => sends.push(event),
+            Triage::Defer(why) => deferred.push((event, why)),
+            Triage::Skip => {}
         }
     }
     if sends.is_empty() {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::batch;
 use super::http::{Encoding, Request};
-use super::sink::{Sink, Sorted};
+use super::sink::{Sink, Triage};
 use crate::store::{Error, Fate, Outgoing, View};
 
 /// The next requests to a sink, in full; how many events they tell. What waits for something else is not among them.
@@ -16,7 +16,7 @@ pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String
         .map(|letter| letter.event)
         .collect();
     for event in view.outgoing(row.since, row.cursor, i64::MAX, limit)? {
-        if sink.sort(view, &event)? != Sorted::Skip {
+        if sink.triage(view, &event)? != Triage::Skip {
             events.retain(|known| known.n != event.n);
             events.push(event);
         }
@@ -29,7 +29,7 @@ pub fn show(view: &View<'_>, sink: &dyn Sink, mut events: Vec<Outgoing>) -> Resu
     let mut text = String::new();
     let count = events.len();
     while !events.is_empty() {
-        let rest = events.split_off(events.len().min(sink.most()).min(batch::MOST));
+        let rest = events.split_off(events.len().min(sink.max_batch()).min(batch::MAX_EVENTS));
         let mut part = events;
         let mut over = part.split_off(batch::fits(&part));
         for request in sink.requests(view, &part)? {
@@ -56,7 +56,7 @@ fn shown(sink: &dyn Sink, request: &Request) -> String {
     for (name, _) in &request.credentials {
         _ = writeln!(text, "{name}: (hidden)");
     }
-    _ = writeln!(text, "\n{}", sink.shown(request).trim_end());
+    _ = writeln!(text, "\n{}", sink.readable(request).trim_end());
     text.push('\n');
     text
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use super::drain::{Drain, Mode, Rest, keep_still};
+use super::drain::{Drain, Idle, Pace, keep_still};
 use super::lease;
 use super::sink::{Sinks, settle};
 use crate::apart;
@@ -66,7 +66,7 @@ pub fn finish_rest(sinks: &Sinks) -> Result<(), Error> {
             return Ok(());
         }
     };
-    let drains = sinks.drains(Mode::Usual)?;
+    let drains = sinks.drains(Pace::Background)?;
     runtime.block_on(join_all(drains.into_iter().map(|drain| finish(drain, &sinks.home, deadline))));
     Ok(())
 }
@@ -97,8 +97,10 @@ async fn finish(mut drain: Drain, home: &Home, deadline: Instant) {
 async fn send_rest(drain: &mut Drain, deadline: Instant) -> Result<(), Error> {
     loop {
         let until = match drain.run(&SystemClock).await? {
-            Rest::Empty { due: Some(until) } | Rest::Waits { until, .. } | Rest::Held { until } => until,
-            Rest::Empty { due: None } | Rest::Paused(_) | Rest::Replaced => return Ok(()),
+            Idle::Empty { due: Some(until) } | Idle::Waiting { until, .. } | Idle::LeaseHeld { until } => {
+                until
+            }
+            Idle::Empty { due: None } | Idle::Paused(_) | Idle::Reconfigured => return Ok(()),
         };
         let wake = Instant::now() + until.since(SystemClock.now());
         if wake > deadline {
@@ -110,5 +112,5 @@ async fn send_rest(drain: &mut Drain, deadline: Instant) -> Result<(), Error> {
 
 /// Whether it may be sent to now, and nobody does.
 pub(super) fn is_idle(row: &SinkRow, now: Timestamp) -> bool {
-    row.paused.is_none() && keep_still(row, now, Mode::Usual).is_none() && !lease::is_held(row, now)
+    row.paused.is_none() && keep_still(row, now, Pace::Background).is_none() && !lease::is_held(row, now)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
-use super::drain::{Drain, Mode, Rest};
+use super::drain::{Drain, Idle, Pace};
 use super::rest::leave_rest;
 use super::sink::Sinks;
 use crate::home::Home;
@@ -21,7 +21,7 @@ const STORE_AGAIN: Duration = Duration::from_secs(2);
 
 /// What the tracker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum Hint {
     /// A session began, is known, or ended.
     Now,
     /// Something was metered.
@@ -71,10 +71,10 @@ impl Sender {
     }
 
     /// Never waits.
-    pub fn say(&self, word: Word) {
-        self.told.send_modify(|told| match word {
-            Word::Now => told.now += 1,
-            Word::Soon => told.soon += 1,
+    pub fn hint(&self, hint: Hint) {
+        self.told.send_modify(|told| match hint {
+            Hint::Now => told.now += 1,
+            Hint::Soon => told.soon += 1,
         });
     }
 
@@ -97,7 +97,7 @@ impl Sender {
 /// All receivers' loops, each of which says in the end whether something is left for it.
 async fn send(sinks: &Sinks, mut hear: watch::Receiver<Told>, tell: &std::sync::mpsc::Sender<bool>) {
     let drains = loop {
-        match sinks.drains(Mode::Usual) {
+        match sinks.drains(Pace::Background) {
             Ok(drains) => break drains,
             // Busy or full, as it may be for a while: the tracker does not give up either.
             Err(error) => tracing::warn!("nothing is sent yet: {error}"),
@@ -150,21 +150,21 @@ async fn serve(mut drain: Drain, home: &Home, mut hear: watch::Receiver<Told>, i
         known = Told { ending: hear.borrow_and_update().ending, ..known };
         let rest = drain.run(&SystemClock).await.unwrap_or_else(|error| {
             tracing::warn!(sink = drain.name(), "nothing is sent: {error}");
-            Rest::Waits { until: after(STORE_AGAIN), why: error.to_string() }
+            Idle::Waiting { until: after(STORE_AGAIN), why: error.to_string() }
         });
         if known.ending {
-            return rest != Rest::Empty { due: None };
+            return rest != Idle::Empty { due: None };
         }
         let mut wake = match &rest {
-            Rest::Empty { due } => due.map(instant),
-            Rest::Paused(_) => None,
+            Idle::Empty { due } => due.map(instant),
+            Idle::Paused(_) => None,
             // This run knows the old ones only. A process that starts now knows the new.
-            Rest::Replaced => {
+            Idle::Reconfigured => {
                 leave_rest(home);
                 None
             }
             // Whoever speaks meanwhile makes it look again: somebody may have found the receiver back.
-            Rest::Waits { until, .. } | Rest::Held { until } => Some(instant(*until)),
+            Idle::Waiting { until, .. } | Idle::LeaseHeld { until } => Some(instant(*until)),
         };
         loop {
             let told = *hear.borrow_and_update();

@@ -2,10 +2,10 @@
 
 use sha2::{Digest, Sha256};
 
+use super::answer::{Answer, Verdict};
 use super::batch;
 use super::codemie_v1::CodemieV1;
-use super::decide::{Answer, Verdict};
-use super::drain::{Drain, Mode};
+use super::drain::{Drain, Pace};
 use super::http::Request;
 use super::identity::Identity;
 use super::native::{Credential, Native};
@@ -20,7 +20,7 @@ use wire::hex::hex;
 
 /// What becomes of an event when the cursor comes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sorted {
+pub enum Triage {
     Send,
     /// It waits in a letter until it is due.
     Defer(&'static str),
@@ -45,12 +45,12 @@ pub trait Sink: Send {
     fn url(&self) -> &Url;
 
     /// The most events in one request.
-    fn most(&self) -> usize {
-        batch::MOST
+    fn max_batch(&self) -> usize {
+        batch::MAX_EVENTS
     }
 
-    fn sort(&self, _view: &View<'_>, _event: &Outgoing) -> Result<Sorted, Error> {
-        Ok(Sorted::Send)
+    fn triage(&self, _view: &View<'_>, _event: &Outgoing) -> Result<Triage, Error> {
+        Ok(Triage::Send)
     }
 
     fn due(&self, _view: &View<'_>, _letter: &Letter, _now: Timestamp) -> Result<Due, Error> {
@@ -63,7 +63,7 @@ pub trait Sink: Send {
     }
 
     /// Whether it counts what it gets twice, so that what has arrived must never be sent again.
-    fn once(&self) -> bool {
+    fn counts_duplicates(&self) -> bool {
         false
     }
 
@@ -73,7 +73,7 @@ pub trait Sink: Send {
     fn judge(&self, events: &[Outgoing], request: &Request, answer: &Answer) -> Verdict;
 
     /// A body as a person can read it.
-    fn shown(&self, request: &Request) -> String {
+    fn readable(&self, request: &Request) -> String {
         String::from_utf8_lossy(&request.body).into_owned()
     }
 }
@@ -125,7 +125,7 @@ impl Sinks {
     }
 
     /// A loop for each.
-    pub fn drains(&self, mode: Mode) -> Result<Vec<Drain>, Error> {
+    pub fn drains(&self, pace: Pace) -> Result<Vec<Drain>, Error> {
         let now = SystemClock.now();
         let mut store = Store::open(&self.home, now)?;
         let targets = self.targets();
@@ -133,7 +133,7 @@ impl Sinks {
             let store = Store::open(&self.home, now)?;
             let target = targets.iter().find(|target| target.name == sink.name());
             let target = target.map(|target| target.fingerprint.clone()).unwrap_or_default();
-            Ok(Drain::new(&self.home, store, sink, target, self.delivery.ca_file.as_ref(), mode))
+            Ok(Drain::new(&self.home, store, sink, target, self.delivery.ca_file.as_ref(), pace))
         };
         self.open(&mut store)?.into_iter().map(drain).collect()
     }

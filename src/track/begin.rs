@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::receivers::Receivers;
 use super::run::{RETRY, Run};
-use crate::forward::{self, Sinks, Word};
+use crate::forward::{self, Hint, Sinks};
 use crate::project::Project;
 use crate::session::correlate::Signal;
 use crate::session::lifecycle::{self, Begin};
@@ -27,7 +27,7 @@ impl Run {
             Ok(store) => {
                 self.store = Some(store);
                 self.trouble = None;
-                self.say(Word::Now);
+                self.say(Hint::Now);
                 if let Some(id) = self.plan.assigned.take().or_else(|| self.named()) {
                     self.consider(Signal::Assigned(id));
                 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::follow::{Follower, News};
 use super::run::Run;
-use crate::forward::Word;
+use crate::forward::Hint;
 use crate::session::{self};
 use system::clock::{Clock, SystemClock};
 use system::file::Stamp;
@@ -94,7 +94,7 @@ impl Run {
             }
         });
         if metered {
-            self.say(Word::Soon);
+            self.say(Hint::Soon);
         }
         failed.map_or(Ok(()), |error| self.was_not_read(&error))
     }
@@ -120,7 +120,7 @@ impl Run {
             self.tell_vanished();
         }
         if news.any {
-            self.say(Word::Soon);
+            self.say(Hint::Soon);
         }
         if let Some(version) = news.facts.version {
             self.learn_version(version);

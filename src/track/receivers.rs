@@ -1,7 +1,7 @@
 //! Where the events of a run are sent: receivers may be set up, moved or taken away while the agent runs, and whoever does
 //! it tells the store.
 
-use crate::forward::{Sender, Sinks, Target, Word, settle};
+use crate::forward::{Hint, Sender, Sinks, Target, settle};
 use crate::home::Home;
 use crate::store::{SinkRow, Store};
 
@@ -43,9 +43,9 @@ impl Receivers {
         }
     }
 
-    pub(super) fn say(&self, word: Word) {
+    pub(super) fn say(&self, hint: Hint) {
         if let Some(sender) = &self.sender {
-            sender.say(word);
+            sender.hint(hint);
         }
     }
 

@@ -15,7 +15,7 @@ use super::step::{Step, What};
 use super::watch::{Change, Watch};
 use super::{Begun, End, Plan, Summary, Together, Wake, exit_note, recover, version};
 use crate::apart;
-use crate::forward::Word;
+use crate::forward::Hint;
 use crate::log;
 use crate::session::correlate::{self, Correlator, Signal};
 use crate::session::import::found;
@@ -223,15 +223,15 @@ impl Run {
             }
             Ok(())
         });
-        self.say(Word::Soon);
+        self.say(Hint::Soon);
     }
 
     /// Something is to be sent.
-    pub(super) fn say(&mut self, word: Word) {
+    pub(super) fn say(&mut self, hint: Hint) {
         if let Some(store) = &mut self.store {
             self.receivers.follow(store, &self.plan.home, self.plan.sinks_now);
         }
-        self.receivers.say(word);
+        self.receivers.say(hint);
     }
 
     /// The end has come: what waits for the store is tried now.
@@ -465,7 +465,7 @@ impl Run {
         } else if self.store.is_none() {
             exit_note::remove(&self.plan.home, run); // a run that was never stored is never recovered
         }
-        self.say(Word::Now);
+        self.say(Hint::Now);
         if !self.tidied {
             // A run too short to tidy up still ends what vanished, as any command does.
             let home = self.plan.home.clone();

@@ -7,7 +7,7 @@ use super::begin::place;
 use super::follow::Follower;
 use super::left::Left;
 use super::run::Run;
-use crate::forward::Word;
+use crate::forward::Hint;
 use crate::session::correlate::{self, Decision, Explained, TransitionKind};
 use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
 use crate::session::{self};
@@ -117,7 +117,7 @@ impl Run {
             }
             What::Version(version) => {
                 self.write(|tx| lifecycle::learn_version(tx, session, version))?;
-                self.say(Word::Soon);
+                self.say(Hint::Soon);
                 Ok(())
             }
             What::Moved(folder) => {
@@ -137,7 +137,7 @@ impl Run {
                 if let Some(conversation) = &self.conversation {
                     tracing::info!(session = %self.session, %conversation, "watching");
                 }
-                self.say(Word::Now);
+                self.say(Hint::Now);
                 self.publish();
                 Ok(())
             }

@@ -13,7 +13,7 @@ use prost::Message;
 use reqwest::Url;
 
 use self::message::{ExportAnswer, ExportLogs, ExportMetrics, Resource, Scope, text};
-use super::decide::{self, Answer, Verdict};
+use super::answer::{self, Answer, Verdict};
 use super::http::{Encoding, Request};
 use super::identity::Identity;
 use super::sink::{OTLP, Sink, below};
@@ -87,15 +87,15 @@ impl Sink for Otlp {
 
     fn judge(&self, _: &[Outgoing], request: &Request, answer: &Answer) -> Verdict {
         // Some collectors take a batch into a queue and say 202.
-        match decide::by_status(answer) {
+        match answer::by_status(answer) {
             // A collector may have no pipeline for metrics, or none for logs.
-            Some(Verdict::Refuse(why)) if matches!(answer.status, 404 | 405) => Verdict::Unserved(why),
+            Some(Verdict::AllRefused(why)) if matches!(answer.status, 404 | 405) => Verdict::NotServed(why),
             Some(verdict) if !(200..300).contains(&answer.status) => verdict,
             _ => receipt(request, answer),
         }
     }
 
-    fn shown(&self, request: &Request) -> String {
+    fn readable(&self, request: &Request) -> String {
         if request.url.path().ends_with("/v1/metrics") {
             ExportMetrics::decode(request.body.as_slice())
                 .map_or_else(|e| e.to_string(), |m| format!("{m:#?}"))
@@ -107,8 +107,8 @@ impl Sink for Otlp {
 
 /// What a collector accepted. It cannot say which parts it refused, and asks not to be sent them again.
 fn receipt(request: &Request, answer: &Answer) -> Verdict {
-    if answer.overlong || answer.content_type.starts_with("text/html") {
-        return decide::rubbish("a page for people");
+    if answer.truncated || answer.content_type.starts_with("text/html") {
+        return answer::unusable("a page for people");
     }
     let Ok(told) = ExportAnswer::decode(answer.body.as_slice()) else {
         // JSON from a collector that did not look at what it was asked in.
@@ -117,18 +117,18 @@ fn receipt(request: &Request, answer: &Answer) -> Verdict {
                 let mut said = told.values().filter_map(serde_json::Value::as_object).flatten();
                 // Its JSON writes whole numbers as texts.
                 if said.any(|(key, value)| key.starts_with("rejected") && value != 0 && value != "0") {
-                    let words = decide::in_one_line(&String::from_utf8_lossy(&answer.body));
-                    return Verdict::Partly(format!("refused a part: {words}"));
+                    let words = answer::in_one_line(&String::from_utf8_lossy(&answer.body));
+                    return Verdict::PartlyAccepted(format!("refused a part: {words}"));
                 }
                 Verdict::Accepted { rejected: Vec::new() }
             }
-            _ => decide::rubbish("something that is no receipt"),
+            _ => answer::unusable("something that is no receipt"),
         };
     };
     match told.partial_success.filter(|partial| partial.rejected > 0) {
         Some(partial) => {
-            let (path, words) = (request.url.path(), decide::in_one_line(&partial.error_message));
-            Verdict::Partly(format!("refused {} of what {path} got: {words}", partial.rejected))
+            let (path, words) = (request.url.path(), answer::in_one_line(&partial.error_message));
+            Verdict::PartlyAccepted(format!("refused {} of what {path} got: {words}", partial.rejected))
         }
         None => Verdict::Accepted { rejected: Vec::new() },
     }

@@ -113,7 +113,7 @@ fn what_counts_as_a_receipt() {
         partial_success: Some(message::PartialSuccess { rejected: 1, error_message: "old".into() }),
     };
     let said = receipt(&request, &Answer { status: 200, body: partial.encode_to_vec(), ..Answer::default() });
-    assert_eq!(said, Verdict::Partly("refused 1 of what /v1/logs got: old".into()));
+    assert_eq!(said, Verdict::PartlyAccepted("refused 1 of what /v1/logs got: old".into()));
     let cases: [(&str, Vec<u8>, bool); 8] = [
         (PROTOBUF, Vec::new(), true),
         ("application/json", b"{}".to_vec(), true),
