@@ -160,7 +160,7 @@ pub(super) fn wrap(mut launch: Launch, mut plan: Option<Plan>) -> (Outcome, Summ
     if let (Some(sender), Some(home)) = (summary.sender.take(), home)
         && sender.finish()
     {
-        forward::leave_rest(&home);
+        forward::spawn_delivery(&home);
     }
     (outcome, summary)
 }

@@ -87,7 +87,7 @@ pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
     let config = configured(home);
     // A home that has gone meanwhile is not made again for this.
     if let Some(sinks) = Sinks::of(home, &config.delivery).filter(|_| home.database().exists()) {
-        forward::finish_rest(&sinks)?;
+        forward::deliver_pending(&sinks)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -105,7 +105,7 @@ fn prepare(args: &Sync, home: &Home, sinks: &Sinks) -> anyhow::Result<()> {
     let mut store = Store::open(home, SystemClock.now())?;
     recover(&mut store, home);
     store.write(|tx| {
-        forward::settle(tx, &sinks.targets())?;
+        forward::register(tx, &sinks.targets())?;
         for target in sinks.targets() {
             tx.pause(target.name, None)?;
             if args.backfill {
@@ -132,7 +132,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     let deadline = Instant::now() + timeout;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
-    let drains = sinks.drains(Pace::Interactive)?;
+    let drains = Drain::open_all(sinks, Pace::Interactive)?;
     let (tell, mut told) = mpsc::unbounded_channel();
     let show = terminal::is_terminal(&std::io::stderr());
     if show {
@@ -305,7 +305,7 @@ fn preview(
         out.write_all(json::escaped(&text).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
-    store.write(|tx| forward::settle(tx, &sinks.targets()))?;
+    store.write(|tx| forward::register(tx, &sinks.targets()))?;
     for sink in sinks.open(&mut store)? {
         let (text, events) = store.read(|view| forward::preview(view, &*sink, limit))?;
         if events == 0 {

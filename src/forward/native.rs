@@ -1,4 +1,4 @@
-//! The receiver of our own: `POST {backend}/v1/events`, a JSON array of events, answered after commit.
+//! Our own backend: `POST {backend}/v1/events`, a JSON array of events, answered after commit.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::answer::{self, Answer, Verdict};
-use super::http::{Encoding, Request, is_loopback};
+use super::http::{Encoding, Request, is_loopback, join};
 use super::identity::Identity;
-use super::sink::{NATIVE, Sink, below};
+use super::sink::Sink;
 use crate::config::delivery::Secret;
 use crate::home::Home;
 use crate::store::{Error, Outgoing, View};
@@ -34,7 +34,10 @@ struct Event<'a> {
     attributes: &'a Value,
 }
 
-/// What the receiver says it did.
+/// The backend's name as a sink.
+pub const NATIVE: &str = "backend";
+
+/// The backend's answer to a batch.
 #[derive(Debug, Deserialize)]
 struct Receipt {
     accepted: usize,
@@ -57,19 +60,19 @@ pub struct Native {
     identity: Identity,
 }
 
-/// What it is told by.
+/// The token that requests carry.
 #[derive(Clone, Debug)]
 pub enum Credential {
     Given(Secret),
-    /// The one that a backend of this machine has left here. It may be started, for the first time, while a run goes on, so
-    /// the file is read for every request.
+    /// The one that a backend on this machine has left in our home. That backend may be started for the first time while a
+    /// run goes on, so the file is read for every request.
     Found(Home),
-    /// Nothing is sent.
+    /// None: for requests that are only shown.
     None,
 }
 
 impl Credential {
-    /// As it is now.
+    /// The token at this moment.
     pub fn secret(&self, base: &Url) -> Option<Secret> {
         match self {
             Self::Given(secret) => Some(secret.clone()),
@@ -88,7 +91,7 @@ impl Native {
         let bearer = |token: &Secret| Secret::new(format!("Bearer {}", token.reveal()));
         let token = self.token.secret(&self.base);
         Request {
-            url: below(&self.base, "/v1/events"),
+            url: join(&self.base, "/v1/events"),
             credentials: token.iter().map(|token| ("authorization".to_owned(), bearer(token))).collect(),
             headers: Vec::new(),
             content_type: "application/json",
@@ -172,14 +175,14 @@ impl Sink for Native {
         Ok(vec![self.request(events)])
     }
 
-    /// No event at all is a batch like any other, and says whether address and token are right.
+    /// A batch without events is answered like any other, so the answer shows whether address and token are right.
     fn question(&self) -> Option<Request> {
         Some(self.request(&[]))
     }
 
     fn judge(&self, events: &[Outgoing], _: &Request, answer: &Answer) -> Verdict {
         match answer::by_status(answer) {
-            // The token is known there, and is one for reading.
+            // The backend knows the token, but it is one for reading.
             Some(Verdict::CredentialsRefused(_)) if answer.status == 403 => Verdict::CredentialsRefused(
                 "refused the token (403): one of role ingest is needed".to_owned(),
             ),
@@ -189,8 +192,8 @@ impl Sink for Native {
     }
 }
 
-/// A 200 counts only if it speaks of exactly the events that were sent: anything else may be a captive portal, a proxy's
-/// page or a receiver gone mad, and everything is sent again later.
+/// A 200 counts only with a receipt for exactly the events that were sent. Anything else may be a captive portal, a proxy's
+/// page or a broken receiver, and all events are sent again later.
 fn receipt(events: &[Outgoing], answer: &Answer) -> Verdict {
     if answer.truncated {
         return answer::unusable("more than anybody reads");
@@ -198,11 +201,11 @@ fn receipt(events: &[Outgoing], answer: &Answer) -> Verdict {
     let Ok(receipt) = serde_json::from_slice::<Receipt>(&answer.body) else {
         return answer::unusable("something that is no receipt");
     };
-    let told = receipt
+    let counted = receipt
         .accepted
         .checked_add(receipt.duplicates)
         .and_then(|sum| sum.checked_add(receipt.rejected.len()));
-    if told != Some(events.len()) {
+    if counted != Some(events.len()) {
         return answer::unusable("a receipt for another number of events");
     }
     let mut rejected = Vec::new();
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_receipt_for_what_was_sent_is_one() {
+    fn only_a_receipt_for_exactly_the_sent_events_counts() {
         let events = [event(1), event(2)];
         let second = "00000000-0000-0000-0000-000000000002";
         let say = |body: &str| {

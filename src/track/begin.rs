@@ -83,7 +83,7 @@ impl Run {
         let ids = FirstOurs::new(self.plan.session);
         let targets = self.plan.sinks.as_ref().map(Sinks::targets).unwrap_or_default();
         let (started, led) = store.write(|tx| {
-            forward::settle(tx, &targets)?;
+            forward::register(tx, &targets)?;
             let started = lifecycle::start(tx, self.plan.begun_at, &ids, &begin)?;
             tx.set_agent_process(self.plan.run, self.pid, self.agent.map(|agent| agent.start))?;
             if started.session != self.plan.session {

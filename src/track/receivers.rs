@@ -1,7 +1,7 @@
 //! Where the events of a run are sent: receivers may be set up, moved or taken away while the agent runs, and whoever does
 //! it tells the store.
 
-use crate::forward::{Hint, Sender, Sinks, Target, settle};
+use crate::forward::{Hint, Sender, Sinks, Target, register};
 use crate::home::Home;
 use crate::store::{SinkRow, Store};
 
@@ -34,7 +34,7 @@ impl Receivers {
         if targets == self.targets {
             // Taken out of the configuration elsewhere, but this run has it from its environment.
             if retired {
-                let _ = store.write(|tx| settle(tx, &targets)); // or with the next word
+                let _ = store.write(|tx| register(tx, &targets)); // or with the next word
             }
         } else {
             self.targets = targets;

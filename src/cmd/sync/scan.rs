@@ -7,9 +7,9 @@ use anyhow::Context;
 
 use crate::agent;
 use crate::cmd::Failure;
-use crate::forward::foreign::{life, post};
+use crate::forward::foreign::life;
 use crate::forward::http::Http;
-use crate::forward::{DeliveryCount, Identity, Sinks};
+use crate::forward::{DeliveryCount, Identity, Sinks, post};
 use crate::home::Home;
 use crate::output::progress::Bar;
 use crate::scan::{Days, Scanner, Watch};

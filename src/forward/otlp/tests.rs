@@ -59,7 +59,7 @@ fn points(request: &Request) -> Vec<String> {
 }
 
 #[test]
-fn sums_grow_and_are_the_same_when_sent_again() {
+fn sums_are_cumulative_and_equal_when_sent_again() {
     let mut world = World::new();
     let (_, started) = world.start(Conversation::Fresh);
     world.bind(started.session, "a").unwrap();
@@ -107,7 +107,7 @@ impl std::fmt::Display for PicoDollarsOf {
 }
 
 #[test]
-fn what_counts_as_a_receipt() {
+fn only_an_export_response_counts_as_a_receipt() {
     let request = otlp().request("/v1/logs", &ExportLogs::default());
     let partial = ExportAnswer {
         partial_success: Some(message::PartialSuccess { rejected: 1, error_message: "old".into() }),

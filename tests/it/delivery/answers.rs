@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::forward::{DeliveryCount, Idle, Pace, Progress};
+use codemie::forward::{DeliveryCount, Drain, Idle, Pace, Progress};
 use serde_json::{Value, json};
 
 use super::{backend, drain, first, honest, run, sinks};
@@ -245,7 +245,7 @@ fn refused_credentials_pause_until_others_are_there() {
     let mut world = World::new();
     let wrong = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    let mut drains = wrong.drains(Pace::Background).unwrap();
+    let mut drains = Drain::open_all(&wrong, Pace::Background).unwrap();
     for _ in 0..3 {
         assert_eq!(run(&mut drains[0]), Idle::Paused("refused the credentials (401)".into()));
     }
@@ -274,7 +274,8 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 50);
-    let mut both: Vec<_> = (0..2).map(|_| sinks.drains(Pace::Background).unwrap().remove(0)).collect();
+    let mut both: Vec<_> =
+        (0..2).map(|_| Drain::open_all(&sinks, Pace::Background).unwrap().remove(0)).collect();
     // The first holds the lease between two steps.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut step = |at: usize| runtime.block_on(both[at].step(&system::clock::SystemClock)).unwrap();

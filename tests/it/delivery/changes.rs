@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::forward::{Idle, Leftovers, Pace};
+use codemie::forward::{Drain, Idle, Pace, needs_delivery};
 use codemie::session::lifecycle::{Begin, Conversation};
 use codemie::store::{Realm, Store};
 use serde_json::Value;
@@ -39,7 +39,7 @@ pub(super) fn names(ledger: &Ledger) -> Vec<String> {
 fn another_address_gets_the_open_sessions_whole_and_the_old_one_nothing_more() {
     let ((old, old_ledger), (new, new_ledger)) = (honest(), honest());
     let mut world = World::new();
-    let mut before = sinks(&world, &backend(&old)).drains(Pace::Background).unwrap().remove(0);
+    let mut before = Drain::open_all(&sinks(&world, &backend(&old)), Pace::Background).unwrap().remove(0);
     world.spoken("ended", 1);
     let open = world.start("open");
     world.bind(open, "agent", None);
@@ -63,7 +63,7 @@ fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
     let ((old, old_ledger), (new, new_ledger)) = (honest(), honest());
     let mut world = World::new();
     let set_up = sinks(&world, &backend(&old));
-    let mut running = set_up.drains(Pace::Background).unwrap().remove(0);
+    let mut running = Drain::open_all(&set_up, Pace::Background).unwrap().remove(0);
     world.spoken("before", 1);
     assert_eq!(run(&mut running), Idle::Empty { due: None });
     let config = |args: &[&str]| {
@@ -153,7 +153,8 @@ fn a_token_is_no_address() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     // As a run has it from its environment.
-    let mut running = sinks(&world, &backend(&receiver)).drains(Pace::Background).unwrap().remove(0);
+    let mut running =
+        Drain::open_all(&sinks(&world, &backend(&receiver)), Pace::Background).unwrap().remove(0);
     world.sandbox.file(".codemie/config.toml", "");
     assert_eq!(world.run(&["config", "set", "backend.token", "another"]).code, Some(0));
     world.spoken("a", 1);
@@ -170,7 +171,8 @@ fn a_refusal_of_old_credentials_does_not_pause_the_new() {
         _ => Reply::Status(401, String::new()),
     });
     let mut world = World::new();
-    let mut before = sinks(&world, &backend(&receiver)).drains(Pace::Background).unwrap().remove(0);
+    let mut before =
+        Drain::open_all(&sinks(&world, &backend(&receiver)), Pace::Background).unwrap().remove(0);
     let right = sinks(&world, &backend(&receiver).replace("canary-token", "right"));
     world.spoken("a", 1);
     assert_eq!(run(&mut before), Idle::Reconfigured);
@@ -219,10 +221,10 @@ fn a_process_apart_that_knows_the_old_address_only_changes_nothing() {
     let before = sinks(&world, &backend(&old));
     let after = sinks(&world, &backend(&new));
     world.spoken("a", 1);
-    codemie::forward::finish_rest(&before).unwrap();
+    codemie::forward::deliver_pending(&before).unwrap();
     assert_eq!((old.received().len(), world.sink("backend").cursor), (0, 0));
     assert!(world.sink("backend").leads_to(&after.targets()[0].fingerprint));
-    codemie::forward::finish_rest(&after).unwrap();
+    codemie::forward::deliver_pending(&after).unwrap();
     assert_eq!(names(&ledger), ["a"]);
 }
 
@@ -234,7 +236,7 @@ fn a_process_apart_does_not_stay_for_what_is_deferred() {
     // Its START waits until the agent's session is known, which may be never.
     world.start("a");
     let begun = Instant::now();
-    codemie::forward::finish_rest(&sinks).unwrap();
+    codemie::forward::deliver_pending(&sinks).unwrap();
     assert_eq!(receiver.received().len(), 0);
     // Not a measurement: it would stay for a minute.
     assert!(begun.elapsed() < Duration::from_secs(30));
@@ -252,9 +254,9 @@ fn a_killed_senders_lease_keeps_no_command_from_sending() {
     let holder = |start: u64| format!("{} {} {} {start} x", here.boot, here.pids, std::process::id());
     let until = Timestamp(now.0 + 20_000);
     // One of whom it cannot be said that it is gone, and one that is.
-    for (holder, expected) in [("somewhere else".to_owned(), Leftovers::None), (holder(1), Leftovers::Some)] {
+    for (holder, expected) in [("somewhere else".to_owned(), false), (holder(1), true)] {
         world.store.write(|tx| tx.lease("backend", &holder, now, until)).unwrap();
-        assert_eq!(Leftovers::look(&mut store, &sinks).unwrap(), expected, "{holder}");
+        assert_eq!(needs_delivery(&mut store, &sinks).unwrap(), expected, "{holder}");
         world.store.write(|tx| tx.release("backend", &holder)).unwrap();
     }
 }
@@ -267,7 +269,7 @@ fn a_wish_for_half_an_hour_of_quiet_starts_no_process_with_every_command() {
     world.spoken("a", 1);
     assert!(matches!(drain(&sinks, Pace::Background), Idle::Waiting { .. }));
     let mut store = Store::open(&world.home, world.now).unwrap();
-    assert_eq!(Leftovers::look(&mut store, &sinks).unwrap(), Leftovers::None);
+    assert!(!needs_delivery(&mut store, &sinks).unwrap());
 }
 
 #[test]

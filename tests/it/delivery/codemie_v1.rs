@@ -52,7 +52,7 @@ fn told(receiver: &Receiver) -> Vec<String> {
 fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_twice() {
     let receiver = Receiver::start(|_| success());
     let mut world = World::new();
-    let mut drain = sinks(&world, &v1(&receiver)).drains(Pace::Background).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&receiver)), Pace::Background).unwrap().remove(0);
     let clock = Later::default();
     let first = world.start("a");
     assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None }, "it is not known yet");
@@ -111,13 +111,13 @@ fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_t
 fn another_server_is_told_of_an_open_session_from_its_start_on() {
     let (old, new) = (Receiver::start(|_| success()), Receiver::start(|_| success()));
     let mut world = World::new();
-    let mut drain = sinks(&world, &v1(&old)).drains(Pace::Background).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&old)), Pace::Background).unwrap().remove(0);
     let clock = Later::default();
     let open = world.start("open");
     world.bind(open, "agent", None);
     run(&mut drain, &clock);
     assert_eq!(told(&old), ["session_total started startup agent"]);
-    let mut drain = sinks(&world, &v1(&new)).drains(Pace::Background).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&new)), Pace::Background).unwrap().remove(0);
     run(&mut drain, &clock);
     assert_eq!(told(&new), ["session_total started startup agent"]);
     // Its END waits, and comes to a third one, which is told it whole.
@@ -125,7 +125,7 @@ fn another_server_is_told_of_an_open_session_from_its_start_on() {
     let due = run(&mut drain, &clock);
     assert!(matches!(due, Idle::Empty { due: Some(_) }), "{due:?}");
     let third = Receiver::start(|_| success());
-    let mut drain = sinks(&world, &v1(&third)).drains(Pace::Background).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&third)), Pace::Background).unwrap().remove(0);
     run(&mut drain, &clock);
     clock.0.store(60_000, Ordering::Relaxed);
     assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
@@ -149,7 +149,7 @@ fn what_was_accepted_of_an_end_is_not_told_again_with_the_rest() {
     });
     let mut world = World::new();
     let set_up = v1(&receiver);
-    let mut drain = sinks(&world, &set_up).drains(Pace::Background).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &set_up), Pace::Background).unwrap().remove(0);
     world.spoken("a", 1);
     let clock = Later::default();
     run(&mut drain, &clock);
@@ -168,7 +168,7 @@ fn what_was_accepted_of_an_end_is_not_told_again_with_the_rest() {
 fn a_session_never_bound_is_told_with_its_end() {
     let receiver = Receiver::start(|_| success());
     let mut world = World::new();
-    let mut drain = sinks(&world, &v1(&receiver)).drains(Pace::Background).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&receiver)), Pace::Background).unwrap().remove(0);
     let clock = Later::default();
     let run_of = world.start("a");
     run(&mut drain, &clock);
@@ -196,7 +196,7 @@ fn a_login_page_pauses_and_a_failure_is_tried_again() {
     let receiver = Receiver::start(move |_| pages.lock().unwrap().next().unwrap_or_else(success));
     let mut world = World::new();
     let sinks = sinks(&world, &v1(&receiver));
-    let mut drain = sinks.drains(Pace::Interactive).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks, Pace::Interactive).unwrap().remove(0);
     let clock = Later::default();
     let first = world.start("a");
     world.bind(first, "agent-a", None);
@@ -220,7 +220,7 @@ fn what_was_accepted_of_an_end_is_not_sent_again_with_the_rest() {
         success()
     });
     let mut world = World::new();
-    let mut drain = sinks(&world, &v1(&receiver)).drains(Pace::Interactive).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&receiver)), Pace::Interactive).unwrap().remove(0);
     let clock = Later::default();
     world.spoken("a", 1);
     run(&mut drain, &clock);

@@ -1,6 +1,6 @@
 //! Two at once: a command and a batch on its way, two tokens, two addresses, two receivers, a backend that comes late.
 
-use codemie::forward::{Idle, Pace};
+use codemie::forward::{Drain, Idle, Pace};
 use codemie::home::Home;
 use codemie::store::Store;
 
@@ -41,11 +41,13 @@ fn each_of_two_tokens_for_one_address_goes_on_sending() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     let config = backend(&receiver);
-    let mut one = sinks(&world, &config).drains(Pace::Background).unwrap().remove(0);
+    let mut one = Drain::open_all(&sinks(&world, &config), Pace::Background).unwrap().remove(0);
     world.spoken("a", 1);
     // A command in a terminal with another token in its environment.
     let mut other =
-        sinks(&world, &config.replace("canary-token", "another")).drains(Pace::Background).unwrap().remove(0);
+        Drain::open_all(&sinks(&world, &config.replace("canary-token", "another")), Pace::Background)
+            .unwrap()
+            .remove(0);
     assert_eq!(run(&mut one), Idle::Empty { due: None });
     assert_eq!(names(&ledger), ["a"]);
     world.spoken("b", 1);
@@ -84,7 +86,7 @@ fn a_backend_started_for_the_first_time_during_a_run_is_told_by_the_token_it_lef
     });
     let mut world = World::new();
     let sinks = sinks(&world, &format!("[backend]\nurl = '{}'\n", receiver.url()));
-    let mut running = sinks.drains(Pace::Interactive).unwrap().remove(0);
+    let mut running = Drain::open_all(&sinks, Pace::Interactive).unwrap().remove(0);
     world.spoken("a", 1);
     assert!(matches!(run(&mut running), Idle::Waiting { .. }));
     std::fs::create_dir_all(world.home.backend_tokens().parent().unwrap()).unwrap();

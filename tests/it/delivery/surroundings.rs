@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use codemie::forward::{Idle, Pace};
+use codemie::forward::{Drain, Idle, Pace};
 use system::clock::{Clock, SystemClock};
 use wire::Timestamp;
 
@@ -90,7 +90,7 @@ fn a_clock_set_back_by_a_year_delays_by_minutes_at_most() {
     world.spoken("a", 1);
     let clock = Shifted(AtomicI64::new(YEAR));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut drain = sinks.drains(Pace::Background).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks, Pace::Background).unwrap().remove(0);
     let mut run = || runtime.block_on(drain.run(&clock)).unwrap();
     assert!(matches!(run(), Idle::Waiting { .. }));
     assert!(matches!(run(), Idle::Waiting { .. }), "a wish is a wish");
