@@ -6,7 +6,7 @@ use anyhow::bail;
 
 use super::run::enclosing_run;
 use crate::config::Config;
-use crate::forward::{self, Leftovers, Sinks};
+use crate::forward::{self, Sinks};
 use crate::home::Home;
 use crate::log;
 use crate::registry;
@@ -44,9 +44,9 @@ pub(super) fn open(home: &Home) -> anyhow::Result<Store> {
 
 /// What an earlier run or command could not send is sent beside this one, by a process apart.
 pub(super) fn send_leftovers(store: &mut Store, sinks: &Sinks) {
-    match Leftovers::look(store, sinks) {
-        Ok(Leftovers::Some) => forward::leave_rest(&sinks.home),
-        Ok(Leftovers::None) => {}
+    match forward::needs_delivery(store, sinks) {
+        Ok(true) => forward::spawn_delivery(&sinks.home),
+        Ok(false) => {}
         Err(error) => tracing::warn!("not looked for what is to be sent: {error}"),
     }
 }

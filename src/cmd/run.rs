@@ -161,7 +161,7 @@ pub(super) fn wrap(mut launch: ProgramSpec, mut plan: Option<Plan>) -> (Outcome,
     if let (Some(sender), Some(home)) = (summary.sender.take(), home)
         && sender.finish()
     {
-        forward::leave_rest(&home);
+        forward::spawn_delivery(&home);
     }
     (outcome, summary)
 }

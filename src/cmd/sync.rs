@@ -17,7 +17,7 @@ use super::open::{self, recover};
 use super::words::date;
 use crate::cli::{Sync, SyncAction};
 use crate::config::Config;
-use crate::forward::{self, Drain, Mode, Moved, Rest, Sinks, Step};
+use crate::forward::{self, DeliveryCount, Drain, Idle, Pace, Progress, Sinks};
 use crate::home::Home;
 use crate::log;
 use crate::output::{json, progress};
@@ -87,7 +87,7 @@ pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
     let config = configured(home);
     // A home that has gone meanwhile is not made again for this.
     if let Some(sinks) = Sinks::of(home, &config.delivery).filter(|_| home.database().exists()) {
-        forward::finish_rest(&sinks)?;
+        forward::deliver_pending(&sinks)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -105,7 +105,7 @@ fn prepare(args: &Sync, home: &Home, sinks: &Sinks) -> anyhow::Result<()> {
     let mut store = Store::open(home, SystemClock.now())?;
     recover(&mut store, home);
     store.write(|tx| {
-        forward::settle(tx, &sinks.targets())?;
+        forward::register(tx, &sinks.targets())?;
         for target in sinks.targets() {
             tx.pause(target.name, None)?;
             if args.backfill {
@@ -123,7 +123,7 @@ fn prepare(args: &Sync, home: &Home, sinks: &Sinks) -> anyhow::Result<()> {
 /// How one receiver fared.
 struct Fared {
     name: &'static str,
-    moved: Moved,
+    moved: DeliveryCount,
     /// Why something is left; `None`: nothing is.
     left: Option<String>,
 }
@@ -132,7 +132,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     let deadline = Instant::now() + timeout;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
-    let drains = sinks.drains(Mode::Pressing)?;
+    let drains = Drain::open_all(sinks, Pace::Interactive)?;
     let (tell, mut told) = mpsc::unbounded_channel();
     let show = terminal::is_terminal(&std::io::stderr());
     if show {
@@ -142,7 +142,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
         let sending = join_all(drains.into_iter().map(|drain| send(drain, deadline, tell.clone())));
         drop(tell);
         let drawing = async {
-            let mut latest: Option<Progress> = None;
+            let mut latest: Option<WaitingLine> = None;
             let mut tick = tokio::time::interval(DRAW);
             loop {
                 tokio::select! {
@@ -165,7 +165,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     let mut code = ExitCode::SUCCESS;
     for fared in fared {
         writeln!(err, "codemie: {fared}")?;
-        if fared.left.is_some() || fared.moved.refused > 0 || fared.moved.partly {
+        if fared.left.is_some() || fared.moved.refused > 0 || fared.moved.incomplete {
             code = ExitCode::FAILURE;
         }
     }
@@ -174,12 +174,12 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
 
 impl fmt::Display for Fared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Moved { delivered, refused, partly } = self.moved;
+        let DeliveryCount { delivered, refused, incomplete } = self.moved;
         write!(f, "{}: {} delivered", self.name, counted(delivered, "event"))?;
         if refused > 0 {
             write!(f, ", {refused} refused for good (see: codemie sync --status)")?;
         }
-        if partly {
+        if incomplete {
             f.write_str(", of which it did not take all (see: codemie sync --status)")?;
         }
         match &self.left {
@@ -190,14 +190,14 @@ impl fmt::Display for Fared {
 }
 
 /// How a receiver is faring, for whoever watches.
-struct Progress {
+struct WaitingLine {
     name: &'static str,
     left: usize,
     /// What keeps it, and until when.
     kept: Option<(String, Instant)>,
 }
 
-impl Progress {
+impl WaitingLine {
     fn line(&self, now: Instant) -> String {
         let (name, left) = (self.name, human::grouped(self.left as u64));
         match &self.kept {
@@ -211,9 +211,9 @@ impl Progress {
 }
 
 /// Sends until nothing is left or the time is up.
-async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<Progress>) -> Fared {
+async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<WaitingLine>) -> Fared {
     let name = drain.name();
-    let mut moved = Moved::default();
+    let mut moved = DeliveryCount::default();
     // Counted once, and whenever there is time: among a million events it takes longer than sending a batch of them.
     let mut left = pending(&mut drain);
     // What it said last, should it say nothing more.
@@ -234,30 +234,30 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<P
                 return fared(Some(waiting(&mut drain, &last)), moved);
             }
             Ok(Err(error)) => return fared(Some(error.to_string()), moved),
-            Ok(Ok(Step::Moved(more))) => {
+            Ok(Ok(Progress::Advanced(more))) => {
                 moved.add(more);
                 left = left.saturating_sub(more.delivered + more.refused);
-                let _ = tell.send(Progress { name, left, kept: None });
+                let _ = tell.send(WaitingLine { name, left, kept: None });
                 continue;
             }
-            Ok(Ok(Step::Rest(rest))) => match rest {
+            Ok(Ok(Progress::Idle(rest))) => match rest {
                 // Where nothing was to be sent nobody has seen yet whether anything could be.
-                Rest::Empty { due: None } if moved == Moved::default() => {
+                Idle::Empty { due: None } if moved == DeliveryCount::default() => {
                     let patience = deadline.saturating_duration_since(Instant::now());
                     let objection = drain.ask(patience).await.err();
                     return fared(objection.map(|why| format!("it would take none: {why}")), moved);
                 }
-                Rest::Empty { due: None } => return fared(None, moved),
-                Rest::Empty { due: Some(until) } => (until, "some of it is not due yet".to_owned()),
-                Rest::Paused(why) => {
+                Idle::Empty { due: None } => return fared(None, moved),
+                Idle::Empty { due: Some(until) } => (until, "some of it is not due yet".to_owned()),
+                Idle::Paused(why) => {
                     return fared(Some(format!("it {why}; put that right, then run: codemie sync")), moved);
                 }
-                Rest::Replaced => {
+                Idle::Reconfigured => {
                     let why = "another address was set up meanwhile; run: codemie sync";
                     return fared(Some(why.to_owned()), moved);
                 }
-                Rest::Waits { until, why } => (until, why),
-                Rest::Held { until } => (until, "another process is sending".to_owned()),
+                Idle::Waiting { until, why } => (until, why),
+                Idle::LeaseHeld { until } => (until, "another process is sending".to_owned()),
             },
         };
         let wake = Instant::now() + until.since(SystemClock.now());
@@ -266,7 +266,7 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<P
             return fared(Some(waiting(&mut drain, &format!("{why}, next try {then}"))), moved);
         }
         left = pending(&mut drain);
-        let _ = tell.send(Progress { name, left, kept: Some((why.clone(), wake)) });
+        let _ = tell.send(WaitingLine { name, left, kept: Some((why.clone(), wake)) });
         last = why;
         tokio::time::sleep_until(wake.into()).await;
     }
@@ -305,7 +305,7 @@ fn preview(
         out.write_all(json::escaped(&text).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
-    store.write(|tx| forward::settle(tx, &sinks.targets()))?;
+    store.write(|tx| forward::register(tx, &sinks.targets()))?;
     for sink in sinks.open(&mut store)? {
         let (text, events) = store.read(|view| forward::preview(view, &*sink, limit))?;
         if events == 0 {
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn who_waits_is_told_for_what_and_how_long() {
         let now = Instant::now();
-        let line = |left, kept| Progress { name: "backend", left, kept }.line(now);
+        let line = |left, kept| WaitingLine { name: "backend", left, kept }.line(now);
         assert_eq!(line(1204, None), "backend: 1,204 waiting");
         let why = "nobody listens at http://127.0.0.1:8788".to_owned();
         assert_eq!(

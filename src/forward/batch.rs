@@ -1,13 +1,13 @@
-//! How much is sent at once. Pure.
+//! How many events go into one request: by number, by size, and by what the receiver accepts. Pure.
 
 use crate::store::Outgoing;
 
 /// Events in one request; the receiver's transaction stays short.
-pub const MOST: usize = 500;
+pub const MAX_EVENTS: usize = 500;
 /// Bytes in one request before compression, well below what a proxy on the way lets through.
-pub const MOST_BYTES: usize = 512 * 1024;
+pub const MAX_BYTES: usize = 512 * 1024;
 
-/// How many events the receiver takes at once, as far as is known.
+/// How many events the receiver accepts in one request, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     now: usize,
@@ -23,13 +23,13 @@ impl Size {
         self.now
     }
 
-    /// So many were too many. False: it was one, and smaller there is not.
+    /// `sent` events were too many. False if it was one event, which cannot be halved.
     pub fn halve(&mut self, sent: usize) -> bool {
         self.now = (sent / 2).max(1);
         sent > 1
     }
 
-    /// That went well; dare more.
+    /// The last request was accepted: the next may hold twice as many.
     pub fn grow(&mut self) {
         self.now = self.now.saturating_mul(2).min(self.most);
     }
@@ -40,7 +40,7 @@ pub fn cut(lengths: impl IntoIterator<Item = usize>) -> usize {
     let mut bytes = 0_usize;
     let fits = lengths.into_iter().take_while(|length| {
         bytes = bytes.saturating_add(*length);
-        bytes <= MOST_BYTES
+        bytes <= MAX_BYTES
     });
     fits.count().max(1)
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_down_to_one_and_grows_back() {
+    fn size_halves_down_to_one_and_grows_back() {
         let mut size = Size::new(500);
         let mut seen = Vec::new();
         let mut sent = 500;
@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_bounded_by_bytes_but_never_empty() {
+    fn request_is_bounded_by_bytes_but_never_empty() {
         for (lengths, expected) in [
             (vec![], 1),
             (vec![10, 10], 2),
-            (vec![MOST_BYTES, 1], 1),
-            (vec![MOST_BYTES + 1, 1], 1),
-            (vec![MOST_BYTES / 2, MOST_BYTES / 2, 1], 2),
+            (vec![MAX_BYTES, 1], 1),
+            (vec![MAX_BYTES + 1, 1], 1),
+            (vec![MAX_BYTES / 2, MAX_BYTES / 2, 1], 2),
             (vec![usize::MAX, usize::MAX], 1),
         ] {
             assert_eq!(cut(lengths.clone()), expected, "{lengths:?}");

@@ -1,25 +1,28 @@
 //! The metrics endpoint of CodeMie v1: one metric per lifecycle event, `POST {base}/v1/metrics`.
 //!
-//! That server keeps no key and adds up what it gets, so each START and END is sent once and never amended: a START when
-//! the agent's session is known (or with the END), an END when its files have been quiet. Between its answer and our note
-//! of it a crash sends one again; nothing can be done about that here, and `doctor` says so.
+//! That server keeps no event ids and adds up everything it gets. So each START and END is sent once and never amended: a
+//! START when the agent's session is known (or with the END), an END when its files have been quiet. After a crash between
+//! the server's answer and our record of it, one is sent again. Nothing here can prevent that, and `doctor` says so.
 
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::decide::{self, Answer, Verdict};
-use super::http::Request;
+use super::answer::{self, Answer, Verdict};
+use super::http::{Request, join};
 use super::identity::Identity;
-use super::sink::{CODEMIE_V1, Due, Sink, Sorted, below};
+use super::sink::{Due, Sink, Triage};
 use crate::config::delivery::{self, Secret};
 use crate::session::state::Phase;
 use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View, plain};
 use wire::Timestamp;
 use wire::{EndReason, EventType, StartReason, Status};
 
-/// An ended session's files are read until they have been quiet for two seconds; then some, for the reading itself.
+/// An ended session's files are read until they have been quiet for two seconds; one more is for the reading itself.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// The server's name as a sink.
+pub const CODEMIE_V1: &str = "codemie-v1";
 
 const CLIENT: &str = concat!("codemie-cli/", env!("CARGO_PKG_VERSION"));
 
@@ -53,7 +56,7 @@ impl CodemieV1 {
         );
         headers.extend(place.branch.as_ref().map(|value| ("x-codemie-branch", value.clone())));
         Request {
-            url: below(&self.base, "/v1/metrics"),
+            url: join(&self.base, "/v1/metrics"),
             credentials: self.auth.iter().cloned().collect(),
             headers,
             content_type: "application/json",
@@ -62,7 +65,7 @@ impl CodemieV1 {
         }
     }
 
-    /// What every metric of a session says.
+    /// The attributes that all metrics of a session have.
     fn common(&self, view: &View<'_>, session: &SessionRow) -> Result<Map<String, Value>, Error> {
         let agent_session = session.agent_session.as_ref().map(|id| plain::key(&id.0).into_owned());
         let id = session.shown_id();
@@ -174,22 +177,22 @@ impl Sink for CodemieV1 {
         &self.base
     }
 
-    fn most(&self) -> usize {
+    fn max_batch(&self) -> usize {
         1
     }
 
-    fn once(&self) -> bool {
+    fn counts_duplicates(&self) -> bool {
         true
     }
 
-    fn sort(&self, view: &View<'_>, event: &Outgoing) -> Result<Sorted, Error> {
+    fn triage(&self, view: &View<'_>, event: &Outgoing) -> Result<Triage, Error> {
         let why = match event.kind.known() {
             Some(EventType::Start) => "until the agent's session is known",
             Some(EventType::End) => "until its files are quiet",
-            _ => return Ok(Sorted::Skip),
+            _ => return Ok(Triage::Skip),
         };
         let done = view.letter(CODEMIE_V1, event.n)? == Some(Fate::Done);
-        Ok(if done { Sorted::Skip } else { Sorted::Defer(why) })
+        Ok(if done { Triage::Skip } else { Triage::Defer(why) })
     }
 
     fn due(&self, view: &View<'_>, letter: &Letter, now: Timestamp) -> Result<Due, Error> {
@@ -205,7 +208,7 @@ impl Sink for CodemieV1 {
         let session = event.map(|event| view.session_number(event.session)).transpose()?.flatten();
         Ok(match session {
             Some(row) if row.agent_session.is_some() => Due::Now,
-            // With its END, and not while the shell waits for the run to end: a request that is cut off is sent again.
+            // It goes with its END, and not while the shell waits for the run to end: a request that is cut off is sent again.
             Some(row) if row.phase == Phase::Closed => row.ended_at.map_or(Due::Now, after_quiet),
             Some(_) => Due::Unknown,
             None => Due::Now,
@@ -227,13 +230,13 @@ impl Sink for CodemieV1 {
     }
 
     fn judge(&self, _: &[Outgoing], _: &Request, answer: &Answer) -> Verdict {
-        decide::by_status(answer).unwrap_or_else(|| match serde_json::from_slice::<Receipt>(&answer.body) {
+        answer::by_status(answer).unwrap_or_else(|| match serde_json::from_slice::<Receipt>(&answer.body) {
             Ok(Receipt { success: true }) => Verdict::Accepted { rejected: Vec::new() },
             Ok(Receipt { success: false }) => {
-                Verdict::Later { why: decide::refusal(answer), asked: answer.retry_after }
+                Verdict::Unconfirmed { why: answer::refusal(answer), retry_after: answer.retry_after }
             }
-            // The login page that stands before that server is answered with 200.
-            Err(_) => Verdict::Pause("asks to log in (answered with no receipt)".to_owned()),
+            // The login page in front of that server is answered with 200.
+            Err(_) => Verdict::CredentialsRefused("asks to log in (answered with no receipt)".to_owned()),
         })
     }
 }

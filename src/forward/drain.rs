@@ -1,175 +1,97 @@
-//! The loop that empties the outbox into one sink: lease, durable, send, note what was said.
+//! The loop that empties the outbox into one sink: take the lease, make durable, send, record the answers.
 //!
-//! A step does one thing and says what came of it; whoever drives it ([`super::sender`], [`super::rest`], `codemie sync`)
-//! decides how long to go on. Everything that must survive is in the store before and after each request, so a process
-//! may be killed anywhere in here.
+//! [`Drain::step`] sends one batch at most and reports its [`Progress`]; its driver ([`super::sender`], [`super::detached`],
+//! `codemie sync`) decides how long to go on. What to send is decided in [`super::plan`], what follows from the answers in
+//! [`super::consequence`]; here both meet store and network.
+//!
+//! Promise: the process may be killed anywhere in here. Everything that must survive is in the store before and after each
+//! request.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::answer::Verdict;
 use super::ask::ask;
-use super::backoff;
-use super::batch::Size;
-use super::decide::Verdict;
-use super::http::Http;
+use super::configured::Sinks;
+use super::consequence::{Circumstances, Consequence, Packing, Verdicts, consequence};
+use super::http::{self, Http};
 use super::lease;
-use super::plan::{Sending, Span, Work, plan};
-use super::rest::is_idle;
+use super::plan::{PlannedBatch, Span, Work, obstacle, plan, wait_left};
+use super::progress::{DeliveryCount, Idle, Pace, Progress};
 use super::sink::Sink;
 use crate::home::Home;
 use crate::session::publish::publish;
-use crate::store::{Error, Fate, Fingerprint, Outgoing, SinkCount, SinkRow, Store, Tx};
-use system::clock::Clock;
+use crate::store::{Error, Fate, Fingerprint, SinkCount, SinkRow, Store, Tx};
+use system::clock::{Clock, SystemClock};
 use wire::Timestamp;
 
-/// How often a held lease is asked for again; its holder sends what is ours as well, so only one who waits is in a hurry.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
-const ASK_AGAIN_PRESSING: Duration = Duration::from_millis(100);
-/// How often something that somebody is waiting for is tried again.
-const PRESSING: Duration = Duration::from_millis(500);
+/// How often a lease held elsewhere is tried for again. Its holder sends our events as well, so only somebody who waits is
+/// in a hurry.
+const LEASE_RETRY: Duration = Duration::from_secs(1);
+const LEASE_RETRY_INTERACTIVE: Duration = Duration::from_millis(100);
 
-/// How much of what was agreed with a receiver counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    Usual,
-    /// Somebody waits: our own backoff is passed over, the receiver's own wish is not.
-    Pressing,
-}
-
-/// What a step came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Some events are done with: go on.
-    Moved(Moved),
-    Rest(Rest),
-}
-
-/// Why there is nothing more to do now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rest {
-    /// Nothing is left to be sent now. Something may be due later by itself.
-    Empty {
-        due: Option<Timestamp>,
-    },
-    Paused(String),
-    /// Nothing until then.
-    Waits {
-        until: Timestamp,
-        why: String,
-    },
-    /// Another process is at it.
-    Held {
-        until: Timestamp,
-    },
-    /// Another address was configured since, or other credentials than those that were refused: what waits is for them.
-    Replaced,
-}
-
-/// What became of events that are done with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    pub delivered: usize,
-    /// For good: dead letters.
-    pub refused: usize,
-    /// Of what counts as delivered the receiver did not take all, without naming what.
-    pub partly: bool,
-}
-
-impl Moved {
-    /// Of a batch that was answered.
-    pub(super) fn of(events: &[Outgoing], rejected: &[(Uuid, String)]) -> Self {
-        let refused = events.iter().filter(|event| rejected.iter().any(|(id, _)| *id == event.id)).count();
-        Self { delivered: events.len() - refused, refused, partly: false }
-    }
-
-    pub fn add(&mut self, more: Self) {
-        self.delivered += more.delivered;
-        self.refused += more.refused;
-        self.partly |= more.partly;
-    }
-}
-
-/// One sink, its connection, and what is known of what it takes.
+/// One sink, its connection, and how requests to it are packed.
 #[expect(missing_debug_implementations, reason = "a sink has nothing to show")]
 pub struct Drain {
     home: Home,
     store: Store,
     sink: Box<dyn Sink>,
-    /// Where it sends, and as whom.
+    /// The address and credentials that this loop sends with.
     target: Fingerprint,
     ca_file: Option<PathBuf>,
     http: Option<Http>,
+    /// Our name in the lease.
     holder: String,
     holding: bool,
-    size: Size,
-    /// The receiver takes nothing compressed.
-    plain: bool,
-    mode: Mode,
+    packing: Packing,
+    pace: Pace,
 }
 
-/// What came of the requests.
-struct Sent {
-    verdict: Verdict,
-    /// How many are accepted now.
-    told: usize,
-    /// What the receiver did not take of those, without naming it.
-    untaken: Option<String>,
-}
-
-/// How a batch is done with.
+/// How a batch is finished.
 #[derive(Clone, Copy)]
-enum Done<'a> {
+enum Finish<'a> {
     Arrived { untaken: Option<&'a str> },
     Buried,
 }
 
 impl Drain {
-    pub fn new(
-        home: &Home,
-        store: Store,
-        sink: Box<dyn Sink>,
-        target: Fingerprint,
-        ca_file: Option<&PathBuf>,
-        mode: Mode,
-    ) -> Self {
-        Self {
-            home: home.clone(),
-            store,
-            size: Size::new(sink.most()),
-            sink,
-            target,
-            ca_file: ca_file.cloned(),
-            http: None,
-            holder: lease::holder(),
-            holding: false,
-            plain: false,
-            mode,
-        }
+    /// A loop for each configured receiver.
+    pub fn open_all(sinks: &Sinks, pace: Pace) -> Result<Vec<Self>, Error> {
+        let now = SystemClock.now();
+        let mut store = Store::open(&sinks.home, now)?;
+        let targets = sinks.targets();
+        let open = |sink: Box<dyn Sink>| {
+            let target = targets.iter().find(|target| target.name == sink.name());
+            Ok(Self {
+                home: sinks.home.clone(),
+                store: Store::open(&sinks.home, now)?,
+                packing: Packing::new(sink.max_batch()),
+                sink,
+                target: target.map(|target| target.fingerprint.clone()).unwrap_or_default(),
+                ca_file: sinks.delivery.ca_file.clone(),
+                http: None,
+                holder: lease::holder(),
+                holding: false,
+                pace,
+            })
+        };
+        sinks.open(&mut store)?.into_iter().map(open).collect()
     }
 
     pub fn name(&self) -> &'static str {
         self.sink.name()
     }
 
-    /// Whether the receiver would take events; `Err` says what keeps it from that.
-    pub async fn ask(&self, patience: Duration) -> Result<(), String> {
-        ask(&*self.sink, self.ca_file.as_ref(), patience).await
+    /// Whether the receiver would accept events; `Err` says why not.
+    pub async fn ask(&self, timeout: Duration) -> Result<(), String> {
+        ask(&*self.sink, self.ca_file.as_ref(), timeout).await
     }
 
-    /// Steps until there is nothing more to do now; why that is.
-    pub async fn run(&mut self, clock: &dyn Clock) -> Result<Rest, Error> {
-        loop {
-            if let Step::Rest(rest) = self.step(clock).await? {
-                return Ok(rest);
-            }
-        }
-    }
-
-    /// Whether a request that is cut off may count twice there.
+    /// Whether no step may be broken off, because the receiver may then count a request twice.
     pub fn must_finish(&self) -> bool {
-        self.sink.once()
+        self.sink.counts_duplicates()
     }
 
     pub fn count(&mut self) -> Result<SinkCount, Error> {
@@ -180,92 +102,68 @@ impl Drain {
         })
     }
 
-    /// Whether something has come that can be sent now, and nobody sends. What is deferred is no reason to go on.
+    /// Whether events have come that can be sent now and that nobody is sending. Deferred events do not count.
     pub fn is_wanted(&mut self, now: Timestamp) -> Result<bool, Error> {
         let (name, target) = (self.sink.name(), &self.target);
         self.store.read(|view| match view.sink(name)? {
-            Some(row) if row.leads_to(target) && is_idle(&row, now) => view.is_behind(name),
+            Some(row) if row.leads_to(target) && is_unattended(&row, now) => view.is_behind(name),
             _ => Ok(false),
         })
     }
 
-    /// Gives up the right to send: a step was broken off.
+    /// Takes steps until there is nothing to do now.
+    pub async fn run(&mut self, clock: &dyn Clock) -> Result<Idle, Error> {
+        loop {
+            if let Progress::Idle(idle) = self.step(clock).await? {
+                return Ok(idle);
+            }
+        }
+    }
+
+    /// Sends one batch at most. The lease is kept only while there is progress.
+    pub async fn step(&mut self, clock: &dyn Clock) -> Result<Progress, Error> {
+        let progress = self.attempt(clock).await;
+        if self.holding && !matches!(progress, Ok(Progress::Advanced(_))) {
+            self.release()?;
+            let name = self.sink.name();
+            // A process that committed after our last look saw the lease held, and relies on us to send its events.
+            if matches!(progress, Ok(Progress::Idle(Idle::Empty { .. })))
+                && self.store.read(|view| view.is_behind(name))?
+            {
+                return Ok(Progress::Advanced(DeliveryCount::default()));
+            }
+        }
+        progress
+    }
+
+    /// Gives the lease back. Drivers call it after breaking a step off.
     pub fn release(&mut self) -> Result<(), Error> {
         let (name, holder) = (self.sink.name(), &self.holder);
         self.holding = false;
         self.store.write(|tx| tx.release(name, holder))
     }
 
-    /// The published records of ended sessions say that they were delivered. Nothing depends on it. After every batch,
-    /// because it happens under the write lock, which nobody is to have for long.
-    fn publish(&mut self, now: Timestamp) {
-        if let Err(error) = publish(&mut self.store, &self.home, now) {
-            tracing::warn!("not published: {error}");
-        }
-    }
-
-    /// One batch at most.
-    pub async fn step(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
-        let step = self.attempt(clock).await;
-        if self.holding && !matches!(step, Ok(Step::Moved(_))) {
-            self.release()?;
-            let name = self.sink.name();
-            // Whoever committed between our look and this was told that the lease is held, and relies on its holder.
-            if matches!(step, Ok(Step::Rest(Rest::Empty { .. })))
-                && self.store.read(|view| view.is_behind(name))?
-            {
-                return Ok(Step::Moved(Moved::default()));
-            }
-        }
-        step
-    }
-
-    /// Writes, unless another address was configured meanwhile: what the old one answered means nothing to it.
-    fn write_as_ours(
-        &mut self,
-        work: impl FnOnce(&Tx<'_>) -> Result<(), Error>,
-        then: Step,
-    ) -> Result<Step, Error> {
-        let (name, target) = (self.sink.name(), &self.target);
-        self.store.write(|tx| match tx.sink(name)? {
-            Some(row) if row.is_at(target) => work(tx).map(|()| then),
-            _ => Ok(Step::Rest(Rest::Replaced)),
-        })
-    }
-
-    async fn attempt(&mut self, clock: &dyn Clock) -> Result<Step, Error> {
+    async fn attempt(&mut self, clock: &dyn Clock) -> Result<Progress, Error> {
         let (name, now) = (self.sink.name(), clock.now());
         let found = self.store.read(|view| match view.sink(name)? {
             Some(row) => view.something_waits(&row).map(|waits| Some((row, waits))),
             None => Ok(None),
         })?;
-        let Some((row, true)) = found else { return Ok(Step::Rest(Rest::Empty { due: None })) };
-        if row.is_retired() {
-            return Ok(Step::Rest(Rest::Paused("is not set up any more".to_owned())));
+        let Some((row, true)) = found else { return Ok(Progress::Idle(Idle::Empty { due: None })) };
+        if let Some(idle) = obstacle(&row, &self.target, self.pace, now) {
+            return Ok(Progress::Idle(idle));
         }
-        if !row.is_at(&self.target) {
-            return Ok(Step::Rest(Rest::Replaced));
-        }
-        if let Some(why) = &row.paused {
-            return Ok(Step::Rest(Rest::Paused(why.clone())));
-        }
-        if let Some(wait) = keep_still(&row, now, self.mode) {
-            let why = row.trouble.clone().unwrap_or_default();
-            return Ok(Step::Rest(Rest::Waits { until: now.after(wait), why }));
-        }
-        let holder = self.holder.clone();
-        self.holding = self.store.write(|tx| match tx.sink(name)? {
-            Some(row) => lease::take(tx, &row, &holder, now),
-            None => Ok(false),
-        })?;
-        if !self.holding {
-            let again = if self.mode == Mode::Pressing { ASK_AGAIN_PRESSING } else { ASK_AGAIN };
-            return Ok(Step::Rest(Rest::Held { until: now.after(again) }));
+        if !self.take_lease(now)? {
+            let wait = match self.pace {
+                Pace::Interactive => LEASE_RETRY_INTERACTIVE,
+                Pace::Background => LEASE_RETRY,
+            };
+            return Ok(Progress::Idle(Idle::LeaseHeld { until: now.after(wait) }));
         }
         let durable = self.store.make_durable()?;
-        let (sink, size) = (&*self.sink, self.size);
+        let (sink, size) = (&*self.sink, self.packing.size);
         match self.store.read(|view| plan(view, sink, size, durable, now))? {
-            Work::Nothing { due } => Ok(Step::Rest(Rest::Empty { due })),
+            Work::Nothing { due } => Ok(Progress::Idle(Idle::Empty { due })),
             Work::Pass { past, deferred } => {
                 self.store.write(|tx| {
                     for (event, why) in &deferred {
@@ -273,171 +171,176 @@ impl Drain {
                     }
                     tx.pass(name, past.from, past.to)
                 })?;
-                Ok(Step::Moved(Moved::default()))
+                Ok(Progress::Advanced(DeliveryCount::default()))
             }
-            Work::Send(sending) => {
-                let sent = self.send(&sending, clock).await;
-                let Sent { told, .. } = sent;
-                if told > sending.told
-                    && self.sink.once()
-                    && !matches!(sent.verdict, Verdict::Accepted { .. })
-                {
-                    self.store.write(|tx| {
-                        sending.events.iter().try_for_each(|event| tx.note_accepted(name, event, told))
-                    })?;
-                }
-                self.note(&sending, sent, row.failures, clock.now())
-            }
+            Work::Send(batch) => self.deliver(&batch, row.failures, clock).await,
         }
     }
 
-    /// Posts what tells the events; the first that is not accepted decides.
-    async fn send(&mut self, sending: &Sending, clock: &dyn Clock) -> Sent {
-        let not_sent = |error: super::http::Error| Verdict::Later { why: error.to_string(), asked: None };
-        let mut told = sending.told;
+    fn take_lease(&mut self, now: Timestamp) -> Result<bool, Error> {
+        let (name, holder) = (self.sink.name(), &self.holder);
+        self.holding = self.store.write(|tx| match tx.sink(name)? {
+            Some(row) => lease::take(tx, &row, holder, now),
+            None => Ok(false),
+        })?;
+        Ok(self.holding)
+    }
+
+    /// Sends a batch and records what follows from the answers.
+    async fn deliver(
+        &mut self,
+        batch: &PlannedBatch,
+        failures: i64,
+        clock: &dyn Clock,
+    ) -> Result<Progress, Error> {
+        let (verdict, verdicts) = self.post(batch, clock).await;
+        let accepted = verdicts.accepted;
+        if accepted > batch.accepted_before
+            && self.sink.counts_duplicates()
+            && !matches!(verdict, Verdict::Accepted { .. })
+        {
+            let name = self.sink.name();
+            self.store.write(|tx| {
+                batch.events.iter().try_for_each(|event| tx.note_accepted(name, event, accepted))
+            })?;
+        }
+        let at = Circumstances { pace: self.pace, failures, chance: chance(), now: clock.now() };
+        let what = consequence(verdict, batch.events.len(), &mut self.packing, at);
+        self.record(batch, what, verdicts.untaken.as_deref(), at.now)
+    }
+
+    /// Posts the requests of a batch; the first verdict other than an acceptance is that of the batch.
+    async fn post(&mut self, batch: &PlannedBatch, clock: &dyn Clock) -> (Verdict, Verdicts) {
+        let not_sent =
+            |error: http::Error| Verdict::Unconfirmed { why: error.to_string(), retry_after: None };
+        let mut verdicts = Verdicts::after(batch.accepted_before);
         let http =
             match self.http.take().map_or_else(|| Http::new(self.sink.url(), self.ca_file.as_ref()), Ok) {
                 Ok(http) => self.http.insert(http),
-                Err(error) => return Sent { verdict: not_sent(error), told, untaken: None },
+                Err(error) => return (not_sent(error), verdicts),
             };
-        let (mut rejected, mut untaken) = (Vec::new(), None);
-        for request in &sending.requests[sending.told.min(sending.requests.len())..] {
-            let verdict = match http.post(request, self.plain, clock.now()).await {
-                Ok(answer) => self.sink.judge(&sending.events, request, &answer),
+        for request in batch.requests.iter().skip(batch.accepted_before) {
+            let verdict = match http.post(request, self.packing.uncompressed, clock.now()).await {
+                Ok(answer) => self.sink.judge(&batch.events, request, &answer),
                 Err(error) => not_sent(error),
             };
-            match verdict {
-                Verdict::Accepted { rejected: more } => {
-                    rejected.extend(more);
-                    told += 1;
-                }
-                Verdict::Partly(why) => {
-                    untaken = Some(why);
-                    told += 1;
-                }
-                Verdict::Unserved(why) => {
-                    untaken = Some(format!("takes nothing at {}: {why}", request.url.path()));
-                }
-                verdict => return Sent { verdict, told, untaken },
+            if let Some(verdict) = verdicts.add(request.url.path(), verdict) {
+                return (verdict, verdicts);
             }
         }
-        let verdict = match &untaken {
-            Some(why) if told == 0 => Verdict::Refuse(why.clone()),
-            _ => Verdict::Accepted { rejected },
-        };
-        Sent { verdict, told, untaken }
+        (verdicts.conclude(), verdicts)
     }
 
-    /// Puts down what became of it.
-    fn note(
+    fn record(
         &mut self,
-        sending: &Sending,
-        Sent { verdict, untaken, .. }: Sent,
-        failures: i64,
+        batch: &PlannedBatch,
+        consequence: Consequence,
+        untaken: Option<&str>,
         now: Timestamp,
-    ) -> Result<Step, Error> {
+    ) -> Result<Progress, Error> {
         let name = self.sink.name();
-        let count = sending.events.len();
-        match verdict {
-            Verdict::Accepted { rejected } => {
-                self.size.grow();
-                if let Some(why) = &untaken {
+        match consequence {
+            Consequence::Finish { rejected } => {
+                if let Some(why) = untaken {
                     tracing::warn!(sink = name, "it {why}");
                 }
-                let done = Done::Arrived { untaken: untaken.as_deref() };
-                let step = self.settle(sending, &rejected, done, now)?;
+                let progress = self.finish(batch, &rejected, Finish::Arrived { untaken }, now)?;
                 self.publish(now);
-                tracing::debug!(sink = name, events = count, rejected = rejected.len(), "delivered");
-                Ok(step)
+                let events = batch.events.len();
+                tracing::debug!(sink = name, events, rejected = rejected.len(), "delivered");
+                Ok(progress)
             }
-            Verdict::Halve(_) | Verdict::Isolate(_) if self.size.halve(count) => {
-                Ok(Step::Moved(Moved::default()))
+            Consequence::Resend => Ok(Progress::Advanced(DeliveryCount::default())),
+            Consequence::Bury(why) => {
+                tracing::warn!(sink = name, events = batch.events.len(), "dead letters: {why}");
+                let all: Vec<_> = batch.events.iter().map(|event| (event.id, why.clone())).collect();
+                self.finish(batch, &all, Finish::Buried, now)
             }
-            Verdict::Identity(why) if self.plain => self.bury(sending, &why, now),
-            Verdict::Identity(_) => {
-                self.plain = true;
-                Ok(Step::Moved(Moved::default()))
-            }
-            Verdict::Halve(why)
-            | Verdict::Isolate(why)
-            | Verdict::Refuse(why)
-            | Verdict::Partly(why)
-            | Verdict::Unserved(why) => self.bury(sending, &why, now),
-            Verdict::Pause(why) => {
-                tracing::warn!(sink = name, "delivery pauses: {why}");
-                let (target, paused) = (self.target.clone(), Step::Rest(Rest::Paused(why.clone())));
-                self.store.write(|tx| match tx.sink(name)? {
-                    // Credentials that somebody else has may be good.
-                    Some(row) if row.leads_to(&target) => tx.pause(name, Some(&why)).map(|()| paused),
-                    _ => Ok(Step::Rest(Rest::Replaced)),
-                })
-            }
-            Verdict::Later { why, asked } => {
-                // A connection that failed is not tried again.
+            Consequence::Pause(why) => self.pause(why),
+            Consequence::Retry { why, until, asked_until, failures } => {
+                // A connection that failed is not used again.
                 self.http = None;
-                let asked_until = asked.map(|asked| now.after(asked));
-                if self.mode == Mode::Pressing {
-                    let until = now.after(asked.unwrap_or_default().max(PRESSING));
-                    let then = Step::Rest(Rest::Waits { until, why: why.clone() });
-                    return self.write_as_ours(|tx| tx.note_trouble(name, asked_until, &why), then);
-                }
-                let failures = failures.saturating_add(1);
-                let wait = backoff::delay(failures, chance()).max(asked.unwrap_or_default());
-                let until = now.after(wait);
+                let idle = Progress::Idle(Idle::Waiting { until, why: why.clone() });
+                let Some(failures) = failures else {
+                    return self.write_unless_moved(|tx| tx.note_trouble(name, asked_until, &why), idle);
+                };
+                let wait = until.since(now);
                 tracing::info!(sink = name, failures, "not delivered, again in {wait:.0?}: {why}");
-                let then = Step::Rest(Rest::Waits { until, why: why.clone() });
-                self.write_as_ours(|tx| tx.set_backoff(name, failures, until, asked_until, &why), then)
+                self.write_unless_moved(|tx| tx.set_backoff(name, failures, until, asked_until, &why), idle)
             }
         }
     }
 
-    /// Refused for good: kept where it can be seen and sent again, and the rest goes on.
-    fn bury(&mut self, sending: &Sending, why: &str, now: Timestamp) -> Result<Step, Error> {
-        tracing::warn!(sink = self.sink.name(), events = sending.events.len(), "dead letters: {why}");
-        let all: Vec<_> = sending.events.iter().map(|event| (event.id, why.to_owned())).collect();
-        self.settle(sending, &all, Done::Buried, now)
-    }
-
-    fn settle(
+    /// Records that a batch is finished: its rejected events become dead letters, the cursor moves past all.
+    fn finish(
         &mut self,
-        sending: &Sending,
+        batch: &PlannedBatch,
         rejected: &[(Uuid, String)],
-        done: Done<'_>,
+        how: Finish<'_>,
         now: Timestamp,
-    ) -> Result<Step, Error> {
-        let (name, once) = (self.sink.name(), self.sink.once());
+    ) -> Result<Progress, Error> {
+        let (name, never_again) = (self.sink.name(), self.sink.counts_duplicates());
         let note = |tx: &Tx<'_>| {
-            for event in &sending.events {
+            for event in &batch.events {
                 match rejected.iter().find(|(id, _)| *id == event.id) {
                     Some((_, why)) => tx.put_letter(name, event, Fate::Dead, why, now)?,
-                    None if once => tx.put_letter(name, event, Fate::Done, "", now)?,
+                    None if never_again => tx.put_letter(name, event, Fate::Done, "", now)?,
                     None => tx.drop_letter(name, event)?,
                 }
             }
-            if let Some(Span { from, to }) = sending.past {
+            if let Some(Span { from, to }) = batch.past {
                 tx.pass(name, from, to)?;
             }
-            if let Done::Arrived { untaken } = done {
-                tx.delivered(name, &sending.events, now)?;
+            if let Finish::Arrived { untaken } = how {
+                tx.delivered(name, &batch.events, now)?;
                 if let Some(why) = untaken {
                     tx.note_trouble(name, None, why)?;
                 }
             }
             Ok(())
         };
-        let partly = matches!(done, Done::Arrived { untaken: Some(_) });
-        self.write_as_ours(note, Step::Moved(Moved { partly, ..Moved::of(&sending.events, rejected) }))
+        let incomplete = matches!(how, Finish::Arrived { untaken: Some(_) });
+        let count = DeliveryCount { incomplete, ..DeliveryCount::of(&batch.events, rejected) };
+        self.write_unless_moved(note, Progress::Advanced(count))
+    }
+
+    /// Pauses the receiver, if the refused credentials are still the configured ones: those of another process may be good.
+    fn pause(&mut self, why: String) -> Result<Progress, Error> {
+        let (name, target) = (self.sink.name(), &self.target);
+        tracing::warn!(sink = name, "delivery pauses: {why}");
+        self.store.write(|tx| match tx.sink(name)? {
+            Some(row) if row.leads_to(target) => {
+                tx.pause(name, Some(&why)).map(|()| Progress::Idle(Idle::Paused(why)))
+            }
+            _ => Ok(Progress::Idle(Idle::Reconfigured)),
+        })
+    }
+
+    /// Writes, unless another address was configured meanwhile: the old receiver's answer means nothing to the new one.
+    fn write_unless_moved(
+        &mut self,
+        work: impl FnOnce(&Tx<'_>) -> Result<(), Error>,
+        then: Progress,
+    ) -> Result<Progress, Error> {
+        let (name, target) = (self.sink.name(), &self.target);
+        self.store.write(|tx| match tx.sink(name)? {
+            Some(row) if row.is_at(target) => work(tx).map(|()| then),
+            _ => Ok(Progress::Idle(Idle::Reconfigured)),
+        })
+    }
+
+    /// Updates the published records of ended sessions, which show what was delivered. Nothing depends on it. It happens
+    /// after every batch because it needs the write lock, which nobody is to hold for long.
+    fn publish(&mut self, now: Timestamp) {
+        if let Err(error) = publish(&mut self.store, &self.home, now) {
+            tracing::warn!("not published: {error}");
+        }
     }
 }
 
-/// How long nothing may be sent yet.
-pub(super) fn keep_still(row: &SinkRow, now: Timestamp, mode: Mode) -> Option<Duration> {
-    let asked = backoff::left(row.asked_until, now, backoff::LONGEST_ASKED);
-    let wait = match mode {
-        Mode::Pressing => asked,
-        Mode::Usual => backoff::left(row.retry_at, now, backoff::LONGEST).max(asked),
-    };
-    (!wait.is_zero()).then_some(wait)
+/// Whether events may be sent to this receiver now and no process is doing so.
+pub(super) fn is_unattended(row: &SinkRow, now: Timestamp) -> bool {
+    row.paused.is_none() && wait_left(row, Pace::Background, now).is_none() && !lease::is_held(row, now)
 }
 
 /// A number in 0..1 for jitter.

@@ -1,28 +1,21 @@
-//! Conversations that never ran through codemie, told to our own backend by `sync --backfill --scan` and by nothing else.
+//! Events of conversations that never ran through codemie, for our own backend. Only `sync --backfill --scan` sends them
+//! ([`super::direct`]).
 //!
-//! They are no sessions of the store, so there is no outbox and no cursor: every time they are told whole, under ids that
-//! are made of what they are, and the receiver knows what it has. START, bound and END come first (`seq` 1 to 3), so that calls
-//! found later are appended. A call that was read while it was half written is told again with more tokens: `rev` is made of
-//! them, the END's of all.
+//! They are no sessions of the store, so there is no outbox and no cursor. Every time all of their events are sent, under ids
+//! made of agent, conversation and key, and the receiver knows which it has. START, bound and END come first (`seq` 1 to 3),
+//! so that calls found later are appended. A call that was half written when it was read is sent again with more tokens: `rev`
+//! is made of them, the END's of all.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 use uuid::Uuid;
 
-use super::batch;
-use super::decide::Verdict;
-use super::drain::Moved;
-use super::http::{self, Http};
-use super::native::Native;
-use super::sink::Sink;
 use crate::meter::record::Fact;
 use crate::scan::ForeignSession;
 use crate::session::event::{NAMESPACE, keyed_id, opening_id};
 use crate::session::record::summary;
 use crate::store::{Outgoing, Priced, Totals, plain};
-use system::clock::{Clock, SystemClock};
 use wire::SessionId;
 use wire::Timestamp;
 use wire::{Coverage, UsageSummary};
@@ -32,16 +25,13 @@ use wire::{FOREIGN_TAG, PicoDollars};
 /// The highest `rev` there is.
 const MOST_REVISED: i64 = i32::MAX as i64;
 
-/// How soon a receiver that failed is asked again; somebody waits.
-const AGAIN: Duration = Duration::from_millis(500);
-
-/// The session id it has at the receiver, the same on every telling.
+/// The session id at the receiver, the same every time.
 fn session_id(session: &ForeignSession) -> SessionId {
     let ForeignSession { agent, conversation, .. } = session;
     SessionId(Uuid::new_v5(&NAMESPACE, format!("foreign\0{agent}\0{conversation}").as_bytes()))
 }
 
-/// The whole life of a foreign conversation, as far as its file tells.
+/// All events of a foreign conversation, as far as its file shows them.
 pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     let id = session_id(session);
     let count = i64::try_from(calls.len()).unwrap_or(i64::MAX);
@@ -119,7 +109,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     events
 }
 
-/// Grows while a call is being written: what later lines add is output, and of lines with the same output the larger sum counts.
+/// Grows while a call is being written: later lines add output, and of lines with the same output the larger sum counts.
 fn revision(call: &Priced) -> i64 {
     let Fact::Usage(usage) = &call.record.fact else { return 0 };
     let sum = usage.tokens.total().saturating_add(usage.tokens.output);
@@ -144,55 +134,6 @@ fn totals(calls: &[Priced]) -> UsageSummary {
         }
     }
     summary(&sums, unpriced, Coverage::Transcript)
-}
-
-/// Posts events that are in no outbox, in batches, until the time is up; `Err` says why it ended before.
-pub async fn post(
-    sink: &Native,
-    http: &Http,
-    events: &[Outgoing],
-    deadline: Instant,
-) -> Result<Moved, String> {
-    let (mut sent, mut size, mut plain, mut rest) =
-        (Moved::default(), batch::Size::new(batch::MOST), false, events);
-    while !rest.is_empty() {
-        let part = &rest[..rest.len().min(size.events())];
-        let part = &part[..super::batch::fits(part)];
-        let request = sink.request(part);
-        let verdict = match http.post(&request, plain, SystemClock.now()).await {
-            Ok(answer) => sink.judge(part, &request, &answer),
-            Err(error @ http::Error::Certificates { .. }) => return Err(error.to_string()),
-            Err(error) => Verdict::Later { why: error.to_string(), asked: None },
-        };
-        match verdict {
-            Verdict::Accepted { rejected } => {
-                sent.add(Moved::of(part, &rejected));
-                rest = &rest[part.len()..];
-                size.grow();
-            }
-            Verdict::Halve(_) | Verdict::Isolate(_) if size.halve(part.len()) => {}
-            Verdict::Halve(_) | Verdict::Isolate(_) => {
-                sent.refused += 1;
-                rest = &rest[part.len()..];
-            }
-            Verdict::Identity(_) if !plain => plain = true,
-            Verdict::Identity(why)
-            | Verdict::Refuse(why)
-            | Verdict::Partly(why)
-            | Verdict::Unserved(why)
-            | Verdict::Pause(why) => {
-                return Err(why);
-            }
-            Verdict::Later { why, asked } => {
-                let wake = Instant::now() + asked.unwrap_or_default().max(AGAIN);
-                if wake >= deadline {
-                    return Err(why);
-                }
-                tokio::time::sleep_until(wake.into()).await;
-            }
-        }
-    }
-    Ok(sent)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! One request, one answer, both bounded.
 //!
-//! Redirections are not followed (a token would go with them), no more than [`MOST_READ`] of a body is read, and a
-//! receiver that drips is given up after [`PATIENCE`] like one that is silent.
+//! Promises: redirections are not followed (a token would go with them); no more than [`MAX_ANSWER`] of a body is read; a
+//! receiver that answers byte by byte is given up after [`REQUEST_TIMEOUT`] like one that is silent; errors name no path and no
+//! credentials.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,40 +10,40 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Certificate, Client, Url};
 
+use super::answer::Answer;
 use super::backoff;
-use super::decide::Answer;
 use crate::config::delivery::Secret;
 use system::file::read_at_most;
 use wire::Timestamp;
 
-/// For the whole of a request, its answer included.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-const TO_CONNECT: Duration = Duration::from_secs(5);
+/// For a whole request, its answer included.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer names rejected events at worst: 500 of them with a sentence each.
-const MOST_READ: usize = 256 * 1024;
+const MAX_ANSWER: usize = 256 * 1024;
 /// The certificates of every authority there is have a quarter of a megabyte.
 const MAX_CERTIFICATES: u64 = 16 << 20;
 /// Compressing harder takes longer than it saves on bodies of this size.
 const ZSTD_LEVEL: i32 = 3;
 
-/// How the body is packed.
+/// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     Zstd,
     Gzip,
 }
 
-/// Something to be posted.
+/// A request to be posted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     pub url: Url,
-    /// What says who we are; shown to nobody.
+    /// Headers that authenticate us; shown to nobody.
     pub credentials: Vec<(String, Secret)>,
     pub headers: Vec<(&'static str, String)>,
     pub content_type: &'static str,
     /// As `sync preview` shows it, and as it is sent but for the encoding.
     pub body: Vec<u8>,
-    /// `None`: this receiver takes none.
+    /// `None`: this receiver takes no compressed bodies.
     pub encoding: Option<Encoding>,
 }
 
@@ -62,19 +63,19 @@ pub struct Http {
 }
 
 impl Http {
-    /// For requests to `url`. Costs no certificates where no TLS is spoken.
+    /// For requests to `url`. Certificates are loaded only for HTTPS.
     pub fn new(url: &Url, ca_file: Option<&PathBuf>) -> Result<Self, Error> {
         // Fails only if there is one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .user_agent(concat!("codemie/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(PATIENCE)
-            .connect_timeout(TO_CONNECT)
+            .timeout(REQUEST_TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(1)
             .http1_only();
         if is_loopback(url) {
-            // No proxy leads to this machine itself.
+            // This machine itself is never behind a proxy.
             builder = builder.no_proxy();
         }
         if url.scheme() == "http" {
@@ -82,13 +83,13 @@ impl Http {
         } else if let Some(file) = ca_file {
             builder = builder.tls_certs_merge(certificates(file)?);
         }
-        let client = builder.build().map_err(|error| Error::NotSent(told(error, url)))?;
+        let client = builder.build().map_err(|error| Error::NotSent(describe(error, url)))?;
         Ok(Self { client })
     }
 
-    pub async fn post(&self, request: &Request, plain: bool, now: Timestamp) -> Result<Answer, Error> {
+    pub async fn post(&self, request: &Request, uncompressed: bool, now: Timestamp) -> Result<Answer, Error> {
         let mut posting = self.client.post(request.url.clone()).header(CONTENT_TYPE, request.content_type);
-        let encoding = request.encoding.filter(|_| !plain);
+        let encoding = request.encoding.filter(|_| !uncompressed);
         let packed = encoding.and_then(|encoding| Some((pack(encoding, &request.body)?, encoding)));
         posting = match packed {
             Some((body, Encoding::Zstd)) => posting.header(CONTENT_ENCODING, "zstd").body(body),
@@ -98,14 +99,15 @@ impl Http {
         let open = request.headers.iter().map(|(name, value)| (*name, value.as_str(), false));
         let hidden = request.credentials.iter().map(|(name, value)| (name.as_str(), value.reveal(), true));
         for (name, value, sensitive) in open.chain(hidden) {
-            // A branch may be called something that no header can hold: then it is left out.
+            // A branch name that no header can hold is left out.
             let name = HeaderName::from_bytes(name.as_bytes());
             if let (Ok(name), Ok(mut value)) = (name, HeaderValue::from_str(value)) {
                 value.set_sensitive(sensitive);
                 posting = posting.header(name, value);
             }
         }
-        let mut response = posting.send().await.map_err(|error| Error::NotSent(told(error, &request.url)))?;
+        let mut response =
+            posting.send().await.map_err(|error| Error::NotSent(describe(error, &request.url)))?;
         let header = |name: HeaderName| {
             response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
         };
@@ -116,10 +118,10 @@ impl Http {
             ..Answer::default()
         };
         while let Some(chunk) =
-            response.chunk().await.map_err(|error| Error::NotSent(told(error, &request.url)))?
+            response.chunk().await.map_err(|error| Error::NotSent(describe(error, &request.url)))?
         {
-            if answer.body.len() + chunk.len() > MOST_READ {
-                answer.overlong = true;
+            if answer.body.len() + chunk.len() > MAX_ANSWER {
+                answer.truncated = true;
                 break;
             }
             answer.body.extend_from_slice(&chunk);
@@ -128,7 +130,15 @@ impl Http {
     }
 }
 
-/// Whether an address means this machine, whatever a name server says.
+/// The address below a base that may or may not end in a slash.
+pub fn join(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    let joined = format!("{}{path}", base.path().trim_end_matches('/'));
+    url.set_path(&joined);
+    url
+}
+
+/// Whether an address is this machine's own, without asking a name server.
 pub fn is_loopback(url: &Url) -> bool {
     match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
         Some("localhost") => true,
@@ -155,24 +165,24 @@ fn pack(encoding: Encoding, body: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// What went wrong, down to its cause; of the address no more than who is meant.
-fn told(error: reqwest::Error, url: &Url) -> String {
+/// The error with its causes; of the address only the origin.
+fn describe(error: reqwest::Error, url: &Url) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
     }
-    let who = url.origin().ascii_serialization();
-    // With a proxy between, it may be the proxy that is not there.
+    let origin = url.origin().ascii_serialization();
+    // With a proxy in between, it may be the proxy that is not there.
     let direct = is_loopback(url) || !PROXIES.iter().any(|name| std::env::var_os(name).is_some());
     if direct && refused(&error) {
-        return format!("nobody listens at {who}");
+        return format!("nobody listens at {origin}");
     }
     let error = error.without_url();
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
     while let Some(deeper) = cause {
-        let words = deeper.to_string();
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
+        let reason = deeper.to_string();
+        if !text.ends_with(&reason) {
+            text = format!("{text}: {reason}");
         }
         cause = deeper.source();
     }
@@ -193,7 +203,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_this_machine() {
+    fn path_is_joined_to_a_base_with_or_without_slash() {
+        for (base, expected) in [
+            ("http://h:1", "http://h:1/v1/events"),
+            ("http://h:1/", "http://h:1/v1/events"),
+            ("https://h/codemie/", "https://h/codemie/v1/events"),
+        ] {
+            assert_eq!(join(&Url::parse(base).unwrap(), "/v1/events").as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn loopback_addresses_are_recognised_without_a_name_server() {
         for (url, expected) in [
             ("http://127.0.0.1:1", true),
             ("http://[::1]:1", true),
@@ -207,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_cannot_be_read_are_said() {
+    fn unreadable_certificates_are_an_error_that_names_the_setting() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let url = Url::parse("https://b.example").unwrap();
         for content in ["", "no certificate"] {

@@ -1,4 +1,4 @@
-//! What events say of the machine and the person they come from.
+//! Which machine and user the events name. The machine's own id never leaves it: events carry a salted hash.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::store::{Error, Store};
 use system::file::text_at_most;
 use wire::hex::hex;
 
-/// The salt's place in the store. With another, this machine would be another to its receivers.
+/// The setting of the store that holds the salt. With another salt, receivers would see another machine.
 const SALT: &str = "machine.salt";
 
 /// `/etc/passwd` of a large site.
@@ -21,7 +21,7 @@ const LONGEST: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Tells machines apart and names none.
+    /// The hash: different for each machine, and not its id.
     pub machine: String,
     pub user: Option<String>,
 }
@@ -49,13 +49,13 @@ impl Identity {
     }
 }
 
-/// Enough of the hash to tell machines apart.
+/// 128 bits, enough to distinguish machines.
 fn hash(salt: &str, id: &str) -> String {
     let digest = Sha256::digest(format!("{salt}\0{id}").as_bytes());
     hex(&digest[..16])
 }
 
-/// The system's own id; without one the salt alone tells this machine from others.
+/// The system's own id. Without one, the salt alone distinguishes this machine from others.
 fn machine_id() -> String {
     let files = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
     let id = files
@@ -86,7 +86,7 @@ mod tests {
     use crate::session::tests::World;
 
     #[test]
-    fn the_same_machine_is_the_same_and_its_id_is_not_told() {
+    fn machine_hash_is_stable_and_depends_on_salt_and_id() {
         let mut world = World::new();
         let first = Identity::of(&mut world.store, &User::Nobody).unwrap();
         let mut another = world.another();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_name_by_number() {
+    fn login_name_is_found_by_user_id() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\ndev:x:1000:1000::/home/dev:/bin/bash\n";
         assert_eq!(name_of(passwd, 1000).as_deref(), Some("dev"));
         assert_eq!(name_of(passwd, 7), None);

@@ -1,8 +1,9 @@
-//! Who has the right to send to a sink. For economy: most receivers know an event that comes twice. The one that does not
-//! (CodeMie v1) is told by processes of which there is one at a time ([`super::rest`]).
+//! The lease: which process may send to a sink. It saves requests, and correctness does not depend on it: most receivers know
+//! an event that comes twice. The one that does not (CodeMie v1) gets its events from processes of which there is one at a
+//! time ([`super::detached`]).
 //!
-//! A holder is named by its process, so that one that was killed is not waited for; where it cannot be seen (another pid
-//! namespace) its time runs out.
+//! A holder is named by its process, so that nobody waits for one that was killed. Where the process cannot be seen (another
+//! pid namespace), the lease runs out.
 
 use std::time::Duration;
 
@@ -14,10 +15,10 @@ use terminal::process::{Processes, SystemProcesses};
 use wire::Timestamp;
 use wire::{Pid, ProcessId, StartTime};
 
-/// Longer than a step may take, which is two requests at most. It is renewed before each.
+/// Longer than a step takes, which is two requests at most. The lease is renewed before each step.
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 
-/// This process, and which of its senders.
+/// A name for one sender of this process.
 pub(super) fn holder() -> String {
     let me = Pid(i32::try_from(std::process::id()).unwrap_or(0));
     let start = SystemProcesses.start_time(me).unwrap_or(StartTime(0));
@@ -37,20 +38,20 @@ pub(super) fn take(tx: &Tx<'_>, sink: &SinkRow, holder: &str, now: Timestamp) ->
     }
 }
 
-/// Whether somebody has the right to send, as far as can be seen from here.
+/// Whether a living process holds the lease, as far as can be seen from here.
 pub(super) fn is_held(sink: &SinkRow, now: Timestamp) -> bool {
-    let runs = sink.lease_until.is_some_and(|until| until > now) && !void(sink, now);
+    let runs = sink.lease_until.is_some_and(|until| until > now) && !is_from_the_future(sink, now);
     let holder = sink.lease_holder.as_ref();
-    runs && holder.is_some_and(|holder| !gone(holder, &SystemProcesses, &Realm::here()))
+    runs && holder.is_some_and(|holder| !has_ended(holder, &SystemProcesses, &Realm::here()))
 }
 
-/// A lease that runs for longer than any is given out was given out before the clock was set back.
-fn void(sink: &SinkRow, now: Timestamp) -> bool {
+/// Whether a lease runs for longer than any is given out: then the clock was set back since, and it does not count.
+fn is_from_the_future(sink: &SinkRow, now: Timestamp) -> bool {
     sink.lease_until.is_some_and(|until| until > now.after(LEASE + backoff::OVERTAKEN))
 }
 
-/// Whether a holder is no more, by the process it names.
-fn gone(holder: &str, processes: &dyn Processes, here: &Realm) -> bool {
+/// Whether the process that a holder names has ended.
+fn has_ended(holder: &str, processes: &dyn Processes, here: &Realm) -> bool {
     let mut parts = holder.split(' ');
     let (Some(boot), Some(pids)) = (parts.next(), parts.next()) else { return false };
     let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
@@ -68,20 +69,26 @@ mod tests {
     use crate::session::tests::World;
 
     #[test]
-    fn the_dead_hold_nothing_and_the_living_keep_theirs() {
+    fn holder_has_ended_when_its_process_is_gone_or_of_another_boot() {
         let here = Realm::here();
         let mine = holder();
-        assert!(!gone(&mine, &SystemProcesses, &here));
+        assert!(!has_ended(&mine, &SystemProcesses, &here));
         let me = std::process::id();
         let other = |boot: &str, pids: &str, start: u64| format!("{boot} {pids} {me} {start} x");
-        assert!(gone(&other(&here.boot, &here.pids, 1), &SystemProcesses, &here), "another with its pid");
-        assert!(gone(&other("earlier", &here.pids, 1), &SystemProcesses, &here), "before the last boot");
-        assert!(!gone(&other(&here.boot, "pid:[1]", 1), &SystemProcesses, &here), "cannot be seen from here");
-        assert!(!gone("something else", &SystemProcesses, &here));
+        assert!(
+            has_ended(&other(&here.boot, &here.pids, 1), &SystemProcesses, &here),
+            "another with its pid"
+        );
+        assert!(has_ended(&other("earlier", &here.pids, 1), &SystemProcesses, &here), "before the last boot");
+        assert!(
+            !has_ended(&other(&here.boot, "pid:[1]", 1), &SystemProcesses, &here),
+            "cannot be seen from here"
+        );
+        assert!(!has_ended("something else", &SystemProcesses, &here));
     }
 
     #[test]
-    fn a_lease_is_taken_from_the_dead_and_from_the_future_only() {
+    fn lease_is_taken_when_run_out_from_the_future_or_held_by_the_dead() {
         let mut world = World::new();
         let now = world.now;
         world.store.write(|tx| tx.add_sink("s")).unwrap();

@@ -1,4 +1,4 @@
-//! The receiver of our own: `POST {backend}/v1/events`, a JSON array of events, answered after commit.
+//! Our own backend: `POST {backend}/v1/events`, a JSON array of events, answered after commit.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::decide::{self, Answer, Verdict};
-use super::http::{Encoding, Request, is_loopback};
+use super::answer::{self, Answer, Verdict};
+use super::http::{Encoding, Request, is_loopback, join};
 use super::identity::Identity;
-use super::sink::{NATIVE, Sink, below};
+use super::sink::Sink;
 use crate::config::delivery::Secret;
 use crate::home::Home;
 use crate::store::{Error, Outgoing, View};
@@ -34,7 +34,10 @@ struct Event<'a> {
     attributes: &'a Value,
 }
 
-/// What the receiver says it did.
+/// The backend's name as a sink.
+pub const NATIVE: &str = "backend";
+
+/// The backend's answer to a batch.
 #[derive(Debug, Deserialize)]
 struct Receipt {
     accepted: usize,
@@ -57,19 +60,19 @@ pub struct Native {
     identity: Identity,
 }
 
-/// What it is told by.
+/// The token that requests carry.
 #[derive(Clone, Debug)]
 pub enum Credential {
     Given(Secret),
-    /// The one that a backend of this machine has left here. It may be started, for the first time, while a run goes on, so
-    /// the file is read for every request.
+    /// The one that a backend on this machine has left in our home. That backend may be started for the first time while a
+    /// run goes on, so the file is read for every request.
     Found(Home),
-    /// Nothing is sent.
+    /// None: for requests that are only shown.
     None,
 }
 
 impl Credential {
-    /// As it is now.
+    /// The token at this moment.
     pub fn secret(&self, base: &Url) -> Option<Secret> {
         match self {
             Self::Given(secret) => Some(secret.clone()),
@@ -88,7 +91,7 @@ impl Native {
         let bearer = |token: &Secret| Secret::new(format!("Bearer {}", token.reveal()));
         let token = self.token.secret(&self.base);
         Request {
-            url: below(&self.base, "/v1/events"),
+            url: join(&self.base, "/v1/events"),
             credentials: token.iter().map(|token| ("authorization".to_owned(), bearer(token))).collect(),
             headers: Vec::new(),
             content_type: "application/json",
@@ -172,47 +175,47 @@ impl Sink for Native {
         Ok(vec![self.request(events)])
     }
 
-    /// No event at all is a batch like any other, and says whether address and token are right.
+    /// A batch without events is answered like any other, so the answer shows whether address and token are right.
     fn question(&self) -> Option<Request> {
         Some(self.request(&[]))
     }
 
     fn judge(&self, events: &[Outgoing], _: &Request, answer: &Answer) -> Verdict {
-        match decide::by_status(answer) {
-            // The token is known there, and is one for reading.
-            Some(Verdict::Pause(_)) if answer.status == 403 => {
-                Verdict::Pause("refused the token (403): one of role ingest is needed".to_owned())
-            }
+        match answer::by_status(answer) {
+            // The backend knows the token, but it is one for reading.
+            Some(Verdict::CredentialsRefused(_)) if answer.status == 403 => Verdict::CredentialsRefused(
+                "refused the token (403): one of role ingest is needed".to_owned(),
+            ),
             Some(verdict) => verdict,
             None => receipt(events, answer),
         }
     }
 }
 
-/// A 200 counts only if it speaks of exactly the events that were sent: anything else may be a captive portal, a proxy's
-/// page or a receiver gone mad, and everything is sent again later.
+/// A 200 counts only with a receipt for exactly the events that were sent. Anything else may be a captive portal, a proxy's
+/// page or a broken receiver, and all events are sent again later.
 fn receipt(events: &[Outgoing], answer: &Answer) -> Verdict {
-    if answer.overlong {
-        return decide::rubbish("more than anybody reads");
+    if answer.truncated {
+        return answer::unusable("more than anybody reads");
     }
     let Ok(receipt) = serde_json::from_slice::<Receipt>(&answer.body) else {
-        return decide::rubbish("something that is no receipt");
+        return answer::unusable("something that is no receipt");
     };
-    let told = receipt
+    let counted = receipt
         .accepted
         .checked_add(receipt.duplicates)
         .and_then(|sum| sum.checked_add(receipt.rejected.len()));
-    if told != Some(events.len()) {
-        return decide::rubbish("a receipt for another number of events");
+    if counted != Some(events.len()) {
+        return answer::unusable("a receipt for another number of events");
     }
     let mut rejected = Vec::new();
     for one in receipt.rejected {
-        let Ok(id) = one.id.parse::<Uuid>() else { return decide::rubbish("a receipt for other events") };
+        let Ok(id) = one.id.parse::<Uuid>() else { return answer::unusable("a receipt for other events") };
         let sent = events.iter().filter(|event| event.id == id).count();
         if rejected.iter().filter(|(known, _)| *known == id).count() >= sent {
-            return decide::rubbish("a receipt for other events");
+            return answer::unusable("a receipt for other events");
         }
-        rejected.push((id, format!("rejected: {}", decide::in_one_line(&one.error))));
+        rejected.push((id, format!("rejected: {}", answer::in_one_line(&one.error))));
     }
     Verdict::Accepted { rejected }
 }
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_receipt_for_what_was_sent_is_one() {
+    fn only_a_receipt_for_exactly_the_sent_events_counts() {
         let events = [event(1), event(2)];
         let second = "00000000-0000-0000-0000-000000000002";
         let say = |body: &str| {
@@ -317,9 +320,9 @@ mod tests {
                 r#"{{"accepted":0,"duplicates":0,"rejected":[{{"id":"{second}"}},{{"id":"{second}"}}]}}"#
             ),
         ] {
-            assert!(matches!(say(lie), Verdict::Later { asked: None, .. }), "{lie}");
+            assert!(matches!(say(lie), Verdict::Unconfirmed { retry_after: None, .. }), "{lie}");
         }
-        let endless = Answer { status: 200, overlong: true, ..Answer::default() };
-        assert!(matches!(receipt(&events, &endless), Verdict::Later { .. }));
+        let endless = Answer { status: 200, truncated: true, ..Answer::default() };
+        assert!(matches!(receipt(&events, &endless), Verdict::Unconfirmed { .. }));
     }
 }

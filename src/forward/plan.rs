@@ -1,13 +1,44 @@
-//! What the next step of a sink's loop is to do, read from the store.
+//! What the next step of a sink's loop does. The decisions are pure: [`obstacle`] says whether anything may be sent now,
+//! [`due_letters`] and [`Window::select`] which events. [`plan`] reads the store for them.
 
+use std::time::Duration;
+
+use super::backoff;
 use super::batch::{self, Size};
 use super::http::Request;
-use super::sink::{Due, Sink, Sorted};
-use crate::store::{Error, Fate, Outgoing, View};
+use super::progress::{Idle, Pace};
+use super::sink::{Due, Sink, Triage};
+use crate::store::{Error, Fate, Fingerprint, Letter, Outgoing, SinkRow, View};
 use wire::Timestamp;
 
-/// What a step has to do.
+/// What keeps a step from sending anything to the receiver at `target`, whatever is pending.
+pub(super) fn obstacle(row: &SinkRow, target: &Fingerprint, pace: Pace, now: Timestamp) -> Option<Idle> {
+    if row.is_retired() {
+        return Some(Idle::Paused("is not set up any more".to_owned()));
+    }
+    if !row.is_at(target) {
+        return Some(Idle::Reconfigured);
+    }
+    if let Some(why) = &row.paused {
+        return Some(Idle::Paused(why.clone()));
+    }
+    let wait = wait_left(row, pace, now)?;
+    Some(Idle::Waiting { until: now.after(wait), why: row.trouble.clone().unwrap_or_default() })
+}
+
+/// How long nothing may be sent yet; `None` if it may be now.
+pub(super) fn wait_left(row: &SinkRow, pace: Pace, now: Timestamp) -> Option<Duration> {
+    let asked = backoff::left(row.asked_until, now, backoff::LONGEST_ASKED);
+    let wait = match pace {
+        Pace::Interactive => asked,
+        Pace::Background => backoff::left(row.retry_at, now, backoff::LONGEST).max(asked),
+    };
+    (!wait.is_zero()).then_some(wait)
+}
+
+/// The work of one step.
 pub(super) enum Work {
+    /// Nothing; a deferred event may be due later.
     Nothing {
         due: Option<Timestamp>,
     },
@@ -16,26 +47,26 @@ pub(super) enum Work {
         past: Span,
         deferred: Vec<(Outgoing, &'static str)>,
     },
-    Send(Sending),
+    Send(PlannedBatch),
 }
 
-/// The part of the outbox that a step is about.
+/// The part of the outbox that the cursor passes in a step.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) from: i64,
     pub(super) to: i64,
 }
 
-pub(super) struct Sending {
+pub(super) struct PlannedBatch {
     pub(super) events: Vec<Outgoing>,
-    /// How far the cursor comes with them; `None` for those it has passed long ago.
+    /// What the cursor passes with them; `None` for letters, which it has passed before.
     pub(super) past: Option<Span>,
     pub(super) requests: Vec<Request>,
-    /// How many of the requests were accepted before, by a receiver that must not get them twice.
-    pub(super) told: usize,
+    /// How many of the requests were accepted in earlier attempts, by a receiver that counts duplicates.
+    pub(super) accepted_before: usize,
 }
 
-/// What comes next: letters that are due, then what the cursor has not passed.
+/// Letters that are due come first, then what the cursor has not passed. Nothing beyond `durable` is sent.
 pub(super) fn plan(
     view: &View<'_>,
     sink: &dyn Sink,
@@ -45,57 +76,223 @@ pub(super) fn plan(
 ) -> Result<Work, Error> {
     let name = sink.name();
     let Some(row) = view.sink(name)? else { return Ok(Work::Nothing { due: None }) };
-    let mut due = None;
-    let (mut letters, mut told) = (Vec::new(), 0);
-    for letter in view.letters(name, Fate::Deferred, durable, batch::MOST)? {
-        if letters.len() == size.events() {
-            break;
-        }
-        match sink.due(view, &letter, now)? {
-            Due::Now => {
-                told = letter.accepted;
-                letters.push(letter.event);
-            }
-            Due::Unknown => {}
-            Due::At(at) => due = Some(due.map_or(at, |due: Timestamp| due.min(at))),
-        }
-    }
-    if !letters.is_empty() {
-        let events = fitting(letters);
+    let letters = view.letters(name, Fate::Deferred, durable, batch::MAX_EVENTS)?;
+    let (letters, due) = due_letters(letters, size.events(), |letter| sink.due(view, letter, now))?;
+    if let Some(Letter { accepted: accepted_before, .. }) = letters.last() {
+        let accepted_before = *accepted_before;
+        let mut events: Vec<Outgoing> = letters.into_iter().map(|letter| letter.event).collect();
+        events.truncate(batch::fits(&events));
         let requests = sink.requests(view, &events)?;
-        return Ok(Work::Send(Sending { events, past: None, requests, told }));
+        return Ok(Work::Send(PlannedBatch { events, past: None, requests, accepted_before }));
     }
-    // What is only sorted costs no request, so it is taken in one go however little the receiver takes at once.
-    let window = if sink.once() { batch::MOST } else { size.events() };
-    let events = view.outgoing(row.since, row.cursor, durable, window)?;
-    let mut to = events.last().and_then(|event| event.change).unwrap_or(durable);
-    if events.len() < window {
-        to = to.max(durable);
-    }
-    if to <= row.cursor {
-        return Ok(Work::Nothing { due });
-    }
-    let (mut sends, mut deferred) = (Vec::new(), Vec::new());
-    for event in events {
-        match sink.sort(view, &event)? {
-            Sorted::Send => sends.push(event),
-            Sorted::Defer(why) => deferred.push((event, why)),
-            Sorted::Skip => {}
+    // Deferring costs no request, so as many events as possible are taken, however few the receiver takes at once.
+    let limit = if sink.counts_duplicates() { batch::MAX_EVENTS } else { size.events() };
+    let window = Window { cursor: row.cursor, durable, limit };
+    let events = view.outgoing(row.since, row.cursor, durable, limit)?;
+    let events = events.into_iter().map(|event| (event.change.unwrap_or(row.cursor), event)).collect();
+    let from = row.cursor;
+    Ok(match window.select(events, |event| sink.triage(view, event), batch::fits)? {
+        Selection::Nothing => Work::Nothing { due },
+        Selection::Pass { to, deferred } => Work::Pass { past: Span { from, to }, deferred },
+        Selection::Send { to, events } => {
+            let requests = sink.requests(view, &events)?;
+            let past = Some(Span { from, to });
+            Work::Send(PlannedBatch { events, past, requests, accepted_before: 0 })
         }
-    }
-    if sends.is_empty() {
-        return Ok(Work::Pass { past: Span { from: row.cursor, to }, deferred });
-    }
-    let all = sends.len();
-    let events = fitting(sends);
-    if events.len() < all {
-        to = events.last().and_then(|event| event.change).unwrap_or(row.cursor);
-    }
-    let requests = sink.requests(view, &events)?;
-    Ok(Work::Send(Sending { events, past: Some(Span { from: row.cursor, to }), requests, told: 0 }))
+    })
 }
 
-fn fitting(mut events: Vec<Outgoing>) -> Vec<Outgoing> {
-    events.truncate(batch::fits(&events));
-    events
+/// Up to `most` letters that are due, and if there are none, when the first will be. Asks for no more than it needs: an
+/// answer costs queries.
+fn due_letters<T>(
+    letters: Vec<T>,
+    most: usize,
+    mut when: impl FnMut(&T) -> Result<Due, Error>,
+) -> Result<(Vec<T>, Option<Timestamp>), Error> {
+    let (mut due, mut next) = (Vec::new(), None);
+    for letter in letters {
+        if due.len() == most {
+            break;
+        }
+        match when(&letter)? {
+            Due::Now => due.push(letter),
+            Due::Unknown => {}
+            Due::At(at) => next = Some(next.map_or(at, |next: Timestamp| next.min(at))),
+        }
+    }
+    Ok((due, next))
+}
+
+/// The part of the outbox that a step looks at.
+#[derive(Clone, Copy)]
+struct Window {
+    cursor: i64,
+    /// The last change that survives a power cut.
+    durable: i64,
+    /// The largest number of events that was asked for.
+    limit: usize,
+}
+
+/// What a step does with its window: the cursor comes to `to`.
+#[derive(Debug, PartialEq, Eq)]
+enum Selection<T> {
+    Nothing,
+    Pass { to: i64, deferred: Vec<(T, &'static str)> },
+    Send { to: i64, events: Vec<T> },
+}
+
+impl Window {
+    /// Takes events, each with its change, from the window's beginning. A step sends or defers, never both: it ends before
+    /// the first event that needs the other, so that a failed request leaves no letter behind.
+    fn select<T>(
+        self,
+        events: Vec<(i64, T)>,
+        mut triage: impl FnMut(&T) -> Result<Triage, Error>,
+        fits: impl FnOnce(&[T]) -> usize,
+    ) -> Result<Selection<T>, Error> {
+        // A window that is not full reaches to the end, whatever the last events were.
+        let whole = match events.last() {
+            Some((last, _)) if events.len() >= self.limit => *last,
+            last => last.map_or(self.durable, |(last, _)| self.durable.max(*last)),
+        };
+        if whole <= self.cursor {
+            return Ok(Selection::Nothing);
+        }
+        let (mut to, mut before) = (whole, self.cursor);
+        let (mut changes, mut sends, mut deferred) = (Vec::new(), Vec::new(), Vec::new());
+        for (change, event) in events {
+            match triage(&event)? {
+                Triage::Send if deferred.is_empty() => {
+                    changes.push(change);
+                    sends.push(event);
+                }
+                Triage::Defer(why) if sends.is_empty() => deferred.push((event, why)),
+                Triage::Skip => {}
+                Triage::Send | Triage::Defer(_) => {
+                    to = before;
+                    break;
+                }
+            }
+            before = change;
+        }
+        if sends.is_empty() {
+            return Ok(Selection::Pass { to, deferred });
+        }
+        let fitting = fits(&sends);
+        if fitting < sends.len() {
+            to = changes[..fitting].last().copied().unwrap_or(self.cursor);
+            sends.truncate(fitting);
+        }
+        Ok(Selection::Send { to, events: sends })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn obstacle_is_the_first_reason_not_to_send() {
+        let target = Fingerprint { address: "a".into(), credentials: "c".into() };
+        let ready =
+            SinkRow { address: Some("a".into()), credentials: Some("c".into()), ..SinkRow::default() };
+        let until = |ms| Some(Timestamp(ms));
+        let waiting = |ms| Some(Idle::Waiting { until: Timestamp(ms), why: "answered 500".into() });
+        let failed = SinkRow { trouble: Some("answered 500".into()), retry_at: until(800), ..ready.clone() };
+        let asked = SinkRow { asked_until: until(900), ..failed.clone() };
+        let paused = SinkRow { paused: Some("refused".into()), ..asked.clone() };
+        let others_credentials = SinkRow { credentials: Some("d".into()), ..ready.clone() };
+        let retired = SinkRow { credentials: None, ..paused.clone() };
+        let moved = SinkRow { address: Some("b".into()), ..paused.clone() };
+        for (case, row, background, interactive) in [
+            ("ready", ready, None, None),
+            ("others' credentials", others_credentials, None, None),
+            ("failed", failed, waiting(800), None),
+            ("asked to wait", asked, waiting(900), waiting(900)),
+            ("paused", paused, Some(Idle::Paused("refused".into())), Some(Idle::Paused("refused".into()))),
+            ("moved", moved, Some(Idle::Reconfigured), Some(Idle::Reconfigured)),
+            (
+                "retired",
+                retired,
+                Some(Idle::Paused("is not set up any more".into())),
+                Some(Idle::Paused("is not set up any more".into())),
+            ),
+        ] {
+            for (pace, expected) in [(Pace::Background, background), (Pace::Interactive, interactive)] {
+                assert_eq!(obstacle(&row, &target, pace, Timestamp(500)), expected, "{case}, {pace:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn letters_are_taken_up_to_the_limit_and_the_next_due_time_is_kept() {
+        let at = |ms| Due::At(Timestamp(ms));
+        for (letters, most, expected, next) in [
+            (vec![], 5, vec![], None),
+            (vec![Due::Now, at(7), Due::Now], 5, vec![0, 2], Some(7)),
+            (vec![Due::Now, Due::Now, Due::Now], 2, vec![0, 1], None),
+            (vec![Due::Unknown, at(9), at(7), at(8)], 5, vec![], Some(7)),
+            (vec![Due::Unknown], 5, vec![], None),
+        ] {
+            let numbered: Vec<usize> = (0..letters.len()).collect();
+            let found = due_letters(numbered, most, |n| Ok(letters[*n])).unwrap();
+            assert_eq!(found, (expected, next.map(Timestamp)), "{letters:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_letters_are_asked_about_than_are_sent() {
+        let mut asked = 0;
+        let mut when = |_: &i32| {
+            asked += 1;
+            Ok(Due::Now)
+        };
+        due_letters((0..500).collect(), 1, &mut when).unwrap();
+        assert_eq!(asked, 1);
+    }
+
+    /// Each event is a letter of `events` with its change from 11 on: sent, deferred or skipped.
+    fn select(window: Window, events: &str, fits: usize) -> Selection<char> {
+        let events: Vec<(i64, char)> = (11..).zip(events.chars()).collect();
+        let triage = |event: &char| {
+            Ok(match event {
+                's' => Triage::Send,
+                'd' => Triage::Defer("later"),
+                _ => Triage::Skip,
+            })
+        };
+        window.select(events, triage, |sends| fits.min(sends.len())).unwrap()
+    }
+
+    #[test]
+    fn a_step_sends_or_defers_from_the_beginning_of_its_window() {
+        let window = Window { cursor: 10, durable: 20, limit: 5 };
+        let send = |to, count| Selection::Send { to, events: vec!['s'; count] };
+        let pass = |to, count| Selection::Pass { to, deferred: vec![('d', "later"); count] };
+        for (events, fits, expected) in [
+            ("", 9, pass(20, 0)),
+            ("s", 9, send(20, 1)),
+            ("sssss", 9, send(15, 5)),
+            ("sssss", 3, send(13, 3)),
+            ("sss", 2, send(12, 2)),
+            ("xsxs", 1, send(12, 1)),
+            ("xx", 9, pass(20, 0)),
+            ("xxxxx", 9, pass(15, 0)),
+            ("ddxdd", 9, pass(15, 4)),
+            ("dd", 9, pass(20, 2)),
+            ("sds", 9, send(11, 1)),
+            ("sxds", 9, send(12, 1)),
+            ("dxss", 9, pass(12, 1)),
+        ] {
+            assert_eq!(select(window, events, fits), expected, "{events:?}, {fits} fit");
+        }
+    }
+
+    #[test]
+    fn nothing_is_selected_at_the_end_of_the_outbox() {
+        let at_the_end = Window { cursor: 20, durable: 20, limit: 5 };
+        assert_eq!(select(at_the_end, "", 9), Selection::Nothing);
+        let not_durable_yet = Window { cursor: 20, durable: 15, limit: 5 };
+        assert_eq!(select(not_durable_yet, "", 9), Selection::Nothing);
+    }
 }

@@ -1,13 +1,13 @@
-//! What would be sent, as it would be sent: the requests themselves, credentials aside.
+//! The requests that would be sent, as text for a person: complete except for credentials. Nothing is sent.
 
 use std::fmt::Write;
 
 use super::batch;
 use super::http::{Encoding, Request};
-use super::sink::{Sink, Sorted};
+use super::sink::{Sink, Triage};
 use crate::store::{Error, Fate, Outgoing, View};
 
-/// The next requests to a sink, in full; how many events they tell. What waits for something else is not among them.
+/// The next requests to a sink, and how many events they describe. Deferred events are included, due or not.
 pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String, usize), Error> {
     let Some(row) = view.sink(sink.name())? else { return Ok((String::new(), 0)) };
     let mut events: Vec<Outgoing> = view
@@ -16,7 +16,7 @@ pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String
         .map(|letter| letter.event)
         .collect();
     for event in view.outgoing(row.since, row.cursor, i64::MAX, limit)? {
-        if sink.sort(view, &event)? != Sorted::Skip {
+        if sink.triage(view, &event)? != Triage::Skip {
             events.retain(|known| known.n != event.n);
             events.push(event);
         }
@@ -24,24 +24,24 @@ pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String
     show(view, sink, events)
 }
 
-/// The same for given events, whatever has been sent of them.
+/// The same for given events, sent before or not.
 pub fn show(view: &View<'_>, sink: &dyn Sink, mut events: Vec<Outgoing>) -> Result<(String, usize), Error> {
     let mut text = String::new();
     let count = events.len();
     while !events.is_empty() {
-        let rest = events.split_off(events.len().min(sink.most()).min(batch::MOST));
+        let beyond = events.split_off(events.len().min(sink.max_batch()).min(batch::MAX_EVENTS));
         let mut part = events;
         let mut over = part.split_off(batch::fits(&part));
         for request in sink.requests(view, &part)? {
-            text += &shown(sink, &request);
+            text += &format_request(sink, &request);
         }
-        over.extend(rest);
+        over.extend(beyond);
         events = over;
     }
     Ok((text, count))
 }
 
-fn shown(sink: &dyn Sink, request: &Request) -> String {
+fn format_request(sink: &dyn Sink, request: &Request) -> String {
     let mut text = format!("POST {}\ncontent-type: {}\n", request.url, request.content_type);
     if let Some(encoding) = request.encoding {
         let name = match encoding {
@@ -56,7 +56,7 @@ fn shown(sink: &dyn Sink, request: &Request) -> String {
     for (name, _) in &request.credentials {
         _ = writeln!(text, "{name}: (hidden)");
     }
-    _ = writeln!(text, "\n{}", sink.shown(request).trim_end());
+    _ = writeln!(text, "\n{}", sink.readable(request).trim_end());
     text.push('\n');
     text
 }

@@ -1,7 +1,8 @@
-//! The sender of a run: a thread beside the tracker that sends at once what matters at once, and the rest now and then.
+//! The sender of a run, or of any other process that lives long enough: a thread that delivers lifecycle events at once and
+//! metered ones every `sync.interval`.
 //!
-//! It sleeps until it is told something: with nothing to send it does not wake. Each receiver has a loop of its own, so
-//! that one that hangs does not keep the others waiting.
+//! Promises: [`Sender::hint`] never waits. The thread sleeps until a hint or a due time, so it does not wake while nothing is
+//! pending. Each receiver has a loop of its own, so a receiver that hangs does not keep the others waiting.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -9,60 +10,83 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
-use super::drain::{Drain, Mode, Rest};
-use super::rest::leave_rest;
-use super::sink::Sinks;
+use super::configured::Sinks;
+use super::detached::spawn_delivery;
+use super::drain::Drain;
+use super::progress::{Idle, Pace};
 use crate::home::Home;
 use system::clock::{Clock, SystemClock};
 use wire::Timestamp;
 
 /// How soon a store that was busy or full is tried again.
-const STORE_AGAIN: Duration = Duration::from_secs(2);
+const STORE_RETRY: Duration = Duration::from_secs(2);
 
-/// What the tracker says.
+/// That new events were committed, and how urgent they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// A session began, is known, or ended.
+pub enum Hint {
+    /// A session started, was bound, or ended.
     Now,
     /// Something was metered.
     Soon,
 }
 
-/// How often each was said; a counter, because a loop may be busy when it is.
+/// How many hints of each kind there were. Counters, because a loop may be busy when a hint comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Hints {
     now: u64,
     soon: u64,
+    /// No more hints will come: send what is pending and stop.
     ending: bool,
 }
 
-/// The tracker's end of it.
+/// What a loop does about hints that are new to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reaction {
+    SendNow,
+    SendSoon,
+    Sleep,
+}
+
+impl Hints {
+    /// What to do, if `known` was the state at the last look.
+    fn since(self, known: Self) -> Reaction {
+        if self.ending || self.now != known.now {
+            Reaction::SendNow
+        } else if self.soon != known.soon {
+            Reaction::SendSoon
+        } else {
+            Reaction::Sleep
+        }
+    }
+}
+
+/// The handle of the thread.
 #[derive(Debug)]
 pub struct Sender {
-    told: watch::Sender<Told>,
-    /// Whether something is left, once per receiver, when it was told of the end.
-    left: Receiver<bool>,
+    hints: watch::Sender<Hints>,
+    /// Whether events are still pending, once per receiver, after the end was announced.
+    pending: Receiver<bool>,
     receivers: usize,
     exit_timeout: Duration,
 }
 
 impl Sender {
-    /// Starts the thread. `None`: there is none to be had, and what waits is sent by a later command.
+    /// Starts the thread. `None`: there is no thread to be had, and pending events are sent by a later command.
     pub fn start(sinks: Sinks) -> Option<Self> {
-        let (told, hear) = watch::channel(Told::default());
-        let (tell, left) = channel();
+        let (hints, watched) = watch::channel(Hints::default());
+        let (report, pending) = channel();
         let (receivers, exit_timeout) = (sinks.targets().len(), sinks.delivery.exit_timeout);
         let thread = terminal::without_signals(|| {
             std::thread::Builder::new().name("sender".into()).spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 match runtime {
-                    Ok(runtime) => runtime.block_on(send(&sinks, hear, &tell)),
+                    Ok(runtime) => runtime.block_on(serve_all(&sinks, watched, &report)),
                     Err(error) => tracing::error!("no sender: {error}"),
                 }
             })
         });
         match thread {
-            Ok(_) => Some(Self { told, left, receivers, exit_timeout }),
+            Ok(_) => Some(Self { hints, pending, receivers, exit_timeout }),
             Err(error) => {
                 tracing::error!("no thread for the sender: {error}");
                 None
@@ -71,118 +95,114 @@ impl Sender {
     }
 
     /// Never waits.
-    pub fn say(&self, word: Word) {
-        self.told.send_modify(|told| match word {
-            Word::Now => told.now += 1,
-            Word::Soon => told.soon += 1,
+    pub fn hint(&self, hint: Hint) {
+        self.hints.send_modify(|hints| match hint {
+            Hint::Now => hints.now += 1,
+            Hint::Soon => hints.soon += 1,
         });
     }
 
-    /// All has been committed. Waits for it to be sent, at most as long as is configured, and not for a receiver that is
-    /// not to be asked now; true if something is left.
+    /// Everything has been committed. Waits until it is sent, at most as long as is configured, and not for a receiver in
+    /// backoff. Returns whether events are still pending.
     pub fn finish(self) -> bool {
-        self.told.send_modify(|told| told.ending = true);
+        self.hints.send_modify(|hints| hints.ending = true);
         let deadline = Instant::now() + self.exit_timeout;
-        let mut rest = false;
+        let mut any = false;
         for _ in 0..self.receivers {
-            match self.left.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(left) => rest |= left,
+            match self.pending.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(pending) => any |= pending,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
             }
         }
-        rest
+        any
     }
 }
 
-/// All receivers' loops, each of which says in the end whether something is left for it.
-async fn send(sinks: &Sinks, mut hear: watch::Receiver<Told>, tell: &std::sync::mpsc::Sender<bool>) {
+/// Runs a loop per receiver. Each reports in the end whether events are still pending.
+async fn serve_all(sinks: &Sinks, mut hints: watch::Receiver<Hints>, report: &std::sync::mpsc::Sender<bool>) {
     let drains = loop {
-        match sinks.drains(Mode::Usual) {
+        match Drain::open_all(sinks, Pace::Background) {
             Ok(drains) => break drains,
-            // Busy or full, as it may be for a while: the tracker does not give up either.
+            // The store may be busy or full for a while; the tracker does not give up either.
             Err(error) => tracing::warn!("nothing is sent yet: {error}"),
         }
-        if hear.borrow_and_update().ending {
+        if hints.borrow_and_update().ending {
             return;
         }
-        if let Ok(Err(_)) = tokio::time::timeout(STORE_AGAIN, hear.wait_for(|told| told.ending)).await {
-            return; // nobody speaks any more
+        if let Ok(Err(_)) = tokio::time::timeout(STORE_RETRY, hints.wait_for(|hints| hints.ending)).await {
+            return; // the handle was dropped
         }
     };
     let interval = sinks.delivery.interval;
     join_all(drains.into_iter().map(async |drain| {
-        let left = if drain.must_finish() {
-            have_it_sent(drain, &sinks.home, hear.clone()).await
+        let pending = if drain.must_finish() {
+            have_sent(drain, &sinks.home, hints.clone()).await
         } else {
-            serve(drain, &sinks.home, hear.clone(), interval).await
+            serve(drain, &sinks.home, hints.clone(), interval).await
         };
-        let _ = tell.send(left);
+        let _ = report.send(pending);
     }))
     .await;
 }
 
-/// A receiver that counts what it gets twice is not told from here, where the end of the run cuts a request off: a process
-/// apart does it. Whether something is left for it in the end.
-async fn have_it_sent(mut drain: Drain, home: &Home, mut hear: watch::Receiver<Told>) -> bool {
-    let mut known = Told::default();
+/// For a receiver that counts duplicates: the end of the run would cut a request off here, so a detached process sends.
+/// Returns whether events are still pending.
+async fn have_sent(mut drain: Drain, home: &Home, mut hints: watch::Receiver<Hints>) -> bool {
+    let mut known = Hints::default();
     loop {
-        let told = *hear.borrow_and_update();
-        if told.ending || told.now != known.now {
-            let waits = drain.count().is_ok_and(|count| count.pending > 0);
-            if told.ending {
-                return waits;
+        let latest = *hints.borrow_and_update();
+        if latest.since(known) == Reaction::SendNow {
+            let pending = drain.count().is_ok_and(|count| count.pending > 0);
+            if latest.ending {
+                return pending;
             }
-            if waits {
-                leave_rest(home);
+            if pending {
+                spawn_delivery(home);
             }
         }
-        known = told;
-        if hear.changed().await.is_err() {
+        known = latest;
+        if hints.changed().await.is_err() {
             return true;
         }
     }
 }
 
-/// One receiver's loop; whether something is left for it in the end.
-async fn serve(mut drain: Drain, home: &Home, mut hear: watch::Receiver<Told>, interval: Duration) -> bool {
-    let mut known = Told::default();
+/// One receiver's loop. Returns whether events are still pending.
+async fn serve(mut drain: Drain, home: &Home, mut hints: watch::Receiver<Hints>, interval: Duration) -> bool {
+    let mut known = Hints::default();
     loop {
-        known = Told { ending: hear.borrow_and_update().ending, ..known };
-        let rest = drain.run(&SystemClock).await.unwrap_or_else(|error| {
+        known = Hints { ending: hints.borrow_and_update().ending, ..known };
+        let idle = drain.run(&SystemClock).await.unwrap_or_else(|error| {
             tracing::warn!(sink = drain.name(), "nothing is sent: {error}");
-            Rest::Waits { until: after(STORE_AGAIN), why: error.to_string() }
+            Idle::Waiting { until: SystemClock.now().after(STORE_RETRY), why: error.to_string() }
         });
         if known.ending {
-            return rest != Rest::Empty { due: None };
+            return idle != Idle::Empty { due: None };
         }
-        let mut wake = match &rest {
-            Rest::Empty { due } => due.map(instant),
-            Rest::Paused(_) => None,
-            // This run knows the old ones only. A process that starts now knows the new.
-            Rest::Replaced => {
-                leave_rest(home);
-                None
-            }
-            // Whoever speaks meanwhile makes it look again: somebody may have found the receiver back.
-            Rest::Waits { until, .. } | Rest::Held { until } => Some(instant(*until)),
-        };
+        if idle == Idle::Reconfigured {
+            // This run knows the old settings only; a process that starts now reads the new ones.
+            spawn_delivery(home);
+        }
+        // A hint that comes meanwhile makes the loop try again: another process may have found the receiver back.
+        let mut wake = idle.until().map(instant);
         loop {
-            let told = *hear.borrow_and_update();
-            if told.ending || told.now != known.now {
-                known = told;
-                break;
+            let latest = *hints.borrow_and_update();
+            let reaction = latest.since(known);
+            known = latest;
+            match reaction {
+                Reaction::SendNow => break,
+                Reaction::SendSoon => {
+                    let soon = Instant::now() + interval;
+                    wake = Some(wake.map_or(soon, |wake| wake.min(soon)));
+                }
+                Reaction::Sleep => {}
             }
-            if told.soon != known.soon {
-                let soon = Instant::now() + interval;
-                wake = Some(wake.map_or(soon, |wake| wake.min(soon)));
-            }
-            known = told;
             let changed = match wake {
-                Some(wake) => match tokio::time::timeout_at(wake.into(), hear.changed()).await {
+                Some(wake) => match tokio::time::timeout_at(wake.into(), hints.changed()).await {
                     Ok(changed) => changed,
                     Err(_) => break,
                 },
-                None => hear.changed().await,
+                None => hints.changed().await,
             };
             if changed.is_err() {
                 return true;
@@ -191,10 +211,26 @@ async fn serve(mut drain: Drain, home: &Home, mut hear: watch::Receiver<Told>, i
     }
 }
 
-fn after(time: Duration) -> Timestamp {
-    SystemClock.now().after(time)
-}
-
 fn instant(at: Timestamp) -> Instant {
     Instant::now() + at.since(SystemClock.now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_urgent_new_hint_decides() {
+        let hints = |now, soon, ending| Hints { now, soon, ending };
+        let known = hints(3, 5, false);
+        for (latest, expected) in [
+            (known, Reaction::Sleep),
+            (hints(3, 6, false), Reaction::SendSoon),
+            (hints(4, 5, false), Reaction::SendNow),
+            (hints(4, 6, false), Reaction::SendNow),
+            (hints(3, 5, true), Reaction::SendNow),
+        ] {
+            assert_eq!(latest.since(known), expected, "{latest:?}");
+        }
+    }
 }

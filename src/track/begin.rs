@@ -39,7 +39,7 @@ pub(super) fn start(
     let ids = FirstChosen::new(plan.session);
     let targets = plan.sinks.as_ref().map(Sinks::targets).unwrap_or_default();
     let (started, sinks) = store.write(|tx| {
-        forward::settle(tx, &targets)?;
+        forward::register(tx, &targets)?;
         let started = lifecycle::start(tx, plan.begun_at, &ids, &begin)?;
         tx.set_agent_process(plan.run, pid, agent.map(|agent| agent.start))?;
         if started.session != plan.session {

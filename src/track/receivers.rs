@@ -1,7 +1,7 @@
 //! Where the events of a run are sent: receivers may be set up, moved or taken away while the agent runs, and the store shows
 //! it.
 
-use crate::forward::{Sender, Sinks, Target, Word, settle};
+use crate::forward::{Hint, Sender, Sinks, Target, register};
 use crate::home::Home;
 use crate::store::{SinkRow, Store};
 
@@ -34,7 +34,7 @@ impl Receivers {
         if targets == self.targets {
             // Taken out of the configuration elsewhere, but this run has it from its environment.
             if retired {
-                let _ = store.write(|tx| settle(tx, &targets)); // or with the next call
+                let _ = store.write(|tx| register(tx, &targets)); // or with the next call
             }
         } else {
             self.targets = targets;
@@ -43,9 +43,9 @@ impl Receivers {
         }
     }
 
-    pub(super) fn wake(&self, word: Word) {
+    pub(super) fn wake(&self, hint: Hint) {
         if let Some(sender) = &self.sender {
-            sender.say(word);
+            sender.hint(hint);
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::pending::PendingWrite;
 use super::receivers::Receivers;
-use crate::forward::{Sender, Sinks, Word};
+use crate::forward::{Hint, Sender, Sinks};
 use crate::home::Home;
 use crate::session;
 use crate::store::Store;
@@ -142,19 +142,19 @@ impl Writer {
 
     /// Wakes the sender: a session began, is known, or ended.
     pub(super) fn send_now(&mut self, home: &Home, sinks: fn(&Home) -> Option<Sinks>) {
-        self.wake_sender(Word::Now, home, sinks);
+        self.wake_sender(Hint::Now, home, sinks);
     }
 
     /// Wakes the sender: something was metered.
     pub(super) fn send_soon(&mut self, home: &Home, sinks: fn(&Home) -> Option<Sinks>) {
-        self.wake_sender(Word::Soon, home, sinks);
+        self.wake_sender(Hint::Soon, home, sinks);
     }
 
-    fn wake_sender(&mut self, word: Word, home: &Home, sinks: fn(&Home) -> Option<Sinks>) {
+    fn wake_sender(&mut self, hint: Hint, home: &Home, sinks: fn(&Home) -> Option<Sinks>) {
         if let Some(store) = &mut self.store {
             self.receivers.follow(store, home, sinks);
         }
-        self.receivers.wake(word);
+        self.receivers.wake(hint);
     }
 
     /// What is to be reported of all this, and whoever still sends.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::cmd::Failure;
-use crate::forward::foreign::{life, post};
+use crate::forward::foreign::life;
 use crate::forward::http::Http;
-use crate::forward::{Identity, Moved, Sinks};
+use crate::forward::{DeliveryCount, Identity, Sinks, post};
 use crate::home::Home;
 use crate::output::progress::Bar;
 use crate::registry;
@@ -53,7 +53,7 @@ pub(super) fn run(
     let deadline = Instant::now() + timeout;
     let bar = Bar::on_terminal("sending conversations", "");
     let (mut told, conversations_in_all) = (0, foreign.sessions.len() as u64);
-    let (mut all, mut waiting) = (Moved::default(), Vec::<Outgoing>::new());
+    let (mut all, mut waiting) = (DeliveryCount::default(), Vec::<Outgoing>::new());
     let mut conversations = foreign.calls();
     loop {
         let next = conversations.next().transpose()?;

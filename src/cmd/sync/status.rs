@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::cmd::words::{Sheet, date};
 use crate::config::Delivery;
-use crate::forward::{Sinks, settle};
+use crate::forward::{Sinks, register};
 use crate::home::Home;
 use crate::output::text::clean;
 use crate::output::{Colour, Style, json};
@@ -36,7 +36,7 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let mut store = Store::open(home, SystemClock.now())?;
     if let Some(sinks) = sinks {
-        store.write(|tx| settle(tx, &sinks.targets()))?;
+        store.write(|tx| register(tx, &sinks.targets()))?;
     }
     let addresses: Vec<(&str, String)> = match sinks {
         Some(sinks) => {

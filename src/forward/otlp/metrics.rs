@@ -33,7 +33,7 @@ pub(super) fn of(view: &View<'_>, events: &[Outgoing], resource: Resource) -> Re
         seen.push(event.session.as_str());
         let row = view.event(event.n)?.map(|row| view.session_number(row.session)).transpose()?.flatten();
         if let Some(session) = row {
-            sums.tell(view, &session, &event.session)?;
+            sums.add_session(view, &session, &event.session)?;
         }
     }
     let scope_metrics = vec![ScopeMetrics { scope: Some(scope()), metrics: sums.metrics() }];
@@ -69,7 +69,7 @@ fn by_tool(sums: Vec<ToolSum>) -> Vec<ToolSum> {
 struct Sums(BTreeMap<[&'static str; 3], Vec<Point>>);
 
 impl Sums {
-    fn tell(&mut self, view: &View<'_>, session: &SessionRow, id: &str) -> Result<(), Error> {
+    fn add_session(&mut self, view: &View<'_>, session: &SessionRow, id: &str) -> Result<(), Error> {
         let start = session.started_at;
         let mut about = vec![
             text("session.id", id),

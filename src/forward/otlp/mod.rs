@@ -1,9 +1,9 @@
-//! OpenTelemetry over HTTP, in protobuf: for each batch the sums of the sessions it speaks of, then one log record per
-//! event.
+//! OpenTelemetry over HTTP, in protobuf: for each batch the sums of the sessions that its events belong to, then one
+//! log record per event.
 //!
-//! The sums are cumulative with the session's start as theirs, told as they are now; the record that made them last dates
-//! them. So a batch sent twice says the same twice, and a collector that missed one catches up with the next. Logs have
-//! no such key: a receiver that wants each once goes by `codemie.event.id` and `codemie.event.rev`.
+//! The sums are cumulative since the session's start, as they are when the request is made, and dated by the last record that
+//! changed them. So a batch sent twice has the same sums twice, and a collector that missed one catches up with the next.
+//! Log records have no such key: a receiver that wants each once goes by `codemie.event.id` and `codemie.event.rev`.
 
 mod logs;
 mod message;
@@ -13,13 +13,16 @@ use prost::Message;
 use reqwest::Url;
 
 use self::message::{ExportAnswer, ExportLogs, ExportMetrics, Resource, Scope, text};
-use super::decide::{self, Answer, Verdict};
-use super::http::{Encoding, Request};
+use super::answer::{self, Answer, Verdict};
+use super::http::{Encoding, Request, join};
 use super::identity::Identity;
-use super::sink::{OTLP, Sink, below};
+use super::sink::Sink;
 use crate::config::delivery::{self, Secret};
 use crate::store::{Error, Outgoing, View};
 use wire::Timestamp;
+
+/// A collector's name as a sink.
+pub const OTLP: &str = "otlp";
 
 const PROTOBUF: &str = "application/x-protobuf";
 
@@ -47,12 +50,12 @@ impl Otlp {
 
     fn request(&self, path: &str, message: &impl Message) -> Request {
         Request {
-            url: below(&self.endpoint, path),
+            url: join(&self.endpoint, path),
             credentials: self.headers.clone(),
             headers: Vec::new(),
             content_type: PROTOBUF,
             body: message.encode_to_vec(),
-            // What every collector must understand.
+            // Every collector must support gzip.
             encoding: Some(Encoding::Gzip),
         }
     }
@@ -86,16 +89,16 @@ impl Sink for Otlp {
     }
 
     fn judge(&self, _: &[Outgoing], request: &Request, answer: &Answer) -> Verdict {
-        // Some collectors take a batch into a queue and say 202.
-        match decide::by_status(answer) {
+        // Some collectors queue a batch and answer 202.
+        match answer::by_status(answer) {
             // A collector may have no pipeline for metrics, or none for logs.
-            Some(Verdict::Refuse(why)) if matches!(answer.status, 404 | 405) => Verdict::Unserved(why),
+            Some(Verdict::AllRefused(why)) if matches!(answer.status, 404 | 405) => Verdict::NotServed(why),
             Some(verdict) if !(200..300).contains(&answer.status) => verdict,
             _ => receipt(request, answer),
         }
     }
 
-    fn shown(&self, request: &Request) -> String {
+    fn readable(&self, request: &Request) -> String {
         if request.url.path().ends_with("/v1/metrics") {
             ExportMetrics::decode(request.body.as_slice())
                 .map_or_else(|e| e.to_string(), |m| format!("{m:#?}"))
@@ -105,30 +108,30 @@ impl Sink for Otlp {
     }
 }
 
-/// What a collector accepted. It cannot say which parts it refused, and asks not to be sent them again.
+/// What a collector accepted. It cannot name the parts it refused, and by the protocol they are not to be sent again.
 fn receipt(request: &Request, answer: &Answer) -> Verdict {
-    if answer.overlong || answer.content_type.starts_with("text/html") {
-        return decide::rubbish("a page for people");
+    if answer.truncated || answer.content_type.starts_with("text/html") {
+        return answer::unusable("a page for people");
     }
-    let Ok(told) = ExportAnswer::decode(answer.body.as_slice()) else {
-        // JSON from a collector that did not look at what it was asked in.
+    let Ok(receipt) = ExportAnswer::decode(answer.body.as_slice()) else {
+        // Some collectors answer in JSON whatever the request was.
         return match serde_json::from_slice::<serde_json::Value>(&answer.body) {
-            Ok(serde_json::Value::Object(told)) if told.keys().all(|key| key == "partialSuccess") => {
-                let mut said = told.values().filter_map(serde_json::Value::as_object).flatten();
-                // Its JSON writes whole numbers as texts.
-                if said.any(|(key, value)| key.starts_with("rejected") && value != 0 && value != "0") {
-                    let words = decide::in_one_line(&String::from_utf8_lossy(&answer.body));
-                    return Verdict::Partly(format!("refused a part: {words}"));
+            Ok(serde_json::Value::Object(receipt)) if receipt.keys().all(|key| key == "partialSuccess") => {
+                let mut fields = receipt.values().filter_map(serde_json::Value::as_object).flatten();
+                // Protobuf's JSON writes 64-bit numbers as strings.
+                if fields.any(|(key, value)| key.starts_with("rejected") && value != 0 && value != "0") {
+                    let body = answer::in_one_line(&String::from_utf8_lossy(&answer.body));
+                    return Verdict::PartlyAccepted(format!("refused a part: {body}"));
                 }
                 Verdict::Accepted { rejected: Vec::new() }
             }
-            _ => decide::rubbish("something that is no receipt"),
+            _ => answer::unusable("something that is no receipt"),
         };
     };
-    match told.partial_success.filter(|partial| partial.rejected > 0) {
+    match receipt.partial_success.filter(|partial| partial.rejected > 0) {
         Some(partial) => {
-            let (path, words) = (request.url.path(), decide::in_one_line(&partial.error_message));
-            Verdict::Partly(format!("refused {} of what {path} got: {words}", partial.rejected))
+            let (path, why) = (request.url.path(), answer::in_one_line(&partial.error_message));
+            Verdict::PartlyAccepted(format!("refused {} of what {path} got: {why}", partial.rejected))
         }
         None => Verdict::Accepted { rejected: Vec::new() },
     }

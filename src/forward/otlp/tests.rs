@@ -59,7 +59,7 @@ fn points(request: &Request) -> Vec<String> {
 }
 
 #[test]
-fn sums_grow_and_are_the_same_when_sent_again() {
+fn sums_are_cumulative_and_equal_when_sent_again() {
     let mut world = World::new();
     let (_, started) = world.start(Conversation::Fresh);
     world.bind(started.session, "a").unwrap();
@@ -107,13 +107,13 @@ impl std::fmt::Display for PicoDollarsOf {
 }
 
 #[test]
-fn what_counts_as_a_receipt() {
+fn only_an_export_response_counts_as_a_receipt() {
     let request = otlp().request("/v1/logs", &ExportLogs::default());
     let partial = ExportAnswer {
         partial_success: Some(message::PartialSuccess { rejected: 1, error_message: "old".into() }),
     };
     let said = receipt(&request, &Answer { status: 200, body: partial.encode_to_vec(), ..Answer::default() });
-    assert_eq!(said, Verdict::Partly("refused 1 of what /v1/logs got: old".into()));
+    assert_eq!(said, Verdict::PartlyAccepted("refused 1 of what /v1/logs got: old".into()));
     let cases: [(&str, Vec<u8>, bool); 8] = [
         (PROTOBUF, Vec::new(), true),
         ("application/json", b"{}".to_vec(), true),

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::forward::{Mode, Moved, Rest, Step};
+use codemie::forward::{DeliveryCount, Drain, Idle, Pace, Progress};
 use serde_json::{Value, json};
 
 use super::{backend, drain, first, honest, run, sinks};
 use crate::commands::World;
 use crate::support::receiver::{Receiver, Reply};
 
-fn delivered(events: usize) -> Step {
-    Step::Moved(Moved { delivered: events, ..Moved::default() })
+fn delivered(events: usize) -> Progress {
+    Progress::Advanced(DeliveryCount { delivered: events, ..DeliveryCount::default() })
 }
 
 fn rubbish(text: &str) -> Reply {
@@ -27,7 +27,7 @@ fn everything_arrives_once_and_packed() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 600);
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     let received = receiver.received();
     assert_eq!(received.iter().map(|one| events_in(&one.body)).collect::<Vec<_>>(), [500, 103]);
     for one in &received {
@@ -44,7 +44,7 @@ fn everything_arrives_once_and_packed() {
     assert_eq!(record["sync"]["delivered"], 603);
     assert!(record["sync"]["lastDeliveredAt"].is_i64());
     // A further round has nothing to say, to nobody.
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     assert_eq!(receiver.received().len(), 2);
 }
 
@@ -72,14 +72,14 @@ fn what_fails_is_sent_again_and_nothing_is_lost() {
         let mut world = World::new();
         let sinks = sinks(&world, &backend(&receiver));
         world.spoken("a", 1);
-        let Rest::Waits { why, .. } = drain(&sinks, Mode::Usual) else { panic!("{reply:?}") };
+        let Idle::Waiting { why, .. } = drain(&sinks, Pace::Background) else { panic!("{reply:?}") };
         assert!(!why.is_empty() && !why.contains("canary"), "{reply:?}: {why}");
         let row = world.sink("backend");
         assert!(row.failures == 1 && row.retry_at.is_some() && row.lease_holder.is_none(), "{row:?}");
         assert_eq!(row.cursor, 0, "{reply:?}");
-        assert!(matches!(drain(&sinks, Mode::Usual), Rest::Waits { .. }), "in backoff");
+        assert!(matches!(drain(&sinks, Pace::Background), Idle::Waiting { .. }), "in backoff");
         assert_eq!(receiver.received().len(), 1, "{reply:?}: in backoff nothing is sent");
-        assert_eq!(drain(&sinks, Mode::Pressing), Rest::Empty { due: None }, "{reply:?}");
+        assert_eq!(drain(&sinks, Pace::Interactive), Idle::Empty { due: None }, "{reply:?}");
         assert!(ledger.sessions().values().all(|told| told.complete), "{reply:?}");
         let row = world.sink("backend");
         assert_eq!((row.failures, row.trouble, row.retry_at), (0, None, None), "{reply:?}");
@@ -94,7 +94,7 @@ fn a_receiver_that_hangs_or_drips_is_given_up() {
         let sinks = sinks(&world, &backend(&receiver));
         world.spoken("a", 1);
         let begun = Instant::now();
-        assert!(matches!(drain(&sinks, Mode::Usual), Rest::Waits { .. }), "{reply:?}");
+        assert!(matches!(drain(&sinks, Pace::Background), Idle::Waiting { .. }), "{reply:?}");
         // Not a measurement: without a limit this would never end.
         assert!(begun.elapsed() < Duration::from_mins(1));
     }
@@ -106,7 +106,7 @@ fn nobody_there_is_waited_for() {
     let mut world = World::new();
     let sinks = sinks(&world, &format!("backend.url = 'http://127.0.0.1:{port}/hidden'"));
     world.spoken("a", 1);
-    let Rest::Waits { why, .. } = drain(&sinks, Mode::Usual) else { panic!() };
+    let Idle::Waiting { why, .. } = drain(&sinks, Pace::Background) else { panic!() };
     assert_eq!(
         why,
         format!("nobody listens at http://127.0.0.1:{port}"),
@@ -120,8 +120,8 @@ fn a_wish_to_be_left_alone_is_granted_even_when_somebody_waits() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    for mode in [Mode::Usual, Mode::Pressing, Mode::Usual] {
-        let Rest::Waits { until, .. } = drain(&sinks, mode) else { panic!() };
+    for pace in [Pace::Background, Pace::Interactive, Pace::Background] {
+        let Idle::Waiting { until, .. } = drain(&sinks, pace) else { panic!() };
         let wait = until.since(system::clock::Clock::now(&system::clock::SystemClock));
         assert!(wait > Duration::from_secs(3500) && wait <= Duration::from_hours(1), "{wait:?}");
     }
@@ -135,7 +135,7 @@ fn who_may_come_back_at_once_does_not_come_at_once_when_somebody_waits() {
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
     let begun = system::clock::Clock::now(&system::clock::SystemClock);
-    let Rest::Waits { until, .. } = drain(&sinks, Mode::Pressing) else { panic!() };
+    let Idle::Waiting { until, .. } = drain(&sinks, Pace::Interactive) else { panic!() };
     assert!(until.since(begun) >= Duration::from_millis(500), "{:?}", until.since(begun));
 }
 
@@ -153,7 +153,7 @@ fn what_is_too_large_is_halved_down_to_the_one_that_is() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 20);
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     assert_eq!(world.dead("backend"), ["too large (413)"]);
     assert_eq!(ledger.events().len(), 22);
     let record = world.json(&["show", "a", "--json"]);
@@ -175,7 +175,7 @@ fn one_poisoned_event_costs_no_other() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 20);
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     assert_eq!(world.dead("backend"), [r#"refused (400): {"error":"cannot stand it"}"#]);
     assert_eq!(ledger.events().len(), 22);
 }
@@ -186,7 +186,7 @@ fn a_receiver_without_zstd_is_spoken_to_plainly() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     let encodings: Vec<_> = receiver.received().into_iter().map(|one| one.encoding).collect();
     assert_eq!(encodings, ["zstd", "identity"]);
     assert_eq!(ledger.events().len(), 4);
@@ -210,7 +210,7 @@ fn rejected_and_refused_are_kept_and_can_be_sent_again() {
         let mut world = World::new();
         let refusing = sinks(&world, &backend(&receiver));
         world.spoken("a", 1);
-        assert_eq!(drain(&refusing, Mode::Usual), Rest::Empty { due: None });
+        assert_eq!(drain(&refusing, Pace::Background), Idle::Empty { due: None });
         assert_eq!(world.dead("backend"), [reason; 4]);
         assert_eq!(world.json(&["show", "a", "--json"])["sync"]["dead"], 4);
         world.run(&["config", "set", "backend.url", &receiver.url()]);
@@ -245,9 +245,9 @@ fn refused_credentials_pause_until_others_are_there() {
     let mut world = World::new();
     let wrong = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    let mut drains = wrong.drains(Mode::Usual).unwrap();
+    let mut drains = Drain::open_all(&wrong, Pace::Background).unwrap();
     for _ in 0..3 {
-        assert_eq!(run(&mut drains[0]), Rest::Paused("refused the credentials (401)".into()));
+        assert_eq!(run(&mut drains[0]), Idle::Paused("refused the credentials (401)".into()));
     }
     assert_eq!(receiver.received().len(), 1, "nothing is sent while it pauses");
     let listed = world.out(&["list"]);
@@ -263,7 +263,7 @@ fn refused_credentials_pause_until_others_are_there() {
     assert_eq!(receiver.received().len(), 2, "sync tried once more");
 
     let right = sinks(&world, &backend(&receiver).replace("canary-token", "right"));
-    assert_eq!(drain(&right, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&right, Pace::Background), Idle::Empty { due: None });
     assert_eq!(ledger.events().len(), 4);
     assert!(!world.out(&["list"]).contains("pauses"));
 }
@@ -274,16 +274,17 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 50);
-    let mut both: Vec<_> = (0..2).map(|_| sinks.drains(Mode::Usual).unwrap().remove(0)).collect();
+    let mut both: Vec<_> =
+        (0..2).map(|_| Drain::open_all(&sinks, Pace::Background).unwrap().remove(0)).collect();
     // The first holds the lease between two steps.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut step = |at: usize| runtime.block_on(both[at].step(&system::clock::SystemClock)).unwrap();
     assert_eq!(step(0), delivered(53));
     world.spoken("b", 1);
-    assert!(matches!(step(1), Step::Rest(Rest::Held { .. })));
+    assert!(matches!(step(1), Progress::Idle(Idle::LeaseHeld { .. })));
     assert_eq!(step(0), delivered(4));
-    assert_eq!(step(0), Step::Rest(Rest::Empty { due: None }));
-    assert_eq!(step(1), Step::Rest(Rest::Empty { due: None }));
+    assert_eq!(step(0), Progress::Idle(Idle::Empty { due: None }));
+    assert_eq!(step(1), Progress::Idle(Idle::Empty { due: None }));
     assert_eq!((receiver.received().len(), ledger.events().len()), (2, 57));
 
     world.spoken("c", 1);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::forward::{Leftovers, Mode, Rest};
+use codemie::forward::{Drain, Idle, Pace, needs_delivery};
 use codemie::session::lifecycle::{Begin, Conversation};
 use codemie::store::{Realm, Store};
 use serde_json::Value;
@@ -39,22 +39,22 @@ pub(super) fn names(ledger: &Ledger) -> Vec<String> {
 fn another_address_gets_the_open_sessions_whole_and_the_old_one_nothing_more() {
     let ((old, old_ledger), (new, new_ledger)) = (honest(), honest());
     let mut world = World::new();
-    let mut before = sinks(&world, &backend(&old)).drains(Mode::Usual).unwrap().remove(0);
+    let mut before = Drain::open_all(&sinks(&world, &backend(&old)), Pace::Background).unwrap().remove(0);
     world.spoken("ended", 1);
     let open = world.start("open");
     world.bind(open, "agent", None);
-    assert_eq!(run(&mut before), Rest::Empty { due: None });
+    assert_eq!(run(&mut before), Idle::Empty { due: None });
     let after = sinks(&world, &backend(&new));
     world.spoken("later", 1);
     // A wrapper that has been running since knows the old address only.
-    assert_eq!(run(&mut before), Rest::Replaced);
+    assert_eq!(run(&mut before), Idle::Reconfigured);
     assert_eq!(names(&old_ledger), ["ended", "open"]);
-    assert_eq!(drain(&after, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&after, Pace::Background), Idle::Empty { due: None });
     assert_eq!(names(&new_ledger), ["later", "open"]);
     // Other credentials for the same address repeat nothing.
     let count = new_ledger.events().len();
     let rotated = sinks(&world, &backend(&new).replace("canary-token", "another"));
-    assert_eq!(drain(&rotated, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&rotated, Pace::Background), Idle::Empty { due: None });
     assert_eq!((new_ledger.events().len(), new.received().len()), (count, 1));
 }
 
@@ -63,16 +63,16 @@ fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
     let ((old, old_ledger), (new, new_ledger)) = (honest(), honest());
     let mut world = World::new();
     let set_up = sinks(&world, &backend(&old));
-    let mut running = set_up.drains(Mode::Usual).unwrap().remove(0);
+    let mut running = Drain::open_all(&set_up, Pace::Background).unwrap().remove(0);
     world.spoken("before", 1);
-    assert_eq!(run(&mut running), Rest::Empty { due: None });
+    assert_eq!(run(&mut running), Idle::Empty { due: None });
     let config = |args: &[&str]| {
         let said = world.run(&[&["config"], args].concat());
         assert_eq!(said.code, Some(0), "{said:?}");
     };
     config(&["unset", "backend.url"]);
     world.spoken("unset", 1);
-    assert_eq!(run(&mut running), Rest::Paused("is not set up any more".into()));
+    assert_eq!(run(&mut running), Idle::Paused("is not set up any more".into()));
     // The same again: what waited meanwhile is for it, and nothing is told twice.
     let config = |args: &[&str]| {
         let said = world.run(&[&["config"], args].concat());
@@ -81,11 +81,11 @@ fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
     config(&["set", "backend.url", &old.url()]);
     // Sent by a process apart, for whose lease this waits.
     assert_eq!(world.run(&["sync"]).code, Some(0));
-    assert_eq!(run(&mut running), Rest::Empty { due: None });
+    assert_eq!(run(&mut running), Idle::Empty { due: None });
     assert_eq!((names(&old_ledger), old_ledger.events().len()), (vec!["before".into(), "unset".into()], 8));
     config(&["set", "backend.url", &new.url()]);
     world.spoken("after", 1);
-    assert_eq!(run(&mut running), Rest::Replaced);
+    assert_eq!(run(&mut running), Idle::Reconfigured);
     assert_eq!(world.run(&["sync"]).code, Some(0));
     assert_eq!((names(&new_ledger), old_ledger.events().len()), (vec!["after".to_owned()], 8));
 }
@@ -153,11 +153,12 @@ fn a_token_is_no_address() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     // As a run has it from its environment.
-    let mut running = sinks(&world, &backend(&receiver)).drains(Mode::Usual).unwrap().remove(0);
+    let mut running =
+        Drain::open_all(&sinks(&world, &backend(&receiver)), Pace::Background).unwrap().remove(0);
     world.sandbox.file(".codemie/config.toml", "");
     assert_eq!(world.run(&["config", "set", "backend.token", "another"]).code, Some(0));
     world.spoken("a", 1);
-    assert_eq!(run(&mut running), Rest::Empty { due: None });
+    assert_eq!(run(&mut running), Idle::Empty { due: None });
     assert_eq!(names(&ledger), ["a"]);
 }
 
@@ -170,12 +171,13 @@ fn a_refusal_of_old_credentials_does_not_pause_the_new() {
         _ => Reply::Status(401, String::new()),
     });
     let mut world = World::new();
-    let mut before = sinks(&world, &backend(&receiver)).drains(Mode::Usual).unwrap().remove(0);
+    let mut before =
+        Drain::open_all(&sinks(&world, &backend(&receiver)), Pace::Background).unwrap().remove(0);
     let right = sinks(&world, &backend(&receiver).replace("canary-token", "right"));
     world.spoken("a", 1);
-    assert_eq!(run(&mut before), Rest::Replaced);
+    assert_eq!(run(&mut before), Idle::Reconfigured);
     assert_eq!(world.sink("backend").paused, None);
-    assert_eq!(drain(&right, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&right, Pace::Background), Idle::Empty { due: None });
     assert_eq!(names(&ledger), ["a"]);
 }
 
@@ -219,10 +221,10 @@ fn a_process_apart_that_knows_the_old_address_only_changes_nothing() {
     let before = sinks(&world, &backend(&old));
     let after = sinks(&world, &backend(&new));
     world.spoken("a", 1);
-    codemie::forward::finish_rest(&before).unwrap();
+    codemie::forward::deliver_pending(&before).unwrap();
     assert_eq!((old.received().len(), world.sink("backend").cursor), (0, 0));
     assert!(world.sink("backend").leads_to(&after.targets()[0].fingerprint));
-    codemie::forward::finish_rest(&after).unwrap();
+    codemie::forward::deliver_pending(&after).unwrap();
     assert_eq!(names(&ledger), ["a"]);
 }
 
@@ -234,7 +236,7 @@ fn a_process_apart_does_not_stay_for_what_is_deferred() {
     // Its START waits until the agent's session is known, which may be never.
     world.start("a");
     let begun = Instant::now();
-    codemie::forward::finish_rest(&sinks).unwrap();
+    codemie::forward::deliver_pending(&sinks).unwrap();
     assert_eq!(receiver.received().len(), 0);
     // Not a measurement: it would stay for a minute.
     assert!(begun.elapsed() < Duration::from_secs(30));
@@ -252,9 +254,9 @@ fn a_killed_senders_lease_keeps_no_command_from_sending() {
     let holder = |start: u64| format!("{} {} {} {start} x", here.boot, here.pids, std::process::id());
     let until = Timestamp(now.0 + 20_000);
     // One of whom it cannot be said that it is gone, and one that is.
-    for (holder, expected) in [("somewhere else".to_owned(), Leftovers::None), (holder(1), Leftovers::Some)] {
+    for (holder, expected) in [("somewhere else".to_owned(), false), (holder(1), true)] {
         world.store.write(|tx| tx.lease("backend", &holder, now, until)).unwrap();
-        assert_eq!(Leftovers::look(&mut store, &sinks).unwrap(), expected, "{holder}");
+        assert_eq!(needs_delivery(&mut store, &sinks).unwrap(), expected, "{holder}");
         world.store.write(|tx| tx.release("backend", &holder)).unwrap();
     }
 }
@@ -265,9 +267,9 @@ fn a_wish_for_half_an_hour_of_quiet_starts_no_process_with_every_command() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    assert!(matches!(drain(&sinks, Mode::Usual), Rest::Waits { .. }));
+    assert!(matches!(drain(&sinks, Pace::Background), Idle::Waiting { .. }));
     let mut store = Store::open(&world.home, world.now).unwrap();
-    assert_eq!(Leftovers::look(&mut store, &sinks).unwrap(), Leftovers::None);
+    assert!(!needs_delivery(&mut store, &sinks).unwrap());
 }
 
 #[test]
@@ -276,10 +278,10 @@ fn somebody_who_insists_does_not_lengthen_the_usual_wait() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    assert!(matches!(drain(&sinks, Mode::Usual), Rest::Waits { .. }));
+    assert!(matches!(drain(&sinks, Pace::Background), Idle::Waiting { .. }));
     let before = world.sink("backend");
     for _ in 0..5 {
-        assert!(matches!(drain(&sinks, Mode::Pressing), Rest::Waits { .. }));
+        assert!(matches!(drain(&sinks, Pace::Interactive), Idle::Waiting { .. }));
     }
     let after = world.sink("backend");
     assert_eq!((before.failures, before.retry_at), (after.failures, after.retry_at));
@@ -311,7 +313,7 @@ fn a_receiver_that_is_no_longer_set_up_can_be_forgotten() {
     let mut world = World::new();
     sinks(&world, &format!("{}[otlp]\nendpoint = '{}'\n", backend(&good), bad.url()));
     world.spoken("a", 1);
-    assert_eq!(drain(&sinks(&world, &backend(&good)), Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks(&world, &backend(&good)), Pace::Background), Idle::Empty { due: None });
     sinks(&world, &format!("{}[otlp]\nendpoint = '{}'\n", backend(&good), bad.url()));
     world.fails(&["sync", "--forget", "otlp"], 1, "set up");
     sinks(&world, &backend(&good));
@@ -336,7 +338,7 @@ fn a_collector_without_logs_gets_the_metrics_and_nothing_is_buried() {
         let mut world = World::new();
         let sinks = sinks(&world, &format!("otlp.endpoint = '{}'\n", receiver.url()));
         world.spoken("a", 1);
-        assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+        assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
         assert_eq!(world.dead("otlp").len(), dead);
         let (status, doctor) = (world.out(&["sync", "--status"]), world.run(&["doctor"]).out);
         assert!(status.contains("takes nothing at /v1/logs"), "{status}");

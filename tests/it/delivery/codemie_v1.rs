@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use codemie::forward::{Drain, Mode, Rest};
+use codemie::forward::{Drain, Idle, Pace};
 use codemie::session::lifecycle;
 use serde_json::{Value, json};
 use system::clock::{Clock, SystemClock};
@@ -31,7 +31,7 @@ fn v1(receiver: &Receiver) -> String {
     format!("[codemieV1]\nurl = '{}/api'\nauth = 'Cookie: canary=1'\n", receiver.url())
 }
 
-fn run(drain: &mut Drain, clock: &Later) -> Rest {
+fn run(drain: &mut Drain, clock: &Later) -> Idle {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(drain.run(clock)).unwrap()
 }
@@ -52,25 +52,25 @@ fn told(receiver: &Receiver) -> Vec<String> {
 fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_twice() {
     let receiver = Receiver::start(|_| success());
     let mut world = World::new();
-    let mut drain = sinks(&world, &v1(&receiver)).drains(Mode::Usual).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&receiver)), Pace::Background).unwrap().remove(0);
     let clock = Later::default();
     let first = world.start("a");
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None }, "it is not known yet");
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None }, "it is not known yet");
     assert_eq!(told(&receiver), [""; 0]);
     world.bind(first, "agent-a", None);
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     assert_eq!(told(&receiver), ["session_total started startup agent-a"]);
     world.call(first, "a-1", "claude-sonnet-4-5", Some(1));
     let second = world.clear(first, "agent-b");
     let due = run(&mut drain, &clock);
-    assert!(matches!(due, Rest::Empty { due: Some(_) }), "{due:?}");
+    assert!(matches!(due, Idle::Empty { due: Some(_) }), "{due:?}");
     assert_eq!(told(&receiver)[1..], ["session_total started clear agent-b"]);
     // Lines that come late are told with the END, which is told once.
     world.call(first, "a-2", "claude-sonnet-4-5", Some(1));
     clock.0.store(60_000, Ordering::Relaxed);
     run(&mut drain, &clock);
     clock.0.store(120_000, Ordering::Relaxed);
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     assert_eq!(
         told(&receiver)[2..],
         ["session_total completed clear agent-a", "tool_usage_total - - agent-a"]
@@ -92,7 +92,7 @@ fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_t
     world.store.write(|tx| lifecycle::learn_version(tx, second.session, "2.2")).unwrap();
     world.store.write(|tx| tx.backfill("codemie-v1")).unwrap();
     clock.0.store(600_000, Ordering::Relaxed);
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     assert_eq!(receiver.received().len(), 4);
     let one = &receiver.received()[0];
     assert_eq!((one.path.as_str(), one.encoding.as_str()), ("/api/v1/metrics", "identity"));
@@ -111,24 +111,24 @@ fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_t
 fn another_server_is_told_of_an_open_session_from_its_start_on() {
     let (old, new) = (Receiver::start(|_| success()), Receiver::start(|_| success()));
     let mut world = World::new();
-    let mut drain = sinks(&world, &v1(&old)).drains(Mode::Usual).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&old)), Pace::Background).unwrap().remove(0);
     let clock = Later::default();
     let open = world.start("open");
     world.bind(open, "agent", None);
     run(&mut drain, &clock);
     assert_eq!(told(&old), ["session_total started startup agent"]);
-    let mut drain = sinks(&world, &v1(&new)).drains(Mode::Usual).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&new)), Pace::Background).unwrap().remove(0);
     run(&mut drain, &clock);
     assert_eq!(told(&new), ["session_total started startup agent"]);
     // Its END waits, and comes to a third one, which is told it whole.
     world.end(open, 0);
     let due = run(&mut drain, &clock);
-    assert!(matches!(due, Rest::Empty { due: Some(_) }), "{due:?}");
+    assert!(matches!(due, Idle::Empty { due: Some(_) }), "{due:?}");
     let third = Receiver::start(|_| success());
-    let mut drain = sinks(&world, &v1(&third)).drains(Mode::Usual).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&third)), Pace::Background).unwrap().remove(0);
     run(&mut drain, &clock);
     clock.0.store(60_000, Ordering::Relaxed);
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     assert_eq!(
         told(&third),
         ["session_total started startup agent", "session_total completed prompt_input_exit agent"]
@@ -149,18 +149,18 @@ fn what_was_accepted_of_an_end_is_not_told_again_with_the_rest() {
     });
     let mut world = World::new();
     let set_up = v1(&receiver);
-    let mut drain = sinks(&world, &set_up).drains(Mode::Usual).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &set_up), Pace::Background).unwrap().remove(0);
     world.spoken("a", 1);
     let clock = Later::default();
     run(&mut drain, &clock);
     clock.0.store(600_000, Ordering::Relaxed);
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     assert_eq!(told(&receiver).len(), 3);
     assert_eq!(world.dead("codemie-v1").len(), 1);
     refusing.store(false, Ordering::Relaxed);
     world.store.write(|tx| tx.revive_letters("codemie-v1")).unwrap();
     clock.0.store(1_200_000, Ordering::Relaxed);
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     assert_eq!(told(&receiver)[3..].iter().map(|line| &line[..16]).collect::<Vec<_>>(), ["tool_usage_total"]);
 }
 
@@ -168,14 +168,14 @@ fn what_was_accepted_of_an_end_is_not_told_again_with_the_rest() {
 fn a_session_never_bound_is_told_with_its_end() {
     let receiver = Receiver::start(|_| success());
     let mut world = World::new();
-    let mut drain = sinks(&world, &v1(&receiver)).drains(Mode::Usual).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&receiver)), Pace::Background).unwrap().remove(0);
     let clock = Later::default();
     let run_of = world.start("a");
     run(&mut drain, &clock);
     world.end(run_of, 1);
     run(&mut drain, &clock);
     clock.0.store(60_000, Ordering::Relaxed);
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     let id = run_of.session;
     let expected = [
         format!("session_total started startup {id}"),
@@ -196,14 +196,14 @@ fn a_login_page_pauses_and_a_failure_is_tried_again() {
     let receiver = Receiver::start(move |_| pages.lock().unwrap().next().unwrap_or_else(success));
     let mut world = World::new();
     let sinks = sinks(&world, &v1(&receiver));
-    let mut drain = sinks.drains(Mode::Pressing).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks, Pace::Interactive).unwrap().remove(0);
     let clock = Later::default();
     let first = world.start("a");
     world.bind(first, "agent-a", None);
-    assert!(matches!(run(&mut drain, &clock), Rest::Waits { .. }));
-    assert!(matches!(run(&mut drain, &clock), Rest::Paused(_)));
+    assert!(matches!(run(&mut drain, &clock), Idle::Waiting { .. }));
+    assert!(matches!(run(&mut drain, &clock), Idle::Paused(_)));
     world.store.write(|tx| tx.pause("codemie-v1", None)).unwrap();
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     assert_eq!(told(&receiver), ["session_total started startup agent-a"; 3]);
 }
 
@@ -220,15 +220,15 @@ fn what_was_accepted_of_an_end_is_not_sent_again_with_the_rest() {
         success()
     });
     let mut world = World::new();
-    let mut drain = sinks(&world, &v1(&receiver)).drains(Mode::Pressing).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks(&world, &v1(&receiver)), Pace::Interactive).unwrap().remove(0);
     let clock = Later::default();
     world.spoken("a", 1);
     run(&mut drain, &clock);
     clock.0.store(60_000, Ordering::Relaxed);
     for _ in 0..3 {
-        assert!(matches!(run(&mut drain, &clock), Rest::Waits { .. }));
+        assert!(matches!(run(&mut drain, &clock), Idle::Waiting { .. }));
     }
-    assert_eq!(run(&mut drain, &clock), Rest::Empty { due: None });
+    assert_eq!(run(&mut drain, &clock), Idle::Empty { due: None });
     let told = told(&receiver);
     let completed = told.iter().filter(|line| line.starts_with("session_total completed")).count();
     let usage = told.iter().filter(|line| line.starts_with("tool_usage_total")).count();

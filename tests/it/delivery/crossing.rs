@@ -1,6 +1,6 @@
 //! Two at once: a command and a batch on its way, two tokens, two addresses, two receivers, a backend that comes late.
 
-use codemie::forward::{Mode, Rest};
+use codemie::forward::{Drain, Idle, Pace};
 use codemie::home::Home;
 use codemie::store::Store;
 
@@ -31,7 +31,7 @@ fn a_backfill_while_a_batch_is_on_its_way_sends_everything() {
     world.spoken("history", 1);
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("new", 1);
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     assert_eq!(names(&ledger), ["history", "new"]);
     assert_eq!(world.json(&["show", "history", "--json"])["sync"]["delivered"], 4);
 }
@@ -41,15 +41,17 @@ fn each_of_two_tokens_for_one_address_goes_on_sending() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     let config = backend(&receiver);
-    let mut one = sinks(&world, &config).drains(Mode::Usual).unwrap().remove(0);
+    let mut one = Drain::open_all(&sinks(&world, &config), Pace::Background).unwrap().remove(0);
     world.spoken("a", 1);
     // A command in a terminal with another token in its environment.
     let mut other =
-        sinks(&world, &config.replace("canary-token", "another")).drains(Mode::Usual).unwrap().remove(0);
-    assert_eq!(run(&mut one), Rest::Empty { due: None });
+        Drain::open_all(&sinks(&world, &config.replace("canary-token", "another")), Pace::Background)
+            .unwrap()
+            .remove(0);
+    assert_eq!(run(&mut one), Idle::Empty { due: None });
     assert_eq!(names(&ledger), ["a"]);
     world.spoken("b", 1);
-    assert_eq!(run(&mut other), Rest::Empty { due: None });
+    assert_eq!(run(&mut other), Idle::Empty { due: None });
     assert_eq!((names(&ledger), receiver.received().len()), (vec!["a".to_owned(), "b".to_owned()], 2));
 }
 
@@ -60,7 +62,7 @@ fn to_and_fro_between_two_addresses_nothing_is_left_out_or_sent_again() {
     for (name, receiver) in [("a", &here), ("b", &there), ("c", &here), ("d", &there), ("e", &here)] {
         let sinks = sinks(&world, &backend(receiver));
         world.spoken(name, 1);
-        assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+        assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     }
     assert_eq!(names(&here_ledger), ["a", "b", "c", "d", "e"]);
     assert_eq!(names(&there_ledger), ["b", "c", "d"], "`a` was history when it came");
@@ -84,12 +86,12 @@ fn a_backend_started_for_the_first_time_during_a_run_is_told_by_the_token_it_lef
     });
     let mut world = World::new();
     let sinks = sinks(&world, &format!("[backend]\nurl = '{}'\n", receiver.url()));
-    let mut running = sinks.drains(Mode::Pressing).unwrap().remove(0);
+    let mut running = Drain::open_all(&sinks, Pace::Interactive).unwrap().remove(0);
     world.spoken("a", 1);
-    assert!(matches!(run(&mut running), Rest::Waits { .. }));
+    assert!(matches!(run(&mut running), Idle::Waiting { .. }));
     std::fs::create_dir_all(world.home.backend_tokens().parent().unwrap()).unwrap();
     std::fs::write(world.home.backend_tokens(), r#"{"ingest":"left-here"}"#).unwrap();
-    assert_eq!(run(&mut running), Rest::Empty { due: None });
+    assert_eq!(run(&mut running), Idle::Empty { due: None });
     assert_eq!(names(&ledger), ["a"]);
 }
 
@@ -114,7 +116,7 @@ fn what_is_put_on_a_session_is_told_without_another_command() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     world.out(&["rename", "a", "b"]);
     receiver.wait("its other name", |_| (names(&ledger) == ["b"]).then_some(()));
 }

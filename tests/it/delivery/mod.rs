@@ -16,7 +16,7 @@ mod surroundings;
 use std::sync::Arc;
 
 use codemie::config::Config;
-use codemie::forward::{Drain, Mode, Rest, Sinks, settle};
+use codemie::forward::{Drain, Idle, Pace, Sinks, register};
 use codemie::store::{Fate, SinkRow, Store};
 use system::clock::SystemClock;
 
@@ -47,7 +47,7 @@ fn sinks(world: &World, config: &str) -> Sinks {
     let config = Config::load(Some(&world.home.config_file()), |_| None, &[]);
     assert_eq!(config.problems, [""; 0]);
     let sinks = Sinks::of(&world.home, &config.delivery).unwrap();
-    Store::open(&world.home, world.now).unwrap().write(|tx| settle(tx, &sinks.targets())).unwrap();
+    Store::open(&world.home, world.now).unwrap().write(|tx| register(tx, &sinks.targets())).unwrap();
     sinks
 }
 
@@ -56,13 +56,13 @@ fn backend(receiver: &Receiver) -> String {
 }
 
 /// Runs the only sink's loop until it has nothing more to do now.
-fn drain(sinks: &Sinks, mode: Mode) -> Rest {
-    let mut drains = sinks.drains(mode).unwrap();
+fn drain(sinks: &Sinks, pace: Pace) -> Idle {
+    let mut drains = Drain::open_all(sinks, pace).unwrap();
     assert_eq!(drains.len(), 1);
     run(&mut drains[0])
 }
 
-fn run(drain: &mut Drain) -> Rest {
+fn run(drain: &mut Drain) -> Idle {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(drain.run(&SystemClock)).unwrap()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use codemie::forward::{Mode, Rest};
+use codemie::forward::{Idle, Pace};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
@@ -134,7 +134,7 @@ fn the_values_that_come_out_of_a_collector_are_the_truth_also_when_sent_again() 
     let sinks = sinks(&world, &format!("otlp.endpoint = 'http://127.0.0.1:{}'", collector.port));
     world.spoken("a", 3);
     world.spoken("b", 2);
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     let events = world.store.read(|view| view.history(1000)).unwrap();
     let truth = |received: &[Received], calls: [f64; 2]| {
         let series = series(received);
@@ -170,7 +170,7 @@ fn the_values_that_come_out_of_a_collector_are_the_truth_also_when_sent_again() 
 
     // Everything once more: the same values.
     world.store.write(|tx| tx.backfill("otlp")).unwrap();
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     receiver.wait("all of it again", |received| (received.len() >= 2 * before).then_some(()));
     assert!(everything(&receiver.received()).is_some());
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use codemie::forward::{Mode, Rest};
+use codemie::forward::{Idle, Pace};
 use serde_json::Value;
 
 use super::play::Play;
@@ -169,7 +169,7 @@ fn a_loopback_backend_is_spoken_to_with_the_token_it_left() {
     world.sandbox.file(".codemie/backend/tokens.json", r#"{"ingest":"local-ingest","read":"r","admin":"a"}"#);
     let sinks = sinks(&world, &format!("backend.url = '{}'", receiver.url()));
     world.spoken("a", 1);
-    assert_eq!(drain(&sinks, Mode::Usual), Rest::Empty { due: None });
+    assert_eq!(drain(&sinks, Pace::Background), Idle::Empty { due: None });
     assert_eq!(ledger.events().len(), 4);
 }
 

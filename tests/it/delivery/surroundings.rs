@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use codemie::forward::{Mode, Rest};
+use codemie::forward::{Drain, Idle, Pace};
 use system::clock::{Clock, SystemClock};
 use wire::Timestamp;
 
@@ -90,15 +90,15 @@ fn a_clock_set_back_by_a_year_delays_by_minutes_at_most() {
     world.spoken("a", 1);
     let clock = Shifted(AtomicI64::new(YEAR));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut drain = sinks.drains(Mode::Usual).unwrap().remove(0);
+    let mut drain = Drain::open_all(&sinks, Pace::Background).unwrap().remove(0);
     let mut run = || runtime.block_on(drain.run(&clock)).unwrap();
-    assert!(matches!(run(), Rest::Waits { .. }));
-    assert!(matches!(run(), Rest::Waits { .. }), "a wish is a wish");
+    assert!(matches!(run(), Idle::Waiting { .. }));
+    assert!(matches!(run(), Idle::Waiting { .. }), "a wish is a wish");
     assert_eq!(receiver.received().len(), 1);
     clock.0.store(0, Ordering::Relaxed);
-    assert!(matches!(run(), Rest::Waits { .. }), "tried at once, and failed once more");
+    assert!(matches!(run(), Idle::Waiting { .. }), "tried at once, and failed once more");
     assert_eq!(receiver.received().len(), 2);
     clock.0.store(300_000, Ordering::Relaxed);
-    assert_eq!(run(), Rest::Empty { due: None });
+    assert_eq!(run(), Idle::Empty { due: None });
     assert!(ledger.sessions().values().all(|told| told.complete));
 }
