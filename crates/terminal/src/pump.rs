@@ -305,19 +305,15 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
             self.to_front.clear();
             return;
         }
-        match self.to_front.drain_into(self.front) {
-            Ok(written) => {
-                if let Some(tap) = &self.tap {
-                    tap.output(written);
-                }
-                if self.front.output().is_none() {
-                    self.to_front.clear();
-                }
-            }
-            Err(_) => {
-                self.to_front.clear();
-                self.hang_up();
-            }
+        let Ok(written) = self.to_front.drain_into(self.front) else {
+            self.to_front.clear();
+            return self.hang_up();
+        };
+        if let Some(tap) = &self.tap {
+            tap.output(written);
+        }
+        if self.front.output().is_none() {
+            self.to_front.clear();
         }
     }
 

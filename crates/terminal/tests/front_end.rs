@@ -248,7 +248,7 @@ fn output_arrives_whole_and_in_order_at_a_front_end_that_takes_little_at_a_time(
     let mut front = Scripted { takes: 100, ..Scripted::new(&[]) };
     let end = shell(&mut front, "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo $i; done; exit 1");
     assert_eq!(end.exit, ProgramExit::Exited(1));
-    let expected: String = (1..=5000).map(|i| format!("{i}\r\n")).collect();
+    let expected: String = (1..=5000).map(|i: u32| i.to_string() + "\r\n").collect();
     assert!(front.text() == expected, "{} bytes of {}", front.output.len(), expected.len());
 }
 
