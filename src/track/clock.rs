@@ -26,9 +26,9 @@ pub(super) trait RunClock: Send {
 
 /// The machine's own clocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SystemTime;
+pub(super) struct SystemClocks;
 
-impl RunClock for SystemTime {
+impl RunClock for SystemClocks {
     fn now(&self) -> Moment {
         Moment { wall: SystemClock.now(), steady: Instant::now() }
     }
@@ -50,7 +50,7 @@ pub(super) mod testing {
 
     impl ManualClock {
         pub(in super::super) fn new() -> Self {
-            Self(Arc::new(Mutex::new(SystemTime.now())))
+            Self(Arc::new(Mutex::new(SystemClocks.now())))
         }
 
         pub(in super::super) fn advance(&self, time: Duration) {

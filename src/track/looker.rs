@@ -109,3 +109,73 @@ impl Looker {
         self.trail.as_mut()?.files(id).into_iter().next()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::testing::ManualClock;
+    use super::*;
+    use crate::meter::line::Lines;
+    use crate::session::correlate::Method;
+    use terminal::process::SystemProcesses;
+    use wire::{Pid, StartTime};
+
+    /// A trail that asks for the same further look each time.
+    #[derive(Clone, Copy)]
+    struct Asking {
+        torn: bool,
+        again: Option<Duration>,
+    }
+
+    impl Trail for Asking {
+        fn method(&self) -> Method {
+            Method::Registry
+        }
+
+        fn watched(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+
+        fn look(&mut self, _: ProcessId, _: &dyn Processes) -> Seen {
+            Seen { torn: self.torn, again: self.again, ..Seen::default() }
+        }
+
+        fn files(&mut self, _: &AgentSessionId) -> Vec<PathBuf> {
+            Vec::new()
+        }
+
+        fn lines(&self, _: Option<&str>) -> Box<dyn Lines + Send> {
+            unreachable!("nothing is read")
+        }
+    }
+
+    #[test]
+    fn without_reports_the_files_are_polled_and_a_trail_may_ask_for_an_earlier_look() {
+        let asking = |torn, again| Some(Asking { torn, again });
+        let soon = Some(Duration::from_millis(70));
+        for (what, trail, expected) in [
+            ("no agent", None, NEVER),
+            ("nothing asked for", asking(false, None), POLLING),
+            ("half written", asking(true, None), TORN),
+            ("asked for", asking(false, soon), Duration::from_millis(70)),
+            ("half written and asked for", asking(true, soon), TORN),
+            ("asked for later than the net", asking(false, Some(Duration::from_secs(9))), POLLING),
+        ] {
+            let clock = ManualClock::new();
+            let mut looker = Looker::new(trail.map(|trail| Box::new(trail) as _));
+            let agent = ProcessId { pid: Pid(1), start: StartTime(1) };
+            looker.begin_look(clock.now().steady, Scope::Everything);
+            looker.look(&clock, Some(agent), &SystemProcesses, Scope::Everything);
+            assert_eq!(looker.sleep(clock.now().steady, []), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn where_all_changes_are_reported_the_net_is_slow() {
+        let watch = Watch::new(|_| ());
+        let works = watch.works();
+        let mut looker = Looker::new(Some(Box::new(Asking { torn: false, again: None })));
+        looker.watch_by(watch);
+        // There may be no inotify instance left on this machine.
+        assert_eq!(looker.sleep(Instant::now(), []), if works { SLOW } else { POLLING });
+    }
+}

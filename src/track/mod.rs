@@ -10,7 +10,7 @@
 //! - [`sessions`]: the session the run is in, the correlator's state, and the [`departed`] sessions.
 //!
 //! [`recorder`] lets writer and sessions change together, and [`run`] is the loop over all. Modules use only those before them:
-//! `clock`, `timers`, `watch`, `version`, `exit_note`, `link`; `looker`; `plan`, `follow`, `pending`, `receivers`; `writer`;
+//! `clock`, `timers`, `watch`, `version`, `exit_note`, `shared`; `looker`; `plan`, `follow`, `pending`, `receivers`; `writer`;
 //! `departed`, `sessions`; `begin`, `background`, `recorder`; `recover`, `summary`; `run`; and this one, the wrapper's end.
 
 mod background;
@@ -19,7 +19,6 @@ mod clock;
 mod departed;
 mod exit_note;
 mod follow;
-mod link;
 mod looker;
 mod pending;
 mod plan;
@@ -28,6 +27,7 @@ mod recorder;
 mod recover;
 mod run;
 mod sessions;
+mod shared;
 mod summary;
 mod timers;
 pub mod version;
@@ -40,7 +40,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use crate::home::Home;
-use link::Link;
+use shared::SharedRun;
 use terminal::ProgramEnd;
 use terminal::tap::Tap;
 use timers::Wake;
@@ -60,7 +60,7 @@ const QUEUE: usize = 64;
 #[derive(Debug)]
 pub struct Tracker {
     wake: SyncSender<Wake>,
-    link: Arc<Link>,
+    shared: Arc<SharedRun>,
     summary: Receiver<Summary>,
     home: Home,
     run: RunId,
@@ -72,23 +72,23 @@ impl Tracker {
     pub fn prepare(plan: Plan) -> Self {
         let (wake, woken) = sync_channel(QUEUE);
         let (report, summary) = sync_channel(1);
-        let link = Arc::<Link>::default();
+        let shared = Arc::<SharedRun>::default();
         let (home, run) = (plan.home.clone(), plan.run);
-        let (changed, shared) = (wake.clone(), Arc::clone(&link));
+        let (changed, seen_by_thread) = (wake.clone(), Arc::clone(&shared));
         let thread = terminal::without_signals(|| {
             std::thread::Builder::new().name("tracker".into()).spawn(move || {
-                let _ = report.send(run::track(plan, &shared, &woken, changed));
+                let _ = report.send(run::track(plan, &seen_by_thread, &woken, changed));
             })
         });
         if let Err(error) = thread {
             tracing::error!("no thread for the tracker: {error}");
         }
-        Self { wake, link, summary, home, run }
+        Self { wake, shared, summary, home, run }
     }
 
     /// The agent runs: the session begins.
     pub fn begin(&self, agent: Pid) {
-        let _ = self.link.agent.set(agent);
+        let _ = self.shared.agent.set(agent);
         let _ = self.wake.try_send(Wake::Look);
     }
 
@@ -105,11 +105,11 @@ impl Tracker {
     /// waited for, so that the exit status survives this process, too.
     pub fn finish(self, ended: ProgramEnd, at: Timestamp, timeout: Duration) -> Summary {
         exit_note::leave(&self.home, self.run, run::ending(ended), at);
-        let _ = self.link.end.set((ended, at));
+        let _ = self.shared.end.set((ended, at));
         let _ = self.wake.try_send(Wake::Look);
         let problem = match self.summary.recv_timeout(timeout) {
             Ok(summary) => return summary,
-            Err(RecvTimeoutError::Timeout) if self.link.begun.load(Ordering::Relaxed) => {
+            Err(RecvTimeoutError::Timeout) if self.shared.begun.load(Ordering::Relaxed) => {
                 "this session's end was not recorded in time; the next codemie command makes up for it"
             }
             Err(RecvTimeoutError::Timeout) => "this session was not recorded: the database stayed locked",

@@ -10,11 +10,11 @@ use wire::Timestamp;
 #[derive(Clone, Debug)]
 pub(super) struct PendingWrite {
     pub(super) at: Timestamp,
-    pub(super) content: Content,
+    pub(super) content: WriteContent,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Content {
+pub(super) enum WriteContent {
     /// For `explain`.
     Evidence(Evidence),
     Decision {
@@ -31,16 +31,16 @@ pub(super) enum Content {
 impl PendingWrite {
     /// A conclusion, in the order in which it is to be written.
     pub(super) fn of(at: Timestamp, conclusion: Conclusion, folder: &Path) -> Vec<Self> {
-        let evidence = conclusion.evidence.into_iter().map(Content::Evidence);
+        let evidence = conclusion.evidence.into_iter().map(WriteContent::Evidence);
         let decisions = conclusion
             .decisions
             .into_iter()
-            .map(|decision| Content::Decision { decision, folder: folder.to_owned() });
+            .map(|decision| WriteContent::Decision { decision, folder: folder.to_owned() });
         evidence.chain(decisions).map(|content| Self { at, content }).collect()
     }
 
     /// Whether it leads to another conversation.
     pub(super) fn is_transition(&self) -> bool {
-        matches!(&self.content, Content::Decision { decision: Decision::Transition { .. }, .. })
+        matches!(&self.content, WriteContent::Decision { decision: Decision::Transition { .. }, .. })
     }
 }

@@ -1,6 +1,6 @@
 //! Records what happens to a run's sessions: carries out the pending writes and reads the agent's files.
 //!
-//! It composes the [`Writer`] and the [`Sessions`]: a session changes here only once the store has taken the change.
+//! It composes the [`StoreWriter`] and the [`Sessions`]: a session changes here only once the store has taken the change.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -9,11 +9,11 @@ use super::background;
 use super::begin::{self, place};
 use super::clock::{Moment, RunClock};
 use super::looker::Looker;
-use super::pending::{Content, PendingWrite};
+use super::pending::{PendingWrite, WriteContent};
 use super::plan::Plan;
 use super::sessions::{FileChange, Sessions};
 use super::version;
-use super::writer::Writer;
+use super::writer::StoreWriter;
 use crate::session::correlate::{Correlator, Decision, Method, Signal};
 use crate::session::lifecycle::{self, Binding, Bound, Conversation, Transition};
 use crate::session::publish::publish;
@@ -28,7 +28,7 @@ pub(super) struct Recorder {
     pid: Pid,
     agent: Option<ProcessId>,
     clock: Box<dyn RunClock>,
-    writer: Writer,
+    writer: StoreWriter,
     sessions: Sessions,
 }
 
@@ -49,7 +49,7 @@ impl Recorder {
             }
         });
         let sessions = Sessions::new(plan.session, plan.folder.clone(), correlator);
-        Self { plan, pid, agent, clock, writer: Writer::default(), sessions }
+        Self { plan, pid, agent, clock, writer: StoreWriter::default(), sessions }
     }
 
     pub(super) fn plan(&self) -> &Plan {
@@ -68,7 +68,7 @@ impl Recorder {
         self.clock.now()
     }
 
-    pub(super) fn writer(&mut self) -> &mut Writer {
+    pub(super) fn writer(&mut self) -> &mut StoreWriter {
         &mut self.writer
     }
 
@@ -117,7 +117,7 @@ impl Recorder {
 
     /// The agent went to another folder with its conversation.
     pub(super) fn moved(&mut self, folder: PathBuf, looker: &mut Looker) {
-        self.write_now(Content::Moved(folder), looker);
+        self.write_now(WriteContent::Moved(folder), looker);
     }
 
     pub(super) fn learn_version(&mut self, version: String, looker: &mut Looker) {
@@ -128,10 +128,10 @@ impl Recorder {
             version::remember(&self.plan.home, &self.plan.agent, binary, &version);
         }
         self.plan.version = Some(version.clone());
-        self.write_now(Content::Version(version), looker);
+        self.write_now(WriteContent::Version(version), looker);
     }
 
-    fn write_now(&mut self, content: Content, looker: &mut Looker) {
+    fn write_now(&mut self, content: WriteContent, looker: &mut Looker) {
         let at = self.now().wall;
         self.write(vec![PendingWrite { at, content }], looker);
     }
@@ -160,21 +160,21 @@ impl Recorder {
     fn carry_out(&mut self, write: &PendingWrite, looker: &mut Looker) -> Result<(), session::Error> {
         let session = self.sessions.current();
         match &write.content {
-            Content::Evidence(evidence) => {
+            WriteContent::Evidence(evidence) => {
                 let run = self.plan.run;
                 self.transact(|tx| Ok(tx.note_evidence(session, run, evidence)?))
             }
-            Content::Version(version) => {
+            WriteContent::Version(version) => {
                 self.transact(|tx| lifecycle::learn_version(tx, session, version))?;
                 self.send_soon();
                 Ok(())
             }
-            Content::Moved(folder) => {
+            WriteContent::Moved(folder) => {
                 self.transact(|tx| Ok(tx.set_folder(session, folder)?))?;
                 self.publish();
                 Ok(())
             }
-            Content::Decision { decision, folder } => {
+            WriteContent::Decision { decision, folder } => {
                 self.carry_out_decision(write.at, decision, folder, looker)?;
                 if let Some(conversation) = self.sessions.conversation() {
                     tracing::info!(session = %self.sessions.current(), %conversation, "watching");
@@ -369,7 +369,7 @@ impl Recorder {
         self.writer.send_soon(&self.plan.home, self.plan.sinks_now);
     }
 
-    pub(super) fn into_writer(self) -> Writer {
+    pub(super) fn into_writer(self) -> StoreWriter {
         self.writer
     }
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use super::clock::{RunClock, SystemTime};
+use super::clock::{RunClock, SystemClocks};
 use super::exit_note;
-use super::link::Link;
 use super::looker::Looker;
 use super::plan::Plan;
 use super::recorder::{Recorder, Refused};
 use super::recover::recover;
+use super::shared::SharedRun;
 use super::summary::{Summary, record_of, together};
 use super::timers::{Scope, Wake};
 use super::watch::{Change, Watch};
@@ -33,22 +33,27 @@ const LONG_LOG: u64 = 256 * 1024;
 const TOO_LONG_LOG: u64 = 1024 * 1024;
 
 /// The whole life of a run.
-pub(super) fn track(plan: Plan, link: &Link, woken: &Receiver<Wake>, wake: SyncSender<Wake>) -> Summary {
+pub(super) fn track(
+    plan: Plan,
+    shared: &SharedRun,
+    woken: &Receiver<Wake>,
+    wake: SyncSender<Wake>,
+) -> Summary {
     // A log that cannot be written is done without.
     let _ = log::start(&plan.home, plan.log_level.as_deref());
-    let opened = Store::open(&plan.home, SystemTime.now().wall);
+    let opened = Store::open(&plan.home, SystemClocks.now().wall);
     // There is no session until the agent runs.
     let agent = loop {
-        match link.agent.get() {
+        match shared.agent.get() {
             Some(agent) => break *agent,
             None if woken.recv().is_err() => return Summary::default(),
             None => {}
         }
     };
-    let mut run = Run::new(plan, agent, Box::new(SystemTime));
+    let mut run = Run::new(plan, agent, Box::new(SystemClocks));
     run.recorder.begin(opened, &mut run.looker);
-    link.begun.store(run.recorder.writer().is_open(), Ordering::Relaxed);
-    if run.looker.has_trail() && link.end.get().is_none() {
+    shared.begun.store(run.recorder.writer().is_open(), Ordering::Relaxed);
+    if run.looker.has_trail() && shared.end.get().is_none() {
         run.looker.watch_by(Watch::new(move |change| {
             let _ = wake.try_send(match change {
                 Change::Own => Wake::Look,
@@ -58,7 +63,7 @@ pub(super) fn track(plan: Plan, link: &Link, woken: &Receiver<Wake>, wake: SyncS
     }
     loop {
         run.look_as_due();
-        if let Some((ended, at)) = link.end.get() {
+        if let Some((ended, at)) = shared.end.get() {
             let now = run.recorder.now().steady;
             run.recorder.writer().retry_now(now);
             // What the agent did last may be on disk since that look.
@@ -72,7 +77,7 @@ pub(super) fn track(plan: Plan, link: &Link, woken: &Receiver<Wake>, wake: SyncS
             match woken.recv_timeout(run.sleep()) {
                 Ok(first) => {
                     let wakes = std::iter::once(first).chain(woken.try_iter());
-                    if wakes.filter(|wake| run.heeds(*wake)).count() > 0 || link.end.get().is_some() {
+                    if wakes.filter(|wake| run.heeds(*wake)).count() > 0 || shared.end.get().is_some() {
                         break;
                     }
                 }

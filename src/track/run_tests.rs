@@ -72,7 +72,7 @@ impl Lines for Calls {
         };
         into.records.push(Record {
             key: String::from_utf8(line.to_vec()).unwrap(),
-            at: SystemTime.now().wall,
+            at: SystemClocks.now().wall,
             copied: false,
             subagent: None,
             fact: Fact::Usage(usage),
@@ -323,10 +323,10 @@ fn a_store_that_could_not_be_opened_is_tried_again_after_two_seconds() {
     let holder = hold(&scene);
     run.recorder.begin(Ok(busy), &mut run.looker);
     drop(holder);
-    scene.clock.advance(RETRY - Duration::from_millis(1));
+    scene.clock.advance(RETRY / 2);
     run.look();
     assert!(!run.recorder.writer().is_open(), "not yet");
-    scene.clock.advance(Duration::from_millis(1));
+    scene.clock.advance(RETRY / 2);
     scene.be_in(&mut run, "one");
     assert_eq!(scene.recorded(), [session("fix", "one", 0)]);
     assert_eq!(end(run).problem, None);

@@ -19,7 +19,7 @@ use wire::SessionId;
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
-pub(super) struct Writer {
+pub(super) struct StoreWriter {
     /// `None` until the START is committed.
     store: Option<Store>,
     pending: VecDeque<PendingWrite>,
@@ -34,7 +34,7 @@ pub(super) struct Writer {
     receivers: Receivers,
 }
 
-impl Writer {
+impl StoreWriter {
     /// The START is committed.
     pub(super) fn open(&mut self, store: Store, receivers: Receivers) {
         self.store = Some(store);
@@ -102,7 +102,7 @@ impl Writer {
         self.pending.pop_front()
     }
 
-    /// A write failed. One that the store refused stays the next, and nothing is written before [`Writer::next`] is asked
+    /// A write failed. One that the store refused stays the next, and nothing is written before [`StoreWriter::next`] is asked
     /// again; any other is given up. Returns whether to go on with the next.
     pub(super) fn write_failed(
         &mut self,
@@ -173,21 +173,21 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pending::Content;
+    use super::super::pending::WriteContent;
     use super::*;
     use crate::store::Error;
     use wire::{Ids, RandomIds, Timestamp};
 
     fn version(name: &str) -> PendingWrite {
-        PendingWrite { at: Timestamp(0), content: Content::Version(name.to_owned()) }
+        PendingWrite { at: Timestamp(0), content: WriteContent::Version(name.to_owned()) }
     }
 
     fn name(write: &PendingWrite) -> String {
-        let Content::Version(name) = &write.content else { unreachable!() };
+        let WriteContent::Version(name) = &write.content else { unreachable!() };
         name.clone()
     }
 
-    fn open(writer: &mut Writer) -> tempfile::TempDir {
+    fn open(writer: &mut StoreWriter) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&Home::at(folder.path().join("home")), Timestamp(0)).unwrap();
         writer.open(store, Receivers::default());
@@ -208,7 +208,11 @@ mod tests {
     }
 
     /// Tries the pending writes as a look does, and fails those named. Returns the writes tried, in order.
-    fn work_off(writer: &mut Writer, now: Instant, fails: &[(&str, fn() -> session::Error)]) -> Vec<String> {
+    fn work_off(
+        writer: &mut StoreWriter,
+        now: Instant,
+        fails: &[(&str, fn() -> session::Error)],
+    ) -> Vec<String> {
         let (mut tried, session) = (Vec::new(), RandomIds.session());
         while let Some(write) = writer.next() {
             let name = name(&write);
@@ -240,7 +244,7 @@ mod tests {
             ("one that will not be better is given up", &[(&[("b", wrong)], &["a", "b", "c"], false)]),
         ];
         for (what, looks) in cases {
-            let (mut writer, now) = (Writer::default(), Instant::now());
+            let (mut writer, now) = (StoreWriter::default(), Instant::now());
             let _folder = open(&mut writer);
             writer.push(["a", "b", "c"].map(version));
             for (fails, tried, waiting) in *looks {
@@ -256,7 +260,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_without_a_store() {
-        let (mut writer, now) = (Writer::default(), Instant::now());
+        let (mut writer, now) = (StoreWriter::default(), Instant::now());
         writer.push([version("a")]);
         assert!(writer.next().is_none() && writer.is_waiting());
         writer.not_opened(now, &busy());
@@ -270,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_store_that_is_broken_is_not_tried_again() {
-        let (mut writer, now) = (Writer::default(), Instant::now());
+        let (mut writer, now) = (StoreWriter::default(), Instant::now());
         writer.not_opened(now, &session::Error::Store(Error::Newer { found: 9, known: 8 }));
         writer.retry_now(now);
         assert!(!writer.may_open(now + RETRY));
@@ -287,7 +291,7 @@ mod tests {
             ("broken, then refused", &[Some(wrong()), Some(busy())], Some("stayed locked")),
         ];
         for (what, looks, expected) in cases {
-            let mut writer = Writer::default();
+            let mut writer = StoreWriter::default();
             let _folder = open(&mut writer);
             for error in *looks {
                 writer.begin_look();

@@ -10,13 +10,13 @@ use wire::{AgentSessionId, Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct ClearLog {
-    commands: BTreeMap<AgentSessionId, Command>,
+    commands: BTreeMap<AgentSessionId, TypedCommand>,
     files: Vec<ClearedFile>,
 }
 
 /// The latest command of a conversation that may have cleared it, and the latest thing typed in it at all.
 #[derive(Clone, Debug)]
-struct Command {
+struct TypedCommand {
     may_clear_at: Option<Timestamp>,
     last_at: Timestamp,
     project: Option<String>,
@@ -50,7 +50,7 @@ pub(super) enum Successor {
     OneOf(Vec<AgentSessionId>),
 }
 
-impl Command {
+impl TypedCommand {
     /// Whether this conversation may be the one that was cleared into the file: the command came before the clear, and
     /// nothing was typed under the old id after it.
     fn may_have_made(&self, file: &ClearedFile) -> bool {
@@ -71,7 +71,7 @@ impl ClearLog {
                 self.commands.iter().min_by_key(|(_, command)| command.last_at).map(|(id, _)| id.clone());
             oldest.and_then(|id| self.commands.remove(&id));
         }
-        let fresh = Command { may_clear_at: None, last_at: entry.at, project: None };
+        let fresh = TypedCommand { may_clear_at: None, last_at: entry.at, project: None };
         let command = self.commands.entry(entry.session).or_insert(fresh);
         command.last_at = command.last_at.max(entry.at);
         command.project = entry.project.or(command.project.take());

@@ -33,7 +33,7 @@ pub(super) struct RunState {
     pub(super) processes: Vec<ProcessId>,
     pub(super) spawned_at: Timestamp,
     pub(super) resumes: Resumes,
-    current: Option<Current>,
+    current: Option<CurrentConversation>,
     /// Conversations this run was in before.
     departed: BTreeSet<AgentSessionId>,
     /// After a transition to an unknown conversation: the ones of which it is one.
@@ -41,7 +41,7 @@ pub(super) struct RunState {
 }
 
 #[derive(Clone, Debug)]
-struct Current {
+struct CurrentConversation {
     id: AgentSessionId,
     since: Timestamp,
 }
@@ -92,7 +92,7 @@ impl RunState {
     fn enter(&mut self, now: Timestamp, id: AgentSessionId) {
         self.candidates.clear();
         self.departed.remove(&id);
-        self.current = Some(Current { id, since: now });
+        self.current = Some(CurrentConversation { id, since: now });
     }
 }
 

@@ -26,7 +26,7 @@ const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// One run's view of the folder.
 #[derive(Debug, Default)]
-pub(super) struct Folder {
+pub(super) struct FolderRules {
     /// The conversation that our process logs under.
     name: Option<AgentSessionId>,
     /// The file of that conversation was seen to begin; a further beginning is another process that goes on with it.
@@ -77,7 +77,7 @@ struct OpenClear {
     settles_at: Option<Timestamp>,
 }
 
-impl Rules for Folder {
+impl Rules for FolderRules {
     fn feed(&mut self, context: &mut Context<'_>, signal: Signal) {
         if let Signal::Trace(trace) = signal {
             self.trace(context, trace);
@@ -109,7 +109,7 @@ impl Rules for Folder {
     }
 }
 
-impl Folder {
+impl FolderRules {
     fn our_clears(&mut self) -> Option<&mut VecDeque<Timestamp>> {
         let name = self.name.as_ref().filter(|_| !self.shared)?;
         self.clears.get_mut(name)
@@ -280,10 +280,10 @@ impl Folder {
             match (context.run.current().is_some(), fresh) {
                 (false, true) => self.bind(context, place, EvidenceKind::Log),
                 (true, true) => {
-                    self.transition(context, TransitionKind::Clear, Some(place), EvidenceKind::Log)
+                    self.transition(context, TransitionKind::Clear, Some(place), EvidenceKind::Log);
                 }
                 (_, false) => {
-                    self.transition(context, TransitionKind::Switch, Some(place), EvidenceKind::Log)
+                    self.transition(context, TransitionKind::Switch, Some(place), EvidenceKind::Log);
                 }
             }
         }

@@ -33,7 +33,7 @@ fn signal(text: &str) -> Signal {
         "begun" => Trace::Begun { id: id(words[1]), at: at(2), known: false, maker: maker(3) },
         "stub" => Trace::Begun { id: id(words[1]), at: at(2), known: true, maker: maker(3) },
         "entered" => Trace::Entered { id: id(words[1]), maker: maker(2) },
-        "said" => Trace::Prompted { id: id(words[1]), at: at(2), text: TextFingerprint::of(words[3]) },
+        "written" => Trace::Prompted { id: id(words[1]), at: at(2), text: TextFingerprint::of(words[3]) },
         other => panic!("{other}"),
     };
     Signal::Trace(trace)
@@ -318,7 +318,7 @@ fn a_name_that_two_processes_go_by_decides_nothing() {
 #[test]
 fn memory_is_bounded() {
     let mut state = RunState::new(AGENT, Timestamp(0));
-    let mut folder = Folder::default();
+    let mut folder = FolderRules::default();
     folder.assigned(&mut Context::new(Timestamp(0), &mut state), id("a"));
     for n in 0..1000_i64 {
         let mut context = Context::new(Timestamp(n), &mut state);

@@ -28,7 +28,7 @@ pub const NEW: Duration = Duration::from_millis(75);
 pub const BESIDE_HELPERS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldRules {
     /// Held, but nobody knows yet what it is.
     waiting: Vec<Waiting>,
     /// Where the model is at work.
@@ -42,7 +42,7 @@ struct Waiting {
     since: Timestamp,
 }
 
-impl Rules for Held {
+impl Rules for HeldRules {
     fn feed(&mut self, context: &mut Context<'_>, signal: Signal) {
         match signal {
             Signal::Held { id, thread } => self.held(context, id, thread, EvidenceKind::Registry),
@@ -70,7 +70,7 @@ impl Rules for Held {
     }
 }
 
-impl Held {
+impl HeldRules {
     /// How long a conversation must have been held to be taken for a new one; `None`: for ever.
     fn delay(&self, current: &AgentSessionId) -> Option<Duration> {
         if self.turns.contains(current) {

@@ -51,9 +51,9 @@ pub struct Correlator {
 impl Correlator {
     pub fn new(method: Method, agent: ProcessId, spawned_at: Timestamp) -> Self {
         let rules: Box<dyn Rules> = match method {
-            Method::Registry => Box::<registry::Registry>::default(),
-            Method::Held => Box::<held::Held>::default(),
-            Method::Folder => Box::<folder::Folder>::default(),
+            Method::Registry => Box::<registry::RegistryRules>::default(),
+            Method::Held => Box::<held::HeldRules>::default(),
+            Method::Folder => Box::<folder::FolderRules>::default(),
         };
         Self { run: RunState::new(agent, spawned_at), rules }
     }

@@ -34,7 +34,7 @@ use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKi
 const CLEAR_SLACK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
-pub(super) struct Registry {
+pub(super) struct RegistryRules {
     /// The conversation that the run was to go on with has been found, or another one took its place.
     resumed: bool,
     /// The id that the registry names while that conversation is still being looked for or chosen.
@@ -48,7 +48,7 @@ pub(super) struct Registry {
     clears: ClearLog,
 }
 
-impl Rules for Registry {
+impl Rules for RegistryRules {
     fn feed(&mut self, context: &mut Context<'_>, signal: Signal) {
         match signal {
             Signal::Registry { entry, file } => self.entry(context, entry, file),
@@ -104,7 +104,7 @@ impl Rules for Registry {
     }
 }
 
-impl Registry {
+impl RegistryRules {
     fn entry(&mut self, context: &mut Context<'_>, entry: RegistryEntry, file: Beginning) {
         let value = format!("{} by pid {}", entry.session, entry.pid);
         let Some(process) = context.run.process(entry.pid) else {

@@ -8,7 +8,7 @@ use terminal::ProgramEnd;
 use wire::{Pid, Timestamp};
 
 #[derive(Debug, Default)]
-pub(super) struct Link {
+pub(super) struct SharedRun {
     /// The agent's process, once it runs.
     pub(super) agent: OnceLock<Pid>,
     /// How the agent ended, and when.
