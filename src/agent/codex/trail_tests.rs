@@ -273,7 +273,7 @@ fn locks_that_the_agent_only_examines_are_not_its_own() {
     // Of another run that began with ours.
     stage.lock(NATIVE.pid, 8);
     let seen = stage.look();
-    assert_eq!((seen.signals, seen.torn), (vec![], true), "its next look tells");
+    assert_eq!((seen.signals, seen.torn), (vec![], true), "the next look decides");
     stage.close(NATIVE.pid, &stage.files.lock(&id(8)));
     stage.lock(NATIVE.pid, 1);
     assert_eq!(stage.signals(), []);
