@@ -198,7 +198,7 @@ fn documents_are_evidence_of_beginnings_and_prompts_once() {
         path
     };
     write("oooooooo", &document("oooooooo", before, &[message("old", before)]));
-    assert_eq!(stage.traces(), [], "what was there before is no news");
+    assert_eq!(stage.traces(), [], "messages from before are not new");
     write("aaaaaaaa", &document("aaaaaaaa", just, &[message("one", just)]));
     let prompt_in = |name: &str, text: &str, at| Trace::Said { id: id(name), at, words: Words::of(text) };
     let begun = Trace::Begun { id: id("aaaaaaaa"), at: just, known: false, maker: Maker::Ours };
