@@ -26,7 +26,7 @@ pub trait Launch {
         None
     }
 
-    /// What to add to the arguments, only when sure that this version takes it. `fresh` is an id nobody has used.
+    /// What to add to the arguments, only when sure that this version takes it. `fresh` is an unused id.
     fn inject(
         &self,
         _invocation: &Invocation,

@@ -19,7 +19,7 @@ use crate::meter::rows::RowSource;
 use wire::Timestamp;
 // Longer lines are skipped, as by the meter: no message is that long.
 use crate::meter::tail::MAX_LINE;
-use journal::Giving;
+use journal::JournalItems;
 pub use journal::{Entry, JournalReader, Message};
 use threads::Groups;
 pub use threads::{ThreadReader, Threaded};
@@ -109,7 +109,7 @@ pub struct Page {
 impl Page {
     /// Adds an item, if there is room for it; `left` is the room in bytes. One that fits no page is given in part, so
     /// that the next page gets past it.
-    fn takes(&mut self, item: Item, left: &mut usize) -> bool {
+    fn push_if_fits(&mut self, item: Item, left: &mut usize) -> bool {
         if let Some(less) = left.checked_sub(item.len()) {
             *left = less;
             self.items.push(item);
@@ -233,7 +233,7 @@ pub fn after(content: &Opened, cursor: Option<Cursor>, bytes: usize, reader: Rea
     let mut begun = (cursor.items > 0).then_some(cursor.lines);
     while let Some(group) = groups.next(begun.take())? {
         for item in group.items.into_iter().skip(page.cursor.items) {
-            if !page.takes(item, &mut left) {
+            if !page.push_if_fits(item, &mut left) {
                 return Ok(page);
             }
             page.cursor = Cursor { items: page.cursor.items + 1, lines: group.lines, ..page.cursor };
@@ -248,7 +248,7 @@ pub fn after(content: &Opened, cursor: Option<Cursor>, bytes: usize, reader: Rea
 enum Reading {
     Lines(LineReader),
     Threads(ThreadReader),
-    Journal(Giving),
+    Journal(JournalItems),
 }
 
 impl Reading {
@@ -259,7 +259,7 @@ impl Reading {
             Reader::Threads(read) => Self::Threads(read),
             // Only a document has a list.
             Reader::Journal(read) | Reader::Document(_, read) => {
-                Self::Journal(Giving::from(content, offset, read)?)
+                Self::Journal(JournalItems::from(content, offset, read)?)
             }
         })
     }
@@ -272,7 +272,7 @@ impl Reading {
         let items = match self {
             Self::Threads(read) => return read(line),
             Self::Lines(read) => read(line),
-            Self::Journal(giving) => giving.items(line),
+            Self::Journal(journal) => journal.items(line),
         };
         Threaded { items, ..Threaded::default() }
     }

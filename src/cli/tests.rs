@@ -141,3 +141,25 @@ fn times_are_written_in_one_way_everywhere() {
 fn clap_agrees_with_itself() {
     command().debug_assert();
 }
+
+#[test]
+fn every_agent_of_the_registry_is_a_sub_command_in_help_and_completions() {
+    let help = said(&["--help"]);
+    let mut after = help.find("Commands:").unwrap();
+    for agent in registry::AGENTS {
+        let line = format!("Run {}", agent.product());
+        let at = after + help[after..].find(&line).unwrap_or_else(|| panic!("{line}:\n{help}"));
+        assert!(help[..at].trim_end().ends_with(agent.name()), "{line}:\n{help}");
+        after = at;
+        assert!(visible().find_subcommand(agent.name()).is_some());
+    }
+    assert!(help[after..].contains("run "), "the other commands follow:\n{help}");
+    let run = said(&["run", "--help"]);
+    assert!(run.contains(&format!("({})", registry::names().join(", "))), "{run}");
+}
+
+#[test]
+fn an_agent_behind_a_separator_is_refused() {
+    let refused = said(&["--name", "x", "--", "claude"]);
+    assert!(refused.contains("unexpected argument 'claude'"), "{refused}");
+}

@@ -12,7 +12,7 @@ const CRAMPED: usize = 8;
 /// What the screen shows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scene {
-    pub(super) said: Vec<Said>,
+    pub(super) messages: Vec<Message>,
     /// The step of the spinner while an answer is awaited.
     pub(super) busy: Option<usize>,
     /// The text on the input line.
@@ -21,7 +21,7 @@ pub(super) struct Scene {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum Message {
     Prompt(String),
     Answer(String),
     /// A tool's call, and its result, line by line.
@@ -52,13 +52,13 @@ pub(super) fn frame(scene: &Scene, rows: usize, style: Style) -> Frame {
     let mut heading = if rows >= LOW { heading(columns) } else { Vec::new() };
     let (composer, cursor) = composer(scene, columns, rows >= CRAMPED);
     let room = rows.saturating_sub(heading.len() + composer.len());
-    let mut said = conversation(scene, columns);
-    if said.len() > room {
-        said.drain(..said.len() - room); // the latest messages stay in sight
+    let mut body = conversation(scene, columns);
+    if body.len() > room {
+        body.drain(..body.len() - room); // the latest messages stay in sight
     }
-    said.resize_with(room, Row::new);
+    body.resize_with(room, Row::new);
     let typing = heading.len() + room + cursor.0;
-    heading.extend(said);
+    heading.extend(body);
     heading.extend(composer);
     heading.truncate(rows);
     let painted = |row: Row| row.iter().map(|(text, colour)| style.paint(text, *colour)).collect();
@@ -116,21 +116,21 @@ fn composer(scene: &Scene, columns: usize, ruled: bool) -> (Vec<Row>, (usize, us
 
 fn conversation(scene: &Scene, columns: usize) -> Vec<Row> {
     let mut rows = Vec::new();
-    for said in &scene.said {
+    for message in &scene.messages {
         rows.push(Row::new());
-        match said {
-            Said::Prompt(text) => {
+        match message {
+            Message::Prompt(text) => {
                 rows.extend(marked(("❯ ", Colour::Faint), text, Colour::Faint, columns));
             }
-            Said::Answer(text) => rows.extend(marked(("● ", Colour::Plain), text, Colour::Plain, columns)),
-            Said::Tool(call, outcome) => {
+            Message::Answer(text) => rows.extend(marked(("● ", Colour::Plain), text, Colour::Plain, columns)),
+            Message::Tool(call, outcome) => {
                 rows.extend(marked(("● ", Colour::Good), call, Colour::Heading, columns));
                 for (at, (text, colour)) in outcome.iter().enumerate() {
                     let mark = if at == 0 { "  ⎿ " } else { "    " };
                     rows.push(vec![faint(mark), (shorten(text, columns.saturating_sub(4)), *colour)]);
                 }
             }
-            Said::Note(text) => rows.extend(marked(("  ", Colour::Plain), text, Colour::Faint, columns)),
+            Message::Note(text) => rows.extend(marked(("  ", Colour::Plain), text, Colour::Faint, columns)),
         }
     }
     if let Some(step) = scene.busy {
@@ -187,17 +187,17 @@ mod tests {
 
     fn scene() -> Scene {
         Scene {
-            said: vec![
-                Said::Prompt("Let it greet whoever is named".into()),
-                Said::Tool(
+            messages: vec![
+                Message::Prompt("Let it greet whoever is named".into()),
+                Message::Tool(
                     "Edit(greet.py)".into(),
                     vec![
                         ("added 2 lines, removed 1".into(), Colour::Faint),
                         ("+ name = sys.argv[1]".into(), Colour::Good),
                     ],
                 ),
-                Said::Answer("Now `python greet.py Ada` greets Ada.".into()),
-                Said::Note("a new conversation".into()),
+                Message::Answer("Now `python greet.py Ada` greets Ada.".into()),
+                Message::Note("a new conversation".into()),
             ],
             busy: Some(3),
             typed: "What does greet.py do?".into(),

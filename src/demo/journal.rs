@@ -143,19 +143,19 @@ impl Journal {
     /// Carries out the tool call, in the demonstration's own folder, and writes its result.
     pub(super) fn used(&mut self, tool: &Tool, used: &ToolUse) -> io::Result<()> {
         let path = self.cwd.join(tool.file());
-        let (content, told) = match tool {
+        let (content, result) = match tool {
             Tool::Write { content, .. } => {
                 fs::write(&path, content)?;
-                let told = json!({
+                let result = json!({
                     "type": "create", "filePath": path, "content": content, "structuredPatch": [],
                     "originalFile": null, "userModified": false,
                 });
-                (format!("File created successfully at: {}", path.display()), told)
+                (format!("File created successfully at: {}", path.display()), result)
             }
             Tool::Edit { line, patch, .. } => {
                 let (old, new) = (script::original(patch), script::patched(patch));
                 fs::write(&path, &new)?;
-                let told = json!({
+                let result = json!({
                     "filePath": path, "oldString": old, "newString": new, "originalFile": old,
                     "structuredPatch": [{
                         "oldStart": line, "oldLines": old.lines().count(),
@@ -163,15 +163,15 @@ impl Journal {
                     }],
                     "userModified": false, "replaceAll": false,
                 });
-                (format!("The file {} has been updated successfully.", path.display()), told)
+                (format!("The file {} has been updated successfully.", path.display()), result)
             }
             Tool::Read { .. } => {
                 let content = text_at_most(&path, u64::MAX)?;
                 let lines = content.lines().count();
-                let told = json!({"type": "text", "file": {
+                let result = json!({"type": "text", "file": {
                     "filePath": path, "content": content, "numLines": lines, "startLine": 1, "totalLines": lines,
                 }});
-                (content, told)
+                (content, result)
             }
         };
         let line = self.line(json!({
@@ -180,7 +180,7 @@ impl Journal {
             "message": {"role": "user", "content": [
                 {"tool_use_id": used.id, "type": "tool_result", "content": content},
             ]},
-            "toolUseResult": told,
+            "toolUseResult": result,
             "sourceToolAssistantUUID": used.line,
         }));
         self.append(&[line])

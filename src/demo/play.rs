@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::agent::Demo;
-use super::frame::{Said, Scene};
+use super::frame::{Message, Scene};
 use super::journal::Journal;
 use super::script::{self, Call, SCRIPT, Tool};
 use super::stage::{Stage, Stop};
@@ -76,7 +76,7 @@ impl Player {
             for turn in conversation.turns {
                 self.type_in(turn.prompt)?;
                 self.journal.prompted(turn.prompt)?;
-                self.scene.said.push(Said::Prompt(turn.prompt.to_owned()));
+                self.scene.messages.push(Message::Prompt(turn.prompt.to_owned()));
                 for call in turn.calls {
                     self.answer(call)?;
                 }
@@ -91,7 +91,8 @@ impl Player {
         self.type_in("/clear")?;
         self.journal.cleared()?;
         self.scene.tokens = 0;
-        self.scene.said = vec![Said::Note("/clear: a new conversation, the old one forgotten".to_owned())];
+        self.scene.messages =
+            vec![Message::Note("/clear: a new conversation, the old one forgotten".to_owned())];
         self.show(TO_READ)?;
         self.wait_until_noticed(|record| record.transitioned_to.is_some())
     }
@@ -111,7 +112,7 @@ impl Player {
         if let (Some(tool), Some(used)) = (&call.tool, used) {
             self.journal.used(tool, &used)?;
             let called = format!("{}({})", tool.name(), tool.file());
-            self.scene.said.push(Said::Tool(called, outcome(tool)));
+            self.scene.messages.push(Message::Tool(called, outcome(tool)));
             self.show(TO_READ)?;
         }
         self.show(Duration::ZERO)
@@ -119,10 +120,10 @@ impl Player {
 
     /// Text arrives word by word.
     fn stream(&mut self, text: &str) -> Result<(), Stop> {
-        self.scene.said.push(Said::Answer(String::new()));
+        self.scene.messages.push(Message::Answer(String::new()));
         let ends = text.match_indices(' ').map(|(at, _)| at).chain([text.len()]);
         for end in ends {
-            if let Some(Said::Answer(shown)) = self.scene.said.last_mut() {
+            if let Some(Message::Answer(shown)) = self.scene.messages.last_mut() {
                 text[..end].clone_into(shown);
             }
             self.show(WORD)?;
@@ -170,7 +171,7 @@ fn outcome(tool: &Tool) -> Vec<(String, Colour)> {
         Tool::Write { content, .. } => vec![faint(format!("{} lines written", content.lines().count()))],
         Tool::Edit { patch, .. } => {
             let changed = |sign| patch.iter().filter(|line| line.starts_with(sign)).count();
-            let told = format!("{} lines added, {} removed", changed('+'), changed('-'));
+            let summary = format!("{} lines added, {} removed", changed('+'), changed('-'));
             let shown = patch.iter().filter_map(|line| {
                 let colour = match line.as_bytes().first()? {
                     b'+' => Colour::Good,
@@ -180,7 +181,7 @@ fn outcome(tool: &Tool) -> Vec<(String, Colour)> {
                 let (sign, text) = line.split_at(1);
                 Some((format!("{sign} {text}"), colour))
             });
-            std::iter::once(faint(told)).chain(shown).collect()
+            std::iter::once(faint(summary)).chain(shown).collect()
         }
         Tool::Read { .. } => vec![faint(format!("{} lines read", script::GREETING.lines().count() + 1))],
     }

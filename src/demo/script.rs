@@ -176,7 +176,7 @@ mod tests {
         for call in SCRIPT.iter().flat_map(Conversation::calls) {
             assert!(call.tool.is_some() || !call.text.is_empty(), "an answer is something: {call:?}");
             if let Some(Tool::Edit { patch, .. }) = &call.tool {
-                assert_eq!(original(patch), GREETING, "the edit is of what was written");
+                assert_eq!(original(patch), GREETING, "the edit fits the written file");
                 assert_ne!(patched(patch), GREETING);
             }
         }

@@ -82,15 +82,8 @@ impl<L: Lines> Document<L> {
         let turn = self.turn.clone().filter(|_| length > LONG);
         let _held = turn.as_ref().map(|turn| turn.hold());
         let from = self.position;
-        let mut batch = Batch {
-            harvest: Harvest::default(),
-            from,
-            to: Position::start_of(file),
-            state: None,
-            lines: 0,
-            unreadable: 0,
-            restart: from.map(|_| Restart::Rewritten),
-        };
+        let restart = from.map(|_| Restart::Rewritten);
+        let mut batch = Batch::empty(from, Position::start_of(file), restart);
         self.lines.forget();
         match self.read(source, length, &mut batch) {
             Ok(()) => {}

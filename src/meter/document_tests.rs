@@ -105,7 +105,7 @@ fn a_document_is_read_whole_each_time_it_changes() {
     file.write(r#"{ "id": "s", "list": [ {"k":"a","n":2}, {"k":"b","n":1} ] }"#);
     let batch = followed.next(&file).unwrap().unwrap();
     assert_eq!((keys(&batch), batch.restart), (vec![("a", 2), ("b", 1)], Some(Restart::Rewritten)));
-    // After a restart, from what was committed: nothing is new.
+    // After a restart from the last commit nothing is new.
     assert_eq!(document(Some(batch.to)).next(&file).unwrap(), None);
     // To the same length.
     file.write(r#"{ "id": "s", "list": [ {"k":"a","n":3}, {"k":"b","n":1} ] }"#);

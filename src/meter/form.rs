@@ -90,7 +90,7 @@ impl<L: Lines> Followed<L> {
         }
     }
 
-    /// Goes on where a [`Checkpoint`] of the conversation `id` was made; `lines` makes a reader from what was remembered there.
+    /// Goes on where a [`Checkpoint`] of the conversation `id` was made; `lines` makes a reader from the state there.
     /// A checkpoint that cannot be read is none.
     pub fn resume(
         form: Form,

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
-use super::line::{Harvest, Lines};
+use super::line::Lines;
 use super::tail::{Batch, Position, Restart, hash_on, take_line};
 use system::file::FileId;
 
@@ -79,15 +79,7 @@ impl<L: Lines> RowTail<L> {
             at = Position::start_of(status.id);
             self.lines.forget();
         }
-        let mut batch = Batch {
-            harvest: Harvest::default(),
-            from,
-            to: at,
-            state: None,
-            lines: 0,
-            unreadable: 0,
-            restart,
-        };
+        let mut batch = Batch::empty(from, at, restart);
         let mut bytes = 0;
         source.read(at.offset, &mut |cursor, row| {
             batch.lines += 1;

@@ -72,6 +72,13 @@ pub struct Batch {
     pub restart: Option<Restart>,
 }
 
+impl Batch {
+    /// A batch that begins at `to` and has read nothing yet.
+    pub(super) fn empty(from: Option<Position>, to: Position, restart: Option<Restart>) -> Self {
+        Self { harvest: Harvest::default(), from, to, state: None, lines: 0, unreadable: 0, restart }
+    }
+}
+
 /// Why a file was read from its start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
@@ -162,7 +169,7 @@ impl<L: Lines> Tail<L> {
         Self { position, checked: None, lines, buffer: Vec::new(), lent: 0, turn: None }
     }
 
-    /// As [`Tail::new`], with a buffer whose length is what is read at once, for reading many files one after another and
+    /// As [`Tail::new`], with a buffer whose length is read at once, for reading many files one after another and
     /// beside others that do.
     pub fn lent(position: Option<Position>, lines: L, buffer: Vec<u8>, turn: Arc<LongLines>) -> Self {
         Self { lent: buffer.len(), buffer, turn: Some((turn, false)), ..Self::new(position, lines) }
@@ -192,15 +199,7 @@ impl<L: Lines> Tail<L> {
             at = Position::start_of(file);
             self.lines.forget();
         }
-        let mut batch = Batch {
-            harvest: Harvest::default(),
-            from,
-            to: at,
-            state: None,
-            lines: 0,
-            unreadable: 0,
-            restart,
-        };
+        let mut batch = Batch::empty(from, at, restart);
         self.fill(source, &mut batch)?;
         if batch.to.offset == at.offset && restart.is_none() {
             return Ok(None);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_values_are_read() {
         let numbers = [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
         let signed = [0, -1, 1, 63, -64, i64::MIN, i64::MAX];
         let mut out = Vec::new();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_or_foreign_is_nothing() {
+    fn torn_or_foreign_bytes_give_nothing() {
         for bytes in [&[][..], &[0x80], &[0xff; 10], &[0xff; 9]] {
             assert_eq!(Bytes(bytes).number(), None, "{bytes:?}");
         }

@@ -46,8 +46,8 @@ pub(super) fn key_hash(agent: u64, key: &[u8]) -> u64 {
 }
 
 impl Sighting {
-    /// Another line of the same call. The earliest time stands, whatever the order of reading; a call is a copy only if
-    /// every line of it says so.
+    /// Another line of the same call. The earliest time counts, whatever the order of reading; a call is a copy only if
+    /// every line of it is marked as one.
     pub(super) fn revise(&mut self, later: &Self) {
         if later.tokens.supersedes(&self.tokens) {
             (self.tokens, self.model, self.tier) = (later.tokens, later.model, later.tier);
@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
         let Sighting { file, at, copied, tier, model, subagent, tokens } = &self.sighting;
         out.extend_from_slice(&self.hash.to_le_bytes());
         put_bytes(out, self.key);
-        // The tier's lowest bit stands below the file's number and the others above it: calls that were written when standard
+        // The tier's lowest bit is below the file's number and the others above it: calls that were written when standard
         // and fast were all the tiers keep their meaning, also those of deleted files.
         let tier = u64::from(tier.number());
         put(out, tier >> 1 << TIER_AT | u64::from(*file) << 2 | u64::from(*copied) << 1 | tier & 1);

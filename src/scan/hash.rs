@@ -21,9 +21,13 @@ pub(super) fn hash(from: u64, bytes: &[u8]) -> u64 {
     for word in words {
         state = fold(state ^ u64::from_le_bytes(*word), STEP);
     }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    state = fold(state ^ u64::from_le_bytes(last), STEP);
+    // The rest, filled up with zeros. Not copied to a buffer: of a key of 28 bytes that was two thirds of the time.
+    let last = match bytes.last_chunk::<8>() {
+        _ if rest.is_empty() => 0,
+        Some(chunk) => u64::from_le_bytes(*chunk) >> (8 * (8 - rest.len())),
+        None => rest.iter().rev().fold(0, |last, &byte| last << 8 | u64::from(byte)),
+    };
+    state = fold(state ^ last, STEP);
     fold(state ^ bytes.len() as u64, SEED)
 }
 

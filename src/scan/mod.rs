@@ -375,7 +375,7 @@ impl Scanner<'_> {
                 match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                     Ok(()) => return Ok(file),
                     Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
-                        std::thread::sleep(LOCK_RETRY)
+                        std::thread::sleep(LOCK_RETRY);
                     }
                     Err(error) => return Err(error.into()),
                 }

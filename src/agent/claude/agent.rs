@@ -89,7 +89,7 @@ impl Launch for Claude {
         let older = version.filter(|version| version::lacks_registry(version));
         let remark = older.map(|version| {
             let what = format!("version {version} does not say which conversation a process is in: while another one runs in the same folder, a /clear may not be seen");
-            Remark::advice(what, "update claude, if there is a newer one; `codemie explain SESSION` says what was not certain")
+            Remark::advice(what, "update claude, if there is a newer one; `codemie explain SESSION` shows what was not certain")
         });
         remark.into_iter().collect()
     }

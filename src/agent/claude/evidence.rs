@@ -192,9 +192,9 @@ pub fn head(bytes: &[u8]) -> Head {
     };
     for line in bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n")) {
         let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
-        let note = |known: &mut Option<String>, told: &Text| {
+        let note = |known: &mut Option<String>, value: &Text| {
             if known.is_none() {
-                *known = told.0.as_deref().map(str::to_owned);
+                *known = value.0.as_deref().map(str::to_owned);
             }
         };
         note(&mut head.cwd, &line.cwd);

@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(found.refused, Vec::<String>::new());
         let mut found = found.files;
         found.sort();
-        let told: Vec<_> = found
+        let listed: Vec<_> = found
             .iter()
             .filter(|file| !file.path.components().any(|part| part.as_os_str() == "loop"))
             .map(|file| {
@@ -350,7 +350,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            listed,
             [
                 ("01/subagents/agent-a.jsonl", Some("01")),
                 ("01/subagents/team/agent-b.jsonl", Some("01")),

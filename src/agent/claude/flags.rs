@@ -17,7 +17,7 @@ pub(super) enum Arity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Plain,
-    /// Known, but nobody has seen it together with an added `--session-id`.
+    /// Known, but never tried together with an added `--session-id`.
     Doubtful,
     Print,
     /// The program does something else and exits.

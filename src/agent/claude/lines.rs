@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::shape::{self, Block, Content, Line, Message, Origin, Text};
-use super::tools::{Change, Outcome, Waiting};
+use super::tools::{Change, ToolOutcome, Waiting};
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use prices::tier::Tier;
@@ -170,7 +170,7 @@ impl ClaudeLines {
         let Some(content) = content else { return };
         if let Content::Blocks(blocks) = &content {
             for (id, ok) in blocks.iter().filter_map(result) {
-                let outcome = Outcome {
+                let outcome = ToolOutcome {
                     at,
                     ok,
                     copied: line.is_copied(),
@@ -297,11 +297,11 @@ fn note_facts<M>(line: &Line<'_, M>, facts: &mut LineFacts) {
 }
 
 /// Copies only what is new: most lines repeat the one before.
-fn note(known: &mut Option<String>, told: Option<&str>) {
-    if let Some(told) = told
-        && known.as_deref() != Some(told)
+fn note(known: &mut Option<String>, value: Option<&str>) {
+    if let Some(value) = value
+        && known.as_deref() != Some(value)
     {
-        *known = Some(told.to_owned());
+        *known = Some(value.to_owned());
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Waiting(VecDeque<(String, Half)>);
 #[serde(rename_all = "lowercase")]
 enum Half {
     Use(Use),
-    Outcome(Outcome),
+    ToolOutcome(ToolOutcome),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub(super) struct Use {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Outcome {
+pub(super) struct ToolOutcome {
     pub(super) at: Timestamp,
     pub(super) ok: bool,
     pub(super) copied: bool,
@@ -63,7 +63,7 @@ impl Waiting {
     /// A `tool_use` block; a record if its result is already there.
     pub(super) fn used(&mut self, id: &str, name: &str, input: Option<&RawValue>) -> Option<Record> {
         let call = Use { name: cut(name, MAX_NAME), file: input.and_then(input_file) };
-        if let Some(Half::Outcome(outcome)) = self.take(id) {
+        if let Some(Half::ToolOutcome(outcome)) = self.take(id) {
             return Some(record(id, call, outcome));
         }
         self.wait(id, Half::Use(call));
@@ -71,11 +71,11 @@ impl Waiting {
     }
 
     /// A `tool_result` block; a record if its call is known.
-    pub(super) fn ended(&mut self, id: &str, outcome: Outcome) -> Option<Record> {
+    pub(super) fn ended(&mut self, id: &str, outcome: ToolOutcome) -> Option<Record> {
         if let Some(Half::Use(call)) = self.take(id) {
             return Some(record(id, call, outcome));
         }
-        self.wait(id, Half::Outcome(outcome));
+        self.wait(id, Half::ToolOutcome(outcome));
         None
     }
 
@@ -92,7 +92,7 @@ impl Waiting {
     }
 }
 
-fn record(id: &str, call: Use, outcome: Outcome) -> Record {
+fn record(id: &str, call: Use, outcome: ToolOutcome) -> Record {
     let kind = kind(&call.name);
     let changes = outcome.ok && matches!(kind, ToolKind::Write | ToolKind::Edit);
     let Change { file, added, removed } = outcome.change;
@@ -198,12 +198,12 @@ mod tests {
         RawValue::from_string(json.to_owned()).unwrap()
     }
 
-    fn outcome(ok: bool, result: &str) -> Outcome {
+    fn outcome(ok: bool, result: &str) -> ToolOutcome {
         let change = Change::of(Some(&raw(result)));
-        Outcome { at: Timestamp(7), ok, copied: false, subagent: None, change }
+        ToolOutcome { at: Timestamp(7), ok, copied: false, subagent: None, change }
     }
 
-    fn tool(name: &str, input: &str, outcome: Outcome) -> Tool {
+    fn tool(name: &str, input: &str, outcome: ToolOutcome) -> Tool {
         let mut waiting = Waiting::default();
         assert_eq!(waiting.used("toolu_1", name, Some(&raw(input))), None);
         let record = waiting.ended("toolu_1", outcome).unwrap();
@@ -258,8 +258,8 @@ mod tests {
             let tool = tool(name, input, outcome(true, "{}"));
             assert_eq!((tool.kind, tool.file.as_deref()), (kind, file), "{name}");
         }
-        let told = tool("Edit", "{}", outcome(true, r#"{"filePath":"/real/a.rs"}"#));
-        assert_eq!(told.file.as_deref(), Some("/real/a.rs"));
+        let edit = tool("Edit", "{}", outcome(true, r#"{"filePath":"/real/a.rs"}"#));
+        assert_eq!(edit.file.as_deref(), Some("/real/a.rs"));
     }
 
     #[test]

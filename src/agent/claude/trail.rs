@@ -28,7 +28,7 @@ const MAX_HISTORY: u64 = 1024 * 1024;
 /// More than any entry of the registry.
 const MAX_ENTRY: u64 = 64 * 1024;
 
-/// How much of a file's end is looked at for what was said last.
+/// How much of a file's end is searched for the last prompt.
 const TAIL_BYTES: u64 = 256 * 1024;
 
 /// How many older conversations are looked at for one that is continued without being named. Why so few: each is looked at with
@@ -67,13 +67,13 @@ pub struct ClaudeTrail {
     /// Its entry is rewritten with every `/clear`.
     names_clears: bool,
     history_read: u64,
-    /// A conversation that was given to the background service, and when, until its job is found.
+    /// A conversation that was handed to the background service, and when, until its job is found.
     given: Option<(AgentSessionId, Timestamp)>,
     /// How each session file in the project folders began when last seen; `None`: it was there before us, or is none.
     known: BTreeMap<PathBuf, Option<Beginning>>,
-    /// The latest session files that were there before us, and whether somebody has gone on with them since.
+    /// The latest session files from before the run, and whether a process has continued them since.
     entered: BTreeMap<PathBuf, bool>,
-    /// Sub-agents' files beside the sessions', begun since, and whose they are as soon as they say so.
+    /// Sub-agents' files beside the sessions, begun since, and their conversation as soon as they name it.
     beside: BTreeMap<PathBuf, Option<AgentSessionId>>,
     folders: Looked,
     /// Where the current conversation's files were found.
@@ -105,8 +105,8 @@ impl ClaudeTrail {
         }
     }
 
-    /// Notes what is there already, so that only what comes after counts as new. Done with the first look, off the way
-    /// to exec: the agent needs a hundred times as long before it writes anything.
+    /// Notes the existing files, so that only later ones count as new. Done with the first look, off the way to exec: the agent
+    /// needs a hundred times as long before it writes anything.
     fn take_stock(&mut self) {
         if std::mem::replace(&mut self.stock_taken, true) {
             return;
@@ -249,7 +249,7 @@ impl ClaudeTrail {
         let Ok(mut file) = open_regular(&self.files.history()) else { return };
         let length = file.metadata().map_or(0, |meta| meta.len());
         if length < self.history_read {
-            self.history_read = 0; // it was cut or begun anew
+            self.history_read = 0; // it was cut or rewritten
         }
         let from = self.history_read.max(length.saturating_sub(MAX_HISTORY));
         if length == from || file.seek(SeekFrom::Start(from)).is_err() {
@@ -264,7 +264,7 @@ impl ClaudeTrail {
         self.history_read = from + whole as u64;
         for line in bytes[..whole].split(|byte| *byte == b'\n') {
             let Some(entry) = evidence::history_line(line) else { continue };
-            // Only what was typed in our own conversation, and last: whoever types on has not left it.
+            // Only the last prompt, and only if it was typed in our own conversation: a user who types on has not left it.
             if self.is_in(&entry.session) {
                 let given = evidence::gives_to_background(line);
                 self.given = given.then(|| (entry.session.clone(), entry.at));
@@ -273,14 +273,14 @@ impl ClaudeTrail {
         }
     }
 
-    /// Is this the conversation that our process is in, as far as it says so?
+    /// Whether our process is in this conversation, as far as its registry entry shows.
     fn is_in(&self, session: &AgentSessionId) -> bool {
         let found = self.found.as_ref().map(|(id, _)| id);
         self.registered_as.as_ref().or(found) == Some(session)
     }
 
-    /// The job that our conversation became, if only one can be it. The service starts a process for it when it has something to
-    /// do, so that none may ever register. The command ends our process: as long as that lives, no job is ours.
+    /// The job that our conversation became, if only one can be it. The service starts a process for it only when it has work, so
+    /// that none may ever register. The command ends our process: as long as that lives, no job is ours.
     fn look_at_jobs(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
         let Some((from, since)) = &self.given else { return };
         if processes.alive(self.proper.unwrap_or(agent)) {
@@ -373,7 +373,7 @@ impl ClaudeTrail {
                 *known = Some(head.beginning);
                 let session = head.session.filter(|session| *session != id);
                 if let Some(session) = session.filter(|_| head.beginning != Beginning::Silent) {
-                    // 1.0.123 goes on with a conversation in a file of another name.
+                    // 1.0.123 continues a conversation in a file of another name.
                     self.beside.insert(path.clone(), Some(session.clone()));
                     let maker = maker(begun_at(path, head.at), head.cwd.as_deref());
                     let maker = maker.filter(|_| unregistered).unwrap_or(Maker::Anybody);
@@ -503,7 +503,7 @@ fn head(path: &Path) -> Option<evidence::Head> {
     Some(evidence::head(&file::head(path, HEAD_BYTES as u64).ok()?))
 }
 
-/// Those of these files that were written to last.
+/// The most recently written of these files.
 fn latest(files: &[PathBuf]) -> Vec<PathBuf> {
     let written = |path: &PathBuf| fs::metadata(path).map_or(Timestamp(0), |meta| modified(&meta));
     let mut files: Vec<_> = files.iter().map(|path| (written(path), path.clone())).collect();
@@ -511,8 +511,8 @@ fn latest(files: &[PathBuf]) -> Vec<PathBuf> {
     files.into_iter().rev().take(LATEST).map(|(_, path)| path).collect()
 }
 
-/// When a conversation began in a file: with the line that says so, or with the file if its lines are copies of older ones. The file
-/// itself may be there long before.
+/// When a conversation began in a file: at its deciding line, or with the file if its lines are copies of older ones. The
+/// file itself may exist long before.
 fn begun_at(path: &Path, said: Option<Timestamp>) -> Option<Timestamp> {
     let born = fs::metadata(path).and_then(|meta| meta.created()).map(Timestamp::from);
     born.ok().max(said)
@@ -531,13 +531,13 @@ fn tail_since(path: &Path, since: Timestamp) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// When somebody spoke in an older conversation since, and in which folder.
+/// When an older conversation got its last prompt since, and in which folder.
 fn gone_on_with(path: &Path, since: Timestamp) -> Option<(Timestamp, Option<String>)> {
     let at = evidence::spoken_since(&tail_since(path, since)?, since)?;
     Some((at, head(path).and_then(|head| head.cwd)))
 }
 
-/// Whether a prompt of this id stands in what was written to the file last.
+/// Whether the end of the file holds a prompt of this id.
 fn holds_prompt(path: &Path, prompt: &str) -> bool {
     let mark = format!("\"promptId\":\"{prompt}\"");
     let tail = tail_since(path, Timestamp(0));

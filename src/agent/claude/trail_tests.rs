@@ -160,7 +160,7 @@ fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
     let mut stage = Stage::set();
     stage.put("projects/-b/other.jsonl", "");
     stage.look();
-    assert_eq!(stage.trail.territory(), None, "whose the next change is cannot be told yet");
+    assert_eq!(stage.trail.territory(), None, "the run of the next change is not known yet");
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.100""#));
     stage.look();
     assert_eq!(stage.trail.territory(), None, "its entry stays as it is after a clear");
@@ -276,7 +276,7 @@ fn where_no_process_registers_neighbours_decide() {
     stage.put("sessions/10.json", &registered);
     stage.look();
     stage.put("projects/-b/later.jsonl", &asked("later", CLEAR));
-    assert_eq!(new_files(stage.look()), [("later".to_owned(), None, None)], "its registry says more");
+    assert_eq!(new_files(stage.look()), [("later".to_owned(), None, None)], "its registry decides");
 }
 
 #[test]

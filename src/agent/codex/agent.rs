@@ -73,7 +73,7 @@ impl Launch for Codex {
         _var: Var<'_>,
     ) -> Option<Injection> {
         let wanted = invocation.injectable && invocation.kind == Kind::Interactive;
-        (wanted && version.is_some_and(takes_it) && !invocation::decides_where(args))
+        (wanted && version.is_some_and(takes_config_flag) && !invocation::decides_where(args))
             .then(|| Injection { args: HARMLESS.map(OsString::from).to_vec(), assigned: None })
     }
 
@@ -94,7 +94,7 @@ impl Launch for Codex {
                 CLIENT,
                 "run: codemie config set agent.codex.inject true, or give codex --no-daemon yourself",
             ),
-            Some(version) if takes_it(version) => {
+            Some(version) if takes_config_flag(version) => {
                 Remark::fine(format!("runs in its own process, by {}", HARMLESS.join(" ")))
             }
             Some(version) => Remark::fine(format!("runs as it is: nothing is added to version {version}")),
@@ -105,13 +105,13 @@ impl Launch for Codex {
         }];
         if let Some(pid) = CodexFiles::from_env(var).and_then(|files| daemon(&files, &SystemProcesses)) {
             remarks.push(Remark::advice(
-                format!("its shared background server runs as pid {pid}, with the environment of whoever started it"),
+                format!("its shared background server runs as pid {pid}, with the environment of the process that started it"),
                 "nothing to do: codemie keeps out of it. To end it, run: codex app-server daemon stop",
             ));
         }
         if marks {
             remarks.push(Remark::advice(
-                format!("tells the vendor an originator of codemie's, by {ORIGINATOR}"),
+                format!("sends an originator of codemie's to the vendor, by {ORIGINATOR}"),
                 "to stop that, run: codemie config set agent.codex.originator false",
             ));
         }
@@ -159,7 +159,7 @@ impl Follow for Codex {
 }
 
 /// Whether this version knows `-c`.
-fn takes_it(version: &str) -> bool {
+fn takes_config_flag(version: &str) -> bool {
     !version.starts_with("0.0.") && !version.starts_with("0.1.")
 }
 

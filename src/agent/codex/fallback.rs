@@ -1,6 +1,6 @@
 //! Calls of versions that write no `token_usage_record`, computed from the `token_count` events all versions write.
 //!
-//! Such an event holds two sums: of the conversation so far (`total`), and of the last call (`last`). Up to 0.65 it stands before
+//! Such an event holds two sums: of the conversation so far (`total`), and of the last call (`last`). Up to 0.65 it comes before
 //! the answer's own lines, from 0.66 on behind them, so neighbouring lines do not decide. `total` does: every call adds
 //! its usage to it, and nothing else. The event is repeated unchanged on retries, interruptions, rollbacks and
 //! compactions (where `last` becomes an estimate). `total` begins at zero again after the context ran over, and, in older versions, when

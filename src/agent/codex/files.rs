@@ -233,7 +233,7 @@ mod tests {
             folder.path().join(format!("sessions/2025/01/02/rollout-2025-01-02T03-04-05-{other}.jsonl"));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "").unwrap();
-        assert_eq!(files.find(&AgentSessionId(other.into())), Some(path.clone()), "its id tells no time");
+        assert_eq!(files.find(&AgentSessionId(other.into())), Some(path.clone()), "its id holds no time");
         let days = files.days_since(Some(Path::new("/x/rollout-2026-01-01T00-00-00-x.jsonl"))).unwrap();
         assert_eq!(days, [folder.path().join("sessions/2026/11/16")]);
         assert_eq!(files.newest_days().len(), 4);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn which_conversation() {
+    fn arguments_name_the_conversation() {
         let id = AgentSessionId("01a1e18d-8b20-7270-b8c1-15f14562bb0c".into());
         for (line, session) in [
             ("hello", Conversation::Fresh),
@@ -211,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_no_file() {
+    fn ephemeral_runs_write_no_file() {
         assert!(!classify("exec --ephemeral hello").persistent);
         assert!(classify("exec --json hello").persistent);
     }
 
     #[test]
-    fn who_says_where_it_runs() {
+    fn flags_that_decide_where_it_runs_are_known() {
         for line in [
             "-c a=b",
             "--config=a=b hi",

@@ -1,6 +1,6 @@
 //! What the lines of a rollout mean.
 //!
-//! - An answered call is a `token_usage_record`, keyed by `response_id`; its model stands in the `turn_context` before it, or in
+//! - An answered call is a `token_usage_record`, keyed by `response_id`; its model is in the `turn_context` before it, or in
 //!   the settings of the thread: a fork that is compacted first has no turn by then.
 //!   Versions without such lines are counted by what their `token_count` events add up to ([`super::fallback`]).
 //! - A tool call is a call line, perhaps an item, and an output line ([`super::tools`]), keyed by `call_id`.
@@ -19,7 +19,7 @@ use super::shape::{
     Counts, Event, Failure, Git, Item, Line, Meta, ResponseItem, TokenInfo, TurnContext, UsageRecord, peek,
     text,
 };
-use super::tools::{self, Stamp, Waiting};
+use super::tools::{self, CallOrigin, Waiting};
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use prices::tier::Tier;
@@ -316,7 +316,7 @@ impl CodexLines {
             return;
         }
         let stamp = self.stamp(at);
-        into.records.extend(self.memory.waiting.told(item, stamp));
+        into.records.extend(self.memory.waiting.item_ended(item, stamp));
     }
 
     fn response(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
@@ -359,8 +359,8 @@ impl CodexLines {
         Record { key: key.to_owned(), at, copied: false, subagent: self.subagent(), fact }
     }
 
-    fn stamp(&self, at: Timestamp) -> Stamp {
-        Stamp { at, subagent: self.subagent() }
+    fn stamp(&self, at: Timestamp) -> CallOrigin {
+        CallOrigin { at, subagent: self.subagent() }
     }
 
     fn subagent(&self) -> Option<String> {

@@ -37,12 +37,12 @@ struct Call {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     goes_on: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    outcome: Option<Outcome>,
+    outcome: Option<ToolOutcome>,
 }
 
 /// The outcome that an item reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Outcome {
+struct ToolOutcome {
     ok: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<ToolKind>,
@@ -58,7 +58,7 @@ struct Outcome {
 
 /// When the call was made, and by which sub-agent.
 #[derive(Clone, Debug)]
-pub(super) struct Stamp {
+pub(super) struct CallOrigin {
     pub(super) at: Timestamp,
     pub(super) subagent: Option<String>,
 }
@@ -79,10 +79,10 @@ impl Waiting {
     }
 
     /// An item that came to its end; a record if that ends the call.
-    pub(super) fn told(&mut self, item: &Item, stamp: Stamp) -> Option<Record> {
+    pub(super) fn item_ended(&mut self, item: &Item, stamp: CallOrigin) -> Option<Record> {
         let id = item.id.0.as_deref()?;
         let at = self.position(id)?;
-        let outcome = Outcome::of(item)?;
+        let outcome = ToolOutcome::of(item)?;
         if self.0[at].1.goes_on {
             let (id, call) = self.0.remove(at)?;
             return Some(record(id, call, outcome, stamp));
@@ -92,7 +92,7 @@ impl Waiting {
     }
 
     /// The output for the model; a record unless the command goes on.
-    pub(super) fn answered(&mut self, id: &str, output: &str, stamp: Stamp) -> Option<Record> {
+    pub(super) fn answered(&mut self, id: &str, output: &str, stamp: CallOrigin) -> Option<Record> {
         let at = self.position(id)?;
         let call = &mut self.0[at].1;
         let outcome = match call.outcome.take() {
@@ -101,7 +101,7 @@ impl Waiting {
                 call.goes_on = true;
                 return None;
             }
-            None => Outcome { ok: went_well(&call.name, output), ..Outcome::default() },
+            None => ToolOutcome { ok: went_well(&call.name, output), ..ToolOutcome::default() },
         };
         let (id, call) = self.0.remove(at)?;
         Some(record(id, call, outcome, stamp))
@@ -113,13 +113,13 @@ impl Waiting {
 }
 
 /// A call that is one line, with no output to wait for.
-pub(super) fn at_once(id: &str, name: &str, stamp: Stamp) -> Record {
+pub(super) fn at_once(id: &str, name: &str, stamp: CallOrigin) -> Record {
     let call = Call { name: name.to_owned(), goes_on: false, outcome: None };
-    let outcome = Outcome { ok: true, ..Outcome::default() };
+    let outcome = ToolOutcome { ok: true, ..ToolOutcome::default() };
     record(cut(id, MAX_NAME), call, outcome, stamp)
 }
 
-fn record(key: String, call: Call, outcome: Outcome, stamp: Stamp) -> Record {
+fn record(key: String, call: Call, outcome: ToolOutcome, stamp: CallOrigin) -> Record {
     let kind = outcome.kind.unwrap_or_else(|| kind(&call.name));
     Record {
         key,
@@ -189,7 +189,7 @@ fn head(output: &str) -> impl Iterator<Item = &str> {
     output.lines().take(6).take_while(|line| *line != "Output:")
 }
 
-impl Outcome {
+impl ToolOutcome {
     fn of(item: &Item) -> Option<Self> {
         let ok = item.status.0.as_deref() == Some("completed");
         let plain = Self { ok, ..Self::default() };
@@ -202,7 +202,7 @@ impl Outcome {
 }
 
 /// A patch: new files alone are written, anything else is edited. Several files are one call.
-fn changes(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
+fn changes(raw: Option<&RawValue>, plain: ToolOutcome) -> ToolOutcome {
     #[derive(Deserialize)]
     struct Change<'a> {
         #[serde(borrow, default, rename = "type")]
@@ -216,7 +216,8 @@ fn changes(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
         raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let written =
         !changes.is_empty() && changes.values().all(|change| change.kind.0.as_deref() == Some("add"));
-    let mut outcome = Outcome { kind: Some(if written { ToolKind::Write } else { ToolKind::Edit }), ..plain };
+    let mut outcome =
+        ToolOutcome { kind: Some(if written { ToolKind::Write } else { ToolKind::Edit }), ..plain };
     for (path, change) in &changes {
         match outcome.file {
             None => outcome.file = Some(cut(path, MAX_PATH)),
@@ -238,7 +239,7 @@ fn changes(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
 }
 
 /// A command that only reads files: the agent itself notes the purpose of each part of the line.
-fn command(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
+fn command(raw: Option<&RawValue>, plain: ToolOutcome) -> ToolOutcome {
     #[derive(Deserialize)]
     struct Parsed<'a> {
         #[serde(borrow, default, rename = "type")]
@@ -253,7 +254,7 @@ fn command(raw: Option<&RawValue>, plain: Outcome) -> Outcome {
     }
     let read = parsed.into_iter().find(|part| part.kind.0.as_deref() == Some("read"));
     let file = read.and_then(|part| part.path.0).map(|path| cut(&path, MAX_PATH));
-    Outcome { kind: Some(ToolKind::Read), file, ..plain }
+    ToolOutcome { kind: Some(ToolKind::Read), file, ..plain }
 }
 
 /// Lines added and removed. A diff may begin with the names of its two sides.
@@ -279,8 +280,8 @@ fn cut(text: &str, limit: usize) -> String {
 mod tests {
     use super::*;
 
-    fn stamp() -> Stamp {
-        Stamp { at: Timestamp(7), subagent: None }
+    fn stamp() -> CallOrigin {
+        CallOrigin { at: Timestamp(7), subagent: None }
     }
 
     fn item(json: &str) -> Item<'_> {
@@ -295,11 +296,11 @@ mod tests {
     }
 
     /// A call, its item if it has one, its output.
-    fn play(name: &str, told: Option<&str>, output: &str) -> Tool {
+    fn play(name: &str, reported: Option<&str>, output: &str) -> Tool {
         let mut waiting = Waiting::default();
         waiting.called("c", name);
-        if let Some(told) = told {
-            assert_eq!(waiting.told(&item(told), stamp()), None);
+        if let Some(reported) = reported {
+            assert_eq!(waiting.item_ended(&item(reported), stamp()), None);
         }
         let tool = tool(waiting.answered("c", output, stamp()));
         assert!(waiting.is_empty());
@@ -312,7 +313,7 @@ mod tests {
         let exited = |code: i32| {
             format!("Chunk ID: a\nWall time: 0.1 seconds\nProcess exited with code {code}\nOutput:\nx\n")
         };
-        for (name, told, output, ok) in [
+        for (name, reported, output, ok) in [
             ("exec_command", Some(done("CommandExecution", "completed")), exited(0), true),
             ("exec_command", Some(done("CommandExecution", "failed")), exited(3), false),
             ("exec_command", None, exited(0), true),
@@ -334,7 +335,7 @@ mod tests {
             // A command's own output decides nothing.
             ("exec_command", None, format!("{}Exit code: 9\n", exited(0)), true),
         ] {
-            assert_eq!(play(name, told.as_deref(), &output).ok, ok, "{name} {output}");
+            assert_eq!(play(name, reported.as_deref(), &output).ok, ok, "{name} {output}");
         }
     }
 
@@ -351,7 +352,7 @@ mod tests {
             format!(r#"{{"type":"CommandExecution","id":"c","status":"completed","parsed_cmd":{parsed}}}"#)
         };
         let read = r#"[{"type":"search","path":null},{"type":"read","path":"src/a.rs"}]"#;
-        for (name, told, kind, file, lines) in [
+        for (name, reported, kind, file, lines) in [
             ("apply_patch", changes(add, "completed"), ToolKind::Write, Some("/p/a.rs"), (2, 0)),
             ("apply_patch", changes(update, "completed"), ToolKind::Edit, Some("/p/a.rs"), (2, 1)),
             ("apply_patch", changes(update, "declined"), ToolKind::Edit, Some("/p/a.rs"), (0, 0)),
@@ -367,9 +368,9 @@ mod tests {
             ),
             ("exec_command", run("[]"), ToolKind::Exec, None, (0, 0)),
         ] {
-            let tool = play(name, Some(&told), "Output:\n");
+            let tool = play(name, Some(&reported), "Output:\n");
             let seen = (tool.kind, tool.file.as_deref(), (tool.lines_added, tool.lines_removed));
-            assert_eq!(seen, (kind, file, lines), "{told}");
+            assert_eq!(seen, (kind, file, lines), "{reported}");
         }
         let several = play("apply_patch", Some(&changes(both, "completed")), "Output:\n");
         assert_eq!(several.further, ["/p/b.rs"]);
@@ -384,7 +385,7 @@ mod tests {
         let state = serde_json::to_string(&waiting).unwrap();
         let mut waiting: Waiting = serde_json::from_str(&state).unwrap();
         let ended = r#"{"type":"CommandExecution","id":"c","status":"failed","exit_code":-1}"#;
-        assert!(!tool(waiting.told(&item(ended), stamp())).ok);
+        assert!(!tool(waiting.item_ended(&item(ended), stamp())).ok);
         assert!(waiting.is_empty());
     }
 
@@ -392,7 +393,7 @@ mod tests {
     fn an_output_without_a_call_is_no_call() {
         let mut waiting = Waiting::default();
         let by_the_user = r#"{"type":"CommandExecution","id":"x","status":"completed"}"#;
-        assert_eq!(waiting.told(&item(by_the_user), stamp()), None);
+        assert_eq!(waiting.item_ended(&item(by_the_user), stamp()), None);
         assert_eq!(waiting.answered("x", "", stamp()), None);
         for call in 0..=MAX_WAITING {
             waiting.called(&format!("c{call}"), &"n".repeat(MAX_NAME * 2));

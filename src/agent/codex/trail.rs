@@ -59,7 +59,7 @@ struct Held {
     /// Its rollout was there when it was taken.
     existed: bool,
     /// The state that was reported last.
-    told: Option<Thread>,
+    reported: Option<Thread>,
     turn: Turn,
 }
 
@@ -152,7 +152,7 @@ impl CodexTrail {
 
     fn look_at_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
         let open = self.open_threads(started, processes, seen);
-        self.tell_released(&open, seen);
+        self.report_released(&open, seen);
         // A thread given up and taken again is news. `exec` gives up a thread we still want to read, so it is remembered.
         let mut order = Vec::new();
         for Open { thread, lock, rollout } in open {
@@ -168,20 +168,20 @@ impl CodexTrail {
                     Some(path) if existed => Turn::from_here_on(path),
                     _ => Turn::default(),
                 };
-                self.held.insert(thread.clone(), Held { lock, rollout, existed, told: None, turn });
+                self.held.insert(thread.clone(), Held { lock, rollout, existed, reported: None, turn });
             }
             order.push(thread);
         }
         for thread in order {
-            self.tell(&thread, seen);
+            self.report(&thread, seen);
         }
     }
 
     /// Reports the threads that are no longer held and were not known to have a file. Those without one are reported first:
     /// time decides between those that are held.
-    fn tell_released(&mut self, open: &[Open], seen: &mut Seen) {
+    fn report_released(&mut self, open: &[Open], seen: &mut Seen) {
         let given_up = |(thread, held): &(&AgentSessionId, &Held)| {
-            held.told == Some(Thread::Unwritten) && !open.iter().any(|open| open.thread == **thread)
+            held.reported == Some(Thread::Unwritten) && !open.iter().any(|open| open.thread == **thread)
         };
         let given_up: Vec<AgentSessionId> =
             self.held.iter().filter(given_up).map(|(thread, _)| thread.clone()).collect();
@@ -190,12 +190,12 @@ impl CodexTrail {
         });
         for thread in unwritten {
             if let Some(held) = self.held.get_mut(&thread) {
-                held.told = None;
+                held.reported = None;
             }
             seen.signals.push(Signal::Released(thread));
         }
         for thread in written {
-            self.tell(&thread, seen);
+            self.report(&thread, seen);
         }
     }
 
@@ -209,7 +209,7 @@ impl CodexTrail {
     }
 
     /// Reports what a held thread is, as soon as it is known and whenever that changes.
-    fn tell(&mut self, thread: &AgentSessionId, seen: &mut Seen) {
+    fn report(&mut self, thread: &AgentSessionId, seen: &mut Seen) {
         let Some(held) = self.held.get_mut(thread) else { return };
         if held.rollout.is_none() {
             held.rollout = self.catalog.rollout(thread);
@@ -223,14 +223,14 @@ impl CodexTrail {
             Some(Head { forked_from: Some(_), .. }) => Thread::Continued { forked: true },
             Some(_) => Thread::Fresh,
         };
-        if held.told.as_ref() == Some(&now) {
+        if held.reported.as_ref() == Some(&now) {
             return;
         }
         if let Some(head) = head.filter(|head| !head.helper && !held.existed) {
             seen.version = head.version.clone().or(seen.version.take());
             seen.folder = head.cwd.clone().or(seen.folder.take());
         }
-        held.told = Some(now);
+        held.reported = Some(now);
         seen.signals.push(Signal::Held { id: thread.clone(), thread: now });
     }
 
@@ -267,7 +267,8 @@ impl CodexTrail {
                 seen.signals.push(Signal::Marked { id: id.clone(), thread });
                 let turn = Turn::default();
                 let rollout = Some(path.clone());
-                self.held.insert(id, Held { lock: None, rollout, existed: false, told: Some(thread), turn });
+                self.held
+                    .insert(id, Held { lock: None, rollout, existed: false, reported: Some(thread), turn });
             }
             self.examined.insert(path);
         }

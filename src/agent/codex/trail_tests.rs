@@ -186,7 +186,7 @@ fn a_thread_that_was_there_before_is_continued() {
     stage.open(NATIVE.pid, &rollout, true);
     let seen = stage.look();
     assert_eq!(seen.signals, [held(1, Thread::Continued { forked: false })], "and no turn is open in it");
-    assert_eq!((seen.version, seen.folder), (None, None), "those of whoever began it");
+    assert_eq!((seen.version, seen.folder), (None, None), "those of the process that began it");
     fs::write(&rollout, fs::read_to_string(&rollout).unwrap() + &open).unwrap();
     assert_eq!(stage.signals(), [turns(&[1])]);
     let done = r#"{"type":"event_msg","payload":{"type":"task_complete"}}"#.to_owned() + "\n";
@@ -273,7 +273,7 @@ fn locks_that_the_agent_only_examines_are_not_its_own() {
     // Of another run that began with ours.
     stage.lock(NATIVE.pid, 8);
     let seen = stage.look();
-    assert_eq!((seen.signals, seen.torn), (vec![], true), "its next look tells");
+    assert_eq!((seen.signals, seen.torn), (vec![], true), "the next look decides");
     stage.close(NATIVE.pid, &stage.files.lock(&id(8)));
     stage.lock(NATIVE.pid, 1);
     assert_eq!(stage.signals(), []);

@@ -60,11 +60,11 @@ impl Turn {
         if peek(&self.line) != Some(b"event_msg") {
             return;
         }
-        let says =
+        let has_type =
             |words: [&[u8]; 2]| words.iter().any(|word| memchr::memmem::find(&self.line, word).is_some());
-        if says(ENDS) {
+        if has_type(ENDS) {
             self.open = false;
-        } else if says(BEGINS) {
+        } else if has_type(BEGINS) {
             self.open = true;
         }
     }

@@ -10,7 +10,7 @@ use crate::agent::transcript::{Item, ItemKind, one_line};
 pub fn items(line: &[u8]) -> Vec<Item> {
     let Ok(line) = serde_json::from_slice::<Line>(line.trim_ascii()) else { return Vec::new() };
     let kind = match line.kind.0.as_deref() {
-        Some("event_msg") => line.payload().ok().and_then(|event: Event| told(&event)),
+        Some("event_msg") => line.payload().ok().and_then(|event: Event| event_item(&event)),
         Some("response_item") => line.payload().ok().and_then(|item: ResponseItem| tool(&item)),
         Some("compacted") => Some(ItemKind::Note("conversation compacted")),
         _ => None,
@@ -19,7 +19,7 @@ pub fn items(line: &[u8]) -> Vec<Item> {
     kind.map(|kind| Item { at, kind }).into_iter().collect()
 }
 
-fn told(event: &Event) -> Option<ItemKind> {
+fn event_item(event: &Event) -> Option<ItemKind> {
     match event.kind.0.as_deref()? {
         "item_completed" => completed(&serde_json::from_str(event.item?.get()).ok()?),
         "turn_aborted" => Some(ItemKind::Note("interrupted by the user")),
@@ -109,8 +109,8 @@ fn about(arguments: &str) -> String {
         words.or_else(|_| serde_json::from_str(raw.get())).ok()
     });
     let others = [arguments.path, arguments.message, arguments.query].into_iter().find_map(|text| text.0);
-    let told = arguments.cmd.0.or(command.map(Into::into)).or(others);
-    told.map(|text| one_line(&text)).unwrap_or_default()
+    let shown = arguments.cmd.0.or(command.map(Into::into)).or(others);
+    shown.map(|text| one_line(&text)).unwrap_or_default()
 }
 
 fn spoken(text: &str) -> Option<String> {

@@ -95,15 +95,15 @@ pub(super) enum LineEvidence {
 
 /// `None`: no evidence. Most lines are not even parsed.
 pub(super) fn line_evidence(line: &[u8]) -> Option<LineEvidence> {
-    const TELLING: [&[u8]; 2] = [b"{\"sessionId\"", b"{\"$set\":{\"sessionId\""];
-    let telling = TELLING.iter().any(|mark| line.starts_with(mark));
+    const MARKS: [&[u8]; 2] = [b"{\"sessionId\"", b"{\"$set\":{\"sessionId\""];
+    let marked = MARKS.iter().any(|mark| line.starts_with(mark));
     // Documents have a space there.
     let by_the_user = || {
         [&b"\"type\":\"user\""[..], b"\"type\": \"user\""]
             .iter()
             .any(|mark| memchr::memmem::find(line, mark).is_some())
     };
-    if !telling && (line.starts_with(b"{\"$set\"") || !by_the_user()) {
+    if !marked && (line.starts_with(b"{\"$set\"") || !by_the_user()) {
         return None;
     }
     let line: Line = serde_json::from_slice(line).ok()?;
@@ -222,9 +222,9 @@ mod tests {
         let then = at("2026-11-16T00:00:01.000Z");
         assert_eq!(line_evidence(header), Some(LineEvidence::Header { id: id.clone(), at: then }));
         assert_eq!(line_evidence(br#"{"$set":{"sessionId":"i"}}"#), Some(LineEvidence::Entered(id)));
-        let said = br#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"user","content":[{"text":"see @a"},{"text":" more"}],"displayContent":[{"text":"see it"}]}"#;
+        let prompt = br#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"user","content":[{"text":"see @a"},{"text":" more"}],"displayContent":[{"text":"see it"}]}"#;
         let words = ["see @a more", "see @a", "see it"].map(TextFingerprint::of).to_vec();
-        assert_eq!(line_evidence(said), Some(LineEvidence::Prompt { at: then, words }));
+        assert_eq!(line_evidence(prompt), Some(LineEvidence::Prompt { at: then, words }));
         for nothing in [
             &br#"{"sessionId":"s","startTime":"2026-11-16T00:00:01.000Z","kind":"subagent"}"#[..],
             br#"{"$set":{"summary":"x"}}"#,

@@ -266,16 +266,16 @@ mod tests {
     fn a_file_without_a_header_belongs_to_the_conversation_in_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let id = AgentSessionId("1af97ca6-b0d4-4c5e-9e6f-000000000001".into());
-        let said = r#"{"id":"u1","timestamp":"2026-11-16T22:05:00.000Z","type":"user","content":"hello"}"#;
+        let message = r#"{"id":"u1","timestamp":"2026-11-16T22:05:00.000Z","type":"user","content":"hello"}"#;
         let header = |id: &str| format!(r#"{{"sessionId":"{id}","startTime":"2026-11-16T22:05:00.000Z"}}"#);
         for (name, text, ours) in [
-            ("session-2026-11-16T22-05-1af97ca6.jsonl", format!("{said}\n"), true),
+            ("session-2026-11-16T22-05-1af97ca6.jsonl", format!("{message}\n"), true),
             ("session-2026-11-16T22-06-1af97ca6.jsonl", header(&id.0) + "\n", true),
-            ("session-2026-11-16T22-07-1af97ca6.jsonl", said.to_owned(), false),
+            ("session-2026-11-16T22-07-1af97ca6.jsonl", message.to_owned(), false),
             ("session-2026-11-16T22-08-1af97ca6.jsonl", header("1af97ca6-else") + "\n", false),
-            ("session-2026-11-16T22-09-1af97ca6-2.jsonl", format!("{said}\n"), false),
-            ("session-2026-11-16T22-10-00000000.jsonl", format!("{said}\n"), false),
-            ("session-2026-11-16T22-11-1af97ca6.jsonl", said.replace("hello", &"x".repeat(70_000)), true),
+            ("session-2026-11-16T22-09-1af97ca6-2.jsonl", format!("{message}\n"), false),
+            ("session-2026-11-16T22-10-00000000.jsonl", format!("{message}\n"), false),
+            ("session-2026-11-16T22-11-1af97ca6.jsonl", message.replace("hello", &"x".repeat(70_000)), true),
         ] {
             let path = folder.path().join(name);
             fs::write(&path, text).unwrap();
@@ -399,7 +399,7 @@ mod tests {
         assert!(subagents(&chats, &AgentSessionId(String::new())).is_empty());
         let all = files.all().files;
         let conversations: Vec<_> = all.iter().map(|file| file.conversation.clone()).collect();
-        assert_eq!(conversations, [Some(root), None], "a main file says by its lines what it is of");
+        assert_eq!(conversations, [Some(root), None], "only its lines name the conversation of a main file");
         assert_eq!(GeminiFiles::at(home.path().join("nowhere")).all(), SessionFiles::default());
         // A folder that cannot be listed, a link to itself, hides no other.
         fs::create_dir(home.path().join("tmp/other")).unwrap();

@@ -84,7 +84,7 @@ impl Lines for GeminiLines {
             return self.replay(messages, into);
         }
         if line.id.0.is_some() {
-            self.message(&line, Place::Line, into);
+            self.message(&line, MessageOrigin::Line, into);
         }
         Ok(())
     }
@@ -98,9 +98,9 @@ impl Lines for GeminiLines {
     }
 }
 
-/// Where a message stands.
+/// How a message was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum MessageOrigin {
     Line,
     /// Among all messages, written again.
     Replay,
@@ -112,14 +112,14 @@ impl GeminiLines {
         let mut broken = Ok(());
         for raw in messages {
             match serde_json::from_str::<Line>(raw.get()) {
-                Ok(message) => self.message(&message, Place::Replay, into),
+                Ok(message) => self.message(&message, MessageOrigin::Replay, into),
                 Err(error) => broken = Err(error.into()),
             }
         }
         broken
     }
 
-    fn message(&mut self, message: &Line, place: Place, into: &mut Harvest) {
+    fn message(&mut self, message: &Line, place: MessageOrigin, into: &mut Harvest) {
         let Some(id) = message.id.0.as_deref() else { return };
         let at = time(&message.timestamp);
         let subagent = self.memory.session.as_deref().filter(|_| self.memory.subagent);
@@ -145,7 +145,7 @@ impl GeminiLines {
                     into.records.extend(calls.filter_map(|call| call.record(id, subagent, at)));
                 }
             }
-            _ if self.usage_only.is_some() || place == Place::Replay => {}
+            _ if self.usage_only.is_some() || place == MessageOrigin::Replay => {}
             Some("user") => {
                 let texts = message.content.map(shape::texts).unwrap_or_default();
                 let context = texts.first().is_some_and(|text| shape::is_context(text));

@@ -107,11 +107,11 @@ fn errors_of_the_api_are_distinguished_from_others() {
             r#"{{"id":"e","timestamp":"2026-11-16T00:00:01.000Z","type":"error","content":{content}}}"#
         );
         let (harvest, _) = read(&[HEADER, &line]);
-        let told = harvest.records.first().map(|record| match &record.fact {
+        let error = harvest.records.first().map(|record| match &record.fact {
             Fact::Error(error) => (error.status, error.kind.as_str()),
             other => panic!("{other:?}"),
         });
-        assert_eq!(told, expected, "{content}");
+        assert_eq!(error, expected, "{content}");
     }
 }
 

@@ -83,18 +83,18 @@ pub(super) fn texts(content: &RawValue) -> Vec<String> {
         #[serde(default)]
         thought: Loose<bool>,
     }
-    let said = |part: Part| part.text.0.filter(|_| part.thought.0 != Some(true)).map(Cow::into_owned);
+    let text_of = |part: Part| part.text.0.filter(|_| part.thought.0 != Some(true)).map(Cow::into_owned);
     match content.get().as_bytes().first() {
         Some(b'"') => serde_json::from_str(content.get()).into_iter().collect(),
         Some(b'[') => {
             let parts: Vec<&RawValue> = serde_json::from_str(content.get()).unwrap_or_default();
             let part = |raw: &RawValue| match raw.get().as_bytes().first() {
                 Some(b'"') => serde_json::from_str(raw.get()).ok(),
-                _ => serde_json::from_str(raw.get()).ok().and_then(said),
+                _ => serde_json::from_str(raw.get()).ok().and_then(text_of),
             };
             parts.into_iter().filter_map(part).collect()
         }
-        Some(b'{') => serde_json::from_str(content.get()).ok().and_then(said).into_iter().collect(),
+        Some(b'{') => serde_json::from_str(content.get()).ok().and_then(text_of).into_iter().collect(),
         _ => Vec::new(),
     }
 }
@@ -114,7 +114,7 @@ pub(super) fn is_context(text: &str) -> bool {
 }
 
 impl Line<'_> {
-    pub(super) fn says(&self, speaker: &str) -> bool {
+    pub(super) fn is_from(&self, speaker: &str) -> bool {
         self.speaker.0.as_deref() == Some(speaker)
     }
 
@@ -127,7 +127,7 @@ impl Line<'_> {
             "Here is a summary of changes in the user's editor context",
             "System: Please continue.",
         ];
-        let texts = texts(self.content.filter(|_| self.says("user"))?);
+        let texts = texts(self.content.filter(|_| self.is_from("user"))?);
         if texts.first().is_some_and(|text| is_context(text.trim_start())) {
             return None;
         }

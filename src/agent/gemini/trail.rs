@@ -46,7 +46,7 @@ pub(crate) struct GeminiTrail {
     /// Where the run works, as the agent sees it.
     folder: PathBuf,
     /// The agent's places for that folder, once it has run there.
-    places: Vec<Place>,
+    places: Vec<AgentFolder>,
     /// Before the agent was started: older traces are not new.
     prepared: Timestamp,
     looked: Looked,
@@ -59,14 +59,14 @@ pub(crate) struct GeminiTrail {
 
 /// A folder of the agent's own, for one working folder.
 #[derive(Debug)]
-struct Place {
+struct AgentFolder {
     path: PathBuf,
     log: LogReader,
     /// The log was too long, and that was reported.
     log_passed_over: bool,
 }
 
-impl Place {
+impl AgentFolder {
     fn chats(&self) -> PathBuf {
         self.path.join("chats")
     }
@@ -138,7 +138,7 @@ impl GeminiTrail {
     }
 
     fn add_place(&mut self, path: PathBuf) {
-        self.places.push(Place { path, log: LogReader::since(self.prepared), log_passed_over: false });
+        self.places.push(AgentFolder { path, log: LogReader::since(self.prepared), log_passed_over: false });
     }
 
     fn look_at_logs(&mut self, seen: &mut Seen) {
@@ -197,11 +197,11 @@ impl GeminiTrail {
                     continue;
                 }
             };
-            let said = lines.iter().filter_map(|evidence| match evidence {
+            let prompts = lines.iter().filter_map(|evidence| match evidence {
                 LineEvidence::Prompt { at, .. } => Some(*at),
                 _ => None,
             });
-            let earliest = said.fold(written, Timestamp::min);
+            let earliest = prompts.fold(written, Timestamp::min);
             for evidence in lines {
                 // A header of a conversation that has a file is a stub beside it or a second header inside of it.
                 let mut known = false;
@@ -276,11 +276,11 @@ impl Chat {
             LineEvidence::Prompt { at, .. } => *at > until,
             LineEvidence::Entered(_) => false,
         });
-        let said = evidence.iter().filter_map(|evidence| match evidence {
+        let prompts = evidence.iter().filter_map(|evidence| match evidence {
             LineEvidence::Prompt { at, .. } => Some(*at),
             _ => None,
         });
-        if let Some(last) = said.max() {
+        if let Some(last) = prompts.max() {
             self.document.until = last;
             // Nothing in a document marks that a process continues it, but a new prompt in it shows that.
             if let Some(id) = id.filter(|_| std::mem::take(&mut self.document.old)) {
@@ -363,8 +363,8 @@ impl Trail for GeminiTrail {
                     seen.signals.push(Signal::Trace(Trace::Entered { id, maker: made_by(at) }));
                 }
                 LineEvidence::Prompt { at, words } => {
-                    let said = |text| Signal::Trace(Trace::Prompted { id: id.clone(), at, text });
-                    seen.signals.extend(words.into_iter().map(said));
+                    let trace = |text| Signal::Trace(Trace::Prompted { id: id.clone(), at, text });
+                    seen.signals.extend(words.into_iter().map(trace));
                 }
             }
         }
@@ -386,7 +386,7 @@ impl Trail for GeminiTrail {
         }
         let chats: Vec<PathBuf> = match mains.first().and_then(|main| main.parent()) {
             Some(chats) => vec![chats.to_owned()],
-            None => self.places.iter().map(Place::chats).collect(),
+            None => self.places.iter().map(AgentFolder::chats).collect(),
         };
         let subagents = chats.iter().flat_map(|chats| files::subagents(chats, id));
         mains.into_iter().chain(subagents).collect()

@@ -59,7 +59,7 @@ impl Stage {
         Timestamp(self.now.0 - millis)
     }
 
-    /// Just now, however long the machine takes until somebody looks.
+    /// Just now, however long the machine takes until the next look.
     fn just(&self) -> Timestamp {
         self.ago(-60_000)
     }
@@ -105,7 +105,7 @@ fn entered(id: &str) -> String {
     format!(r#"{{"$set":{{"sessionId":"{id}"}}}}"#)
 }
 
-fn said(text: &str, at: Timestamp) -> String {
+fn message(text: &str, at: Timestamp) -> String {
     format!(r#"{{"id":"m","timestamp":"{at}","type":"user","content":[{{"text":"{text}"}}]}}"#)
 }
 
@@ -121,17 +121,17 @@ fn an_older_file_may_belong_to_a_process_that_ended() {
     let gone_on = |maker| Trace::Entered { id: id("aaaaaaaa"), maker };
     stage.chat("aaaaaaaa", &[entered("aaaaaaaa")]);
     assert_eq!(stage.traces(), [gone_on(Maker::Ours)]);
-    stage.chat("aaaaaaaa", &[entered("aaaaaaaa"), said("hi", before)]);
+    stage.chat("aaaaaaaa", &[entered("aaaaaaaa"), message("hi", before)]);
     let hi = Trace::Prompted { id: id("aaaaaaaa"), at: before, text: TextFingerprint::of("hi") };
-    assert_eq!(stage.traces(), [gone_on(Maker::Anybody), hi], "its prompt tells that it is older");
+    assert_eq!(stage.traces(), [gone_on(Maker::Anybody), hi], "its prompt shows that it is older");
 }
 
 #[test]
 fn files_from_before_the_run_are_never_new() {
     let mut stage = Stage::set();
-    let old = [header("oooooooo", stage.ago(120_000)), entered("oooooooo"), said("x", stage.ago(120_000))];
+    let old = [header("oooooooo", stage.ago(120_000)), entered("oooooooo"), message("x", stage.ago(120_000))];
     stage.chat("oooooooo", &old);
-    assert_eq!(stage.traces(), [], "what belongs to the folder cannot be told yet");
+    assert_eq!(stage.traces(), [], "the files of the folder are not known yet");
     stage.make_project();
     assert_eq!(stage.traces(), []);
     // The folder cannot be listed for a moment: a link to itself.
@@ -168,7 +168,7 @@ fn a_log_that_stays_broken_is_left_alone_and_read_when_it_is_whole() {
     let log = stage.log("");
     File::options().write(true).open(log).unwrap().set_len(MAX_LOG + 1).unwrap();
     assert_eq!(stage.traces(), [Trace::LogTooLong]);
-    assert_eq!(stage.traces(), [], "said once");
+    assert_eq!(stage.traces(), [], "reported once");
 }
 
 fn document(id: &str, at: Timestamp, messages: &[String]) -> String {
@@ -197,25 +197,25 @@ fn documents_are_evidence_of_beginnings_and_prompts_once() {
             .unwrap();
         path
     };
-    write("oooooooo", &document("oooooooo", before, &[said("old", before)]));
-    assert_eq!(stage.traces(), [], "what was there before is no news");
-    write("aaaaaaaa", &document("aaaaaaaa", just, &[said("one", just)]));
-    let said_in =
+    write("oooooooo", &document("oooooooo", before, &[message("old", before)]));
+    assert_eq!(stage.traces(), [], "messages from before are not new");
+    write("aaaaaaaa", &document("aaaaaaaa", just, &[message("one", just)]));
+    let prompt_in =
         |name: &str, text: &str, at| Trace::Prompted { id: id(name), at, text: TextFingerprint::of(text) };
     let begun = Trace::Begun { id: id("aaaaaaaa"), at: just, known: false, maker: Maker::Ours };
-    assert_eq!(stage.traces(), [begun, said_in("aaaaaaaa", "one", just)]);
-    assert_eq!(stage.traces(), [], "said once");
+    assert_eq!(stage.traces(), [begun, prompt_in("aaaaaaaa", "one", just)]);
+    assert_eq!(stage.traces(), [], "reported once");
     let later = Timestamp(just.0 + 1000);
-    let whole = document("aaaaaaaa", just, &[said("one", just), said("two", later)]);
+    let whole = document("aaaaaaaa", just, &[message("one", just), message("two", later)]);
     write("aaaaaaaa", &whole[..whole.len() - 9]);
     let seen = stage.look();
     assert!(seen.torn && seen.signals.is_empty(), "half of it waits");
     let path = write("aaaaaaaa", &whole);
-    assert_eq!(stage.traces(), [said_in("aaaaaaaa", "two", later)]);
+    assert_eq!(stage.traces(), [prompt_in("aaaaaaaa", "two", later)]);
     assert_eq!(stage.trail.files(&id("aaaaaaaa")), std::slice::from_ref(&path));
     assert!(matches!(stage.trail.form(&path), Form::Document { list: "messages" }));
     // An old one is continued.
-    write("oooooooo", &document("oooooooo", before, &[said("old", before), said("three", just)]));
+    write("oooooooo", &document("oooooooo", before, &[message("old", before), message("three", just)]));
     let gone_on = Trace::Entered { id: id("oooooooo"), maker: Maker::Ours };
-    assert_eq!(stage.traces(), [gone_on, said_in("oooooooo", "three", just)]);
+    assert_eq!(stage.traces(), [gone_on, prompt_in("oooooooo", "three", just)]);
 }

@@ -96,6 +96,6 @@ fn about(args: &RawValue) -> String {
     }
     let Ok(args) = serde_json::from_str::<Args>(args.get()) else { return String::new() };
     let fields = [args.command, args.file_path, args.absolute_path, args.pattern, args.dir_path, args.path];
-    let told = fields.into_iter().chain([args.query, args.prompt]).find_map(|text| text.0);
-    told.map(|text| one_line(&text)).unwrap_or_default()
+    let shown = fields.into_iter().chain([args.query, args.prompt]).find_map(|text| text.0);
+    shown.map(|text| one_line(&text)).unwrap_or_default()
 }

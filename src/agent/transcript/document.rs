@@ -37,7 +37,7 @@ pub(super) fn after(
         let given = if place == begin { cursor.items } else { 0 };
         page.cursor = at(cursor, place, given);
         for (number, item) in items.into_iter().enumerate().skip(given) {
-            if !page.takes(item, &mut left) {
+            if !page.push_if_fits(item, &mut left) {
                 return Ok(page);
             }
             page.cursor = at(cursor, place, number + 1);

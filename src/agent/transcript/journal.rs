@@ -28,23 +28,24 @@ pub struct Message {
 pub type JournalReader = fn(&[u8]) -> Option<Entry>;
 
 /// Gives each item of the valid messages once.
-pub(super) struct Giving {
+pub(super) struct JournalItems {
     read: JournalReader,
-    standing: HashSet<String>,
+    /// Messages that are valid at the end.
+    valid: HashSet<String>,
     given: HashMap<String, usize>,
 }
 
-impl Giving {
+impl JournalItems {
     /// As if all before `offset` had been given.
     pub(super) fn from(content: &Opened, offset: u64, read: JournalReader) -> io::Result<Self> {
-        let mut giving = Self { read, standing: standing(content, read)?, given: HashMap::new() };
+        let mut journal = Self { read, valid: valid_messages(content, read)?, given: HashMap::new() };
         let mut lines = Forwards::new(content, 0)?;
         while lines.offset < offset
             && let Some(line) = lines.next()?
         {
-            giving.items(&line);
+            journal.items(&line);
         }
-        Ok(giving)
+        Ok(journal)
     }
 
     pub(super) fn items(&mut self, line: &[u8]) -> Vec<Item> {
@@ -54,9 +55,7 @@ impl Giving {
             Some(Entry::Rewind(_)) | None => Vec::new(),
         };
         let mut new = Vec::new();
-        for Message { id, items } in
-            messages.into_iter().filter(|message| self.standing.contains(&message.id))
-        {
+        for Message { id, items } in messages.into_iter().filter(|message| self.valid.contains(&message.id)) {
             let given = self.given.entry(id).or_default();
             let count = items.len().max(*given);
             new.extend(items.into_iter().skip(*given));
@@ -67,7 +66,7 @@ impl Giving {
 }
 
 /// The ids of the messages that are valid at the end.
-fn standing(content: &Opened, read: JournalReader) -> io::Result<HashSet<String>> {
+fn valid_messages(content: &Opened, read: JournalReader) -> io::Result<HashSet<String>> {
     let mut order: Vec<String> = Vec::new();
     let mut known = HashSet::new();
     let mut lines = Forwards::new(content, 0)?;

@@ -97,7 +97,7 @@ fn a_conversation_continued_without_codemie_is_one_row() {
 }
 
 #[test]
-fn what_was_pruned_from_the_store_is_found_again() {
+fn calls_of_a_session_deleted_from_the_store_are_found_again() {
     let (stage, mut world) = (Stage::new(), World::new());
     stage.put("a.jsonl", &[answer("m1", "a", 10)]);
     let a = session(&mut world, "a", &[("m1", 10)]);
