@@ -100,7 +100,7 @@ impl Native {
         }
     }
 
-    /// One event per line, so that what is shown to a person is what is sent, byte for byte.
+    /// One event per line: readable as it is, so that a preview shows exactly the bytes that are sent.
     fn body(&self, events: &[Outgoing]) -> Vec<u8> {
         let mut body = b"[".to_vec();
         for (at, event) in events.iter().enumerate() {
@@ -290,15 +290,15 @@ mod tests {
     fn only_a_receipt_for_exactly_the_sent_events_counts() {
         let events = [event(1), event(2)];
         let second = "00000000-0000-0000-0000-000000000002";
-        let say = |body: &str| {
+        let verdict = |body: &str| {
             let answer = Answer { status: 200, body: body.as_bytes().to_vec(), ..Answer::default() };
             receipt(&events, &answer)
         };
         let accepted = Verdict::Accepted { rejected: vec![] };
-        assert_eq!(say(r#"{"accepted":2,"duplicates":0,"rejected":[]}"#), accepted);
-        assert_eq!(say(r#"{"accepted":1,"duplicates":1}"#), accepted);
+        assert_eq!(verdict(r#"{"accepted":2,"duplicates":0,"rejected":[]}"#), accepted);
+        assert_eq!(verdict(r#"{"accepted":1,"duplicates":1}"#), accepted);
         assert_eq!(
-            say(&format!(
+            verdict(&format!(
                 r#"{{"accepted":1,"duplicates":0,"rejected":[{{"id":"{second}","error":"no\u0007"}}]}}"#
             )),
             Verdict::Accepted { rejected: vec![(Uuid::from_u128(2), "rejected: no".into())] }
@@ -320,7 +320,7 @@ mod tests {
                 r#"{{"accepted":0,"duplicates":0,"rejected":[{{"id":"{second}"}},{{"id":"{second}"}}]}}"#
             ),
         ] {
-            assert!(matches!(say(lie), Verdict::Unconfirmed { retry_after: None, .. }), "{lie}");
+            assert!(matches!(verdict(lie), Verdict::Unconfirmed { retry_after: None, .. }), "{lie}");
         }
         let endless = Answer { status: 200, truncated: true, ..Answer::default() };
         assert!(matches!(receipt(&events, &endless), Verdict::Unconfirmed { .. }));

@@ -1,5 +1,5 @@
-//! Cumulative sums per session and model, in the words of the GenAI semantic conventions where they have any. There, input
-//! includes what was read from and written to the cache.
+//! Cumulative sums per session and model, under the names of the GenAI semantic conventions where there are any. By those,
+//! input includes tokens read from and written to the cache.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::registry;
 use crate::store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View, plain};
 use wire::Timestamp;
 
-/// Name, unit, description. `gen_ai.client.token.usage` is the conventions' own name; the rest they have no sum for.
+/// Name, unit, description. `gen_ai.client.token.usage` is the conventions' own name; they have no sum for the rest.
 const TOKENS: [&str; 3] = ["gen_ai.client.token.usage", "{token}", "Tokens used, input including cache"];
 const CACHE_READ: [&str; 3] = ["codemie.token.cache_read", "{token}", "Input tokens read from the cache"];
 const CACHE_WRITE: [&str; 3] = ["codemie.token.cache_write", "{token}", "Input tokens written to the cache"];
@@ -40,7 +40,7 @@ pub(super) fn of(view: &View<'_>, events: &[Outgoing], resource: Resource) -> Re
     Ok(ExportMetrics { resource_metrics: vec![ResourceMetrics { resource: Some(resource), scope_metrics }] })
 }
 
-/// Under the names that may be sent: two that are sent as one are one, because a point is known by its attributes.
+/// Sums under the names that may be sent. Two that are sent under one name are added, because attributes identify a point.
 fn by_model(sums: Vec<ModelSum>) -> Vec<ModelSum> {
     let mut named: Vec<ModelSum> = Vec::new();
     for sum in sums {
@@ -79,7 +79,7 @@ impl Sums {
         let provider = registry::by_name(&session.agent).and_then(|agent| agent.provider());
         about.extend(provider.map(|provider| text("gen_ai.provider.name", provider)));
         let mut add = |metric, at: Timestamp, value, more: Vec<KeyValue>| {
-            // A cumulative value spans some time; and a clock set back must not end it before it began.
+            // A cumulative value must span some time, also after the clock was set back.
             let at = at.max(Timestamp(start.0.saturating_add(1)));
             let attributes = about.iter().cloned().chain(more).collect();
             self.0.entry(metric).or_default().push(Point {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_sent_as_one_are_one_point() {
+    fn sums_sent_under_one_name_are_one_point() {
         let tool = |tool: &str, ok, calls| ToolSum { tool: tool.into(), ok, calls, last: Timestamp(calls) };
         let sums = by_tool(vec![
             tool("Bash", true, 1),

@@ -1,4 +1,4 @@
-//! What is sent, decoded by OpenTelemetry's own types.
+//! The requests, decoded by OpenTelemetry's own types.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -27,7 +27,7 @@ fn sent(world: &mut World) -> (Vec<Request>, usize) {
         .unwrap()
 }
 
-fn word(attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue], key: &str) -> String {
+fn attribute(attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue], key: &str) -> String {
     let value = attributes.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
     match value.and_then(|value| value.value) {
         Some(Value::StringValue(text)) => text,
@@ -51,7 +51,7 @@ fn points(request: &Request) -> Vec<String> {
                 None => "nothing".to_owned(),
             };
             let kind = point.attributes.iter().any(|pair| pair.key == "gen_ai.token.type");
-            let kind = if kind { word(&point.attributes, "gen_ai.token.type") } else { String::new() };
+            let kind = if kind { attribute(&point.attributes, "gen_ai.token.type") } else { String::new() };
             points.push(format!("{} {kind}={value}", metric.name));
         }
     }
@@ -88,9 +88,9 @@ fn sums_are_cumulative_and_equal_when_sent_again() {
         records.iter().map(|record| record.event_name.as_str()).collect::<Vec<_>>(),
         ["codemie.session.start", "codemie.session.bound", "codemie.usage"]
     );
-    assert_eq!(word(&records[2].attributes, "codemie.outputTokens"), "20");
-    assert_eq!(word(&records[2].attributes, "codemie.key"), "m1");
-    assert_eq!(word(&records[2].attributes, "session.id"), started.session.to_string());
+    assert_eq!(attribute(&records[2].attributes, "codemie.outputTokens"), "20");
+    assert_eq!(attribute(&records[2].attributes, "codemie.key"), "m1");
+    assert_eq!(attribute(&records[2].attributes, "session.id"), started.session.to_string());
 
     let at = world.wait(10);
     world.feed(started.session, 2, &[usage("m2", at, 5)]);
@@ -112,8 +112,9 @@ fn only_an_export_response_counts_as_a_receipt() {
     let partial = ExportAnswer {
         partial_success: Some(message::PartialSuccess { rejected: 1, error_message: "old".into() }),
     };
-    let said = receipt(&request, &Answer { status: 200, body: partial.encode_to_vec(), ..Answer::default() });
-    assert_eq!(said, Verdict::PartlyAccepted("refused 1 of what /v1/logs got: old".into()));
+    let verdict =
+        receipt(&request, &Answer { status: 200, body: partial.encode_to_vec(), ..Answer::default() });
+    assert_eq!(verdict, Verdict::PartlyAccepted("refused 1 of what /v1/logs got: old".into()));
     let cases: [(&str, Vec<u8>, bool); 8] = [
         (PROTOBUF, Vec::new(), true),
         ("application/json", b"{}".to_vec(), true),

@@ -22,7 +22,7 @@ fn events_in(body: &[u8]) -> usize {
 }
 
 #[test]
-fn everything_arrives_once_and_packed() {
+fn every_event_arrives_once_and_compressed() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
@@ -49,7 +49,7 @@ fn everything_arrives_once_and_packed() {
 }
 
 #[test]
-fn what_fails_is_sent_again_and_nothing_is_lost() {
+fn failed_batch_is_sent_again_and_no_event_is_lost() {
     let replies = [
         Reply::Status(500, String::new()),
         Reply::Status(503, "<html>".into()),
@@ -87,7 +87,7 @@ fn what_fails_is_sent_again_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_receiver_that_hangs_or_drips_is_given_up() {
+fn request_to_a_receiver_that_hangs_or_drips_times_out() {
     for reply in [Reply::Hang, Reply::Drip] {
         let (receiver, _ledger) = first(vec![reply.clone()]);
         let mut world = World::new();
@@ -101,7 +101,7 @@ fn a_receiver_that_hangs_or_drips_is_given_up() {
 }
 
 #[test]
-fn nobody_there_is_waited_for() {
+fn unreachable_receiver_is_retried_and_named_without_its_path() {
     let port = 1; // nobody else's either
     let mut world = World::new();
     let sinks = sinks(&world, &format!("backend.url = 'http://127.0.0.1:{port}/hidden'"));
@@ -115,7 +115,7 @@ fn nobody_there_is_waited_for() {
 }
 
 #[test]
-fn a_wish_to_be_left_alone_is_granted_even_when_somebody_waits() {
+fn retry_after_is_honoured_even_when_somebody_waits() {
     let (receiver, _) = first(vec![Reply::Headed(429, "retry-after: 86400000\r\n", String::new())]);
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
@@ -129,7 +129,7 @@ fn a_wish_to_be_left_alone_is_granted_even_when_somebody_waits() {
 }
 
 #[test]
-fn who_may_come_back_at_once_does_not_come_at_once_when_somebody_waits() {
+fn retry_after_zero_still_waits_half_a_second() {
     let (receiver, _) = first(vec![Reply::Headed(429, "retry-after: 0\r\n", String::new())]);
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
@@ -140,7 +140,7 @@ fn who_may_come_back_at_once_does_not_come_at_once_when_somebody_waits() {
 }
 
 #[test]
-fn what_is_too_large_is_halved_down_to_the_one_that_is() {
+fn batch_too_large_is_halved_until_the_large_event_is_alone() {
     let (ledger, most) = (std::sync::Arc::<crate::support::ledger::Ledger>::default(), 3);
     let kept = std::sync::Arc::clone(&ledger);
     let receiver = Receiver::start(move |received| {
@@ -161,7 +161,7 @@ fn what_is_too_large_is_halved_down_to_the_one_that_is() {
 }
 
 #[test]
-fn one_poisoned_event_costs_no_other() {
+fn refused_event_is_isolated_and_the_others_arrive() {
     let (ledger, kept) = {
         let ledger = std::sync::Arc::<crate::support::ledger::Ledger>::default();
         (std::sync::Arc::clone(&ledger), ledger)
@@ -181,7 +181,7 @@ fn one_poisoned_event_costs_no_other() {
 }
 
 #[test]
-fn a_receiver_without_zstd_is_spoken_to_plainly() {
+fn receiver_without_zstd_gets_uncompressed_requests() {
     let (receiver, ledger) = first(vec![Reply::Status(415, String::new())]);
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
@@ -193,7 +193,7 @@ fn a_receiver_without_zstd_is_spoken_to_plainly() {
 }
 
 #[test]
-fn rejected_and_refused_are_kept_and_can_be_sent_again() {
+fn rejected_and_refused_events_are_kept_and_can_be_sent_again() {
     for (status, reason) in [(200, "rejected: no such thing"), (404, "refused (404)")] {
         let receiver = Receiver::start(move |received| {
             let events: Vec<Value> = serde_json::from_slice(&received.body).unwrap();
@@ -235,7 +235,7 @@ fn rejected_and_refused_are_kept_and_can_be_sent_again() {
 }
 
 #[test]
-fn refused_credentials_pause_until_others_are_there() {
+fn refused_credentials_pause_delivery_until_they_change() {
     let ledger = std::sync::Arc::<crate::support::ledger::Ledger>::default();
     let kept = std::sync::Arc::clone(&ledger);
     let receiver = Receiver::start(move |received| match received.header("authorization") {

@@ -36,7 +36,7 @@ pub(super) fn names(ledger: &Ledger) -> Vec<String> {
 }
 
 #[test]
-fn another_address_gets_the_open_sessions_whole_and_the_old_one_nothing_more() {
+fn changed_address_gets_open_sessions_whole_and_the_old_one_nothing_more() {
     let ((old, old_ledger), (new, new_ledger)) = (honest(), honest());
     let mut world = World::new();
     let mut before = Drain::open_all(&sinks(&world, &backend(&old)), Pace::Background).unwrap().remove(0);
@@ -59,7 +59,7 @@ fn another_address_gets_the_open_sessions_whole_and_the_old_one_nothing_more() {
 }
 
 #[test]
-fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
+fn active_loop_notices_a_removed_and_a_changed_address() {
     let ((old, old_ledger), (new, new_ledger)) = (honest(), honest());
     let mut world = World::new();
     let set_up = sinks(&world, &backend(&old));
@@ -79,7 +79,7 @@ fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
         assert_eq!(said.code, Some(0), "{said:?}");
     };
     config(&["set", "backend.url", &old.url()]);
-    // Sent by a process apart, for whose lease this waits.
+    // Sent by a detached process; `sync` waits for its lease.
     assert_eq!(world.run(&["sync"]).code, Some(0));
     assert_eq!(run(&mut running), Idle::Empty { due: None });
     assert_eq!((names(&old_ledger), old_ledger.events().len()), (vec!["before".into(), "unset".into()], 8));
@@ -91,7 +91,7 @@ fn a_run_hears_of_another_address_and_of_none_from_the_command_that_sets_it() {
 }
 
 #[test]
-fn what_ended_before_there_was_a_receiver_is_not_sent_in_part() {
+fn session_older_than_its_receiver_is_not_sent_in_part() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     // Somebody else has had them.
@@ -129,7 +129,7 @@ fn what_ended_before_there_was_a_receiver_is_not_sent_in_part() {
 }
 
 #[test]
-fn another_address_has_got_nothing_yet() {
+fn changed_address_starts_with_nothing_delivered() {
     let ((old, _), (new, ledger)) = (honest(), honest());
     let mut world = World::new();
     drop(sinks(&world, &backend(&old)));
@@ -149,7 +149,7 @@ fn another_address_has_got_nothing_yet() {
 }
 
 #[test]
-fn a_token_is_no_address() {
+fn changed_token_does_not_retire_an_address_from_the_environment() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     // As a run has it from its environment.
@@ -163,7 +163,7 @@ fn a_token_is_no_address() {
 }
 
 #[test]
-fn a_refusal_of_old_credentials_does_not_pause_the_new() {
+fn refusal_of_old_credentials_does_not_pause_the_new_ones() {
     let ledger = std::sync::Arc::<Ledger>::default();
     let kept = std::sync::Arc::clone(&ledger);
     let receiver = Receiver::start(move |received| match received.header("authorization") {
@@ -182,7 +182,7 @@ fn a_refusal_of_old_credentials_does_not_pause_the_new() {
 }
 
 #[test]
-fn a_run_whose_address_was_changed_is_told_to_the_new_one() {
+fn run_continues_at_a_changed_address() {
     let ((old, _), (new, ledger)) = (honest(), honest());
     let play = Play::new(&backend(&old));
     let terminal = play.start_as(&["run", "--", "sh", "-c", "echo up; read line; echo on; read line"]);
@@ -198,7 +198,7 @@ fn a_run_whose_address_was_changed_is_told_to_the_new_one() {
 }
 
 #[test]
-fn a_run_that_began_without_a_receiver_is_told_to_the_one_that_is_set_up() {
+fn run_started_without_a_receiver_is_sent_to_one_set_up_later() {
     let (receiver, ledger) = honest();
     let play = Play::new("");
     // Asked from inside it, codemie waits until the session is recorded.
@@ -215,7 +215,7 @@ fn a_run_that_began_without_a_receiver_is_told_to_the_one_that_is_set_up() {
 }
 
 #[test]
-fn a_process_apart_that_knows_the_old_address_only_changes_nothing() {
+fn detached_process_with_the_old_address_sends_nothing() {
     let ((old, _), (new, ledger)) = (honest(), honest());
     let mut world = World::new();
     let before = sinks(&world, &backend(&old));
@@ -229,7 +229,7 @@ fn a_process_apart_that_knows_the_old_address_only_changes_nothing() {
 }
 
 #[test]
-fn a_process_apart_does_not_stay_for_what_is_deferred() {
+fn detached_process_does_not_stay_for_deferred_events() {
     let receiver = Receiver::start(|_| Reply::Status(200, r#"{"success":true}"#.into()));
     let mut world = World::new();
     let sinks = sinks(&world, &format!("[codemieV1]\nurl = '{}/api'\n", receiver.url()));
@@ -243,7 +243,7 @@ fn a_process_apart_does_not_stay_for_what_is_deferred() {
 }
 
 #[test]
-fn a_killed_senders_lease_keeps_no_command_from_sending() {
+fn lease_of_a_killed_sender_does_not_prevent_delivery() {
     let (receiver, _) = honest();
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
@@ -262,7 +262,7 @@ fn a_killed_senders_lease_keeps_no_command_from_sending() {
 }
 
 #[test]
-fn a_wish_for_half_an_hour_of_quiet_starts_no_process_with_every_command() {
+fn no_process_is_started_while_retry_after_lasts() {
     let receiver = Receiver::start(|_| Reply::Headed(503, "retry-after: 1800\r\n", String::new()));
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
@@ -273,7 +273,7 @@ fn a_wish_for_half_an_hour_of_quiet_starts_no_process_with_every_command() {
 }
 
 #[test]
-fn somebody_who_insists_does_not_lengthen_the_usual_wait() {
+fn interactive_attempts_do_not_lengthen_the_backoff() {
     let receiver = Receiver::start(|_| Reply::Status(503, String::new()));
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
@@ -289,7 +289,7 @@ fn somebody_who_insists_does_not_lengthen_the_usual_wait() {
 }
 
 #[test]
-fn however_many_runs_end_while_a_receiver_is_away_one_process_waits_for_it() {
+fn one_detached_process_per_receiver_however_many_runs_end() {
     let receiver = Receiver::start(|_| Reply::Hang);
     let play = Play::new(&format!("{}[sync]\nexitTimeout = '50ms'\n", backend(&receiver)));
     for _ in 0..4 {
@@ -308,7 +308,7 @@ fn however_many_runs_end_while_a_receiver_is_away_one_process_waits_for_it() {
 }
 
 #[test]
-fn a_receiver_that_is_no_longer_set_up_can_be_forgotten() {
+fn retired_receiver_can_be_forgotten() {
     let ((good, ledger), bad) = (honest(), Receiver::start(|_| Reply::Status(503, String::new())));
     let mut world = World::new();
     sinks(&world, &format!("{}[otlp]\nendpoint = '{}'\n", backend(&good), bad.url()));
@@ -328,7 +328,7 @@ fn a_receiver_that_is_no_longer_set_up_can_be_forgotten() {
 }
 
 #[test]
-fn a_collector_without_logs_gets_the_metrics_and_nothing_is_buried() {
+fn collector_without_logs_gets_metrics_and_no_event_is_buried() {
     let receiver = Receiver::start(|received| match received.path.as_str() {
         "/v1/logs" => Reply::Status(404, String::new()),
         _ => Reply::Status(200, String::new()),

@@ -112,7 +112,7 @@ fn play_and_kill(chaos: &Chaos, dice: &Dice, token: &str) -> Play {
         }
         processes::signal(slow.pid(), Signal::KILL);
     }
-    // A monitor gives its agent some seconds; whoever sends apart goes on meanwhile.
+    // A monitor gives its agent some seconds; detached senders go on meanwhile.
     let deadline = Instant::now() + PATIENCE;
     let agents = || {
         let mine = processes::started_in(play.sandbox.home()).into_iter();
@@ -163,13 +163,13 @@ fn wrappers_killed_before_a_receiver_in_chaos_lose_nothing_and_count_nothing_twi
 }
 
 #[test]
-fn the_same_before_a_backend_on_sqlite() {
+fn killed_wrappers_before_a_backend_on_sqlite_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     before_a_backend(&format!("sqlite:{}", folder.path().join("b.db").display()));
 }
 
 #[test]
-fn the_same_before_a_backend_on_postgresql() {
+fn killed_wrappers_before_a_backend_on_postgresql_lose_nothing() {
     let Some(cluster) = Cluster::start() else { return };
     before_a_backend(&cluster.database("chaos"));
 }

@@ -49,7 +49,7 @@ fn told(receiver: &Receiver) -> Vec<String> {
 }
 
 #[test]
-fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_twice() {
+fn start_waits_for_the_agents_session_and_end_for_quiet_files_and_each_is_sent_once() {
     let receiver = Receiver::start(|_| success());
     let mut world = World::new();
     let mut drain = Drain::open_all(&sinks(&world, &v1(&receiver)), Pace::Background).unwrap().remove(0);
@@ -108,7 +108,7 @@ fn a_start_waits_for_the_agents_session_and_an_end_for_quiet_and_neither_comes_t
 }
 
 #[test]
-fn another_server_is_told_of_an_open_session_from_its_start_on() {
+fn changed_server_gets_an_open_session_from_its_start() {
     let (old, new) = (Receiver::start(|_| success()), Receiver::start(|_| success()));
     let mut world = World::new();
     let mut drain = Drain::open_all(&sinks(&world, &v1(&old)), Pace::Background).unwrap().remove(0);
@@ -136,7 +136,7 @@ fn another_server_is_told_of_an_open_session_from_its_start_on() {
 }
 
 #[test]
-fn what_was_accepted_of_an_end_is_not_told_again_with_the_rest() {
+fn accepted_metric_of_an_end_is_not_sent_again_with_its_revived_letter() {
     let refusing = Arc::new(AtomicBool::new(true));
     let refuse = Arc::clone(&refusing);
     let receiver = Receiver::start(move |received| {
@@ -165,7 +165,7 @@ fn what_was_accepted_of_an_end_is_not_told_again_with_the_rest() {
 }
 
 #[test]
-fn a_session_never_bound_is_told_with_its_end() {
+fn start_of_an_unbound_session_is_sent_with_its_end() {
     let receiver = Receiver::start(|_| success());
     let mut world = World::new();
     let mut drain = Drain::open_all(&sinks(&world, &v1(&receiver)), Pace::Background).unwrap().remove(0);
@@ -185,7 +185,7 @@ fn a_session_never_bound_is_told_with_its_end() {
 }
 
 #[test]
-fn a_login_page_pauses_and_a_failure_is_tried_again() {
+fn login_page_pauses_delivery_and_a_failure_is_retried() {
     let pages = std::sync::Mutex::new(
         vec![
             Reply::Status(500, json!({"code": 500, "message": "no"}).to_string()),
@@ -208,7 +208,7 @@ fn a_login_page_pauses_and_a_failure_is_tried_again() {
 }
 
 #[test]
-fn what_was_accepted_of_an_end_is_not_sent_again_with_the_rest() {
+fn accepted_metric_of_an_end_is_not_sent_again_after_failures() {
     let failures = std::sync::atomic::AtomicUsize::new(3);
     let receiver = Receiver::start(move |received| {
         let usage = received.text().contains("tool_usage_total");

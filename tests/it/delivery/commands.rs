@@ -9,7 +9,7 @@ use crate::support::pty::Start;
 use crate::support::receiver::Reply;
 
 #[test]
-fn sync_delivers_and_says_so() {
+fn sync_delivers_and_reports_it() {
     let (receiver, ledger) = first(vec![Reply::Status(500, String::new()), Reply::Cut]);
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
@@ -48,7 +48,7 @@ fn sync_gives_up_when_its_time_is_up() {
 }
 
 #[test]
-fn who_waits_sees_for_what_and_control_c_leaves_a_clean_line() {
+fn waiting_sync_shows_the_reason_and_control_c_leaves_a_clean_line() {
     let mut world = World::new();
     sinks(&world, "[backend]\nurl = 'http://127.0.0.1:1'\n");
     world.spoken("a", 1);
@@ -61,7 +61,7 @@ fn who_waits_sees_for_what_and_control_c_leaves_a_clean_line() {
 }
 
 #[test]
-fn without_a_backend_there_is_nothing_to_do_and_it_says_what() {
+fn sync_without_a_backend_fails_and_names_the_setting() {
     let world = World::new();
     let said = world.run(&["sync"]);
     assert_eq!(said.code, Some(1));
@@ -88,7 +88,7 @@ fn preview_is_what_is_sent_byte_for_byte() {
 }
 
 #[test]
-fn history_is_sent_by_a_backfill_only() {
+fn history_is_sent_only_by_backfill() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     world.spoken("before", 2);
@@ -105,7 +105,7 @@ fn history_is_sent_by_a_backfill_only() {
 }
 
 #[test]
-fn what_never_ran_through_codemie_is_sent_by_a_scan_only() {
+fn foreign_conversations_are_sent_only_by_scan() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     sinks(&world, &backend(&receiver));

@@ -14,7 +14,7 @@ use crate::support::receiver::{Receiver, Reply};
 use std::sync::{Arc, OnceLock};
 
 #[test]
-fn a_backfill_while_a_batch_is_on_its_way_sends_everything() {
+fn backfill_during_a_request_sends_everything() {
     let ledger = Arc::<Ledger>::default();
     let (kept, home) = (Arc::clone(&ledger), Arc::<OnceLock<Home>>::default());
     let at = Arc::clone(&home);
@@ -37,7 +37,7 @@ fn a_backfill_while_a_batch_is_on_its_way_sends_everything() {
 }
 
 #[test]
-fn each_of_two_tokens_for_one_address_goes_on_sending() {
+fn two_tokens_for_one_address_both_keep_sending() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     let config = backend(&receiver);
@@ -56,7 +56,7 @@ fn each_of_two_tokens_for_one_address_goes_on_sending() {
 }
 
 #[test]
-fn to_and_fro_between_two_addresses_nothing_is_left_out_or_sent_again() {
+fn switching_between_two_addresses_skips_and_repeats_nothing() {
     let ((here, here_ledger), (there, there_ledger)) = (honest(), honest());
     let mut world = World::new();
     for (name, receiver) in [("a", &here), ("b", &there), ("c", &here), ("d", &there), ("e", &here)] {
@@ -77,7 +77,7 @@ fn to_and_fro_between_two_addresses_nothing_is_left_out_or_sent_again() {
 }
 
 #[test]
-fn a_backend_started_for_the_first_time_during_a_run_is_told_by_the_token_it_left() {
+fn token_of_a_backend_first_started_during_a_run_is_used() {
     let ledger = Arc::<Ledger>::default();
     let kept = Arc::clone(&ledger);
     let receiver = Receiver::start(move |received| match received.header("authorization") {
@@ -96,12 +96,12 @@ fn a_backend_started_for_the_first_time_during_a_run_is_told_by_the_token_it_lef
 }
 
 #[test]
-fn a_receiver_that_is_away_keeps_no_process_apart_from_the_others() {
+fn unreachable_receiver_does_not_delay_detached_delivery_to_others() {
     let (good, ledger) = honest();
     let bad = Receiver::start(|_| Reply::Hang);
     let only = format!("otlp.endpoint = '{}'\nsync.exitTimeout = '50ms'\n", bad.url());
     let play = Play::new(&only);
-    // A process apart waits for the one that is away.
+    // A detached process waits for the receiver that is away.
     assert_eq!(play.start_as(&["run", "--", "true"]).wait_exit(), Exit::Code(0));
     bad.wait("somebody who sends", |received| (!received.is_empty()).then_some(()));
     assert_eq!(play.codemie(&["config", "set", "backend.token", "canary-token"]).code, Some(0));
@@ -111,7 +111,7 @@ fn a_receiver_that_is_away_keeps_no_process_apart_from_the_others() {
 }
 
 #[test]
-fn what_is_put_on_a_session_is_told_without_another_command() {
+fn renamed_session_is_sent_without_another_command() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));

@@ -127,7 +127,7 @@ fn logged(received: &[Received]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_values_that_come_out_of_a_collector_are_the_truth_also_when_sent_again() {
+fn collector_exports_the_true_values_also_when_sent_twice() {
     let receiver = Receiver::start(|_| Reply::Bytes(Vec::new(), "application/x-protobuf"));
     let Some(collector) = Collector::start(&receiver) else { return };
     let mut world = World::new();

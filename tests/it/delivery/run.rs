@@ -1,4 +1,4 @@
-//! A run sends while it goes on, keeps nobody waiting at its end, and leaves the rest to a process apart.
+//! A run sends while it goes on, keeps nobody waiting at its end, and leaves the rest to a detached process.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn seen(what: &str, times: usize) -> impl FnMut(&[Received]) -> Option<()> {
 }
 
 #[test]
-fn a_run_is_told_while_it_goes_on_and_all_of_it_in_the_end() {
+fn run_is_sent_while_active_and_completely_at_its_end() {
     let (receiver, ledger) = honest();
     // What is metered may take its time; what begins and ends may not.
     let play = Play::new(&format!("{}[sync]\ninterval = '1h'\nexitTimeout = '30s'\n", backend(&receiver)));
@@ -59,7 +59,7 @@ fn a_run_is_told_while_it_goes_on_and_all_of_it_in_the_end() {
 }
 
 #[test]
-fn a_receiver_that_hangs_costs_the_exit_a_moment_and_a_process_apart_finishes() {
+fn hanging_receiver_delays_exit_by_the_timeout_and_a_detached_process_finishes() {
     let (receiver, ledger) = first(vec![Reply::Hang]);
     let play = Play::new(&format!("{}[sync]\nexitTimeout = '200ms'\n", backend(&receiver)));
     let terminal = play.start_as(&["run", "--", "sh", "-c", "exit 7"]);
@@ -74,7 +74,7 @@ fn a_receiver_that_hangs_costs_the_exit_a_moment_and_a_process_apart_finishes() 
 }
 
 #[test]
-fn a_receiver_in_backoff_is_not_waited_for() {
+fn exit_does_not_wait_for_a_receiver_in_backoff() {
     let receiver = Receiver::start(|_| Reply::Headed(503, "retry-after: 3600\r\n", String::new()));
     // Were it waited for, this test would not end in time.
     let play = Play::new(&format!("{}[sync]\nexitTimeout = '1h'\n", backend(&receiver)));
@@ -86,7 +86,7 @@ fn a_receiver_in_backoff_is_not_waited_for() {
 }
 
 #[test]
-fn the_next_command_sends_what_is_left_by_a_process_that_has_nothing_of_ours() {
+fn next_command_starts_a_detached_process_that_inherits_nothing() {
     let (receiver, ledger) = first(vec![Reply::Hang]);
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
@@ -96,9 +96,9 @@ fn the_next_command_sends_what_is_left_by_a_process_that_has_nothing_of_ours() {
     assert!(listed.contains("left"), "{listed}");
     receiver.wait("somebody who sends", |received| (!received.is_empty()).then_some(()));
     let home = world.sandbox.home().to_owned();
-    let apart: Vec<i32> = processes::started_in(&home);
-    assert_eq!(apart.len(), 1, "one process apart");
-    let pid = apart[0];
+    let detached: Vec<i32> = processes::started_in(&home);
+    assert_eq!(detached.len(), 1, "one detached process");
+    let pid = detached[0];
     assert_eq!(processes::process(pid).unwrap().session, pid, "a session of its own");
     assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap().to_str(), Some("/"));
     for descriptor in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
@@ -115,7 +115,7 @@ fn the_next_command_sends_what_is_left_by_a_process_that_has_nothing_of_ours() {
 }
 
 #[test]
-fn several_receivers_at_once_each_at_its_own_pace() {
+fn hanging_receiver_does_not_delay_the_others() {
     let (good, ledger) = honest();
     let bad = Receiver::start(|_| Reply::Hang);
     let config =
@@ -129,7 +129,7 @@ fn several_receivers_at_once_each_at_its_own_pace() {
 }
 
 #[test]
-fn what_is_broken_about_delivery_breaks_nothing_else() {
+fn broken_delivery_settings_do_not_affect_the_run() {
     let nobody = "[backend]\nurl = 'http://127.0.0.1:1'\n";
     let no_such_file = "[backend]\nurl = 'https://127.0.0.1:1'\n[tls]\ncaFile = '/nonexistent.pem'\n";
     let no_address = "[backend]\nurl = 'not an address'\n";
@@ -144,7 +144,7 @@ fn what_is_broken_about_delivery_breaks_nothing_else() {
 }
 
 #[test]
-fn without_a_backend_nothing_is_started() {
+fn no_sender_thread_without_a_receiver() {
     let play = Play::new("");
     let terminal = play.start_as(&["run", "--", "sh", "-c", "echo ready; read line"]);
     terminal.wait_text("ready");
@@ -158,7 +158,7 @@ fn without_a_backend_nothing_is_started() {
 }
 
 #[test]
-fn a_loopback_backend_is_spoken_to_with_the_token_it_left() {
+fn loopback_backend_gets_the_token_it_left() {
     let kept = Arc::<Ledger>::default();
     let ledger = Arc::clone(&kept);
     let receiver = Receiver::start(move |received| match received.header("authorization") {
@@ -174,7 +174,7 @@ fn a_loopback_backend_is_spoken_to_with_the_token_it_left() {
 }
 
 #[test]
-fn an_id_that_the_user_chose_binds_the_session() {
+fn session_id_chosen_by_the_user_binds_the_session() {
     let play = Play::new("");
     let id = "22222222-2222-4222-8222-222222222222";
     assert_eq!(play.start_as(&["claude", "--session-id", id]).wait_exit(), Exit::Code(0));

@@ -31,7 +31,7 @@ fn with_mounts(world: &World, script: &str) -> Option<Said> {
 }
 
 #[test]
-fn a_full_disk_keeps_no_agent_from_running_and_loses_nothing() {
+fn agent_runs_on_a_full_disk_and_no_event_is_lost() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
@@ -55,7 +55,7 @@ fn a_full_disk_keeps_no_agent_from_running_and_loses_nothing() {
 }
 
 #[test]
-fn a_home_that_cannot_be_written_keeps_no_agent_from_running() {
+fn agent_runs_with_a_read_only_home() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
@@ -81,7 +81,7 @@ impl Clock for Shifted {
 }
 
 #[test]
-fn a_clock_set_back_by_a_year_delays_by_minutes_at_most() {
+fn clock_set_back_by_a_year_delays_delivery_by_minutes_at_most() {
     const YEAR: i64 = 365 * 24 * 3_600_000;
     let wish = Reply::Headed(503, "retry-after: 30\r\n", String::new());
     let (receiver, ledger) = first(vec![wish, Reply::Status(500, String::new())]);
