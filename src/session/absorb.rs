@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Error;
-use super::event::{amend_end, keyed_id};
+use super::event::amend_end;
 use super::state::{Move, Phase};
 use crate::meter::record::Fact;
 use crate::store::{Draft, FileId, Known, PicoDollars, Position, Priced, RecordKind, SessionRow, Totals, Tx};
 use wire::EventType;
 use wire::SessionId;
 use wire::Timestamp;
+use wire::event::keyed_id;
 use wire::{Tokens, ToolKind};
 
 /// Where the clock turns out to have been set back during a session, lines this much older than the present are taken

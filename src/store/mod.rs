@@ -27,7 +27,6 @@ mod open;
 mod opening;
 mod outbox;
 mod outgoing;
-pub mod plain;
 mod position;
 mod pruned;
 mod query;

@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use super::admit::{self, Refused};
-use super::attributes::{Attributes, Text};
-use super::event::{Event, Rejected};
+use super::event::Rejected;
 use super::fold::{Change, Daily, Known, Plan};
 use super::model::{Day, Session, Touched};
 use super::numbers::Numbers;
 use super::storage::Ingested;
+use wire::Attributes;
+use wire::Event;
 use wire::Timestamp;
 
 #[derive(Debug)]
@@ -145,8 +146,9 @@ impl Intake {
     /// Says what the storage knew of the event at this place of [`Intake::events`].
     pub fn settle(&mut self, at: usize, known: &Known) {
         let event = &self.plan.events[at];
-        let text = |text: &Option<Text>| text.as_deref().unwrap_or_default().to_owned();
-        let origin = self.origins.entry((text(&event.machine), text(&event.user))).or_default();
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        let origin = (text(event.machine.as_deref()), text(event.user.as_deref()));
+        let origin = self.origins.entry(origin).or_default();
         *origin += i64::from(*known == Known::Fresh);
         if *known == Known::Already {
             self.outcome.duplicates += 1;
@@ -203,7 +205,7 @@ impl Stored {
         if !self.same_session || self.rev >= event.rev || self.kind != event.kind().as_str() {
             return Known::Already;
         }
-        match Attributes::stored(&self.kind, &self.attributes) {
+        match Attributes::kept(&self.kind, &self.attributes) {
             Ok(attributes) => Known::Revised { time: self.time, attributes },
             // What we wrote ourselves can be read; if somebody changed it, it is better left alone.
             Err(_) => Known::Already,

@@ -1,7 +1,7 @@
 //! The metrics backend: takes events in, once each, and answers what they add up to.
 //!
 //! ```text
-//! event, attributes    one event of the wire, checked
+//! event                a batch of events of the wire, each checked
 //! admit, seqs, fold    pure: what of a batch may be taken in, and what it changes in a session and in the sums
 //! numbers, model       what is added up, and what is read
 //! storage              the traits; sqlite and postgres implement them (sql, read: what both have in common)
@@ -24,7 +24,6 @@
 
 pub mod admit;
 pub mod api;
-pub mod attributes;
 pub mod dashboard;
 pub mod database;
 pub mod event;

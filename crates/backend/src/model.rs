@@ -14,9 +14,9 @@ pub use query::{
 pub use record::Record;
 pub use session::{Life, Session, Told};
 
-use super::attributes::{Attributes, Text, Tool};
 use super::numbers::Numbers;
 use wire::Timestamp;
+use wire::event::{Attributes, Tool};
 use wire::{EventKind, EventType};
 
 /// A day in UTC, counted from 1970-01-01.
@@ -158,8 +158,8 @@ impl ToolNumbers {
         Self {
             calls: 1,
             errors: i64::from(tool.ok == Some(false)),
-            lines_added: tool.lines_added,
-            lines_removed: tool.lines_removed,
+            lines_added: tool.lines_added.get(),
+            lines_removed: tool.lines_removed.get(),
         }
     }
 
@@ -196,6 +196,7 @@ pub struct TimelineEvent {
     #[serde(rename = "type")]
     pub kind: EventKind,
     pub time: Timestamp,
+    #[serde(serialize_with = "wire::event::keep")]
     pub attributes: Attributes,
 }
 
@@ -258,10 +259,6 @@ pub struct Facets {
 pub struct Touched {
     pub session: String,
     pub latest: EventType,
-}
-
-pub(super) fn owned(text: Option<&Text>) -> Option<String> {
-    text.map(|text| text.to_string())
 }
 
 #[cfg(test)]

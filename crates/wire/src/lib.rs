@@ -5,9 +5,11 @@
 //! name. No I/O, no policy.
 
 mod coverage;
+pub mod event;
 pub mod hex;
 mod id;
 pub mod money;
+pub mod plain;
 mod process;
 mod record;
 #[cfg(feature = "sqlite")]
@@ -27,6 +29,7 @@ pub const DEMO: &str = "demo";
 pub const FOREIGN_TAG: &str = "foreign";
 
 pub use coverage::{Coverage, Reading};
+pub use event::{Attributes, Event};
 pub use id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 pub use money::PicoDollars;
 pub use process::{Pid, ProcessId, StartTime};

@@ -8,7 +8,7 @@ use super::frame::Frame;
 use super::model::Story;
 use super::scale::Scale;
 use super::text::{about, grouped};
-use crate::attributes::Attributes;
+use wire::Attributes;
 use wire::PicoDollars;
 use wire::Timestamp;
 
@@ -102,8 +102,8 @@ fn points(frame: &Frame, view: &Story, time: &Axis) -> Vec<Point> {
     });
     usages
         .map(|(at, usage)| {
-            let cost = usage.cost.map_or("no price".to_owned(), |cost| human::dollars(cost.0));
-            point(at, &format!("{}, {cost}", &*usage.model), usage.cost.unwrap_or_default())
+            let cost = usage.cost().map_or("no price".to_owned(), |cost| human::dollars(cost.0));
+            point(at, &format!("{}, {cost}", &*usage.model), usage.cost().unwrap_or_default())
         })
         .collect()
 }
@@ -134,9 +134,9 @@ fn lanes(view: &Story, time: &Axis) -> [Lane; 4] {
     }
     for event in &view.events {
         let (lane, said) = match &event.attributes {
-            Attributes::Prompt => (0, String::new()),
+            Attributes::Prompt(_) => (0, String::new()),
             Attributes::Usage(usage) => {
-                (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens)))
+                (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens.get())))
             }
             Attributes::Tool(tool) if tool.ok == Some(false) => (3, format!("{} failed", &*tool.name)),
             Attributes::Tool(tool) => (2, tool.name.to_string()),

@@ -156,7 +156,7 @@ fn totals(frame: &Frame, session: &Session, amounts: Amounts) -> Markup {
         .end
         .as_ref()
         .and_then(|end| end.said.totals.as_ref())
-        .map_or(0, |totals| totals.files_changed);
+        .map_or(0, |totals| totals.files_changed.get());
     html! {
         dl.totals {
             div {

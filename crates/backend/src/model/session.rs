@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::owned;
-use crate::attributes::{Attributes, Bound, End, Start, Text};
-use crate::event::Event;
 use crate::fold::Dimensions;
 use crate::numbers::Numbers;
 use crate::seqs::Seqs;
+use wire::Event;
 use wire::Timestamp;
+use wire::event::{Attributes, Bound, End, Field, Start, Text, keep};
 use wire::{Link, Status};
 
 /// What an event said, and which revision of which event that was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound(serialize = "T: Field"))]
 pub struct Told<T> {
     pub seq: i64,
     pub rev: i64,
     pub time: Timestamp,
+    #[serde(serialize_with = "keep")]
     pub said: T,
 }
 
@@ -64,8 +65,8 @@ impl Session {
             owner,
             life: Life {
                 agent: event.agent.to_string(),
-                machine: owned(event.machine.as_ref()),
-                user: owned(event.user.as_ref()),
+                machine: event.machine.as_deref().map(str::to_owned),
+                user: event.user.as_deref().map(str::to_owned),
                 ..Life::default()
             },
             seqs: Seqs::default(),
@@ -106,8 +107,8 @@ impl Session {
                 }
                 if supersede(&mut life.start, event, start) {
                     life.agent = event.agent.to_string();
-                    life.machine = owned(event.machine.as_ref());
-                    life.user = owned(event.user.as_ref());
+                    life.machine = event.machine.as_deref().map(str::to_owned);
+                    life.user = event.user.as_deref().map(str::to_owned);
                 }
                 true
             }
@@ -197,7 +198,7 @@ impl Session {
 
     /// The time it was open, all openings together; `now` closes one that is going on.
     pub fn duration_ms(&self, now: Timestamp) -> i64 {
-        let before = self.life.end.as_ref().map_or(0, |end| end.said.duration_ms);
+        let before = self.life.end.as_ref().map_or(0, |end| end.said.duration_ms.get());
         if self.ending().is_some() {
             return before;
         }
@@ -212,7 +213,7 @@ impl Session {
 
     /// The highest `seq` that an END has named.
     fn last_seq(&self) -> i64 {
-        self.life.end.as_ref().map_or(0, |end| end.said.last_seq)
+        self.life.end.as_ref().map_or(0, |end| end.said.last_seq.0)
     }
 
     pub fn missing_seq(&self) -> Vec<(i64, i64)> {

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::rows::Rows;
 use super::{RowColumns, Trouble};
-use crate::event::Event;
 use crate::fold::{Change, Known};
 use crate::intake::{Found, Intake, Stored};
 use crate::model::{Day, Session};
@@ -19,6 +18,7 @@ use crate::sql::{
     COST, COUNTED, Get, LIFE, LISTED, SESSION_COLUMNS, SessionColumn, added, day, number_columns, numbers,
     numbers_added, session, session_columns, text,
 };
+use wire::Event;
 use wire::Timestamp;
 
 /// Sessions are locked by stripes: a batch of ten thousand sessions must not fill the server's table of locks.
@@ -151,7 +151,7 @@ async fn add_events(
         .int("rev", events().map(|event| event.rev))
         .text("kind", events().map(|event| Some(event.kind().as_str().to_owned())))
         .int("time", events().map(|event| event.time.0))
-        .text("attributes", events().map(|event| Some(event.attributes.to_json())))
+        .text("attributes", events().map(|event| Some(event.attributes.to_kept_json())))
         .int("owner", events().map(|_| owner));
     // Which were added is told only if some were not.
     let sql = format!(
@@ -210,7 +210,7 @@ async fn settle_others(
             .uuid("id", revised.iter().map(|event| event.id))
             .int("rev", revised.iter().map(|event| event.rev))
             .int("time", revised.iter().map(|event| event.time.0))
-            .text("attributes", revised.iter().map(|event| Some(event.attributes.to_json())));
+            .text("attributes", revised.iter().map(|event| Some(event.attributes.to_kept_json())));
         tx.query(&rows.update("event", 2), &rows.values()).await?;
     }
     Ok(())

@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 
-use super::super::attributes::Attributes;
 use super::super::model::{Session, TimelineEvent};
 use super::super::sql::{self, Query, text};
 use super::super::storage::Error;
 use super::Database;
 use super::sessions::{all, by_id, openings};
+use wire::Attributes;
 
 /// A chain longer than this, to either side, is cut.
 const CHAIN: usize = 50;

@@ -1,6 +1,5 @@
 //! Sessions: lists of them, and one with everything around it.
 
-use super::super::attributes::Attributes;
 use super::super::model::{
     Counted, Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter, SessionPage, Stretch,
     TimelineEvent, TimelinePage, TimelinePlace, ToolNumbers, ToolRow,
@@ -9,6 +8,7 @@ use super::super::sql::{self, Columns, Query, int, numbers, session_columns, tex
 use super::super::storage::Error;
 use super::chain::chain;
 use super::{Database, limit_to, numbers_summed};
+use wire::Attributes;
 use wire::EventKind;
 use wire::PicoDollars;
 use wire::Timestamp;
@@ -322,7 +322,7 @@ fn tool_row(row: &dyn Columns) -> Result<ToolRow, Error> {
 fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
     let kind = text(row, 2)?;
     // What an earlier version took in and this one would not is shown by its type alone.
-    let attributes = Attributes::stored(&kind, &text(row, 4)?).or_else(|_| Attributes::other(&kind));
+    let attributes = Attributes::kept(&kind, &text(row, 4)?).or_else(|_| Attributes::other(&kind));
     Ok(TimelineEvent {
         seq: int(row, 0)?,
         rev: int(row, 1)?,

@@ -15,7 +15,6 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params, params_from_iter};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
-use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
 use super::read::Database;
@@ -23,6 +22,7 @@ use super::sql::{Columns, Decode, Dialect, Query, TOKEN_COLUMNS, Value, json};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Role, Token, TokenHash};
 use system::file::open_private;
+use wire::Event;
 use wire::Timestamp;
 
 /// As many pages are read for at once; more wait.

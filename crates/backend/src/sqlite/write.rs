@@ -7,7 +7,6 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, pa
 use uuid::Uuid;
 
 use super::{RowColumns, failed};
-use crate::event::Event;
 use crate::fold::{Change, Known};
 use crate::intake::{Found, Intake, Stored};
 use crate::model::{Day, Session};
@@ -18,6 +17,7 @@ use crate::sql::{
 };
 use crate::storage::Error;
 use crate::token::Owner;
+use wire::Event;
 use wire::Timestamp;
 
 /// Sessions by their number in this database.
@@ -121,7 +121,7 @@ fn add_events(conn: &Connection, owner: i64, intake: &mut Intake, rows: &Rows) -
                 event.rev,
                 event.kind().as_str(),
                 event.time,
-                event.attributes.to_json(),
+                event.attributes.to_kept_json(),
                 owner
             ])
             .map_err(failed)?;
@@ -156,7 +156,13 @@ fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) ->
             "UPDATE event SET rev = ?3, time = ?4, attributes = ?5 WHERE owner = ?1 AND id = ?2",
         )?;
         update
-            .execute(params![owner, event.id.as_bytes(), event.rev, event.time, event.attributes.to_json()])
+            .execute(params![
+                owner,
+                event.id.as_bytes(),
+                event.rev,
+                event.time,
+                event.attributes.to_kept_json()
+            ])
             .map_err(failed)?;
     }
     Ok(known)
