@@ -9,6 +9,7 @@ mod commands;
 mod crossing;
 mod otlp;
 pub(crate) mod play;
+mod recording;
 mod run;
 mod surroundings;
 

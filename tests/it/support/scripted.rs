@@ -25,7 +25,8 @@ pub(crate) fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
     }
 }
 
-/// Reads a command per line and says `done` after each: `be ID` registers a conversation, `say KEY` answers in it, `exit N`.
+/// Reads a command per line and says `done` after each: `be ID` registers a conversation, `say KEY` answers in it, `write FILE
+/// JSON` appends a line to a file of the project (named without its ending), `exit N`.
 const SCRIPT: &str = r#"
 root="$HOME/.claude"
 project="$root/projects/$(pwd -P | sed 's/[^A-Za-z0-9]/-/g')"
@@ -40,6 +41,10 @@ while read -r order what; do
   say)
     printf '{"type":"assistant","sessionId":"%s","uuid":"%s","timestamp":"%s","message":{"id":"%s","role":"assistant","model":"claude-opus-4-8","content":[],"usage":{"input_tokens":1,"output_tokens":2}}}\n' \
       "$id" "$what" "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" "$what" >> "$project/$id.jsonl" ;;
+  write)
+    file="$project/${what%% *}.jsonl"
+    mkdir -p "$(dirname "$file")"
+    printf '%s\n' "${what#* }" >> "$file" ;;
   exit)
     rm -f "$root/sessions/$$.json"
     exit "$what" ;;
@@ -94,5 +99,15 @@ impl Scripted {
         self.orders.write_all(format!("exit {code}\n").as_bytes()).unwrap();
         drop(self.orders);
         self.child.wait().unwrap().code()
+    }
+
+    /// The wrapper's.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Waits for its end, however it comes. Its input stays open meanwhile: the end of that would be another way to go.
+    pub(crate) fn wait(mut self) {
+        self.child.wait().unwrap();
     }
 }
