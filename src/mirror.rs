@@ -238,13 +238,14 @@ fn remove(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{self, Begin, Conversation, Passage, To};
+    use crate::session::lifecycle::{self, Begin, Conversation, Passage};
     use crate::session::prune::prune;
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, binding};
     use backend::model::{Page, Session, SessionFilter};
     use wire::SessionId;
     use wire::Status;
+    use wire::TransitionKind;
 
     async fn shown(copy: &LocalMirror) -> Vec<Session> {
         copy.storage().sessions(SessionFilter::default(), Page::first(100)).await.unwrap().sessions
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(shown(&copy).await[0].status(), Status::Active);
         assert_eq!(copy.catch_up().await.unwrap(), 0, "nothing new");
         let at = world.wait(500);
-        let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+        let passage = Passage { to: TransitionKind::Clear, binding: Some(binding("b")), place: None };
         world.bind(started.session, "a").unwrap();
         world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &passage)).unwrap();
         assert!(copy.catch_up().await.unwrap() >= 3);

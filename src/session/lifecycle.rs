@@ -13,7 +13,7 @@ use super::state::{Ending, Move, Next, Phase, State};
 use crate::store::{NewRun, NewSession, Place, RunRow, SessionRow, Tx};
 use wire::Timestamp;
 use wire::{AgentSessionId, Ids, RunId, SessionId};
-use wire::{EndReason, EvidenceKind, StartReason};
+use wire::{EvidenceKind, StartReason, TransitionKind};
 
 /// A switch is noticed some time after the agent made it (150 ms at most, nearly always), and what the agent did in
 /// between is the new session's: a prompt pasted at once; an answer takes longer. More than this would take the last
@@ -59,19 +59,11 @@ pub struct Binding {
 /// From one conversation to another inside a run.
 #[derive(Clone, Debug)]
 pub struct Passage {
-    pub to: To,
+    pub to: TransitionKind,
     /// Known at once from most evidence; otherwise `bind` follows.
     pub binding: Option<Binding>,
     /// Where the new session works; `None`: where the old one did.
     pub place: Option<Place>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
-    /// A new, empty conversation.
-    Clear,
-    /// An existing or copied one.
-    Switch,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,10 +179,7 @@ pub fn transition(
         return Err(Error::AlreadyThere(old.id));
     }
     let new_id = target.as_ref().map_or_else(|| ids.session(), |target| target.id);
-    let (end_reason, start_reason) = match passage.to {
-        To::Clear => (EndReason::Clear, StartReason::Clear),
-        To::Switch => (EndReason::Switch, StartReason::Switch),
-    };
+    let (end_reason, start_reason) = (passage.to.into(), passage.to.into());
     let ended = leave(tx, at, &old, run.n, Ending { reason: end_reason, exit: None }, Some(new_id))?;
 
     let started = if let Some(target) = target {
@@ -198,8 +187,10 @@ pub fn transition(
         Started { session: target.id, name: target.name, how }
     } else {
         let name = match passage.to {
-            To::Clear => names::successor(tx, &old.name_base, old.name_number)?,
-            To::Switch => names::first(tx, &names::default_name(&old.agent, at, &system::zone::local()))?,
+            TransitionKind::Clear => names::successor(tx, &old.name_base, old.name_number)?,
+            TransitionKind::Switch => {
+                names::first(tx, &names::default_name(&old.agent, at, &system::zone::local()))?
+            }
         };
         let started = create(
             tx,
@@ -216,7 +207,8 @@ pub fn transition(
                 parent: old.parent,
                 from: Some(old.id),
                 place: passage.place.as_ref().unwrap_or(&old.place),
-                owns_from: (passage.to == To::Switch).then_some(Timestamp(at.0 - NOTICED_WITHIN_MS)),
+                owns_from: (passage.to == TransitionKind::Switch)
+                    .then_some(Timestamp(at.0 - NOTICED_WITHIN_MS)),
                 tags: &tx.tags(old.n)?,
                 group: old.group.as_deref(),
             },
@@ -251,7 +243,7 @@ pub fn bind(
     };
     match (row.phase, row.run.map(|run| tx.run_number(run)).transpose()?.flatten()) {
         (Phase::Open, Some(run)) if row.agent_session.is_none() => {
-            let passage = Passage { to: To::Switch, binding: Some(binding.clone()), place: None };
+            let passage = Passage { to: TransitionKind::Switch, binding: Some(binding.clone()), place: None };
             transition(tx, at, ids, run.id, &passage).map(Bound::Switched)
         }
         _ => merge(tx, &row, &known).map(Bound::Merged),

@@ -79,11 +79,11 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Barrier;
 
-    use super::super::lifecycle::{Conversation, Passage, To, transition};
+    use super::super::lifecycle::{Conversation, Passage, transition};
     use super::super::state::{Exit, Phase};
     use super::super::tests::{World, binding, realm};
     use super::*;
-    use wire::{EndReason, Status};
+    use wire::{EndReason, Status, TransitionKind};
     use wire::{Pid, StartTime};
 
     /// The processes there are, by pid.
@@ -138,7 +138,7 @@ mod tests {
         let mut world = World::new();
         let (run, first) = world.start(Conversation::Fresh);
         world.bind(first.session, "a").unwrap();
-        let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+        let passage = Passage { to: TransitionKind::Clear, binding: Some(binding("b")), place: None };
         let at = world.wait(1000);
         let ids = &world.ids;
         let second = world.store.write(|tx| transition(tx, at, ids, run, &passage)).unwrap().new.session;

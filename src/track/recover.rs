@@ -92,9 +92,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::session::lifecycle::{self, Begin, Binding, Conversation, Passage, To};
+    use crate::session::lifecycle::{self, Begin, Binding, Conversation, Passage};
     use crate::store::{NewRun, Place, Surroundings};
     use wire::EvidenceKind;
+    use wire::TransitionKind;
     use wire::{AgentSessionId, Ids, RandomIds, SessionId};
     use wire::{Pid, ProcessId, StartTime};
 
@@ -146,7 +147,7 @@ mod tests {
             file: None,
             evidence: EvidenceKind::Registry,
         };
-        let clear = Passage { to: To::Clear, binding: Some(binding("two")), place: None };
+        let clear = Passage { to: TransitionKind::Clear, binding: Some(binding("two")), place: None };
         let (one, two) = store
             .write(|tx| {
                 let now = SystemClock.now();

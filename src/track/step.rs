@@ -9,7 +9,7 @@ use super::left::Left;
 use super::run::Run;
 use crate::forward::Word;
 use crate::session::correlate::{self, Decision, Explained, TransitionKind};
-use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage, To};
+use crate::session::lifecycle::{self, Begin, Binding, Bound, Passage};
 use crate::session::{self};
 use crate::store::{Evidence, NewRun, Realm, Store, Surroundings, Tx, Verdict};
 use system::clock::{Clock, SystemClock};
@@ -177,10 +177,7 @@ impl Run {
         // The old session ends with all that is known of it now.
         let _ = self.read(false); // what is refused is read as of a session that was left
         let passage = Passage {
-            to: match kind {
-                TransitionKind::Clear => To::Clear,
-                TransitionKind::Switch => To::Switch,
-            },
+            to: kind,
             binding: to.map(|id| self.binding(id, evidence)),
             place: Some(place(folder)),
         };

@@ -14,6 +14,7 @@ mod process;
 mod record;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod sums;
 mod time;
 mod tokens;
 mod words;
@@ -34,6 +35,9 @@ pub use id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 pub use money::PicoDollars;
 pub use process::{Pid, ProcessId, StartTime};
 pub use record::{Correlation, SessionRecord, Sync, UsageSummary};
+pub use sums::Sums;
 pub use time::Timestamp;
 pub use tokens::{MAX_COUNT, Tokens};
-pub use words::{EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind};
+pub use words::{
+    EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind, TransitionKind,
+};

@@ -58,6 +58,34 @@ spelled!(
     StartReason { Startup = "startup", Resume = "resume", Clear = "clear", Switch = "switch" }
 );
 spelled!(
+    /// How an agent goes from one conversation to another in the same process.
+    TransitionKind {
+        /// To a new, empty conversation.
+        Clear = "clear",
+        /// To an existing or copied one.
+        Switch = "switch",
+    }
+);
+
+impl From<TransitionKind> for EndReason {
+    fn from(kind: TransitionKind) -> Self {
+        match kind {
+            TransitionKind::Clear => Self::Clear,
+            TransitionKind::Switch => Self::Switch,
+        }
+    }
+}
+
+impl From<TransitionKind> for StartReason {
+    fn from(kind: TransitionKind) -> Self {
+        match kind {
+            TransitionKind::Clear => Self::Clear,
+            TransitionKind::Switch => Self::Switch,
+        }
+    }
+}
+
+spelled!(
     /// Which kind of evidence bound a session, strongest first.
     EvidenceKind { Assigned = "assigned", Registry = "registry", Log = "log" }
 );

@@ -6,6 +6,7 @@ use super::traces::{Maker, Trace};
 use wire::AgentSessionId;
 pub use wire::EvidenceKind as Evidence;
 use wire::Timestamp;
+pub use wire::TransitionKind;
 use wire::{Pid, ProcessId, StartTime};
 
 /// How the file of a conversation begins.
@@ -158,14 +159,6 @@ pub enum Decision {
         to: AgentSessionId,
         process: ProcessId,
     },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransitionKind {
-    /// To a new, empty conversation.
-    Clear,
-    /// To an existing or copied one.
-    Switch,
 }
 
 /// A signal, and what was made of it.

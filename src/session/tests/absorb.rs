@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::super::Error;
 use super::super::absorb::{Absorbed, Batch, absorb};
-use super::super::lifecycle::{self, Conversation, Passage, To};
+use super::super::lifecycle::{self, Conversation, Passage};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, binding, usage};
 use crate::meter::record::{ApiError, Fact, Record, Tool};
@@ -16,6 +16,7 @@ use prices::tier::Tier;
 use wire::SessionId;
 use wire::Timestamp;
 use wire::ToolKind;
+use wire::TransitionKind;
 
 fn fact(key: &str, at: Timestamp, fact: Fact) -> Priced {
     Priced {
@@ -216,7 +217,7 @@ fn a_fork_owns_neither_marked_copies_nor_lines_older_than_itself() {
     let old = world.now;
     world.absorb(parent, &batch(7, 0, 10, &[usage("m1", old, 20)]));
     let at = world.wait(1000);
-    let passage = Passage { to: To::Switch, binding: Some(binding("fork")), place: None };
+    let passage = Passage { to: TransitionKind::Switch, binding: Some(binding("fork")), place: None };
     let fork =
         world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &passage)).unwrap().new.session;
     let later = world.wait(1000);
@@ -296,7 +297,7 @@ fn what_happened_before_a_switch_was_noticed_is_the_new_sessions() {
     let (run, _) = world.bound(Conversation::Fresh, "a");
     let switched = world.wait(1000);
     let noticed = world.wait(300);
-    let passage = Passage { to: To::Switch, binding: Some(binding("b")), place: None };
+    let passage = Passage { to: TransitionKind::Switch, binding: Some(binding("b")), place: None };
     let passed =
         world.store.write(|tx| lifecycle::transition(tx, noticed, &world.ids, run, &passage)).unwrap();
     let prompt = fact("p1", Timestamp(switched.0 + 50), Fact::Prompt);

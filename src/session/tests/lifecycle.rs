@@ -1,8 +1,8 @@
 use super::super::Error;
-use super::super::lifecycle::{self, Bound, Conversation, How, Passage, Passed, To};
+use super::super::lifecycle::{self, Bound, Conversation, How, Passage, Passed};
 use super::super::state::{Ending, Exit, Phase};
 use super::{World, agent_session, binding};
-use wire::{EndReason, Link, Status};
+use wire::{EndReason, Link, Status, TransitionKind};
 use wire::{RunId, SessionId};
 
 impl World {
@@ -13,7 +13,7 @@ impl World {
         ended
     }
 
-    fn pass(&mut self, run: RunId, to: To, agent_session: Option<&str>) -> Result<Passed, Error> {
+    fn pass(&mut self, run: RunId, to: TransitionKind, agent_session: Option<&str>) -> Result<Passed, Error> {
         let at = self.wait(1000);
         let passage = Passage { to, binding: agent_session.map(binding), place: None };
         let passed = self.store.write(|tx| lifecycle::transition(tx, at, &self.ids, run, &passage));
@@ -77,12 +77,12 @@ fn clears_make_a_chain() {
     world.bind(first.session, "a").unwrap();
     let mut chain = vec![first];
     for agent in ["b", "c", "d"] {
-        let passed = world.pass(run, To::Clear, Some(agent)).unwrap();
+        let passed = world.pass(run, TransitionKind::Clear, Some(agent)).unwrap();
         assert!(passed.old.closed);
         chain.push(passed.new);
     }
     // And one whose agent session is not known at once, ended before it ever is.
-    chain.push(world.pass(run, To::Clear, None).unwrap().new);
+    chain.push(world.pass(run, TransitionKind::Clear, None).unwrap().new);
     world.end(run, Exit::Code(0));
 
     let names: Vec<_> = chain.iter().map(|started| started.name.as_str()).collect();
@@ -109,7 +109,7 @@ fn a_chain_without_further_numbers_goes_on_as_another() {
     world.bind(started.session, "a").unwrap();
     let last = "UPDATE session SET name_base = 'fix', name_number = 4294967295, name = 'fix.4294967295'";
     world.store.sql().execute(last, []).unwrap();
-    let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+    let passage = Passage { to: TransitionKind::Clear, binding: Some(binding("b")), place: None };
     let at = world.wait(10);
     let passed = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &passage)).unwrap();
     assert_eq!(world.session(passed.new.session).name, "fix");
@@ -127,7 +127,7 @@ fn a_transition_is_whole_or_not_at_all() {
     for statements in 0.. {
         world.store.faults.after(statements);
         let at = world.wait(10);
-        let passage = Passage { to: To::Clear, binding: Some(binding("b")), place: None };
+        let passage = Passage { to: TransitionKind::Clear, binding: Some(binding("b")), place: None };
         let passed = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &passage));
         world.store.faults.none();
         world.check();
@@ -297,7 +297,7 @@ fn a_clear_of_one_of_two_runs_leaves_the_session_to_the_other() {
     let (one, started) = world.start(Conversation::Fresh);
     world.bind(started.session, "a").unwrap();
     let (two, _) = world.start(Conversation::Named(agent_session("a")));
-    let passed = world.pass(one, To::Clear, Some("b")).unwrap();
+    let passed = world.pass(one, TransitionKind::Clear, Some("b")).unwrap();
     assert!(!passed.old.closed);
     let (old, new) = (world.session(started.session), world.session(passed.new.session));
     assert_eq!((old.transitioned_to, old.phase), (None, Phase::Open));
@@ -312,12 +312,12 @@ fn switching_back_and_forth_reopens_each_time() {
     let mut world = World::new();
     let (run, first) = world.start(Conversation::Fresh);
     world.bind(first.session, "a").unwrap();
-    let second = world.pass(run, To::Switch, Some("b")).unwrap().new;
-    let back = world.pass(run, To::Switch, Some("a")).unwrap().new;
+    let second = world.pass(run, TransitionKind::Switch, Some("b")).unwrap().new;
+    let back = world.pass(run, TransitionKind::Switch, Some("a")).unwrap().new;
     assert_eq!((back.session, back.how), (first.session, How::Reopened));
-    let forth = world.pass(run, To::Switch, Some("b")).unwrap().new;
+    let forth = world.pass(run, TransitionKind::Switch, Some("b")).unwrap().new;
     assert_eq!((forth.session, forth.how), (second.session, How::Reopened));
-    assert!(matches!(world.pass(run, To::Switch, Some("b")), Err(Error::AlreadyThere(_))));
+    assert!(matches!(world.pass(run, TransitionKind::Switch, Some("b")), Err(Error::AlreadyThere(_))));
     world.end(run, Exit::Code(0));
     assert_eq!(
         world.told(first.session),
@@ -387,8 +387,8 @@ fn nothing_happens_in_a_run_that_has_ended() {
     let mut world = World::new();
     let (run, _) = world.start(Conversation::Fresh);
     world.end(run, Exit::Code(0));
-    assert!(matches!(world.pass(run, To::Clear, Some("b")), Err(Error::NoRun(_))));
-    assert!(matches!(world.pass(world.ids_run(), To::Clear, None), Err(Error::NoRun(_))));
+    assert!(matches!(world.pass(run, TransitionKind::Clear, Some("b")), Err(Error::NoRun(_))));
+    assert!(matches!(world.pass(world.ids_run(), TransitionKind::Clear, None), Err(Error::NoRun(_))));
 }
 
 #[test]
@@ -416,8 +416,8 @@ fn names_are_unique() {
     let begin = named(&world, "fix.2");
     let (other, _) = world.start_as(&begin);
     let run = world.store.sql().query_row("SELECT id FROM run WHERE n = 1", [], |row| row.get(0)).unwrap();
-    assert_eq!(world.pass(run, To::Clear, Some("x")).unwrap().new.name, "fix.3");
-    assert_eq!(world.pass(other, To::Clear, Some("y")).unwrap().new.name, "fix.2.2");
+    assert_eq!(world.pass(run, TransitionKind::Clear, Some("x")).unwrap().new.name, "fix.3");
+    assert_eq!(world.pass(other, TransitionKind::Clear, Some("y")).unwrap().new.name, "fix.2.2");
     let begin = named(&world, "-bad");
     let at = world.wait(1);
     assert!(matches!(

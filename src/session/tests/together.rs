@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::super::absorb::{Absorbed, Batch, absorb};
-use super::super::lifecycle::{self, Binding, Conversation, Passage, To};
+use super::super::lifecycle::{self, Binding, Conversation, Passage};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, check, usage};
 use crate::home::Home;
@@ -17,6 +17,7 @@ use terminal::process::SystemProcesses;
 use wire::EvidenceKind;
 use wire::RandomIds;
 use wire::Timestamp;
+use wire::TransitionKind;
 
 #[test]
 fn fifty_wrappers_in_one_folder() {
@@ -55,7 +56,7 @@ fn fifty_wrappers_in_one_folder() {
                         records: &records,
                     };
                     store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
-                    let passage = Passage { to: To::Clear, binding: None, place: None };
+                    let passage = Passage { to: TransitionKind::Clear, binding: None, place: None };
                     let passed =
                         store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &passage)).unwrap();
                     session = passed.new.session;
@@ -152,7 +153,7 @@ fn victim() {
         };
         store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
         println!("absorbed");
-        let passage = Passage { to: To::Clear, binding: None, place: None };
+        let passage = Passage { to: TransitionKind::Clear, binding: None, place: None };
         session = store
             .write(|tx| lifecycle::transition(tx, at, &RandomIds, begin.run.id, &passage))
             .unwrap()

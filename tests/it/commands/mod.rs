@@ -11,7 +11,7 @@ use std::process::Command;
 use codemie::home::Home;
 use codemie::meter::record::{Fact, Record, Usage};
 use codemie::session::absorb::{Batch, absorb};
-use codemie::session::lifecycle::{self, Begin, Binding, Conversation, Passage, To};
+use codemie::session::lifecycle::{self, Begin, Binding, Conversation, Passage};
 use codemie::session::publish::publish;
 use codemie::session::state::{Ending, Exit};
 use codemie::store::{FileId, NewRun, PicoDollars, Place, Priced, Realm, Store};
@@ -23,6 +23,7 @@ use uuid::Uuid;
 use wire::EvidenceKind;
 use wire::Timestamp;
 use wire::Tokens;
+use wire::TransitionKind;
 use wire::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 use wire::{Pid, ProcessId, StartTime};
 
@@ -106,7 +107,8 @@ impl World {
 
     pub(crate) fn clear(&mut self, run: Run, agent_session: &str) -> Run {
         let at = self.tick(1000);
-        let passage = Passage { to: To::Clear, binding: Some(binding(agent_session, None)), place: None };
+        let passage =
+            Passage { to: TransitionKind::Clear, binding: Some(binding(agent_session, None)), place: None };
         let passed =
             self.store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run.id, &passage)).unwrap();
         Run { session: passed.new.session, ..run }
