@@ -22,7 +22,7 @@ use crate::session::record::summary;
 use crate::store::{Outgoing, Priced, Totals};
 use system::clock::{Clock, SystemClock};
 use wire::event::{
-    Bound, Cost, Dimension, End, Flag, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Usage, keyed_id,
+    Bound, Cost, Dimension, End, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage, keyed_id,
     opening_id,
 };
 use wire::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
@@ -106,13 +106,13 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
             cost_usd: call.cost.map(Cost),
             input_tokens: tokens.input.into(),
             key: Key(Some(call.record.key.clone())),
-            latency_ms: None,
+            latency_ms: Timing::NONE,
             model: Dimension::cut(usage.model.clone()),
             output_tokens: tokens.output.into(),
             reasoning_tokens: tokens.reasoning.into(),
             source: Some(Source::Transcript),
-            subagent: Flag(call.record.subagent.is_some()),
-            ttft_ms: None,
+            subagent: call.record.subagent.is_some().into(),
+            ttft_ms: Timing::NONE,
         });
         let id = keyed_id(&session.agent, EventType::Usage, &call.record.key);
         events.push(event(id, revision(call), seq, call.record.at, attributes));

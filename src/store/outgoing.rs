@@ -6,7 +6,7 @@ use rusqlite::Row;
 use uuid::Uuid;
 
 use super::{Error, View};
-use wire::event::{ApiError, Cost, Dimension, Flag, Key, Prompt, Source, Text, Tool, Usage};
+use wire::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
 use wire::{Attributes, Event, EventKind, EventType, plain};
 
 /// An event as it is sent, with its place in this store. The sender knows `machine` and `user`.
@@ -86,7 +86,7 @@ fn read_whole(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
 fn of_record(kind: EventKind, row: &Row<'_>) -> rusqlite::Result<Attributes> {
     let key = Key(row.get(10)?);
     let number = |index: usize| row.get::<_, Option<i64>>(index);
-    let added = |index: usize| Ok::<_, rusqlite::Error>(number(index)?.unwrap_or(0).into());
+    let added = |index: usize| number(index).map(Into::into);
     let text = |index: usize| row.get::<_, Option<String>>(index);
     Ok(match kind {
         EventKind::Known(EventType::Usage) => {
@@ -97,13 +97,13 @@ fn of_record(kind: EventKind, row: &Row<'_>) -> rusqlite::Result<Attributes> {
                 cost_usd: row.get::<_, Option<_>>(17)?.map(Cost),
                 input_tokens: added(12)?,
                 key,
-                latency_ms: None,
+                latency_ms: Timing::NONE,
                 model: Dimension::cut(model),
                 output_tokens: added(13)?,
                 reasoning_tokens: added(16)?,
                 source: Some(Source::Transcript),
-                subagent: Flag(row.get(18)?),
-                ttft_ms: None,
+                subagent: row.get::<_, bool>(18)?.into(),
+                ttft_ms: Timing::NONE,
             })
         }
         EventKind::Known(EventType::Tool) => {

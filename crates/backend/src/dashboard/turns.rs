@@ -123,7 +123,7 @@ impl<'a> Turn<'a> {
                     unpriced_calls: i64::from(usage.cost_usd.is_none()),
                     ..Numbers::default()
                 });
-                self.subagent_calls += i64::from(usage.subagent.0);
+                self.subagent_calls += i64::from(usage.subagent.is_set());
             }
             Attributes::Tool(tool) => {
                 let name: &str = &tool.name;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::field::{
-    Addend, Cost, Count, Dimension, Field, Flag, Kept, Key, LONGEST_LIST, SenderSum, Seq, Tags, Text,
+    Addend, Cost, Count, Dimension, Field, Flag, Kept, Key, LONGEST_LIST, SenderSum, Seq, Tags, Text, Timing,
     names_of, object,
 };
 use crate::{
@@ -117,9 +117,8 @@ attributes!(
         input_tokens: Addend,
         #[serde(default)]
         key: Key,
-        /// Only who sees the call on its way can measure it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        latency_ms: Option<Count>,
+        #[serde(default, skip_serializing_if = "Timing::is_unmeasured")]
+        latency_ms: Timing,
         model: Dimension,
         #[serde(default)]
         output_tokens: Addend,
@@ -130,8 +129,8 @@ attributes!(
         #[serde(default)]
         subagent: Flag,
         /// Time to the first token.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ttft_ms: Option<Count>,
+        #[serde(default, skip_serializing_if = "Timing::is_unmeasured")]
+        ttft_ms: Timing,
     }
 );
 

@@ -188,46 +188,50 @@ impl Field for Key {
     }
 }
 
-/// A whole number within limits; null is 0.
+/// A whole number within limits; null, where nobody knows it, counts as 0.
 macro_rules! limited_number {
     ($(#[$doc:meta])* $name:ident, $most:expr, $error:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         #[serde(transparent)]
-        pub struct $name(i64);
+        pub struct $name(Option<i64>);
 
         impl $name {
             pub const MOST: i64 = $most;
 
             pub fn get(self) -> i64 {
-                self.0
+                self.0.unwrap_or(0)
             }
         }
 
         impl From<i64> for $name {
             fn from(number: i64) -> Self {
+                Self(Some(number))
+            }
+        }
+
+        impl From<Option<i64>> for $name {
+            fn from(number: Option<i64>) -> Self {
                 Self(number)
             }
         }
 
         impl From<u64> for $name {
             fn from(number: u64) -> Self {
-                Self(i64::try_from(number).unwrap_or(i64::MAX))
+                i64::try_from(number).unwrap_or(i64::MAX).into()
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
+                self.get().fmt(f)
             }
         }
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                match Option::<i64>::deserialize(deserializer)? {
-                    Some(number) if !Self(number).is_acceptable() => Err(D::Error::custom($error)),
-                    number => Ok(Self(number.unwrap_or(0))),
-                }
+                let number = Self(Option::deserialize(deserializer)?);
+                if number.is_acceptable() { Ok(number) } else { Err(D::Error::custom($error)) }
             }
         }
 
@@ -235,11 +239,11 @@ macro_rules! limited_number {
             const REQUIRED: bool = false;
 
             fn is_absent(&self) -> bool {
-                self.0 == 0
+                self.get() == 0
             }
 
             fn is_acceptable(&self) -> bool {
-                (0..=Self::MOST).contains(&self.0)
+                (0..=Self::MOST).contains(&self.get())
             }
 
             fn schema() -> Value {
@@ -256,6 +260,47 @@ limited_number!(
     /// A number that sums are made of: tokens, lines.
     Addend, MOST_ADDED, "a number is not between 0 and 1000000000"
 );
+
+/// A time that only whoever sees a call on its way can measure: nothing is sent where nobody did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Timing(Option<Count>);
+
+impl Timing {
+    pub const NONE: Self = Self(None);
+
+    pub(super) fn is_unmeasured(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl From<i64> for Timing {
+    fn from(milliseconds: i64) -> Self {
+        Self(Some(milliseconds.into()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Timing {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Count::deserialize(deserializer).map(|count| Self(Some(count)))
+    }
+}
+
+impl Field for Timing {
+    const REQUIRED: bool = false;
+
+    fn is_absent(&self) -> bool {
+        self.0.is_none_or(|count| count.0.is_none())
+    }
+
+    fn is_acceptable(&self) -> bool {
+        self.0.is_acceptable()
+    }
+
+    fn schema() -> Value {
+        Count::schema()
+    }
+}
 
 /// The place of an event in its session, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -324,13 +369,19 @@ impl Field for i32 {
 }
 
 /// A fact that is false where nobody states it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Flag(pub bool);
+pub struct Flag(Option<bool>);
 
-impl<'de> Deserialize<'de> for Flag {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Option::deserialize(deserializer)?.unwrap_or(false)))
+impl Flag {
+    pub fn is_set(self) -> bool {
+        self.0.unwrap_or(false)
+    }
+}
+
+impl From<bool> for Flag {
+    fn from(set: bool) -> Self {
+        Self(Some(set))
     }
 }
 
@@ -338,7 +389,7 @@ impl Field for Flag {
     const REQUIRED: bool = false;
 
     fn is_absent(&self) -> bool {
-        !self.0
+        !self.is_set()
     }
 
     fn schema() -> Value {

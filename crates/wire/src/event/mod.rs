@@ -22,8 +22,8 @@ pub(crate) use attributes::fit;
 pub use attributes::{ApiError, Attributes, Bound, End, Other, Prompt, Source, Start, Tool, Totals, Usage};
 pub(crate) use field::LONGEST_LIST;
 pub use field::{
-    Addend, Cost, Count, Dimension, Field, Flag, HIGHEST_SEQ, Kept, Key, SenderSum, Seq, Tags, Text, keep,
-    or_null,
+    Addend, Cost, Count, Dimension, Field, Flag, HIGHEST_SEQ, Kept, Key, SenderSum, Seq, Tags, Text, Timing,
+    keep, or_null,
 };
 pub use id::{NAMESPACE, keyed_id, opening_id};
 

@@ -184,7 +184,7 @@ fn what_is_sent_is_whole_and_what_is_kept_is_not() {
     let usage = Attributes::parse(EventType::Usage, r#"{"model":"m","key":"k","inputTokens":3}"#).unwrap();
     assert_eq!(
         usage.to_json(),
-        r#"{"cacheReadTokens":0,"cacheWriteTokens":0,"costUsd":null,"inputTokens":3,"key":null,"model":"m","outputTokens":0,"reasoningTokens":0,"source":null,"subagent":false}"#
+        r#"{"cacheReadTokens":null,"cacheWriteTokens":null,"costUsd":null,"inputTokens":3,"key":null,"model":"m","outputTokens":null,"reasoningTokens":null,"source":null,"subagent":null}"#
     );
     assert_eq!(usage.to_kept_json(), r#"{"inputTokens":3,"model":"m"}"#);
     let end = Attributes::parse(
@@ -245,7 +245,7 @@ fn of_what_an_imported_file_wrote_the_readable_fields_are_sent() {
     );
     assert_eq!(
         (&usage["key"], &usage["outputTokens"], &usage["inputTokens"]),
-        (&json!("msg_1"), &json!(4), &json!(0))
+        (&json!("msg_1"), &json!(4), &json!(null))
     );
     assert!(usage.get("prompt").is_none());
     for (kind, written) in [
