@@ -19,14 +19,14 @@ use super::sink::Sink;
 use crate::meter::record::Fact;
 use crate::scan::ForeignSession;
 use crate::session::record::summary;
-use crate::store::{Outgoing, Priced, Totals};
+use crate::store::{Outgoing, Priced};
 use system::clock::{Clock, SystemClock};
 use wire::event::{
     Bound, Cost, Dimension, End, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage, keyed_id,
     opening_id,
 };
 use wire::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
-use wire::{FOREIGN_TAG, SessionId, plain};
+use wire::{FOREIGN_TAG, SessionId, Sums, plain};
 
 /// The highest `rev` there is.
 const MOST_REVISED: i64 = i32::MAX as i64;
@@ -128,23 +128,16 @@ fn revision(call: &Priced) -> i64 {
 }
 
 fn totals(calls: &[Priced]) -> UsageSummary {
-    let mut sums = Totals::default();
+    let mut sums = Sums::default();
     let mut unpriced: BTreeMap<String, i64> = BTreeMap::new();
-    let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     for call in calls {
         let Fact::Usage(usage) = &call.record.fact else { continue };
-        sums.api_calls += 1;
-        sums.input += number(usage.tokens.input);
-        sums.output += number(usage.tokens.output);
-        sums.cache_read += number(usage.tokens.cache_read);
-        sums.cache_write += number(usage.tokens.cache_write());
-        sums.reasoning += number(usage.tokens.reasoning);
-        match call.cost {
-            Some(cost) => sums.cost.0 += cost.0,
-            None => *unpriced.entry(usage.model.clone()).or_default() += 1,
+        sums.add_call(&usage.tokens, call.cost);
+        if call.cost.is_none() {
+            *unpriced.entry(usage.model.clone()).or_default() += 1;
         }
     }
-    summary(&sums, unpriced, Coverage::Transcript)
+    summary(sums, unpriced, Coverage::Transcript)
 }
 
 /// Posts events that are in no outbox, in batches, until the time is up; `Err` says why it ended before.

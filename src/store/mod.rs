@@ -68,7 +68,6 @@ pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, Place, SessionRow};
 pub use sink::{SinkCount, SinkRow};
 pub use told::{ModelSum, ToolSum};
-pub use total::Totals;
 pub use usage::{By, UsageRow, joined};
 pub use wire::PicoDollars;
 
