@@ -14,10 +14,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use backend::event::Event;
 use rusqlite::ToSql;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use wire::Event;
 use wire::EventType;
 use wire::Timestamp;
 

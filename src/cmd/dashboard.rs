@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use super::browser;
 use super::open::{open, recover};
 use crate::cli;
-use crate::copy::LocalCopy;
 use crate::home::Home;
+use crate::mirror::LocalMirror;
 use crate::registry;
 use crate::store::{self, Store, View};
 use backend;
@@ -40,7 +40,7 @@ pub fn run(args: &cli::Dashboard, home: &Home, out: &mut dyn Write) -> anyhow::R
 async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn Write) -> anyhow::Result<()> {
     // Before the address is told: whoever reads it may end us at once.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let copy = LocalCopy::open(home).await?;
+    let copy = LocalMirror::open(home).await?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback")?;
     let address = listener.local_addr()?;
     let (gate, secret) = Gate::once(address.port())?;
@@ -72,7 +72,7 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
 /// Keeps the copy up to date. What goes wrong is logged and tried again: the pages show what is there.
 fn follow(
     runtime: &Handle,
-    mut copy: LocalCopy,
+    mut copy: LocalMirror,
     mut store: Store,
     home: &Home,
     closing: &watch::Receiver<bool>,

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::cmd::words::sample;
     use crate::session::record::summary;
-    use crate::store::Totals;
+    use wire::Sums;
 
     fn portrait() -> Portrait {
         let mut record = sample();
@@ -405,8 +405,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
     fn a_program_that_is_no_agent_has_nothing_to_count() {
         let mut portrait = portrait();
         portrait.record.agent = "make".into();
-        portrait.record.usage =
-            summary(&Totals::default(), std::collections::BTreeMap::new(), Coverage::None);
+        portrait.record.usage = summary(Sums::default(), std::collections::BTreeMap::new(), Coverage::None);
         let text = portrait.draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
         assert!(
             text.ends_with("\n\n  delivery  9 delivered, 0 waiting, last 2026-11-16 09:05:47\n"),

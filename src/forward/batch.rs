@@ -1,5 +1,7 @@
 //! How many events go into one request: by number, by size, and by what the receiver accepts. Pure.
 
+use std::io;
+
 use crate::store::Outgoing;
 
 /// Events in one request; the receiver's transaction stays short.
@@ -47,7 +49,28 @@ pub fn cut(lengths: impl IntoIterator<Item = usize>) -> usize {
 
 /// How many of these events one request may hold. What stands around an event's attributes takes some 300 bytes.
 pub fn fits(events: &[Outgoing]) -> usize {
-    cut(events.iter().map(|event| event.attributes.to_string().len() + 300)).min(events.len())
+    cut(events.iter().map(|event| length(&event.attributes) + 300)).min(events.len())
+}
+
+/// How long the attributes are as JSON.
+fn length(attributes: &wire::Attributes) -> usize {
+    struct Counted(usize);
+
+    impl io::Write for Counted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut counted = Counted(0);
+    // Texts and numbers always have a JSON form, and counting cannot fail.
+    let _ = serde_json::to_writer(&mut counted, attributes);
+    counted.0
 }
 
 #[cfg(test)]

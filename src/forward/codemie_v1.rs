@@ -14,8 +14,8 @@ use super::identity::Identity;
 use super::sink::{Due, Sink, Triage};
 use crate::config::delivery::{self, Secret};
 use crate::session::state::Phase;
-use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View, plain};
-use wire::Timestamp;
+use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View};
+use wire::{Attributes, Timestamp, plain};
 use wire::{EndReason, EventType, StartReason, Status};
 
 /// An ended session's files are read until they have been quiet for two seconds; one more is for the reading itself.
@@ -90,7 +90,10 @@ impl CodemieV1 {
 
     fn start(&self, view: &View<'_>, session: &SessionRow, event: &Outgoing) -> Result<Request, Error> {
         let mut attributes = self.common(view, session)?;
-        let reason = event.attributes["reason"].as_str().and_then(StartReason::parse);
+        let reason = match &event.attributes {
+            Attributes::Start(start) => start.reason,
+            _ => None,
+        };
         attributes.insert("status".into(), "started".into());
         attributes.insert("reason".into(), start_reason(reason).into());
         attributes.insert("session_duration_ms".into(), 0.into());
@@ -102,8 +105,11 @@ impl CodemieV1 {
         let opening = view.openings(session.n)?.into_iter().find(|opening| opening.number == event.opening);
         let started = opening.as_ref().map_or(session.started_at, |opening| opening.opened_at);
         let ended = opening.and_then(|opening| opening.closed_at).unwrap_or(event.time);
-        let told: Value =
-            event.attributes.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let json = event.attributes.as_deref().unwrap_or_default();
+        let ending = match Attributes::written(EventType::End.into(), json) {
+            Attributes::End(end) => Some(end),
+            _ => None,
+        };
         let totals = view.opening_totals(session.n, event.opening)?;
         let duration = u64::try_from(ended.since(started).as_millis()).unwrap_or(u64::MAX);
         let mut attributes = self.common(view, session)?;
@@ -111,8 +117,8 @@ impl CodemieV1 {
         attributes.insert("session_duration_ms".into(), duration.into());
 
         let mut usage = attributes.clone();
-        let status = told["status"].as_str().and_then(Status::parse).unwrap_or(Status::Completed);
-        let reason = told["endReason"].as_str().and_then(EndReason::parse);
+        let status = ending.as_ref().map_or(Status::Completed, |end| end.status);
+        let reason = ending.and_then(|end| end.end_reason);
         attributes.insert("status".into(), status.as_str().into());
         attributes.insert("reason".into(), end_reason(reason).into());
         attributes.insert("start_time".into(), started.0.into());
@@ -186,7 +192,7 @@ impl Sink for CodemieV1 {
     }
 
     fn triage(&self, view: &View<'_>, event: &Outgoing) -> Result<Triage, Error> {
-        let why = match event.kind.known() {
+        let why = match event.event_type() {
             Some(EventType::Start) => "until the agent's session is known",
             Some(EventType::End) => "until its files are quiet",
             _ => return Ok(Triage::Skip),
@@ -201,7 +207,7 @@ impl Sink for CodemieV1 {
             // A clock set back since would make it wait for ever.
             if at <= now || now < then { Due::Now } else { Due::At(at) }
         };
-        if letter.event.kind == EventType::End {
+        if letter.event.event_type() == Some(EventType::End) {
             return Ok(after_quiet(letter.at));
         }
         let event = view.event(letter.event.n)?;
@@ -220,7 +226,7 @@ impl Sink for CodemieV1 {
         for event in events {
             let Some(row) = view.event(event.n)? else { continue };
             let Some(session) = view.session_number(row.session)? else { continue };
-            match event.kind.known() {
+            match event.event_type() {
                 Some(EventType::Start) => requests.push(self.start(view, &session, event)?),
                 Some(EventType::End) => requests.extend(self.end(view, &session, &row)?),
                 _ => {}

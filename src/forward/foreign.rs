@@ -8,19 +8,18 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
 use uuid::Uuid;
 
 use crate::meter::record::Fact;
 use crate::scan::ForeignSession;
-use crate::session::event::{NAMESPACE, keyed_id, opening_id};
 use crate::session::record::summary;
-use crate::store::{Outgoing, Priced, Totals, plain};
-use wire::SessionId;
-use wire::Timestamp;
-use wire::{Coverage, UsageSummary};
-use wire::{EndReason, EventType, StartReason, Status};
-use wire::{FOREIGN_TAG, PicoDollars};
+use crate::store::{Outgoing, Priced};
+use wire::event::{
+    Bound, Cost, Dimension, End, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage, keyed_id,
+    opening_id,
+};
+use wire::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
+use wire::{FOREIGN_TAG, SessionId, Sums, plain};
 
 /// The highest `rev` there is.
 const MOST_REVISED: i64 = i32::MAX as i64;
@@ -41,70 +40,72 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
         _ => sum,
     });
     let all = count.saturating_add(i64::from(u64::BITS - output.leading_zeros())).min(MOST_REVISED);
-    let event = |id: Uuid, rev, kind: EventType, seq, time, attributes| Outgoing {
-        n: 0,
-        id,
-        rev,
-        kind: kind.into(),
-        session: session_id(session).to_string(),
-        seq,
-        time,
-        agent: session.agent.clone(),
-        attributes,
-        change: None,
+    let event = |id: Uuid, rev, seq, time, mut attributes: Attributes| {
+        plain::publish(&mut attributes);
+        let event = Event {
+            id,
+            rev,
+            session: Text::cut(session_id(session).to_string()),
+            seq,
+            time,
+            agent: Dimension::cut(session.agent.clone()),
+            machine: None,
+            user: None,
+            attributes,
+        };
+        Outgoing { n: 0, change: None, event }
     };
-    let of_opening = |rev, kind, seq, time: Timestamp, attributes| {
-        event(opening_id(id, kind, 1), rev, kind, seq, time, attributes)
-    };
+    let of_opening = |kind| opening_id(id, kind, 1);
+    let text = |text: &str| Text::cut(text.to_owned());
     let short: String = plain::key(&session.conversation.0).chars().take(8).collect();
-    let start = json!({
-        "name": format!("{}-{short}", session.agent),
-        "reason": StartReason::Startup,
-        "agentVersion": session.version,
-        "wrapperVersion": env!("CARGO_PKG_VERSION"),
-        "project": session.project,
-        "repository": session.repository,
-        "branch": session.branch,
-        "transitionedFrom": null,
-        "parentSessionId": null,
-        "tags": [FOREIGN_TAG],
-        "group": null,
+    let start = Attributes::Start(Start {
+        agent_version: session.version.as_deref().map(text),
+        branch: session.branch.as_deref().map(text),
+        group: None,
+        name: Some(Text::cut(format!("{}-{short}", session.agent))),
+        parent_session_id: None,
+        project: session.project.clone().map(Dimension::cut),
+        reason: Some(StartReason::Startup),
+        repository: session.repository.as_deref().map(text),
+        tags: Tags::cut([FOREIGN_TAG.to_owned()]),
+        transitioned_from: None,
+        wrapper_version: Some(text(env!("CARGO_PKG_VERSION"))),
     });
-    let end = json!({
-        "status": Status::Completed,
-        "endReason": EndReason::Exit,
-        "exitCode": null,
-        "durationMs": u64::try_from(session.last_at.since(session.first_at).as_millis()).unwrap_or(u64::MAX),
-        "transitionedTo": null,
-        "totals": totals(calls),
-        "lastSeq": count.saturating_add(3),
-    });
-    let bound = json!({"agentSessionId": session.conversation, "evidence": null});
+    let bound = Attributes::Bound(Bound { agent_session_id: text(&session.conversation.0), evidence: None });
+    let open_for = session.last_at.since(session.first_at).as_millis();
+    let end = Attributes::End(Box::new(End {
+        duration_ms: u64::try_from(open_for).unwrap_or(u64::MAX).into(),
+        end_reason: Some(EndReason::Exit),
+        exit_code: None,
+        last_seq: Seq(count.saturating_add(3)),
+        status: Status::Completed,
+        totals: Some(totals(calls).into()),
+        transitioned_to: None,
+    }));
     let mut events = vec![
-        of_opening(0, EventType::Start, 1, session.first_at, start),
-        of_opening(0, EventType::Bound, 2, session.first_at, bound),
-        of_opening(all, EventType::End, 3, session.last_at, end),
+        event(of_opening(EventType::Start), 0, 1, session.first_at, start),
+        event(of_opening(EventType::Bound), 0, 2, session.first_at, bound),
+        event(of_opening(EventType::End), all, 3, session.last_at, end),
     ];
     for (seq, call) in (4..).zip(calls) {
         let Fact::Usage(usage) = &call.record.fact else { continue };
         let tokens = &usage.tokens;
-        let attributes = json!({
-            "key": call.record.key,
-            "model": usage.model,
-            "inputTokens": tokens.input,
-            "outputTokens": tokens.output,
-            "cacheReadTokens": tokens.cache_read,
-            "cacheWriteTokens": tokens.cache_write(),
-            "reasoningTokens": tokens.reasoning,
-            "costUsd": call.cost.map(PicoDollars::dollars),
-            "subagent": call.record.subagent.is_some(),
-            "source": "transcript",
+        let attributes = Attributes::Usage(Usage {
+            cache_read_tokens: tokens.cache_read.into(),
+            cache_write_tokens: tokens.cache_write().into(),
+            cost_usd: call.cost.map(Cost),
+            input_tokens: tokens.input.into(),
+            key: Key(Some(call.record.key.clone())),
+            latency_ms: Timing::NONE,
+            model: Dimension::cut(usage.model.clone()),
+            output_tokens: tokens.output.into(),
+            reasoning_tokens: tokens.reasoning.into(),
+            source: Some(Source::Transcript),
+            subagent: call.record.subagent.is_some().into(),
+            ttft_ms: Timing::NONE,
         });
         let id = keyed_id(&session.agent, EventType::Usage, &call.record.key);
-        events.push(event(id, revision(call), EventType::Usage, seq, call.record.at, attributes));
-    }
-    for event in &mut events {
-        plain::publish(event.kind.known(), &mut event.attributes);
+        events.push(event(id, revision(call), seq, call.record.at, attributes));
     }
     events
 }
@@ -117,30 +118,24 @@ fn revision(call: &Priced) -> i64 {
 }
 
 fn totals(calls: &[Priced]) -> UsageSummary {
-    let mut sums = Totals::default();
+    let mut sums = Sums::default();
     let mut unpriced: BTreeMap<String, i64> = BTreeMap::new();
-    let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     for call in calls {
         let Fact::Usage(usage) = &call.record.fact else { continue };
-        sums.api_calls += 1;
-        sums.input += number(usage.tokens.input);
-        sums.output += number(usage.tokens.output);
-        sums.cache_read += number(usage.tokens.cache_read);
-        sums.cache_write += number(usage.tokens.cache_write());
-        sums.reasoning += number(usage.tokens.reasoning);
-        match call.cost {
-            Some(cost) => sums.cost.0 += cost.0,
-            None => *unpriced.entry(usage.model.clone()).or_default() += 1,
+        sums.add_call(&usage.tokens, call.cost);
+        if call.cost.is_none() {
+            *unpriced.entry(usage.model.clone()).or_default() += 1;
         }
     }
-    summary(&sums, unpriced, Coverage::Transcript)
+    summary(sums, unpriced, Coverage::Transcript)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::session::tests::usage;
-    use wire::AgentSessionId;
+    use serde_json::json;
+    use wire::{AgentSessionId, Timestamp};
 
     fn session(calls: i64) -> ForeignSession {
         ForeignSession {
@@ -175,9 +170,9 @@ mod tests {
         }
         let fourth = life(&session(2), &[larger, calls[1].clone()]);
         assert!(fourth[3].rev > second[3].rev, "the same output, a larger sum");
-        let end = &second[2].attributes;
-        assert_eq!((&end["lastSeq"], &end["totals"]["outputTokens"]), (&json!(5), &json!(25)));
-        assert_eq!(second[0].attributes["tags"], json!(["foreign"]));
-        assert_eq!(second[0].attributes["name"], "claude-7a276c6b");
+        let sent = |at: usize| serde_json::to_value(&second[at].attributes).unwrap();
+        assert_eq!((&sent(2)["lastSeq"], &sent(2)["totals"]["outputTokens"]), (&json!(5), &json!(25)));
+        assert_eq!(sent(0)["tags"], json!(["foreign"]));
+        assert_eq!(sent(0)["name"], "claude-7a276c6b");
     }
 }

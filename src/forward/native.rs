@@ -1,9 +1,7 @@
 //! Our own backend: `POST {backend}/v1/events`, a JSON array of events, answered after commit.
 
-use std::borrow::Cow;
-
 use reqwest::Url;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -15,24 +13,6 @@ use crate::config::delivery::Secret;
 use crate::home::Home;
 use crate::store::{Error, Outgoing, View};
 use system::file::text_at_most;
-use wire::EventKind;
-
-/// An event as it crosses the wire.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Event<'a> {
-    id: Uuid,
-    rev: i64,
-    r#type: &'a EventKind,
-    session_id: &'a str,
-    seq: i64,
-    time: String,
-    agent: &'a str,
-    machine: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
-    attributes: &'a Value,
-}
 
 /// The backend's name as a sink.
 pub const NATIVE: &str = "backend";
@@ -105,61 +85,13 @@ impl Native {
         let mut body = b"[".to_vec();
         for (at, event) in events.iter().enumerate() {
             body.extend_from_slice(if at == 0 { b"\n" } else { b",\n" });
-            let event = Event {
-                id: event.id,
-                rev: event.rev,
-                r#type: &event.kind,
-                session_id: &event.session,
-                seq: event.seq,
-                time: event.time.to_string(),
-                agent: &event.agent,
-                machine: &self.identity.machine,
-                user: self.identity.user.as_deref(),
-                attributes: &fitting(&event.attributes),
-            };
-            // Strings, numbers and JSON values always have a JSON form.
-            body.extend_from_slice(&serde_json::to_vec(&event).unwrap_or_default());
+            let sent = event.sent(&self.identity.machine, self.identity.user.as_deref());
+            // Texts and numbers always have a JSON form, and writing to memory cannot fail.
+            let _ = serde_json::to_writer(&mut body, &sent);
         }
         body.extend_from_slice(b"\n]\n");
         body
     }
-}
-
-/// The longest text of an attribute that is taken, and the longest list: a branch may be longer, and one that is refused
-/// takes the START of its session with it.
-const LONGEST_TEXT: usize = 1024;
-const LONGEST_LIST: usize = 100;
-
-/// Attributes as the receiver takes them.
-fn fitting(attributes: &Value) -> Cow<'_, Value> {
-    fn fits(value: &Value) -> bool {
-        match value {
-            Value::String(text) => text.len() <= LONGEST_TEXT && !text.contains('\0'),
-            Value::Array(list) => list.len() <= LONGEST_LIST && list.iter().all(fits),
-            Value::Object(fields) => fields.values().all(fits),
-            _ => true,
-        }
-    }
-    fn fit(value: &mut Value) {
-        match value {
-            Value::String(text) => {
-                text.retain(|c| c != '\0');
-                text.truncate(text.floor_char_boundary(LONGEST_TEXT));
-            }
-            Value::Array(list) => {
-                list.truncate(LONGEST_LIST);
-                list.iter_mut().for_each(fit);
-            }
-            Value::Object(fields) => fields.values_mut().for_each(fit),
-            _ => {}
-        }
-    }
-    if fits(attributes) {
-        return Cow::Borrowed(attributes);
-    }
-    let mut cut = attributes.clone();
-    fit(&mut cut);
-    Cow::Owned(cut)
 }
 
 impl Sink for Native {
@@ -234,21 +166,22 @@ pub fn local_token(home: &Home, url: &Url) -> Option<Secret> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use wire::Timestamp;
+    use wire::event::{Dimension, Key, Prompt, Text};
+    use wire::{Attributes, Event, Timestamp};
 
     fn event(n: u128) -> Outgoing {
-        Outgoing {
-            n: 1,
+        let event = Event {
             id: Uuid::from_u128(n),
             rev: 2,
-            kind: wire::EventType::Usage.into(),
-            session: "s".into(),
+            session: Text::cut("s".into()),
             seq: 3,
             time: Timestamp(0),
-            agent: "claude".into(),
-            attributes: json!({"key": "k"}),
-            change: Some(1),
-        }
+            agent: Dimension::cut("claude".into()),
+            machine: None,
+            user: None,
+            attributes: Attributes::Prompt(Prompt { key: Key(Some("k".into())) }),
+        };
+        Outgoing { n: 1, change: Some(1), event }
     }
 
     fn native(user: Option<&str>) -> Native {
@@ -263,27 +196,12 @@ mod tests {
         assert_eq!(parsed.as_array().unwrap().len(), 2);
         assert_eq!(
             parsed[0],
-            json!({"id": "00000000-0000-0000-0000-000000000001", "rev": 2, "type": "usage", "sessionId": "s", "seq": 3,
+            json!({"id": "00000000-0000-0000-0000-000000000001", "rev": 2, "type": "prompt", "sessionId": "s", "seq": 3,
                 "time": "1970-01-01T00:00:00.000Z", "agent": "claude", "machine": "m", "user": "dev",
                 "attributes": {"key": "k"}})
         );
         let nobody: Value = serde_json::from_slice(&native(None).body(&[event(1)])).unwrap();
         assert!(nobody[0].get("user").is_none());
-    }
-
-    #[test]
-    fn what_is_too_long_is_cut_rather_than_refused() {
-        let fine = json!({"branch": "main", "tags": ["a"], "totals": {"unpricedModels": ["x"]}, "n": 5});
-        assert_eq!(fitting(&fine), Cow::Borrowed(&fine));
-        let long = "é".repeat(600);
-        let many: Vec<String> = (0..101).map(|n| n.to_string()).collect();
-        let cut = fitting(&json!({"branch": long, "tags": many, "totals": {"unpricedModels": ["a\0b"]}}))
-            .into_owned();
-        assert_eq!(cut["branch"].as_str().unwrap().len(), 1024);
-        assert_eq!(cut["tags"].as_array().unwrap().len(), 100);
-        assert_eq!(cut["totals"]["unpricedModels"][0], "ab");
-        let odd = fitting(&json!({"branch": format!("x{long}")})).into_owned();
-        assert_eq!(odd["branch"].as_str().unwrap().len(), 1023, "no letter is cut in two");
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! Records enter the store: who owns each, which are revisions, what that changes of events, sums and ENDs, and how far
-//! the file has been read, all in the caller's one transaction.
+//! Records enter the store: who owns each, which are revisions, and what that changes of events, sums and ENDs.
+//!
+//! [`take_records`] is for whoever has records, wherever they were seen. [`absorb`] is for what was read of a file: it takes the
+//! records and notes how far the file has been read, both in the caller's one transaction, so that a line counts once.
 //!
 //! A key counts once per agent and kind. Its owner is the session that first took it up and stays that for good:
 //! - a line marked as a copy never makes an owner;
@@ -11,14 +13,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Error;
-use super::event::{amend_end, keyed_id};
+use super::event::amend_end;
 use super::state::{Move, Phase, State};
 use crate::meter::record::Fact;
-use crate::store::{Draft, FileId, Known, PicoDollars, Position, Priced, RecordKind, SessionRow, Totals, Tx};
+use crate::store::{Draft, FileId, Known, Position, Priced, RecordKind, SessionRow, Tx};
 use wire::EventType;
 use wire::SessionId;
 use wire::Timestamp;
-use wire::{Tokens, ToolKind};
+use wire::event::keyed_id;
+use wire::{Sums, ToolKind};
 
 /// Where the clock turns out to have been set back during a session, lines this much older than the present are taken
 /// for its own: nobody knows by how much it was, and a fork of an unknown conversation within the same hour is rarer
@@ -51,24 +54,46 @@ pub enum Absorbed {
     Elsewhere(Option<Position>),
 }
 
+/// How many records were new, and how many replaced an earlier reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub added: u64,
+    pub revised: u64,
+}
+
+/// Takes in what was read of one file.
 pub fn absorb(tx: &Tx<'_>, at: Timestamp, session: SessionId, batch: &Batch<'_>) -> Result<Absorbed, Error> {
     let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
     let stored = tx.position(batch.file)?;
     if !batch.restart && stored.as_ref().map_or(0, |position| position.offset) != batch.from {
         return Ok(Absorbed::Elsewhere(stored));
     }
-    let mut taking = Taking { tx, row: &row, changes: BTreeMap::new(), added: 0, revised: 0 };
-    let owns_from = owns_from(tx, at, &row)?;
-    for priced in batch.records {
+    let Taken { added, revised } = take_records(tx, at, &row, batch.records)?;
+    move_position(tx, stored, batch)?;
+    Ok(Absorbed::Taken { added, revised })
+}
+
+/// Takes in records of a session.
+pub fn take_records(
+    tx: &Tx<'_>,
+    at: Timestamp,
+    row: &SessionRow,
+    records: &[Priced],
+) -> Result<Taken, Error> {
+    let mut taking = Taking { tx, row, changes: BTreeMap::new(), taken: Taken::default() };
+    let owns_from = owns_from(tx, at, row)?;
+    for priced in records {
         taking.take(priced, owns_from)?;
     }
-    let (added, revised) = (taking.added, taking.revised);
-    taking.settle()?;
+    taking.settle()
+}
+
+/// Notes how far a file has been read, from where it was read before.
+fn move_position(tx: &Tx<'_>, stored: Option<Position>, batch: &Batch<'_>) -> Result<(), Error> {
     // What is read again from its start is counted again.
     let before = stored.filter(|_| !batch.restart).map_or(0, |position| position.unreadable);
     let unreadable = before.saturating_add(batch.unreadable);
-    tx.set_position(batch.file, batch.path, batch.to, batch.state, unreadable)?;
-    Ok(Absorbed::Taken { added, revised })
+    Ok(tx.set_position(batch.file, batch.path, batch.to, batch.state, unreadable)?)
 }
 
 /// From when on lines are the session's own; `None`: all are.
@@ -84,9 +109,8 @@ struct Taking<'a> {
     tx: &'a Tx<'a>,
     row: &'a SessionRow,
     /// By session: a revision may concern the record of another one.
-    changes: BTreeMap<i64, Totals>,
-    added: u64,
-    revised: u64,
+    changes: BTreeMap<i64, Sums>,
+    taken: Taken,
 }
 
 impl Taking<'_> {
@@ -130,7 +154,7 @@ impl Taking<'_> {
             }
         }
         add(self.changes.entry(self.row.n).or_default(), priced, first_changes);
-        self.added += 1;
+        self.taken.added += 1;
         Ok(())
     }
 
@@ -142,14 +166,13 @@ impl Taking<'_> {
         self.tx.revise_usage(known.n, usage, priced)?;
         self.tx.revise_event_of_record(known.n)?;
         let sums = self.changes.entry(known.session).or_default();
-        add_tokens(sums, &known.tokens, known.cost, -1);
-        add_tokens(sums, &usage.tokens, priced.cost, 1);
-        self.revised += 1;
+        sums.revise_call((&known.tokens, known.cost), (&usage.tokens, priced.cost));
+        self.taken.revised += 1;
         Ok(())
     }
 
     /// Writes the sums, and amends the END of every session concerned that has ended.
-    fn settle(self) -> Result<(), Error> {
+    fn settle(self) -> Result<Taken, Error> {
         for (session, more) in &self.changes {
             self.tx.add_totals(*session, more)?;
             let Some(row) = self.tx.session_number(*session)? else { continue };
@@ -158,7 +181,7 @@ impl Taking<'_> {
                 self.tx.set_phase(row.n, State::of_row(&row)?.parts())?;
             }
         }
-        Ok(())
+        Ok(self.taken)
     }
 }
 
@@ -170,34 +193,14 @@ fn permit(row: &SessionRow) -> Result<(), Error> {
     })
 }
 
-fn add(sums: &mut Totals, priced: &Priced, first_changes: i64) {
+fn add(sums: &mut Sums, priced: &Priced, first_changes: i64) {
     match &priced.record.fact {
-        Fact::Usage(usage) => {
-            sums.api_calls += 1;
-            add_tokens(sums, &usage.tokens, priced.cost, 1);
-        }
+        Fact::Usage(usage) => sums.add_call(&usage.tokens, priced.cost),
         Fact::Tool(tool) => {
-            sums.tool_calls += 1;
-            sums.tool_errors += i64::from(!tool.ok);
+            sums.add_tool(tool.ok, tool.lines_added, tool.lines_removed);
             sums.files_changed += first_changes;
-            sums.lines_added = sums.lines_added.saturating_add(signed(tool.lines_added));
-            sums.lines_removed = sums.lines_removed.saturating_add(signed(tool.lines_removed));
         }
         Fact::Prompt => sums.prompts += 1,
         Fact::Error(_) => sums.api_errors += 1,
     }
-}
-
-fn add_tokens(sums: &mut Totals, tokens: &Tokens, cost: Option<PicoDollars>, sign: i64) {
-    let to = |sum: &mut i64, tokens: u64| *sum = sum.saturating_add(sign * signed(tokens));
-    to(&mut sums.input, tokens.input);
-    to(&mut sums.output, tokens.output);
-    to(&mut sums.cache_read, tokens.cache_read);
-    to(&mut sums.cache_write, tokens.cache_write());
-    to(&mut sums.reasoning, tokens.reasoning);
-    sums.cost.0 = sums.cost.0.saturating_add(sign * cost.unwrap_or_default().0);
-}
-
-fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

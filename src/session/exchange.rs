@@ -141,10 +141,11 @@ fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Exporte
             seq: event.seq,
             rev: event.rev,
             // What a newer codemie has added it can export itself.
-            kind: event.kind.known()?,
+            kind: event.event_type()?,
             opening,
             time: event.time,
-            attributes: event.attributes,
+            // Structs of texts and numbers always have a JSON form.
+            attributes: serde_json::to_value(&event.attributes).unwrap_or_default(),
         })
     });
     Ok(Exported {

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::Error;
-use super::event::{NAMESPACE, keep_back_life};
+use super::event::keep_back_life;
 use super::exchange::{self, Exported, ParseError};
 use super::names;
 use super::state::{Exit, State};
@@ -29,6 +29,7 @@ use source::Source;
 use wire::SessionId;
 use wire::StartReason;
 use wire::Timestamp;
+use wire::event::NAMESPACE;
 
 /// What became of what was offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

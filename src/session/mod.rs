@@ -12,7 +12,8 @@
 //! lifecycle::bind(tx, at, ids, session, &Binding)  the agent's session is known
 //! lifecycle::doubt(tx, session)                    the evidence allows two
 //! lifecycle::learn_version(tx, session, version)   the agent's version became known after the START
-//! absorb::absorb(tx, at, session, &Batch)          records and file position; ownership, revisions, late ENDs
+//! absorb::take_records(tx, at, &row, &records)     records of any producer; ownership, revisions, late ENDs
+//! absorb::absorb(tx, at, session, &Batch)          the same of a file, with how far it has been read
 //! publish::publish(&mut store, &home, now)         the JSON files of all sessions changed since
 //! recover::recover(&mut store, …)                  ends what vanished without ending
 //! record::record(view, &row, now)                  the record of `show --json`

@@ -2,44 +2,27 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use wire::{Correlation, Coverage, Reading, SessionRecord, Status, Sync, Timestamp, UsageSummary};
+use wire::{Correlation, Coverage, Reading, SessionRecord, Status, Sums, Sync, Timestamp, UsageSummary};
 
 use super::state::Phase;
-use crate::store::{self, OpeningRow, RunProcesses, SessionRow, Totals, View};
+use crate::store::{self, OpeningRow, RunProcesses, SessionRow, View};
 
 /// A session's sums in the form of its record.
-pub fn summary(totals: &Totals, unpriced: BTreeMap<String, i64>, coverage: Coverage) -> UsageSummary {
-    UsageSummary {
-        api_calls: totals.api_calls,
-        input_tokens: totals.input,
-        output_tokens: totals.output,
-        cache_read_tokens: totals.cache_read,
-        cache_write_tokens: totals.cache_write,
-        reasoning_tokens: totals.reasoning,
-        cost_usd: totals.cost.dollars(),
-        unpriced_models: unpriced.keys().cloned().collect(),
-        unpriced_calls: prices::of_priced_models(unpriced),
-        prompts: totals.prompts,
-        tool_calls: totals.tool_calls,
-        tool_errors: totals.tool_errors,
-        files_changed: totals.files_changed,
-        lines_added: totals.lines_added,
-        lines_removed: totals.lines_removed,
-        api_errors: totals.api_errors,
-        coverage,
-    }
+pub fn summary(sums: Sums, unpriced: BTreeMap<String, i64>, coverage: Coverage) -> UsageSummary {
+    let models = unpriced.keys().cloned().collect();
+    sums.summary(models, prices::of_priced_models(unpriced), coverage)
 }
 
 /// The sums of a session as they are now.
 pub(super) fn usage_of(view: &View<'_>, row: &SessionRow) -> Result<UsageSummary, store::Error> {
     let totals = view.totals(row.n)?;
     let read = reading(view, row, &totals)?;
-    Ok(summary(&totals, view.unpriced_calls(row.n)?, Coverage::of(row.link, read)))
+    Ok(summary(totals, view.unpriced_calls(row.n)?, Coverage::of(row.link, read)))
 }
 
 /// What was read of its conversation.
-fn reading(view: &View<'_>, row: &SessionRow, totals: &Totals) -> Result<Reading, store::Error> {
-    let &Totals { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
+fn reading(view: &View<'_>, row: &SessionRow, totals: &Sums) -> Result<Reading, store::Error> {
+    let &Sums { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
     let failed = row.exit_code.is_some_and(|code| code != 0);
     // Asked only where nothing else speaks: most sessions have calls.
     let silent = calls == 0 && errors == 0 && prompts == 0 && tool_calls == 0;
@@ -78,7 +61,7 @@ struct Beside {
     runs: HashMap<i64, RunProcesses>,
     parents: HashMap<i64, String>,
     openings: HashMap<i64, Vec<OpeningRow>>,
-    totals: HashMap<i64, Totals>,
+    totals: HashMap<i64, Sums>,
     unpriced_calls: HashMap<i64, BTreeMap<String, i64>>,
     syncs: HashMap<i64, Sync>,
     tags: HashMap<i64, Vec<String>>,
@@ -141,7 +124,7 @@ impl Beside {
                 evidence: row.evidence,
                 bound_at: row.bound_at,
             },
-            usage: summary(&totals, unpriced_calls, coverage),
+            usage: summary(totals, unpriced_calls, coverage),
             sync: self.syncs.get(&row.n).copied().unwrap_or_default(),
             tags: self.tags.remove(&row.n).unwrap_or_default(),
             group: row.group.clone(),

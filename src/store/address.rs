@@ -117,7 +117,7 @@ mod tests {
         let events = world.store.read(|view| view.outgoing(since, cursor, i64::MAX, 100)).unwrap();
         let last = world.store.read(|view| view.last_change()).unwrap();
         world.store.write(|tx| tx.pass(SINK, cursor, last)).unwrap();
-        let mut sessions: Vec<String> = events.into_iter().map(|event| event.session).collect();
+        let mut sessions: Vec<String> = events.into_iter().map(|event| event.session.to_string()).collect();
         sessions.dedup();
         sessions
     }

@@ -4,9 +4,8 @@ use rusqlite::{Row, params};
 
 use super::outbox::{self, EventRow};
 use super::total::{sum, usage_sums};
-use super::{Error, Totals, View};
-use wire::PicoDollars;
-use wire::Timestamp;
+use super::{Error, View};
+use wire::{PicoDollars, Sums, Timestamp};
 
 /// What one model was used for in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +103,7 @@ impl View<'_> {
     }
 
     /// The sums over what was recorded in one opening of a session. A file changed in two openings counts in both.
-    pub fn opening_totals(&self, session: i64, opening: u32) -> Result<Totals, Error> {
+    pub fn opening_totals(&self, session: i64, opening: u32) -> Result<Sums, Error> {
         self.one(
             &format!(
                 "SELECT sum(r.kind = 'usage'), {}, {}, {}, {}, {}, {}, sum(r.kind = 'prompt'),
@@ -124,7 +123,7 @@ impl View<'_> {
             params![session, opening],
             |row| {
                 let number = |at: usize| row.get::<_, Option<i64>>(at).map(Option::unwrap_or_default);
-                Ok(Totals {
+                Ok(Sums {
                     api_calls: number(0)?,
                     input: number(1)?,
                     output: number(2)?,

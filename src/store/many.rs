@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::Row;
 
 use super::outgoing::began_before;
-use super::{Error, Fate, OpeningRow, SessionRow, Totals, View, opening, total};
+use super::{Error, Fate, OpeningRow, SessionRow, View, opening, total};
 use wire::Pid;
 use wire::RunId;
+use wire::Sums;
 use wire::Sync;
 
 /// Up to so many sessions are asked for one by one: what is read then does not grow with the store.
@@ -31,7 +32,7 @@ fn read_processes(row: &Row<'_>) -> rusqlite::Result<(i64, RunProcesses)> {
 }
 
 impl View<'_> {
-    pub fn totals_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Totals>, Error> {
+    pub fn totals_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Sums>, Error> {
         self.beside(
             sessions,
             |n| self.totals(n),

@@ -30,7 +30,6 @@ mod opening;
 mod outbox;
 mod outgoing;
 mod phase;
-pub mod plain;
 mod position;
 mod pruned;
 mod query;
@@ -72,8 +71,6 @@ pub use record::{Known, Priced, RecordKind, RecordRow};
 pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, Place, SessionRow};
 pub use sink::{SinkCount, SinkRow};
-
-pub use total::Totals;
 pub use usage::{By, UsageRow, joined};
 pub use wire::PicoDollars;
 

@@ -1,28 +1,29 @@
 //! The events as they are sent.
 
+use std::ops::Deref;
+
 use rusqlite::Row;
-use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Error, View, plain};
-use wire::PicoDollars;
-use wire::Timestamp;
-use wire::{EventKind, EventType};
+use super::{Error, View};
+use wire::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
+use wire::{Attributes, Event, EventKind, EventType, plain};
 
-/// An event as it is sent, but for `machine` and `user`, which the sender knows.
+/// An event as it is sent, with its place in this store. The sender knows `machine` and `user`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outgoing {
     pub n: i64,
-    pub id: Uuid,
-    pub rev: i64,
-    pub kind: EventKind,
-    pub session: String,
-    pub seq: i64,
-    pub time: Timestamp,
-    pub agent: String,
-    pub attributes: Value,
     /// `None` for one kept back until a backfill.
     pub change: Option<i64>,
+    pub event: Event,
+}
+
+impl Deref for Outgoing {
+    type Target = Event;
+
+    fn deref(&self) -> &Event {
+        &self.event
+    }
 }
 
 pub(super) const OUTGOING: &str = "e.n, e.id, e.rev, e.type, ifnull(s.former_id, s.id), e.seq, e.time, s.agent, e.attributes, e.change, \
@@ -49,79 +50,83 @@ pub(super) fn began_before(since: &str) -> String {
 
 /// As it may be sent: names that are no plain ones stay here.
 pub(super) fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
-    let mut event = read_whole(row)?;
-    plain::publish(event.kind.known(), &mut event.attributes);
+    let mut outgoing = read_whole(row)?;
+    let event = &mut outgoing.event;
+    plain::publish(&mut event.attributes);
     if event.agent.contains(['/', '\\']) {
-        event.agent = plain::folder(&event.agent).into_owned();
+        event.agent = Dimension::cut(plain::folder(&event.agent).into_owned());
     }
-    Ok(event)
+    Ok(outgoing)
 }
 
 /// As it is here.
 fn read_whole(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
-    // A newer codemie may write to the same store.
-    let kind = EventKind::named(&row.get::<_, String>(3)?);
-    let written: Option<String> = row.get(8)?;
+    let kind = row.get_ref(3)?.as_str()?;
+    let written = row.get_ref(8)?.as_str_or_null()?;
     let attributes = match written {
-        Some(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
-        None => told_from_record(kind.known(), row)?,
+        // A newer codemie may write to the same store.
+        Some(json) => Attributes::written(EventKind::named(kind), json),
+        None => of_record(EventKind::named(kind), row)?,
     };
-    Ok(Outgoing {
-        n: row.get(0)?,
+    let event = Event {
         id: Uuid::from_bytes(row.get(1)?),
         rev: row.get(2)?,
-        kind,
-        session: row.get(4)?,
+        session: Text::cut(row.get(4)?),
         seq: row.get(5)?,
         time: row.get(6)?,
-        agent: row.get(7)?,
+        agent: Dimension::cut(row.get(7)?),
+        machine: None,
+        user: None,
         attributes,
-        change: row.get(9)?,
-    })
+    };
+    Ok(Outgoing { n: row.get(0)?, change: row.get(9)?, event })
 }
 
 /// Numbers and names of models and tools; of a file its extension, never its name.
-fn told_from_record(kind: Option<EventType>, row: &Row<'_>) -> rusqlite::Result<Value> {
-    let key: Option<String> = row.get(10)?;
+fn of_record(kind: EventKind, row: &Row<'_>) -> rusqlite::Result<Attributes> {
+    let key = Key(row.get(10)?);
     let number = |index: usize| row.get::<_, Option<i64>>(index);
+    let added = |index: usize| number(index).map(Into::into);
     let text = |index: usize| row.get::<_, Option<String>>(index);
     Ok(match kind {
-        Some(EventType::Usage) => json!({
-            "key": key,
-            "model": text(11)?,
-            "inputTokens": number(12)?,
-            "outputTokens": number(13)?,
-            "cacheReadTokens": number(14)?,
-            "cacheWriteTokens": number(15)?,
-            "reasoningTokens": number(16)?,
-            "costUsd": row.get::<_, Option<PicoDollars>>(17)?.map(PicoDollars::dollars),
-            "subagent": row.get::<_, bool>(18)?,
-            "source": "transcript",
-        }),
-        Some(EventType::Tool) => json!({
-            "key": key,
-            "name": text(19)?,
-            "ok": row.get::<_, Option<bool>>(20)?,
-            "kind": text(21)?,
-            "fileExtension": text(22)?.as_deref().and_then(extension),
-            "linesAdded": number(23)?,
-            "linesRemoved": number(24)?,
-        }),
-        Some(EventType::Error) => {
-            json!({"key": key, "status": number(25)?, "kind": text(26)?.map(|kind| plain::category(&kind).into_owned())})
+        EventKind::Known(EventType::Usage) => {
+            let Some(model) = text(11)? else { return Ok(Attributes::unreadable(EventType::Usage)) };
+            Attributes::Usage(Usage {
+                cache_read_tokens: added(14)?,
+                cache_write_tokens: added(15)?,
+                cost_usd: row.get::<_, Option<_>>(17)?.map(Cost),
+                input_tokens: added(12)?,
+                key,
+                latency_ms: Timing::NONE,
+                model: Dimension::cut(model),
+                output_tokens: added(13)?,
+                reasoning_tokens: added(16)?,
+                source: Some(Source::Transcript),
+                subagent: row.get::<_, bool>(18)?.into(),
+                ttft_ms: Timing::NONE,
+            })
         }
-        _ => json!({"key": key}),
+        EventKind::Known(EventType::Tool) => {
+            let Some(name) = text(19)? else { return Ok(Attributes::unreadable(EventType::Tool)) };
+            Attributes::Tool(Tool {
+                file_extension: text(22)?.as_deref().and_then(plain::extension).map(Text::cut),
+                key,
+                kind: row.get(21)?,
+                lines_added: added(23)?,
+                lines_removed: added(24)?,
+                name: Text::cut(name),
+                ok: row.get(20)?,
+            })
+        }
+        EventKind::Known(EventType::Error) => Attributes::Error(ApiError {
+            key,
+            kind: text(26)?.map(|kind| Text::cut(plain::category(&kind).into_owned())),
+            status: number(25)?.map(Into::into),
+        }),
+        EventKind::Known(EventType::Prompt) => Attributes::Prompt(Prompt { key }),
+        EventKind::Known(kind) => Attributes::unreadable(kind),
+        other @ EventKind::Other(_) => Attributes::written(other, "{}"),
     })
-}
-
-/// What kind of file it was. Something long or odd after the last dot is part of a name.
-pub(super) fn extension(file: &str) -> Option<String> {
-    let name = file.rsplit(['/', '\\']).next()?;
-    let (stem, extension) = name.rsplit_once('.')?;
-    let plain = !stem.is_empty()
-        && (1..=10).contains(&extension.len())
-        && extension.chars().all(|c| c.is_ascii_alphanumeric());
-    plain.then(|| extension.to_ascii_lowercase())
 }
 
 impl View<'_> {
@@ -203,7 +208,8 @@ impl View<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
+
     use crate::session::lifecycle::Conversation;
     use crate::session::tests::{World, usage};
 
@@ -243,7 +249,8 @@ mod tests {
         };
         world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
         let sent = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
-        let told: Vec<_> = sent.into_iter().skip(2).map(|event| event.attributes).collect();
+        let told: Vec<_> =
+            sent.into_iter().skip(2).map(|event| serde_json::to_value(&event.attributes).unwrap()).collect();
         assert_eq!(
             told,
             [
@@ -254,36 +261,5 @@ mod tests {
                     "linesAdded": 3, "linesRemoved": 1}),
             ]
         );
-    }
-
-    #[test]
-    fn of_an_error_only_its_category() {
-        for (kind, told) in [
-            ("authentication_failed", "authentication_failed"),
-            ("unknown", "unknown"),
-            ("", "other"),
-            ("cannot read /home/dev/plan", "other"),
-            ("my-secret", "other"),
-        ] {
-            assert_eq!(plain::category(kind), told);
-        }
-    }
-
-    #[test]
-    fn of_a_file_only_its_extension() {
-        let table = [
-            ("/a/b.rs", Some("rs")),
-            ("b.TAR", Some("tar")),
-            ("/a.b/c", None),
-            ("/a/.env", None),
-            ("/a/plan.of-the-coup", None),
-            ("/a/x.averylongextension", None),
-            ("C:\\a\\b.cs", Some("cs")),
-            ("x.", None),
-            ("", None),
-        ];
-        for (file, expected) in table {
-            assert_eq!(extension(file).as_deref(), expected, "{file}");
-        }
     }
 }

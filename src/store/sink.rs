@@ -214,8 +214,7 @@ impl Tx<'_> {
                  last_delivered_at = ?2 WHERE name = ?1",
             params![sink, at],
         )?;
-        let mut sessions: Vec<(&str, i64)> =
-            batch.iter().map(|event| (event.session.as_str(), event.n)).collect();
+        let mut sessions: Vec<(&str, i64)> = batch.iter().map(|event| (&*event.session, event.n)).collect();
         sessions.sort_unstable();
         sessions.dedup_by_key(|(session, _)| *session);
         for (_, event) in sessions {
@@ -340,7 +339,7 @@ mod tests {
         let (mut world, session) = world();
         let batch = waiting(&mut world);
         assert_eq!(
-            batch.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(),
+            batch.iter().map(|event| event.attributes.type_name()).collect::<Vec<_>>(),
             ["session.start", "session.bound"]
         );
         assert_eq!(sync(&mut world, session), (2, 0, 0));
@@ -430,7 +429,7 @@ mod tests {
         // The open session whole, though part of it was older than the end of the other.
         let sent = waiting(&mut world);
         assert_eq!(sent.iter().map(|event| (event.seq, event.rev)).collect::<Vec<_>>(), [(1, 0), (2, 0)]);
-        assert!(sent.iter().all(|event| event.session == open.session.to_string()));
+        assert!(sent.iter().all(|event| *event.session == *open.session.to_string()));
         assert_eq!(sync(&mut world, ended.session), (0, 0, 0), "neither waiting nor delivered");
         world.store.write(|tx| tx.backfill(NATIVE)).unwrap();
         assert_eq!(sync(&mut world, ended.session), (2, 0, 0));

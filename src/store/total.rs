@@ -4,44 +4,13 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use wire::PicoDollars;
-
-/// Sums, or differences to be added to them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    pub api_calls: i64,
-    pub input: i64,
-    pub output: i64,
-    pub cache_read: i64,
-    pub cache_write: i64,
-    pub reasoning: i64,
-    pub cost: PicoDollars,
-    pub prompts: i64,
-    pub tool_calls: i64,
-    pub tool_errors: i64,
-    pub files_changed: i64,
-    pub lines_added: i64,
-    pub lines_removed: i64,
-    pub api_errors: i64,
-}
-
-impl Totals {
-    /// Whether one of the sums is so large that adding another such sum would go beyond the largest integer.
-    fn may_be_cut_off(&self) -> bool {
-        let Self {
-            input, output, cache_read, cache_write, reasoning, cost, lines_added, lines_removed, ..
-        } = *self;
-        [input, output, cache_read, cache_write, reasoning, cost.0, lines_added, lines_removed]
-            .into_iter()
-            .any(|sum| !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&sum))
-    }
-}
+use wire::Sums;
 
 pub(super) const COLUMNS: &str = "api_calls, input, output, cache_read, cache_write, reasoning, cost, prompts, tool_calls, \
      tool_errors, files_changed, lines_added, lines_removed, api_errors";
 
-pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Totals> {
-    Ok(Totals {
+pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
+    Ok(Sums {
         api_calls: row.get(first)?,
         input: row.get(first + 1)?,
         output: row.get(first + 2)?,
@@ -67,7 +36,7 @@ pub(super) fn sum(of: &str) -> String {
     )
 }
 
-/// Tokens and cost of calls, in the order of [`Totals`].
+/// Tokens and cost of calls, in the order of [`Sums`].
 pub(super) fn usage_sums() -> String {
     ["input", "output", "cache_read", "cache_write_5m + cache_write_1h", "reasoning", "cost"]
         .map(sum)
@@ -75,7 +44,7 @@ pub(super) fn usage_sums() -> String {
 }
 
 impl View<'_> {
-    pub fn totals(&self, session: i64) -> Result<Totals, Error> {
+    pub fn totals(&self, session: i64) -> Result<Sums, Error> {
         let found =
             self.maybe(&format!("SELECT {COLUMNS} FROM total WHERE session = ?1"), [session], |row| {
                 read(row, 0)
@@ -85,8 +54,8 @@ impl View<'_> {
 }
 
 impl Tx<'_> {
-    pub(crate) fn add_totals(&self, session: i64, more: &Totals) -> Result<(), Error> {
-        if *more == Totals::default() {
+    pub(crate) fn add_totals(&self, session: i64, more: &Sums) -> Result<(), Error> {
+        if *more == Sums::default() {
             return Ok(());
         }
         // What was cut off at the largest integer cannot be taken back when a record is revised.

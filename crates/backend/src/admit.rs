@@ -8,9 +8,9 @@
 //! not known yet, the first report may begin far up: what is revised is sent again later, whole ranges at a time, and
 //! `sync --backfill --scan` derives a call's `rev` from its tokens. Within one batch the order does not count.
 
-use super::attributes::Attributes;
-use super::event::Event;
 use super::model::Session;
+use wire::Attributes;
+use wire::Event;
 
 /// How far beyond the known number the next one may be.
 pub const JUMP: i64 = 100_000;
@@ -57,7 +57,7 @@ pub fn revision(rev: i64, known: Option<i64>) -> Result<(), Refused> {
 pub fn sequence(event: &Event, session: &Session) -> Result<(), Refused> {
     let known = Some(session.highest_seq()).filter(|highest| *highest > 0);
     let last = match &event.attributes {
-        Attributes::End(end) => end.last_seq.max(event.seq),
+        Attributes::End(end) => end.last_seq.0.max(event.seq),
         _ => event.seq,
     };
     if within_reach(last, known) { Ok(()) } else { Err(Refused::FarSeq) }

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use super::admit::Refused;
-use super::attributes::Attributes;
-use super::event::Event;
 use super::model::{Day, Dimensions, Session, ToolNumbers};
 use super::numbers::Numbers;
+use wire::Attributes;
+use wire::Event;
 use wire::EventType;
 use wire::Timestamp;
 use wire::ToolKind;
@@ -200,13 +200,13 @@ fn contribution(attributes: &Attributes) -> (&str, Numbers) {
             &usage.model,
             Numbers {
                 api_calls: 1,
-                unpriced_calls: i64::from(usage.cost.is_none()),
-                input: usage.input_tokens,
-                output: usage.output_tokens,
-                cache_read: usage.cache_read_tokens,
-                cache_write: usage.cache_write_tokens,
-                reasoning: usage.reasoning_tokens,
-                cost: usage.cost.unwrap_or_default().0,
+                unpriced_calls: i64::from(usage.cost_usd.is_none()),
+                input: usage.input_tokens.get(),
+                output: usage.output_tokens.get(),
+                cache_read: usage.cache_read_tokens.get(),
+                cache_write: usage.cache_write_tokens.get(),
+                reasoning: usage.reasoning_tokens.get(),
+                cost: usage.cost().unwrap_or_default().0,
                 ..none
             },
         ),
@@ -215,12 +215,12 @@ fn contribution(attributes: &Attributes) -> (&str, Numbers) {
             Numbers {
                 tool_calls: 1,
                 tool_errors: i64::from(tool.ok == Some(false)),
-                lines_added: tool.lines_added,
-                lines_removed: tool.lines_removed,
+                lines_added: tool.lines_added.get(),
+                lines_removed: tool.lines_removed.get(),
                 ..none
             },
         ),
-        Attributes::Prompt => ("", Numbers { prompts: 1, ..none }),
+        Attributes::Prompt(_) => ("", Numbers { prompts: 1, ..none }),
         Attributes::Error(_) => ("", Numbers { api_errors: 1, ..none }),
         Attributes::Start(_) | Attributes::Bound(_) | Attributes::End(_) | Attributes::Other(_) => ("", none),
     }

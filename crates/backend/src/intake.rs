@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use super::admit::{self, Refused};
-use super::attributes::{Attributes, Text};
-use super::event::{Event, Rejected};
+use super::event::Rejected;
 use super::fold::{Arrival, Change, Daily, Plan};
 use super::model::{Day, Session, Touched};
 use super::numbers::Numbers;
 use super::storage::Ingested;
+use wire::Attributes;
+use wire::Event;
 use wire::Timestamp;
 
 #[derive(Debug)]
@@ -145,8 +146,9 @@ impl Intake {
     /// Takes over how the event at this index of [`Intake::events`] relates to the stored one.
     pub fn settle(&mut self, at: usize, arrival: &Arrival) {
         let event = &self.plan.events[at];
-        let text = |text: &Option<Text>| text.as_deref().unwrap_or_default().to_owned();
-        let origin = self.origins.entry((text(&event.machine), text(&event.user))).or_default();
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        let origin = (text(event.machine.as_deref()), text(event.user.as_deref()));
+        let origin = self.origins.entry(origin).or_default();
         *origin += i64::from(*arrival == Arrival::New);
         if *arrival == Arrival::Duplicate {
             self.result.duplicates += 1;
@@ -203,7 +205,7 @@ impl Stored {
         if !self.same_session || self.rev >= event.rev || self.kind != event.kind().as_str() {
             return Arrival::Duplicate;
         }
-        match Attributes::stored(&self.kind, &self.attributes) {
+        match Attributes::kept(&self.kind, &self.attributes) {
             Ok(attributes) => Arrival::Revised { time: self.time, attributes },
             // What this program wrote can be read; what something else changed is better left alone.
             Err(_) => Arrival::Duplicate,

@@ -1,7 +1,7 @@
 //! The metrics backend: takes events in, once each, and answers queries over them.
 //!
 //! ```text
-//! event, attributes    one event of the wire, checked
+//! event                a batch of events of the wire, each checked
 //! admit, seqs, fold    pure: which events of a batch may be taken in, and what they change in sessions and sums
 //! numbers, model       the sums, and the read model
 //! storage              the traits; sqlite and postgres implement them (sql, read: shared by both)
@@ -25,7 +25,6 @@
 
 pub mod admit;
 pub mod api;
-pub mod attributes;
 pub mod bootstrap;
 pub mod connections;
 pub mod dashboard;

@@ -15,9 +15,9 @@ pub use query::{
 pub use record::Record;
 pub use session::{Dimensions, Latest, Life, Session};
 
-use super::attributes::{Attributes, Text, Tool};
 use super::numbers::Numbers;
 use wire::Timestamp;
+use wire::event::{Attributes, Tool};
 use wire::{EventKind, EventType};
 
 /// A day in UTC, counted from 1970-01-01.
@@ -159,8 +159,8 @@ impl ToolNumbers {
         Self {
             calls: 1,
             errors: i64::from(tool.ok == Some(false)),
-            lines_added: tool.lines_added,
-            lines_removed: tool.lines_removed,
+            lines_added: tool.lines_added.get(),
+            lines_removed: tool.lines_removed.get(),
         }
     }
 
@@ -197,6 +197,7 @@ pub struct TimelineEvent {
     #[serde(rename = "type")]
     pub kind: EventKind,
     pub time: Timestamp,
+    #[serde(serialize_with = "wire::event::keep")]
     pub attributes: Attributes,
 }
 
@@ -259,10 +260,6 @@ pub struct Facets {
 pub struct Touched {
     pub session: String,
     pub latest: EventType,
-}
-
-pub(super) fn owned(text: Option<&Text>) -> Option<String> {
-    text.map(|text| text.to_string())
 }
 
 #[cfg(test)]

@@ -9,12 +9,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::broadcast;
 
-use super::event::{Event, Rejected};
+use super::event::Rejected;
 use super::model::{
     ActivityBucket, By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter,
     SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Owner, Token, TokenHash};
+use wire::Event;
 use wire::Timestamp;
 
 #[derive(Clone, Debug, thiserror::Error)]

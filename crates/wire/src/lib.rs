@@ -5,13 +5,16 @@
 //! name. No I/O, no policy.
 
 mod coverage;
+pub mod event;
 pub mod hex;
 mod id;
 pub mod money;
+pub mod plain;
 mod process;
 mod record;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod sums;
 mod time;
 mod tokens;
 mod words;
@@ -27,10 +30,12 @@ pub const DEMO: &str = "demo";
 pub const FOREIGN_TAG: &str = "foreign";
 
 pub use coverage::{Coverage, Reading};
+pub use event::{Attributes, Event};
 pub use id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 pub use money::PicoDollars;
 pub use process::{Pid, ProcessId, StartTime};
 pub use record::{Correlation, SessionRecord, Sync, UsageSummary};
+pub use sums::Sums;
 pub use time::Timestamp;
 pub use tokens::{MAX_COUNT, Tokens};
 pub use words::{

@@ -9,7 +9,7 @@ use crate::forward::Sinks;
 use crate::home::Home;
 use crate::output::table::shorten;
 use crate::session::record::open_time;
-use crate::store::{self, Store, Totals, View};
+use crate::store::{self, Store, View};
 use crate::track::Together;
 use human::shell;
 use prices::unpriced;
@@ -60,16 +60,11 @@ impl Added {
         for opening in openings {
             let totals = view.opening_totals(row.n, opening.number)?;
             added.calls += totals.api_calls;
-            added.tokens = added.tokens.saturating_add(tokens(&totals));
+            added.tokens = added.tokens.saturating_add(words::number(totals.tokens()));
             added.cost.0 = added.cost.0.saturating_add(totals.cost.0);
         }
         Ok(Some(added))
     }
-}
-
-fn tokens(totals: &Totals) -> u64 {
-    let Totals { input, output, cache_read, cache_write, .. } = *totals;
-    [input, output, cache_read, cache_write].into_iter().map(words::number).fold(0, u64::saturating_add)
 }
 
 /// Delivery that somebody has to put right, in one line: events wait until then, and nothing else would say so.

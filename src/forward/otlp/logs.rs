@@ -16,21 +16,24 @@ pub(super) fn of(events: &[Outgoing], resource: Resource) -> ExportLogs {
 }
 
 fn record(event: &Outgoing) -> LogRecord {
+    let kind = event.attributes.type_name();
     let mut attributes = vec![
         text("codemie.event.id", event.id.to_string()),
         pair("codemie.event.rev", Any::Int(event.rev)),
         pair("codemie.event.seq", Any::Int(event.seq)),
-        text("session.id", &event.session),
-        text("gen_ai.agent.name", &event.agent),
+        text("session.id", &*event.session),
+        text("gen_ai.agent.name", &*event.agent),
     ];
-    flatten("codemie", &event.attributes, &mut attributes);
+    // Texts and numbers always have a JSON form.
+    let described = serde_json::to_value(&event.attributes).unwrap_or_default();
+    flatten("codemie", &described, &mut attributes);
     LogRecord {
         time_unix_nano: nanos(event.time),
         observed_time_unix_nano: nanos(event.time),
         severity_number: INFO,
-        body: Some(AnyValue { value: Some(Any::String(event.kind.as_str().to_owned())) }),
+        body: Some(AnyValue { value: Some(Any::String(kind.to_owned())) }),
         attributes,
-        event_name: format!("codemie.{}", event.kind),
+        event_name: format!("codemie.{kind}"),
     }
 }
 

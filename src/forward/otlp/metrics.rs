@@ -9,8 +9,9 @@ use super::message::{
 };
 use super::{nanos, scope};
 use crate::registry;
-use crate::store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View, plain};
+use crate::store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View};
 use wire::Timestamp;
+use wire::plain;
 
 /// Name, unit, description. `gen_ai.client.token.usage` is the conventions' own name; they have no sum for the rest.
 const TOKENS: [&str; 3] = ["gen_ai.client.token.usage", "{token}", "Tokens used, input including cache"];
@@ -27,10 +28,10 @@ pub(super) fn of(view: &View<'_>, events: &[Outgoing], resource: Resource) -> Re
     let mut sums = Sums::default();
     let mut seen = Vec::new();
     for event in events {
-        if seen.contains(&event.session.as_str()) {
+        if seen.contains(&&*event.session) {
             continue;
         }
-        seen.push(event.session.as_str());
+        seen.push(&*event.session);
         let row = view.event(event.n)?.map(|row| view.session_number(row.session)).transpose()?.flatten();
         if let Some(session) = row {
             sums.add_session(view, &session, &event.session)?;

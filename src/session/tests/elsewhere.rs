@@ -159,8 +159,8 @@ fn imported_sessions_are_sent_only_when_asked_for() {
     let sent = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
     let of_done: Vec<_> = sent
         .iter()
-        .filter(|event| event.session == done.session_id)
-        .map(|e| (e.seq, e.kind.as_str()))
+        .filter(|event| *event.session == *done.session_id)
+        .map(|e| (e.seq, e.attributes.type_name()))
         .collect();
     assert_eq!(of_done, [(1, "session.start"), (2, "session.bound"), (3, "session.end")]);
     assert_eq!(sent.len(), 3 + 2 + 2);
@@ -417,8 +417,10 @@ fn essence(world: &mut World, session: SessionId) -> (Value, Vec<(i64, i64, Stri
     let mut record = world.store.read(|view| record(view, &row, now)).unwrap();
     (record.pid, record.wrapper_pid, record.run_id) = (None, None, None);
     let events = world.store.read(|view| view.outgoing_of(row.n)).unwrap();
-    let events =
-        events.into_iter().map(|event| (event.seq, event.rev, event.id.to_string(), event.attributes));
+    let events = events.into_iter().map(|event| {
+        let attributes = serde_json::to_value(&event.attributes).unwrap();
+        (event.seq, event.rev, event.id.to_string(), attributes)
+    });
     (serde_json::to_value(record).unwrap(), events.collect())
 }
 

@@ -462,7 +462,7 @@ fn only_a_session_marked_local_stays_here_whatever_its_agent_is_called() {
         assert_eq!(world.session(next).local_only, local_only, "a /clear changes nothing of it");
         let outgoing = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
         for session in [started.session, next] {
-            assert_eq!(outgoing.iter().any(|event| event.session == session.to_string()), sent);
+            assert_eq!(outgoing.iter().any(|event| *event.session == *session.to_string()), sent);
         }
     }
 }

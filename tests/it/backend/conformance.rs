@@ -1,11 +1,11 @@
 //! What every storage must do, once for SQLite and once for PostgreSQL.
 use std::collections::BTreeMap;
 
-use backend::event::Event;
 use backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePosition, UsageFilter};
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash};
 use serde_json::{Value, json};
+use wire::Event;
 use wire::Timestamp;
 use wire::{EventType, Status};
 

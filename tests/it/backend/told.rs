@@ -1,12 +1,12 @@
 //! Events for tests, told in few words, and everything a storage answers, in one value to compare.
 use std::fmt::Write;
 
-use backend::event::Event;
 use backend::model::{By, Page, Record, SessionFilter, TimelinePosition, UsageFilter};
 use backend::storage::{Ingested, Storage};
 use backend::token::Owner;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use wire::Event;
 use wire::Timestamp;
 
 /// 2026-11-16T00:00:00Z

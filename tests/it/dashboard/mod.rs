@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use backend::event::Event;
 use backend::postgres::Postgres;
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
@@ -20,6 +19,7 @@ use backend::{self, Options};
 use serde_json::{Value, json};
 use system::clock::{Clock, SystemClock};
 use tokio::runtime::Runtime;
+use wire::Event;
 
 use crate::support::agents::left_out;
 use crate::support::invented::{self, Opening, Telling};

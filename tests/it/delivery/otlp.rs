@@ -13,6 +13,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point};
 use prost::Message;
+use wire::Attributes;
 
 use super::{drain, sinks};
 use crate::commands::World;
@@ -139,7 +140,11 @@ fn collector_exports_the_true_values_also_when_sent_twice() {
     let truth = |received: &[Received], calls: [f64; 2]| {
         let series = series(received);
         for (session, calls) in ["a", "b"].into_iter().zip(calls) {
-            let id = events.iter().find(|event| event.attributes["name"] == session).unwrap().session.clone();
+            let named = |attributes: &Attributes| match attributes {
+                Attributes::Start(start) => start.name.as_deref() == Some(session),
+                _ => false,
+            };
+            let id = events.iter().find(|event| named(&event.attributes)).unwrap().session.clone();
             let value =
                 |metric: &str, about: &str| series.get(format!("{metric} {id} {about}").trim_end()).copied();
             let model = "claude-sonnet-4-5";

@@ -1,8 +1,8 @@
 //! An invented team and what it did: events as machines would have sent them, the same on every run.
 
-use backend::event::Event;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use wire::Event;
 use wire::Timestamp;
 
 const DAY: i64 = 86_400_000;

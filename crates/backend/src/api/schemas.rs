@@ -3,32 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::read::OF_NO_MODEL;
-use crate::attributes::{MOST_ADDED, Source};
-use crate::event::MOST_KEY_BYTES;
-use crate::seqs;
-use wire::Coverage;
-use wire::{EndReason, EventType, EvidenceKind, Link, StartReason, Status};
+use wire::event::{Field, Text, or_null};
+use wire::{Coverage, EndReason, Event, EvidenceKind, Link, Status};
 
 fn text() -> Value {
-    json!({"type": "string", "maxLength": 1024})
-}
-
-/// What sums are split by.
-fn dimension() -> Value {
-    json!({"type": "string", "maxLength": MOST_KEY_BYTES})
+    Text::schema()
 }
 
 fn number() -> Value {
     json!({"type": "integer", "minimum": 0})
-}
-
-/// Of what sums are made of.
-fn added() -> Value {
-    json!({"type": "integer", "minimum": 0, "maximum": MOST_ADDED})
-}
-
-fn count() -> Value {
-    json!({"type": "integer", "minimum": 0, "maximum": 1_000_000_000_000_i64})
 }
 
 fn any_int() -> Value {
@@ -39,134 +22,12 @@ fn dollars() -> Value {
     json!({"type": "number", "minimum": 0})
 }
 
-fn word(all: &[&str]) -> Value {
-    json!({"type": "string", "enum": all})
-}
-
-fn or_null(mut schema: Value) -> Value {
-    if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
-        values.push(Value::Null);
-    }
-    schema["type"] = json!([schema["type"], "null"]);
-    schema
-}
-
-/// An object in which the named fields are required.
-fn object(required: &[&str], fields: &[(&str, Value)]) -> Value {
-    let properties: Map<String, Value> =
-        fields.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
-    json!({"type": "object", "required": required, "properties": properties})
-}
-
 /// An object of which every field is there.
 fn whole(fields: &[(&str, Value)]) -> Value {
     let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-    object(&names, fields)
-}
-
-macro_rules! words {
-    ($name:ty) => {
-        word(&<$name>::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>())
-    };
-}
-
-/// One of the types, with its attributes.
-fn event(kind: EventType, attributes: &Value) -> Value {
-    let seq = json!({"type": "integer", "minimum": 1, "maximum": seqs::HIGHEST});
-    object(
-        &["id", "rev", "type", "sessionId", "seq", "time", "agent", "attributes"],
-        &[
-            ("id", json!({"type": "string", "format": "uuid"})),
-            ("rev", json!({"type": "integer", "minimum": 0, "maximum": i32::MAX})),
-            ("type", json!({"const": kind})),
-            ("sessionId", json!({"type": "string", "minLength": 1, "maxLength": 1024})),
-            ("seq", seq),
-            ("time", json!({"type": "string", "format": "date-time"})),
-            ("agent", json!({"type": "string", "minLength": 1, "maxLength": MOST_KEY_BYTES})),
-            ("machine", or_null(text())),
-            ("user", or_null(dimension())),
-            ("attributes", attributes.clone()),
-        ],
-    )
-}
-
-fn events() -> Value {
-    let maybe = || or_null(text());
-    let key = ("key", maybe());
-    let start = object(
-        &[],
-        &[
-            ("name", maybe()),
-            ("reason", or_null(words!(StartReason))),
-            ("agentVersion", maybe()),
-            ("wrapperVersion", maybe()),
-            ("project", or_null(dimension())),
-            ("repository", maybe()),
-            ("branch", maybe()),
-            ("transitionedFrom", maybe()),
-            ("parentSessionId", maybe()),
-            ("tags", json!({"type": ["array", "null"], "items": text(), "maxItems": 100})),
-            ("group", maybe()),
-        ],
-    );
-    let bound = object(
-        &["agentSessionId"],
-        &[("agentSessionId", text()), ("evidence", or_null(words!(EvidenceKind)))],
-    );
-    let usage = object(
-        &["model"],
-        &[
-            key.clone(),
-            ("model", dimension()),
-            ("inputTokens", or_null(added())),
-            ("outputTokens", or_null(added())),
-            ("cacheReadTokens", or_null(added())),
-            ("cacheWriteTokens", or_null(added())),
-            ("reasoningTokens", or_null(added())),
-            ("costUsd", json!({"type": ["number", "null"], "minimum": 0, "maximum": 1000})),
-            ("subagent", json!({"type": ["boolean", "null"]})),
-            ("source", or_null(words!(Source))),
-            ("latencyMs", or_null(count())),
-            ("ttftMs", or_null(count())),
-        ],
-    );
-    let tool = object(
-        &["name"],
-        &[
-            key.clone(),
-            ("name", text()),
-            ("ok", json!({"type": ["boolean", "null"]})),
-            ("kind", or_null(word(&["read", "write", "edit", "exec", "other"]))),
-            ("fileExtension", maybe()),
-            ("linesAdded", or_null(added())),
-            ("linesRemoved", or_null(added())),
-        ],
-    );
-    let error = object(&[], &[key.clone(), ("status", or_null(count())), ("kind", maybe())]);
-    let totals = json!({"type": ["object", "null"],
-        "description": "the record's usage; the backend adds up events and takes filesChanged and coverage from here",
-        "properties": {"filesChanged": or_null(count()), "coverage": or_null(words!(Coverage))}});
-    let end = object(
-        &["status", "lastSeq"],
-        &[
-            ("status", words!(Status)),
-            ("endReason", or_null(words!(EndReason))),
-            ("exitCode", json!({"type": ["integer", "null"], "minimum": i32::MIN, "maximum": i32::MAX})),
-            ("durationMs", or_null(count())),
-            ("transitionedTo", maybe()),
-            ("totals", totals),
-            ("lastSeq", json!({"type": "integer", "minimum": 1, "maximum": seqs::HIGHEST})),
-        ],
-    );
-    json!({"oneOf": [
-        event(EventType::Start, &start),
-        event(EventType::Bound, &bound),
-        event(EventType::Usage, &usage),
-        event(EventType::Tool, &tool),
-        event(EventType::Prompt, &object(&[], &[key])),
-        event(EventType::Error, &error),
-        event(EventType::End, &end),
-    ]})
+    let properties: Map<String, Value> =
+        fields.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+    json!({"type": "object", "required": names, "properties": properties})
 }
 
 fn record() -> Value {
@@ -189,15 +50,15 @@ fn record() -> Value {
         ("linesAdded", number()),
         ("linesRemoved", number()),
         ("apiErrors", number()),
-        ("coverage", words!(Coverage)),
+        ("coverage", Coverage::schema()),
     ]);
     // Where there are any.
     usage["properties"]["unpricedCalls"] = json!({"type": "object", "additionalProperties": any_int()});
     let correlation = whole(&[
-        ("status", words!(Link)),
+        ("status", Link::schema()),
         ("agentSessionId", maybe()),
         ("agentSessionFile", maybe()),
-        ("evidence", or_null(words!(EvidenceKind))),
+        ("evidence", or_null(EvidenceKind::schema())),
         ("boundAt", or_null(time())),
     ]);
     let range = json!({"type": "array", "items": number(), "minItems": 2, "maxItems": 2});
@@ -207,8 +68,8 @@ fn record() -> Value {
         ("agent", text()),
         ("agentVersion", maybe()),
         ("wrapperVersion", maybe()),
-        ("status", words!(Status)),
-        ("endReason", or_null(words!(EndReason))),
+        ("status", Status::schema()),
+        ("endReason", or_null(EndReason::schema())),
         ("exitCode", or_null(any_int())),
         ("signal", or_null(any_int())),
         ("startTime", time()),
@@ -281,7 +142,7 @@ pub(super) fn all() -> Value {
     json!({
         "Error": whole(&[("error", json!({"type": "string"}))]),
         "Status": whole(&[("status", json!({"type": "string"}))]),
-        "Event": events(),
+        "Event": Event::schema(),
         "Ingested": whole(&[
             ("accepted", number()),
             ("duplicates", number()),

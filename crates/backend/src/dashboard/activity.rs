@@ -8,7 +8,7 @@ use super::cost_curve::CostCurve;
 use super::frame::Frame;
 use super::model::SessionView;
 use super::text::{about, grouped};
-use crate::attributes::Attributes;
+use wire::Attributes;
 use wire::Timestamp;
 
 /// One or more events at a time.
@@ -131,9 +131,9 @@ fn lanes(view: &SessionView, time: &Axis) -> [Lane; 4] {
     }
     for event in &view.events {
         let (lane, text) = match &event.attributes {
-            Attributes::Prompt => (0, String::new()),
+            Attributes::Prompt(_) => (0, String::new()),
             Attributes::Usage(usage) => {
-                (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens)))
+                (1, format!("{}, {} tokens of output", &*usage.model, grouped(usage.output_tokens.get())))
             }
             Attributes::Tool(tool) if tool.ok == Some(false) => (3, format!("{} failed", &*tool.name)),
             Attributes::Tool(tool) => (2, tool.name.to_string()),

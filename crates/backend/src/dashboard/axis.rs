@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use jiff::tz::TimeZone;
 
 use super::text::float;
-use crate::attributes::Attributes;
 use crate::model::TimelineEvent;
+use wire::Attributes;
 use wire::Timestamp;
 
 /// Both ends of the axis stay free, so that a mark at either is drawn whole.

@@ -8,7 +8,7 @@ use super::chart::{ABOVE, HEIGHT, dollars, grid, percent, pointer_text, px, y};
 use super::frame::Frame;
 use super::model::SessionView;
 use super::scale::Scale;
-use crate::attributes::Attributes;
+use wire::Attributes;
 use wire::PicoDollars;
 use wire::Timestamp;
 
@@ -104,8 +104,8 @@ fn points(frame: &Frame, view: &SessionView, time: &Axis) -> Vec<Point> {
     });
     usages
         .map(|(at, usage)| {
-            let cost = usage.cost.map_or("no price".to_owned(), |cost| human::dollars(cost.0));
-            point(at, &format!("{}, {cost}", &*usage.model), usage.cost.unwrap_or_default())
+            let cost = usage.cost().map_or("no price".to_owned(), |cost| human::dollars(cost.0));
+            point(at, &format!("{}, {cost}", &*usage.model), usage.cost().unwrap_or_default())
         })
         .collect()
 }

@@ -130,7 +130,7 @@ fn cost_total(numbers: &Numbers, amounts: Amounts) -> Figure {
 
 fn lines_total(session: &Session) -> Figure {
     let (numbers, end) = (&session.numbers, session.life.end.as_ref());
-    let files = end.and_then(|end| end.value.totals.as_ref()).map_or(0, |totals| totals.files_changed);
+    let files = end.and_then(|end| end.value.totals.as_ref()).map_or(0, |totals| totals.files_changed.get());
     let removed = html! {
         "−" (grouped(numbers.lines_removed))
         @if files > 0 { " in " (human::counted(usize::try_from(files).unwrap_or(0), "file")) }

@@ -8,8 +8,8 @@ use super::session::Amounts;
 use super::sessions::foreign;
 use super::text::{duration, grouped};
 use super::turns::{self, TimelineStep, Turn};
-use crate::attributes::{End, Start};
 use crate::model::Session;
+use wire::event::{End, Start};
 use wire::{EndReason, EvidenceKind, StartReason, Status, Timestamp};
 
 /// Steps shown at first; the others are one click away.

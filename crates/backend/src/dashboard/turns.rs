@@ -1,11 +1,11 @@
 //! A session's events as a list of steps: it starts, each prompt with the calls that follow it is a turn, it ends.
 //! Pure: events in, steps out.
 
-use crate::attributes::{Attributes, End, Start};
 use crate::model::TimelineEvent;
 use crate::numbers::Numbers;
 use wire::EvidenceKind;
 use wire::Timestamp;
+use wire::event::{Attributes, End, Start};
 
 #[derive(Debug, PartialEq)]
 pub enum TimelineStep<'a> {
@@ -61,7 +61,7 @@ pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, TimelineStep<'_>)> {
             Attributes::Start(start) => TimelineStep::Start(start),
             Attributes::Bound(bound) => TimelineStep::Bound(bound.evidence),
             Attributes::End(end) => TimelineStep::End(end),
-            Attributes::Prompt => {
+            Attributes::Prompt(_) => {
                 turns.close();
                 turns.prompts += 1;
                 let turn = Turn { number: Some(turns.prompts), until: event.time, ..Turn::default() };
@@ -114,16 +114,16 @@ impl<'a> Turn<'a> {
             Attributes::Usage(usage) => {
                 self.sums.add(&Numbers {
                     api_calls: 1,
-                    input: usage.input_tokens,
-                    output: usage.output_tokens,
-                    cache_read: usage.cache_read_tokens,
-                    cache_write: usage.cache_write_tokens,
-                    reasoning: usage.reasoning_tokens,
-                    cost: usage.cost.unwrap_or_default().0,
-                    unpriced_calls: i64::from(usage.cost.is_none()),
+                    input: usage.input_tokens.get(),
+                    output: usage.output_tokens.get(),
+                    cache_read: usage.cache_read_tokens.get(),
+                    cache_write: usage.cache_write_tokens.get(),
+                    reasoning: usage.reasoning_tokens.get(),
+                    cost: usage.cost().unwrap_or_default().0,
+                    unpriced_calls: i64::from(usage.cost_usd.is_none()),
                     ..Numbers::default()
                 });
-                self.subagent_calls += i64::from(usage.subagent);
+                self.subagent_calls += i64::from(usage.subagent.is_set());
             }
             Attributes::Tool(tool) => {
                 let name: &str = &tool.name;
@@ -132,8 +132,8 @@ impl<'a> Turn<'a> {
                     self.tools.len() - 1
                 });
                 self.tools[at].1.count(tool.ok);
-                self.sums.lines_added += tool.lines_added;
-                self.sums.lines_removed += tool.lines_removed;
+                self.sums.lines_added += tool.lines_added.get();
+                self.sums.lines_removed += tool.lines_removed.get();
             }
             Attributes::Error(error) => {
                 let kind = error.kind.as_deref().unwrap_or("API error");

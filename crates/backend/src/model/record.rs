@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Session, owned};
+use super::Session;
 use wire::Timestamp;
 
 use wire::AgentSessionId;
@@ -58,8 +58,8 @@ impl Record {
             session_id: session.id.clone(),
             name: session.name().to_owned(),
             agent: session.life.agent.clone(),
-            agent_version: start.and_then(|start| owned(start.agent_version.as_ref())),
-            wrapper_version: start.and_then(|start| owned(start.wrapper_version.as_ref())),
+            agent_version: start.and_then(|start| start.agent_version.as_deref().map(str::to_owned)),
+            wrapper_version: start.and_then(|start| start.wrapper_version.as_deref().map(str::to_owned)),
             status: session.status(),
             end_reason: end.and_then(|end| end.value.end_reason),
             exit_code: end.and_then(|end| end.value.exit_code),
@@ -127,7 +127,7 @@ fn usage(session: &Session) -> UsageSummary {
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
         tool_errors: numbers.tool_errors,
-        files_changed: totals.map_or(0, |totals| totals.files_changed),
+        files_changed: totals.map_or(0, |totals| totals.files_changed.get()),
         lines_added: numbers.lines_added,
         lines_removed: numbers.lines_removed,
         api_errors: numbers.api_errors,

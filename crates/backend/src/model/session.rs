@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::owned;
-use crate::attributes::{Attributes, Bound, End, Start, Text};
-use crate::event::Event;
 use crate::numbers::Numbers;
 use crate::seqs::Seqs;
+use wire::Event;
 use wire::Timestamp;
+use wire::event::{Attributes, Bound, End, Field, Start, Text, keep};
 use wire::{Link, Status};
 
 /// The latest value that events reported, and the event and revision it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound(serialize = "T: Field"))]
 pub struct Latest<T> {
     pub seq: i64,
     pub rev: i64,
     pub time: Timestamp,
     /// Stored as `said` in the JSON of a session.
-    #[serde(rename = "said")]
+    #[serde(rename = "said", serialize_with = "keep")]
     pub value: T,
 }
 
@@ -73,8 +73,8 @@ impl Session {
             owner,
             life: Life {
                 agent: event.agent.to_string(),
-                machine: owned(event.machine.as_ref()),
-                user: owned(event.user.as_ref()),
+                machine: event.machine.as_deref().map(str::to_owned),
+                user: event.user.as_deref().map(str::to_owned),
                 ..Life::default()
             },
             seqs: Seqs::default(),
@@ -115,8 +115,8 @@ impl Session {
                 }
                 if supersede(&mut life.start, event, start) {
                     life.agent = event.agent.to_string();
-                    life.machine = owned(event.machine.as_ref());
-                    life.user = owned(event.user.as_ref());
+                    life.machine = event.machine.as_deref().map(str::to_owned);
+                    life.user = event.user.as_deref().map(str::to_owned);
                 }
                 true
             }
@@ -206,7 +206,7 @@ impl Session {
 
     /// How long it was open, all openings together; one that goes on counts until `now`.
     pub fn duration_ms(&self, now: Timestamp) -> i64 {
-        let before = self.life.end.as_ref().map_or(0, |end| end.value.duration_ms);
+        let before = self.life.end.as_ref().map_or(0, |end| end.value.duration_ms.get());
         if self.ending().is_some() {
             return before;
         }
@@ -221,7 +221,7 @@ impl Session {
 
     /// The highest `seq` that an END has named.
     fn last_seq(&self) -> i64 {
-        self.life.end.as_ref().map_or(0, |end| end.value.last_seq)
+        self.life.end.as_ref().map_or(0, |end| end.value.last_seq.0)
     }
 
     pub fn missing_seq(&self) -> Vec<(i64, i64)> {

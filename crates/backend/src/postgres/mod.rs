@@ -22,7 +22,6 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
 use super::read::{Database, EachRow};
@@ -30,6 +29,7 @@ use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, token};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Token, TokenHash};
 use feed::Feed;
+use wire::Event;
 use wire::Timestamp;
 
 /// Connections of one node. A batch holds one for some milliseconds; PostgreSQL allows a hundred in all by default.

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::rows::Rows;
 use super::{IngestError, RowColumns};
-use crate::event::Event;
 use crate::fold::{Arrival, Change};
 use crate::intake::{Found, Intake};
 use crate::model::{Day, Session};
@@ -19,6 +18,7 @@ use crate::sql::{
     COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
     numbers_added, session, session_columns, session_day, session_day_columns, stored_event,
 };
+use wire::Event;
 use wire::Timestamp;
 
 /// Sessions are locked by stripes: a batch of ten thousand sessions must not fill the server's table of locks.
@@ -153,7 +153,7 @@ async fn add_events(
         .int("rev", events().map(|event| event.rev))
         .text("kind", events().map(|event| Some(event.kind().as_str().to_owned())))
         .int("time", events().map(|event| event.time.0))
-        .text("attributes", events().map(|event| Some(event.attributes.to_json())))
+        .text("attributes", events().map(|event| Some(event.attributes.to_kept_json())))
         .int("owner", events().map(|_| owner));
     // Which were added is answered only if some were not.
     let sql = format!(
@@ -205,7 +205,7 @@ async fn settle_others(
             .uuid("id", revised.iter().map(|event| event.id))
             .int("rev", revised.iter().map(|event| event.rev))
             .int("time", revised.iter().map(|event| event.time.0))
-            .text("attributes", revised.iter().map(|event| Some(event.attributes.to_json())));
+            .text("attributes", revised.iter().map(|event| Some(event.attributes.to_kept_json())));
         tx.query(&rows.update("event", 2), &rows.values()).await?;
     }
     Ok(())

@@ -7,10 +7,10 @@ use std::collections::HashSet;
 
 use super::sessions::{all, by_id, openings};
 use super::{Database, fetch};
-use crate::attributes::Attributes;
 use crate::model::{Session, TimelineEvent};
 use crate::sql::{self, Query, text};
 use crate::storage::Error;
+use wire::Attributes;
 
 /// A chain longer than this, to either side, is cut.
 const CHAIN: usize = 50;

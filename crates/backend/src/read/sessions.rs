@@ -2,13 +2,13 @@
 
 use super::chain::chain;
 use super::{Database, fetch, limit_to, numbers_summed};
-use crate::attributes::Attributes;
 use crate::model::{
     ActivityBucket, Counted, Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter,
     SessionPage, TimelineEvent, TimelinePage, TimelinePosition, ToolNumbers, ToolRow,
 };
 use crate::sql::{self, Columns, Dialect, Query, int, numbers, session_columns, text, time};
 use crate::storage::Error;
+use wire::Attributes;
 use wire::EventKind;
 use wire::PicoDollars;
 use wire::Timestamp;
@@ -335,8 +335,7 @@ fn tool_row(row: &dyn Columns) -> Result<ToolRow, Error> {
 fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
     let kind = text(row, "kind")?;
     // What an earlier version took in and this one would not is shown by its type alone.
-    let attributes =
-        Attributes::stored(&kind, &text(row, "attributes")?).or_else(|_| Attributes::other(&kind));
+    let attributes = Attributes::kept(&kind, &text(row, "attributes")?).or_else(|_| Attributes::other(&kind));
     Ok(TimelineEvent {
         seq: int(row, "seq")?,
         rev: int(row, "rev")?,

@@ -15,7 +15,6 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, Row, params, params_from_iter};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
-use super::event::Event;
 use super::intake::Intake;
 use super::model::Touched;
 use super::read::{Database, EachRow};
@@ -23,6 +22,7 @@ use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, json, token};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Token, TokenHash};
 use system::file::open_private;
+use wire::Event;
 use wire::Timestamp;
 
 /// Connections that read for pages; further pages wait.

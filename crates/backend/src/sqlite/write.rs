@@ -7,7 +7,6 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, pa
 use uuid::Uuid;
 
 use super::{RowColumns, failed, read_rows};
-use crate::event::Event;
 use crate::fold::{Arrival, Change};
 use crate::intake::{Found, Intake};
 use crate::model::{Day, Session};
@@ -18,6 +17,7 @@ use crate::sql::{
 };
 use crate::storage::Error;
 use crate::token::Owner;
+use wire::Event;
 use wire::Timestamp;
 
 pub(super) fn ingest(
@@ -113,7 +113,7 @@ fn add_events(conn: &Connection, owner: i64, intake: &mut Intake, keys: &Session
                 event.rev,
                 event.kind().as_str(),
                 event.time,
-                event.attributes.to_json(),
+                event.attributes.to_kept_json(),
                 owner
             ])
             .map_err(failed)?;
@@ -139,7 +139,13 @@ fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) ->
             "UPDATE event SET rev = ?3, time = ?4, attributes = ?5 WHERE owner = ?1 AND id = ?2",
         )?;
         update
-            .execute(params![owner, event.id.as_bytes(), event.rev, event.time, event.attributes.to_json()])
+            .execute(params![
+                owner,
+                event.id.as_bytes(),
+                event.rev,
+                event.time,
+                event.attributes.to_kept_json()
+            ])
             .map_err(failed)?;
     }
     Ok(arrival)

@@ -15,13 +15,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::home::Home;
 use crate::store::{self, Outgoing, Store};
-use backend::attributes::{Attributes, Text};
-use backend::event::Event;
 use backend::sqlite::Sqlite;
 use backend::storage::{self, Reader, Storage};
 use backend::token::Owner;
 use system::clock::{Clock, SystemClock};
-use wire::EventKind;
+use wire::Event;
+use wire::event::Field;
 
 /// Events taken over in one transaction.
 const BATCH: usize = 5000;
@@ -68,7 +67,7 @@ struct Mark {
 }
 
 #[derive(Debug)]
-pub struct LocalCopy {
+pub struct LocalMirror {
     home: Home,
     store: Store,
     storage: Arc<Sqlite>,
@@ -81,7 +80,7 @@ pub struct LocalCopy {
     differing: Option<(i64, i64)>,
 }
 
-impl LocalCopy {
+impl LocalMirror {
     /// Opens the copy and brings it up to date; made again if it cannot be used.
     pub async fn open(home: &Home) -> Result<Self, Error> {
         let path = home.dashboard_database();
@@ -159,7 +158,7 @@ impl LocalCopy {
             let batch = self.store.read(|view| view.changed(after, last, BATCH))?;
             let Some(change) = batch.iter().filter_map(|event| event.change).max() else { break };
             taken += batch.len();
-            self.ingest(&batch).await?;
+            self.ingest(batch).await?;
             self.mark.change = change;
             self.save()?;
         }
@@ -171,28 +170,31 @@ impl LocalCopy {
             let batch = self.store.read(|view| view.kept_back(after, BATCH))?;
             let Some(n) = batch.iter().map(|event| event.n).max() else { break };
             taken += batch.len();
-            self.ingest(&batch).await?;
+            self.ingest(batch).await?;
             self.mark.kept_back = n;
             self.save()?;
         }
         if unseen {
-            let revised = self.store.read(|view| view.kept_back_revised())?;
-            for batch in revised.chunks(BATCH) {
-                self.ingest(batch).await?;
+            let mut revised = self.store.read(|view| view.kept_back_revised())?;
+            while !revised.is_empty() {
+                let more = revised.split_off(revised.len().min(BATCH));
+                self.ingest(std::mem::replace(&mut revised, more)).await?;
             }
         }
         self.save()?;
         Ok(taken)
     }
 
-    async fn ingest(&self, batch: &[Outgoing]) -> Result<(), Error> {
-        let mut events = Vec::with_capacity(batch.len());
-        for outgoing in batch {
-            match event(outgoing) {
-                Ok(event) => events.push(event),
-                Err(reason) => tracing::warn!(id = %outgoing.id, reason, "an event cannot be shown"),
+    /// As they would have been sent; this machine and its user need no name here.
+    async fn ingest(&self, batch: Vec<Outgoing>) -> Result<(), Error> {
+        let acceptable = |event: &Event| {
+            let acceptable = event.attributes.is_acceptable();
+            if !acceptable {
+                tracing::warn!(id = %event.id, "an event cannot be shown");
             }
-        }
+            acceptable
+        };
+        let events = batch.into_iter().map(|outgoing| outgoing.event).filter(acceptable).collect();
         let outcome = self.storage.ingest(&Owner::default(), events, SystemClock.now()).await?;
         for rejected in outcome.rejected {
             tracing::warn!(id = rejected.id, reason = rejected.error, "an event cannot be shown");
@@ -213,26 +215,6 @@ impl LocalCopy {
         self.mark = Mark { database, ..Mark::default() };
         self.save()
     }
-}
-
-/// As it would have been sent; this machine and its user need no name here.
-fn event(outgoing: &Outgoing) -> Result<Event, String> {
-    let text = |text: &str| Text::new(text.to_owned()).map_err(str::to_owned);
-    Ok(Event {
-        id: outgoing.id,
-        rev: outgoing.rev,
-        session: text(&outgoing.session)?,
-        seq: outgoing.seq,
-        time: outgoing.time,
-        agent: text(&outgoing.agent)?,
-        machine: None,
-        user: None,
-        attributes: match &outgoing.kind {
-            EventKind::Known(kind) => Attributes::parse(*kind, &outgoing.attributes.to_string())
-                .map_err(|error| error.to_string())?,
-            EventKind::Other(name) => Attributes::Other(text(name)?),
-        },
-    })
 }
 
 fn identity(path: &Path) -> String {
@@ -265,11 +247,11 @@ mod tests {
     use wire::Status;
     use wire::TransitionKind;
 
-    async fn shown(copy: &LocalCopy) -> Vec<Session> {
+    async fn shown(copy: &LocalMirror) -> Vec<Session> {
         copy.storage().sessions(SessionFilter::default(), Page::first(100)).await.unwrap().sessions
     }
 
-    async fn names(copy: &LocalCopy) -> Vec<String> {
+    async fn names(copy: &LocalMirror) -> Vec<String> {
         shown(copy).await.iter().map(|session| session.name().to_owned()).collect()
     }
 
@@ -286,7 +268,7 @@ mod tests {
     async fn what_happens_is_taken_over_once_and_revised() {
         let mut world = World::new();
         let (run, started) = world.start(Conversation::Fresh);
-        let mut copy = LocalCopy::open(&world.home).await.unwrap();
+        let mut copy = LocalMirror::open(&world.home).await.unwrap();
         assert_eq!(shown(&copy).await[0].status(), Status::Active);
         assert_eq!(copy.catch_up().await.unwrap(), 0, "nothing new");
         let at = world.wait(500);
@@ -312,7 +294,7 @@ mod tests {
         let newer = Connection::open(world.home.database()).unwrap();
         let sql = "UPDATE event SET type = 'quota', attributes = '{\"window\":\"5h\"}' WHERE type = 'session.bound'";
         assert_eq!(newer.execute(sql, []).unwrap(), 1);
-        let copy = LocalCopy::open(&world.home).await.unwrap();
+        let copy = LocalMirror::open(&world.home).await.unwrap();
         assert!(shown(&copy).await[0].complete(), "no seq is missing");
     }
 
@@ -321,7 +303,7 @@ mod tests {
         let mut world = World::new();
         let begin = Begin { agent: "demo".into(), local_only: true, ..world.begin(Conversation::Fresh) };
         world.start_as(&begin);
-        let copy = LocalCopy::open(&world.home).await.unwrap();
+        let copy = LocalMirror::open(&world.home).await.unwrap();
         assert_eq!(shown(&copy).await[0].life.agent, "demo");
     }
 
@@ -332,14 +314,14 @@ mod tests {
         end(&mut world, old);
         let before = world.wait(1000);
         let (_, second) = world.start(Conversation::Fresh);
-        let mut copy = LocalCopy::open(&world.home).await.unwrap();
+        let mut copy = LocalMirror::open(&world.home).await.unwrap();
         assert_eq!(names(&copy).await.len(), 2);
         assert_eq!(prune(&mut world.store, &world.home, before, None, false).unwrap().len(), 1);
         copy.catch_up().await.unwrap();
         let left = name(&mut world, second.session);
         assert_eq!(names(&copy).await, std::slice::from_ref(&left), "{} is gone", first.session);
         drop(copy);
-        let copy = LocalCopy::open(&world.home).await.unwrap();
+        let copy = LocalMirror::open(&world.home).await.unwrap();
         assert_eq!(names(&copy).await, [left]);
     }
 
@@ -361,9 +343,9 @@ mod tests {
             },
         ];
         for (n, damage) in damage.iter().enumerate() {
-            drop(LocalCopy::open(&world.home).await.unwrap());
+            drop(LocalMirror::open(&world.home).await.unwrap());
             damage();
-            let copy = LocalCopy::open(&world.home).await.unwrap();
+            let copy = LocalMirror::open(&world.home).await.unwrap();
             assert_eq!(names(&copy).await, std::slice::from_ref(&expected), "damage {n}");
         }
         let mode = fs::metadata(&path).unwrap().mode();

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use wire::EventType;
-use wire::hex::hex;
+use crate::event::{Attributes, Dimension, Key, LONGEST_LIST, Text, fit};
+use crate::hex::hex;
 
 /// Sent in place of a name that is none.
 const OTHER: &str = "other";
@@ -82,105 +82,89 @@ pub fn repository(text: &str) -> Option<&str> {
     (part(owner) && part(name)).then_some(text)
 }
 
-/// What an event of each type describes. Anything else that stands in one came with an imported file.
-const FIELDS: [(EventType, &[&str]); 7] = [
-    (
-        EventType::Start,
-        &[
-            "name",
-            "reason",
-            "agentVersion",
-            "wrapperVersion",
-            "project",
-            "repository",
-            "branch",
-            "transitionedFrom",
-            "parentSessionId",
-            "tags",
-            "group",
-        ],
-    ),
-    (EventType::Bound, &["agentSessionId", "evidence"]),
-    (
-        EventType::Usage,
-        &[
-            "key",
-            "model",
-            "inputTokens",
-            "outputTokens",
-            "cacheReadTokens",
-            "cacheWriteTokens",
-            "reasoningTokens",
-            "costUsd",
-            "subagent",
-            "source",
-            "latencyMs",
-            "ttftMs",
-        ],
-    ),
-    (EventType::Tool, &["key", "name", "ok", "kind", "fileExtension", "linesAdded", "linesRemoved"]),
-    (EventType::Prompt, &["key"]),
-    (EventType::Error, &["key", "status", "kind"]),
-    (
-        EventType::End,
-        &["status", "endReason", "exitCode", "durationMs", "transitionedTo", "totals", "lastSeq"],
-    ),
-];
+/// What kind of file it was. Something long or odd after the last dot is part of a name.
+pub fn extension(file: &str) -> Option<String> {
+    let name = file.rsplit(['/', '\\']).next()?;
+    let (stem, extension) = name.rsplit_once('.')?;
+    (!stem.is_empty()).then(|| bare_extension(extension))?
+}
 
-/// Attributes of an event as they may be sent. Those that codemie wrote itself may have come from an imported file.
+fn bare_extension(extension: &str) -> Option<String> {
+    let plain = (1..=10).contains(&extension.len()) && extension.chars().all(|c| c.is_ascii_alphanumeric());
+    plain.then(|| extension.to_ascii_lowercase())
+}
+
+/// Attributes of an event as they may be sent: nothing but what their structs declare, and of freely chosen names the plain ones.
 /// Of a type that only a newer codemie knows, numbers and plain names are sent.
-pub fn publish(kind: Option<EventType>, attributes: &mut Value) {
-    let Some(kind) = kind else { return keep_plain(attributes) };
-    if let Value::Object(fields) = attributes {
-        fields.retain(|name, _| {
-            FIELDS.iter().any(|(of, fields)| *of == kind && fields.contains(&name.as_str()))
-        });
-    }
-    let mut each = |field: &str, plain: &dyn Fn(&str) -> Option<String>| {
-        if let Some(value) = attributes.get_mut(field)
-            && let Some(text) = value.as_str()
-        {
-            match plain(text) {
-                Some(plain) if plain == text => {}
-                plain => *value = plain.map_or(Value::Null, Value::String),
-            }
-        }
-    };
-    let some = |plain: fn(&str) -> Cow<'_, str>| move |text: &str| Some(plain(text).into_owned());
-    match kind {
-        EventType::Usage => {
-            each("key", &some(key));
-            each("model", &some(model));
-        }
-        EventType::Tool => {
-            each("key", &some(key));
-            each("name", &some(name));
-            each("kind", &some(category));
-            each("fileExtension", &|text| super::outgoing::extension(&format!("x.{text}")));
-        }
-        EventType::Prompt => each("key", &some(key)),
-        EventType::Error => {
-            each("key", &some(key));
-            each("kind", &some(category));
-        }
-        EventType::Start => {
-            each("agentVersion", &some(name));
-            each("project", &some(folder));
-            each("repository", &|text| repository(text).map(str::to_owned));
-        }
-        EventType::Bound => each("agentSessionId", &some(key)),
-        EventType::End => {
-            let models = attributes.pointer_mut("/totals/unpricedModels").and_then(Value::as_array_mut);
-            for name in models.into_iter().flatten() {
-                if let Some(text) = name.as_str() {
-                    *name = Value::from(model(text));
+pub fn publish(attributes: &mut Attributes) {
+    match attributes {
+        Attributes::Start(start) => {
+            each(&mut start.agent_version, name);
+            if let Some(project) = &mut start.project {
+                let plain = folder(project);
+                if *plain != **project {
+                    *project = Dimension::cut(plain.into_owned());
                 }
             }
-            if let Some(Value::Object(calls)) = attributes.pointer_mut("/totals/unpricedCalls") {
-                let named = std::mem::take(calls).into_iter();
-                calls.extend(named.map(|(name, count)| (model(&name).into_owned(), count)));
+            start.repository.take_if(|text| repository(text).is_none());
+        }
+        Attributes::Bound(bound) => put(&mut bound.agent_session_id, key),
+        Attributes::Usage(usage) => {
+            publish_key(&mut usage.key);
+            let plain = model(&usage.model);
+            if *plain != *usage.model {
+                usage.model = Dimension::cut(plain.into_owned());
             }
         }
+        Attributes::Tool(tool) => {
+            publish_key(&mut tool.key);
+            put(&mut tool.name, name);
+            let extension = tool.file_extension.take();
+            tool.file_extension = extension.and_then(|text| bare_extension(&text)).map(Text::cut);
+        }
+        Attributes::Prompt(prompt) => publish_key(&mut prompt.key),
+        Attributes::Error(error) => {
+            publish_key(&mut error.key);
+            each(&mut error.kind, category);
+        }
+        Attributes::End(end) => {
+            let Some(totals) = &mut end.totals else { return };
+            totals.unpriced_models.0.truncate(LONGEST_LIST);
+            for text in &mut totals.unpriced_models.0 {
+                let plain = model(text);
+                if *plain != **text {
+                    *text = plain.into_owned();
+                }
+            }
+            let calls = std::mem::take(&mut totals.unpriced_calls.0).into_iter();
+            totals.unpriced_calls.0.extend(calls.map(|(name, count)| (model(&name).into_owned(), count)));
+        }
+        Attributes::Other(other) => {
+            keep_plain(&mut other.fields);
+            fit(&mut other.fields);
+        }
+    }
+}
+
+fn put(text: &mut Text, plain: fn(&str) -> Cow<'_, str>) {
+    let sent = plain(text);
+    if *sent != **text {
+        *text = Text::cut(sent.into_owned());
+    }
+}
+
+fn each(text: &mut Option<Text>, plain: fn(&str) -> Cow<'_, str>) {
+    if let Some(text) = text {
+        put(text, plain);
+    }
+}
+
+fn publish_key(own: &mut Key) {
+    if let Some(text) = &mut own.0
+        && let plain = key(text)
+        && *plain != **text
+    {
+        *text = plain.into_owned();
     }
 }
 
@@ -199,6 +183,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{EventKind, EventType};
 
     #[test]
     fn tools_leave_by_plain_names() {
@@ -251,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_model_with_a_price_is_sent_by_its_name() {
-        let table = include_str!("../../crates/prices/src/prices.tsv");
+        let table = include_str!("../../prices/src/prices.tsv");
         let models: Vec<&str> = table.lines().filter_map(|line| line.split('\t').next()).collect();
         assert!(models.len() > 50);
         for given in models {
@@ -291,12 +276,35 @@ mod tests {
         assert!(key(&"x".repeat(201)).starts_with("sha256-"));
     }
 
+    /// Attributes as they stand in the store, and as they are sent.
+    fn sent(kind: impl Into<EventKind>, written: &Value) -> Value {
+        let mut attributes = Attributes::written(kind.into(), &written.to_string());
+        publish(&mut attributes);
+        serde_json::to_value(&attributes).unwrap()
+    }
+
+    /// Every field of one is in the other, and what else is there is empty.
+    fn assert_sent(kind: EventType, written: &Value, expected: &Value) {
+        let mut sent = sent(kind, written);
+        for (name, value) in expected.as_object().unwrap() {
+            let found = sent.as_object_mut().unwrap().remove(name);
+            match (value, &found) {
+                (Value::Object(fields), Some(found)) => {
+                    assert!(fields.iter().all(|(name, value)| &found[name] == value), "{kind} {found}");
+                }
+                _ => assert_eq!(found.as_ref(), Some(value), "{kind} {name}"),
+            }
+        }
+        let empty = [json!(null), json!(0), json!(false), json!([])];
+        assert!(sent.as_object().unwrap().values().all(|value| empty.contains(value)), "{kind} {sent}");
+    }
+
     #[test]
     fn ordinary_attributes_stay_to_the_letter() {
         let start = json!({"name": "fix auth", "reason": "startup", "agentVersion": "2.1.197", "project": "my widgets",
             "repository": "acme/widgets", "branch": "feature/x", "tags": ["a b"], "group": null});
-        let end =
-            json!({"status": "completed", "totals": {"unpricedModels": ["claude-next-9"], "costUsd": 0.5}});
+        let end = json!({"status": "completed", "lastSeq": 4,
+            "totals": {"unpricedModels": ["claude-next-9"], "costUsd": 0.5}});
         for (kind, attributes) in [
             (EventType::Start, start),
             (EventType::Bound, json!({"agentSessionId": "7a276c6b-d81e", "evidence": "assigned"})),
@@ -304,15 +312,13 @@ mod tests {
             (EventType::Tool, json!({"key": "t1", "name": "Edit", "kind": "edit", "fileExtension": "rs"})),
             (EventType::Error, json!({"key": "e1", "status": 400, "kind": "authentication_failed"})),
         ] {
-            let mut sent = attributes.clone();
-            publish(Some(kind), &mut sent);
-            assert_eq!(sent.to_string(), attributes.to_string());
+            assert_sent(kind, &attributes, &attributes);
         }
     }
 
     #[test]
     fn what_an_imported_file_wrote_into_an_event_does_not_leave() {
-        for (kind, attributes, sent) in [
+        for (kind, written, expected) in [
             (
                 EventType::Start,
                 json!({"agentVersion": "2 of /canary", "project": "/home/canary/p", "repository": "/srv/canary/x", "prompt": "canary"}),
@@ -325,27 +331,58 @@ mod tests {
             ),
             (
                 EventType::Tool,
-                json!({"name": "canary words", "kind": "my canary", "fileExtension": "canary words"}),
-                json!({"name": "other", "kind": "other", "fileExtension": null}),
+                json!({"key": "a canary", "name": "canary words", "kind": "my canary", "fileExtension": "canary words"}),
+                json!({"key": key("a canary"), "name": "other", "kind": null, "fileExtension": null}),
             ),
             (
                 EventType::End,
-                json!({"totals": {"unpricedModels": ["a canary"], "unpricedCalls": {"a canary": 2}}}),
-                json!({"totals": {"unpricedModels": ["other"], "unpricedCalls": {"other": 2}}}),
+                json!({"status": "failed", "lastSeq": 1,
+                    "totals": {"unpricedModels": ["a canary"], "unpricedCalls": {"a canary": 2}, "prompt": "canary"}}),
+                json!({"status": "failed", "lastSeq": 1,
+                    "totals": {"unpricedModels": ["other"], "unpricedCalls": {"other": 2}}}),
             ),
         ] {
-            let mut attributes = attributes;
-            publish(Some(kind), &mut attributes);
-            assert_eq!(attributes, sent);
+            assert_sent(kind, &written, &expected);
+            assert!(!sent(kind, &written).to_string().contains("canary"));
+        }
+    }
+
+    #[test]
+    fn of_an_error_only_its_category() {
+        for (kind, sent) in [
+            ("authentication_failed", "authentication_failed"),
+            ("unknown", "unknown"),
+            ("", "other"),
+            ("cannot read /home/dev/plan", "other"),
+            ("my-secret", "other"),
+        ] {
+            assert_eq!(category(kind), sent);
+        }
+    }
+
+    #[test]
+    fn of_a_file_only_its_extension() {
+        let table = [
+            ("/a/b.rs", Some("rs")),
+            ("b.TAR", Some("tar")),
+            ("/a.b/c", None),
+            ("/a/.env", None),
+            ("/a/plan.of-the-coup", None),
+            ("/a/x.averylongextension", None),
+            ("C:\\a\\b.cs", Some("cs")),
+            ("x.", None),
+            ("", None),
+        ];
+        for (file, expected) in table {
+            assert_eq!(extension(file).as_deref(), expected, "{file}");
         }
     }
 
     #[test]
     fn of_a_type_unknown_here_only_numbers_and_plain_names_are_sent() {
-        let mut attributes =
+        let written =
             json!({"n": 3, "ok": true, "window": "5h", "words": "a canary", "deep": [{"at": "/canary"}]});
-        publish(None, &mut attributes);
-        let sent = json!({"n": 3, "ok": true, "window": "5h", "words": null, "deep": [{"at": null}]});
-        assert_eq!(attributes, sent);
+        let expected = json!({"n": 3, "ok": true, "window": "5h", "words": null, "deep": [{"at": null}]});
+        assert_eq!(sent(EventKind::named("quota"), &written), expected);
     }
 }
