@@ -1,7 +1,8 @@
 //! How an agent writes a conversation decides how it is opened and followed.
 //!
 //! Everybody who follows, scans or shows conversations does so through this. To them a position is opaque: they keep it and
-//! hand it back. A further form is a variant of [`Form`], [`Opened`] and [`Followed`].
+//! hand it back. A further database implements [`Rows`]; a form of another kind is a variant of [`Form`], [`Opened`] and
+//! [`Followed`].
 
 use std::fs::File;
 use std::io;
