@@ -8,12 +8,12 @@
 )]
 
 pub mod agent;
-pub mod apart;
 pub mod cli;
 pub mod cmd;
 pub mod config;
 pub mod copy;
 pub mod demo;
+pub mod detached;
 pub mod doctor;
 pub mod forward;
 pub mod home;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
 use codemie::output::failure::{Output, shown, told};
-use codemie::output::text::Screen;
+use codemie::output::screen::Screen;
 use codemie::{agent, cmd};
 
 fn main() -> ExitCode {

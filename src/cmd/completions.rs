@@ -11,8 +11,8 @@ use clap_complete::Shell;
 use crate::cli::{self, Completable, Completions};
 use crate::config::keys::KEYS;
 use crate::home::Home;
-use crate::output::text::clean;
 use crate::store::{Filter, Store};
+use human::text::clean;
 use system::clock::{Clock, SystemClock};
 
 /// More are no help to anybody who presses a key for one.

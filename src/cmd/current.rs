@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::find::no_such_session;
+use super::format;
 use super::open::open_existing;
 use super::run::{RUN_VARIABLE, SESSION_VARIABLE};
-use super::words;
 use crate::cli::Current;
 use crate::home::Home;
-use crate::output::text::clean;
 use crate::output::{Colour, Style, json};
 use crate::session::record::record;
 use crate::store::{self, SessionRow, View};
+use human::text::clean;
 use system::clock::{Clock, SystemClock};
 use wire::SessionRecord;
 
@@ -73,7 +73,7 @@ fn current(
 
 fn line(record: &SessionRecord, style: Style) -> String {
     let name = style.paint(&record.name, Colour::Heading);
-    let status = style.paint(record.status.as_str(), words::colour(record.status));
+    let status = style.paint(record.status.as_str(), format::colour(record.status));
     let time = human::duration(Duration::from_millis(record.duration_ms));
     let (id, agent) = (clean(&record.session_id), clean(&record.agent));
     format!("{name}  {id}  {agent}  {status}  {time}")

@@ -93,7 +93,7 @@ fn received(events: usize, entrance: &str) -> String {
     )
 }
 
-/// `codemie demo-backend`: the backend of a demonstration, in a process apart.
+/// `codemie demo-backend`: the backend of a demonstration, in a detached process.
 pub fn serve(args: &cli::DemoBackend, home: &Home) -> anyhow::Result<ExitCode> {
     backend::serve(home, &args.nonce).map(|()| ExitCode::SUCCESS)
 }

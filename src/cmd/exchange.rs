@@ -12,15 +12,15 @@ use serde_json::json;
 
 use super::find;
 use super::open::{configured, open};
-use crate::apart;
 use crate::cli::{Export, Import, ImportFound};
+use crate::detached;
 use crate::home::Home;
 use crate::log;
 use crate::output::json;
-use crate::output::text::clean;
 use crate::session::exchange::{self, ExportFile};
 use crate::session::import::{self, Report, found};
 use crate::store::{self, Store};
+use human::text::clean;
 use system::clock::{Clock, SystemClock};
 
 pub fn export(
@@ -74,14 +74,14 @@ fn sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 
-/// How long the process apart takes old stores in; what is left then waits for the next run in that folder.
+/// How long the detached process takes old stores in; what is left then waits for the next run in that folder.
 const FOUND_FOR: Duration = Duration::from_mins(1);
 
-/// The process apart that a run starts where it has found old stores. One at a time, and behind everybody else.
+/// The detached process that a run starts where it has found old stores. One at a time, and behind everybody else.
 pub fn import_found(args: &ImportFound, home: &Home) -> anyhow::Result<ExitCode> {
     // A home that has been removed since is not made again for this.
     let user = std::env::home_dir().filter(|_| home.database().exists());
-    let (Some(user), Some(_alone)) = (user, apart::alone(home, "import-found")) else {
+    let (Some(user), Some(_alone)) = (user, detached::lock(home, "import-found")) else {
         return Ok(ExitCode::SUCCESS);
     };
     let _ = log::start(home, Some(&configured(home).log_level));

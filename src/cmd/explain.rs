@@ -9,17 +9,18 @@ use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
 use super::find;
+use super::format::{date, instant};
 use super::open::open;
-use super::words::{date, instant};
 use crate::agent;
 use crate::cli::Explain;
 use crate::home::Home;
-use crate::output::table::{padded, shorten};
+use crate::output::table::padded;
 use crate::output::tilde::at_home;
 use crate::output::wrap::{INDENT, hanging, wrap};
 use crate::output::{Colour, Style, json};
 use crate::session::record::record;
 use crate::store::{Evidence, SessionRow, Verdict, View};
+use human::text::shorten;
 use system::clock::{Clock, SystemClock};
 use wire::Correlation;
 use wire::Timestamp;
@@ -289,7 +290,7 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::words::sample;
+    use crate::cmd::format::sample;
 
     fn seen(at: i64, source: &str, verdict: Verdict, detail: &str) -> Seen {
         let id = (source == "registry").then(|| AgentSessionId("7a276c6b".into()));

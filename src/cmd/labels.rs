@@ -7,10 +7,10 @@ use super::open::{open, receivers, send_leftovers};
 use super::{Failure, USAGE, find};
 use crate::cli::{Archive, Group, Rename, Tags};
 use crate::home::Home;
-use crate::output::table::shorten;
 use crate::session::publish::publish;
 use crate::session::{self, labels};
 use crate::store::{SessionRow, Tx};
+use human::text::shorten;
 use system::clock::{Clock, SystemClock};
 
 pub fn rename(args: &Rename, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
+use super::format::{self, Short, colour, costs};
 use super::open::open_existing;
-use super::words::{self, Short, colour, costs};
 use crate::cli::List;
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
@@ -193,7 +193,7 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
     let (branches, tags) =
         (lines.iter().any(|line| line.row.branch.is_some()), lines.iter().any(|line| !line.tags.is_empty()));
     let mut columns = vec![
-        Column::text("NAME", words::NAME),
+        Column::text("NAME", format::NAME),
         Column::text("AGENT", 6).dispensable(5),
         Column::text("STATUS", usize::MAX).at_worst(9),
         Column::text("PROJECT", 7).dispensable(4),
@@ -204,7 +204,7 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
     if metered {
         columns.extend([Column::number("TOKENS").dispensable(6), Column::number("COST").dispensable(2)]);
     }
-    columns.push(Column::text("ID", words::ID));
+    columns.push(Column::text("ID", format::ID));
     columns.extend(archived);
     columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(9)));
     let mut table = Table::new(columns);

@@ -12,6 +12,7 @@ mod doctor;
 mod exchange;
 mod explain;
 mod find;
+mod format;
 mod init;
 mod labels;
 mod list;
@@ -24,7 +25,6 @@ mod show;
 mod sync;
 mod usage;
 mod view;
-mod words;
 
 use std::io::Write;
 use std::process::ExitCode;

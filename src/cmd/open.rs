@@ -42,7 +42,7 @@ pub(super) fn open(home: &Home) -> anyhow::Result<Store> {
     Ok(store)
 }
 
-/// What an earlier run or command could not send is sent beside this one, by a process apart.
+/// What an earlier run or command could not send is sent beside this one, by a detached process.
 pub(super) fn send_leftovers(store: &mut Store, sinks: &Sinks) {
     match Leftovers::look(store, sinks) {
         Ok(Leftovers::Some) => forward::leave_rest(&sinks.home),

@@ -9,8 +9,8 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
+use super::format::{self, Short, date};
 use super::open::open_existing;
-use super::words::{self, Short, date};
 use super::{Failure, USAGE};
 use crate::agent::Agent;
 use crate::cli::Prune;
@@ -140,11 +140,11 @@ fn sessions(count: usize) -> String {
 
 fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
     let mut table = Table::new([
-        Column::text("NAME", words::NAME),
+        Column::text("NAME", format::NAME),
         Column::text("AGENT", 6).dispensable(2),
         Column::text("PROJECT", 7).dispensable(3),
         Column::text("ENDED", usize::MAX).dispensable(1),
-        Column::text("ID", words::ID),
+        Column::text("ID", format::ID),
     ]);
     let ids: Short = rows.iter().map(SessionRow::shown_id).collect();
     for row in rows {

@@ -9,8 +9,8 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::find;
+use super::format::{self, Sheet, Short, cost, date, number, tokens};
 use super::open::open;
-use super::words::{self, Sheet, Short, cost, date, number, tokens};
 use crate::agent;
 use crate::cli::Show;
 use crate::home::Home;
@@ -86,9 +86,9 @@ impl Portrait {
 
     fn draw(&self, style: Style, zone: &TimeZone) -> String {
         let record = &self.record;
-        let status = words::status(record);
+        let status = format::status(record);
         let mut text =
-            style.heading(&[(&record.name, Colour::Heading), (&status, words::colour(record.status))]);
+            style.heading(&[(&record.name, Colour::Heading), (&status, format::colour(record.status))]);
         text += &self.identity(zone).render(style);
         text.push('\n');
         if metered(record) {
@@ -310,7 +310,7 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     use super::*;
-    use crate::cmd::words::sample;
+    use crate::cmd::format::sample;
     use crate::session::record::summary;
     use crate::store::Totals;
 

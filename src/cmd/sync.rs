@@ -13,8 +13,8 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
 use super::Failure;
+use super::format::date;
 use super::open::{self, recover};
-use super::words::date;
 use crate::cli::{Sync, SyncAction};
 use crate::config::Config;
 use crate::forward::{self, Drain, Mode, Moved, Rest, Sinks, Step};
@@ -82,7 +82,7 @@ fn forget(name: &str, home: &Home, sinks: Option<&Sinks>, err: &mut dyn Write) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// `codemie deliver`: the process apart.
+/// `codemie deliver`: the detached process.
 pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
     let config = configured(home);
     // A home that has gone meanwhile is not made again for this.

@@ -10,20 +10,21 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
+use super::format::{self, Short, cost, costs, number};
 use super::open::open_existing;
-use super::words::{self, Short, cost, costs, number};
 use crate::agent::{self, Agent};
 use crate::cli::{Usage, UsageBy};
 use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::failure::shown;
 use crate::output::progress::Bar;
-use crate::output::table::{Cell, Column, Table, shorten};
-use crate::output::text::clean;
+use crate::output::table::{Cell, Column, Table};
 use crate::output::tilde::at_home;
 use crate::output::{Colour, Style, json};
 use crate::scan::{Days, Scanner, Watch};
 use crate::store::{By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
+use human::text::clean;
+use human::text::shorten;
 use prices::unpriced;
 use system::clock::{Clock, SystemClock};
 use wire::AgentSessionId;
@@ -413,7 +414,7 @@ impl Report {
         let widest = self.rows.iter().filter(|row| row.foreign).map(|row| foreign(row).width()).max();
         let mut columns = vec![match self.by {
             By::Day => Column::text("DAY", usize::MAX),
-            By::Session => Column::text("SESSION", words::NAME.max(widest.unwrap_or(0))),
+            By::Session => Column::text("SESSION", format::NAME.max(widest.unwrap_or(0))),
             By::Model => Column::text("MODEL", 16),
             By::Project => Column::text("PROJECT", 12),
             By::Agent => Column::text("AGENT", usize::MAX),

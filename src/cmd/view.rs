@@ -11,7 +11,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::open::{open, recover};
-use super::{Failure, USAGE, find, words};
+use super::{Failure, USAGE, find, format};
 use crate::agent;
 use crate::agent::transcript::{self, Cursor, Item, Page, Said};
 use crate::cli::View as Args;
@@ -159,7 +159,7 @@ impl Subject {
                     ambiguous: row.link == Link::Ambiguous,
                     // One that once was is missed: the agent has deleted it.
                     file: file.or(row.agent_session_file),
-                    ended: record.end_time.is_some().then(|| words::status(&record)),
+                    ended: record.end_time.is_some().then(|| format::status(&record)),
                     agent_session,
                     name: row.name,
                     agent: row.agent,

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use super::drain::{Drain, Mode, Rest, keep_still};
 use super::lease;
 use super::sink::{Sinks, settle};
-use crate::apart;
+use crate::detached;
 use crate::home::Home;
 use crate::store::{Error, SinkRow, Store};
 use system::clock::{Clock, SystemClock};
@@ -51,7 +51,7 @@ impl Leftovers {
 
 /// Starts the process apart.
 pub fn leave_rest(home: &Home) {
-    if let Err(error) = apart::start(home, [COMMAND]) {
+    if let Err(error) = detached::start(home, [COMMAND]) {
         tracing::warn!("what is left waits for the next command: {error}");
     }
 }
@@ -76,7 +76,7 @@ pub fn finish_rest(sinks: &Sinks) -> Result<(), Error> {
 async fn finish(mut drain: Drain, home: &Home, deadline: Instant) {
     let name = drain.name();
     loop {
-        let Some(alone) = apart::alone(home, &format!("deliver-{name}")) else { return };
+        let Some(alone) = detached::lock(home, &format!("deliver-{name}")) else { return };
         let wanted = match send_rest(&mut drain, deadline).await {
             Ok(()) => {
                 drop(alone);

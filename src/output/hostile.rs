@@ -1,7 +1,7 @@
 //! For tests of whatever is drawn: text as nobody should write it, at many widths.
 
-use super::text::is_harmful;
 use super::{Colour, Style};
+use human::text::is_harmful;
 
 /// Longer than a format's width may be, which ended the program.
 const ENDLESS: usize = 70_000;

@@ -5,8 +5,8 @@ pub mod failure;
 pub(crate) mod hostile;
 pub mod json;
 pub mod progress;
+pub mod screen;
 pub mod table;
-pub mod text;
 pub mod tilde;
 pub mod wrap;
 
@@ -61,7 +61,7 @@ impl Style {
     /// Words side by side, or one below the other where they do not fit.
     pub fn heading(self, words: &[(&str, Colour)]) -> String {
         let words: Vec<(String, Colour)> =
-            words.iter().map(|(word, colour)| (table::shorten(word, usize::MAX), *colour)).collect();
+            words.iter().map(|(word, colour)| (human::text::shorten(word, usize::MAX), *colour)).collect();
         let wide: usize = words.iter().map(|(word, _)| word.width() + 2).sum();
         let gap = if wide <= self.columns.saturating_add(2) { "  " } else { "\n  " };
         let words: Vec<String> = words.iter().map(|(word, colour)| self.paint(word, *colour)).collect();
@@ -69,7 +69,7 @@ impl Style {
     }
 
     pub fn paint(self, text: &str, colour: Colour) -> String {
-        let text = text::clean(text);
+        let text = human::text::clean(text);
         match colour.code() {
             Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
             _ => text.into_owned(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::termios::{isatty, tcgetwinsize};
 
-use super::table::shorten;
+use human::text::shorten;
 
 /// What is over before is not worth a flicker.
 const QUIET: Duration = Duration::from_millis(200);

@@ -1,10 +1,10 @@
 //! Aligned tables that fit the terminal: first the roomy columns are shortened, then the least important ones left out, and
 //! what stays is shortened once more where it can bear that.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
-use super::text::clean;
 use super::{Colour, Style};
+use human::text::{is_plain, shorten};
 
 /// Spaces between columns.
 const GAP: usize = 2;
@@ -200,38 +200,9 @@ pub fn padded(text: &str, width: usize) -> String {
     text
 }
 
-/// At most `width` cells, with an ellipsis where something is missing. What a terminal might obey never reaches it.
-pub fn shorten(text: &str, width: usize) -> String {
-    if is_plain(text) && text.len() <= width {
-        return text.to_owned();
-    }
-    let clean = clean(text);
-    if clean.width() <= width {
-        return clean.into_owned();
-    }
-    let mut short = String::new();
-    let mut used = 1; // the ellipsis
-    for letter in clean.chars() {
-        used += letter.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        short.push(letter);
-    }
-    if width > 0 {
-        short.push('…');
-    }
-    short
-}
-
 /// The cells that a text takes. Most are plain, and a table may have ten thousand rows.
 fn width_of(text: &str) -> usize {
     if is_plain(text) { text.len() } else { text.width() }
-}
-
-/// Whether each byte is a letter that takes one cell.
-fn is_plain(text: &str) -> bool {
-    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 #[cfg(test)]
@@ -309,14 +280,6 @@ total                             12.3k  $0.1201
         let mut table = Table::new([Column::number("COST"), Column::text("ID", 4)]);
         table.row(["$0.12 ", "x"].map(Cell::from));
         assert_eq!(table.render(Style { colour: false, columns: 80 }).lines().nth(1), Some("$0.12   x"));
-    }
-
-    #[test]
-    fn text_cannot_speak_to_the_terminal() {
-        assert_eq!(shorten("a\x1b[31mb\n", 20), "a [31mb ");
-        assert_eq!(shorten("日本語", 5), "日本…");
-        assert_eq!(shorten("日本語", 4), "日…");
-        assert_eq!(shorten("abc", 0), "");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::table::shorten;
-use super::text::clean;
+use human::text::clean;
+use human::text::shorten;
 
 /// How far the lines after the first are set in.
 pub const INDENT: usize = 2;

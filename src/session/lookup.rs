@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::output::table::shorten;
 use crate::store::{self, SessionRow, View};
+use human::text::shorten;
 use wire::AgentSessionId;
 
 /// Shorter prefixes are more likely a slip than a name.

@@ -14,7 +14,7 @@ use super::receivers::Receivers;
 use super::step::{Step, What};
 use super::watch::{Change, Watch};
 use super::{Begun, End, Plan, Summary, Together, Wake, exit_note, recover, version};
-use crate::apart;
+use crate::detached;
 use crate::forward::Word;
 use crate::log;
 use crate::session::correlate::{self, Correlator, Signal};
@@ -216,7 +216,8 @@ impl Run {
                 && found::is_something(store, &user, &folder)?
             {
                 let args = [OsStr::new("import-found"), folder.as_os_str()];
-                apart::start(&home, args).unwrap_or_else(|error| tracing::warn!("old stores wait: {error}"));
+                detached::start(&home, args)
+                    .unwrap_or_else(|error| tracing::warn!("old stores wait: {error}"));
             }
             if store.log_bytes() > LONG_LOG {
                 store.checkpoint()?;

@@ -1,4 +1,5 @@
-//! What people read and type: numbers, durations, money, times, words of a shell. The terminal and the dashboard speak alike.
+//! What people read and type: numbers, durations, money, times, text, words of a shell. The terminal and the dashboard use
+//! the same forms.
 
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use wire::Timestamp;
 
 pub mod shell;
 pub mod since;
+pub mod text;
 
 /// `0.4s`, `42s`, `3m 05s`, `2h 07m`, `3d 04h`.
 pub fn duration(time: Duration) -> String {
@@ -21,10 +23,10 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// `999`, `12.3k`, `4.56M`: three digits, never more.
+/// `999`, `12.3k`, `4.56M`, `7.89B`: three digits, never more.
 pub fn count(number: u64) -> String {
     const UNITS: [(u64, &str); 4] =
-        [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
+        [(1_000_000_000_000, "T"), (1_000_000_000, "B"), (1_000_000, "M"), (1_000, "k")];
     // Rounding must not give 1000k: the next unit begins where the last one would.
     let Some((unit, letter)) =
         UNITS.into_iter().find(|(unit, _)| number.saturating_add(unit / 2000) >= *unit)
@@ -149,6 +151,10 @@ mod tests {
             (999_500, "1.00M"),
             (999_999, "1.00M"),
             (4_560_000, "4.56M"),
+            (999_500_000, "1.00B"),
+            (7_890_000_000, "7.89B"),
+            (999_499_999_999, "999B"),
+            (1_000_000_000_000, "1.00T"),
             (u64::MAX, "18446744T"),
         ] {
             assert_eq!(count(number), text);

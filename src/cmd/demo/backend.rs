@@ -1,4 +1,4 @@
-//! The demonstration's own backend: the real one, in a process apart that ends by itself, so that its pages can be looked
+//! The demonstration's own backend: the real one, in a detached process that ends by itself, so that its pages can be looked
 //! at after the demonstration has ended.
 
 use std::io::Write;
@@ -31,7 +31,7 @@ use system::clock::{Clock, SystemClock};
 use system::file::{read_at_most, text_at_most};
 use wire::SessionRecord;
 
-/// The hidden command that the process apart is.
+/// The hidden command that the detached process is.
 const COMMAND: &str = "demo-backend";
 /// How long the pages can be looked at.
 const LINGERS: Duration = Duration::from_mins(10);
@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// What the process apart says of itself, once, to the one who started it.
+/// What the detached process says of itself, once, to the one who started it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Embedded {
     address: String,
@@ -102,7 +102,7 @@ pub(super) fn tell(home: &Home, embedded: &Embedded, chain: &[SessionRecord]) ->
     Ok(events.len())
 }
 
-/// `codemie demo-backend`: the process apart.
+/// `codemie demo-backend`: the detached process.
 pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
     let folder = demo::folder(home);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

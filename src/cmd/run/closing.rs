@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::cmd::words;
+use crate::cmd::format;
 use crate::forward::Sinks;
 use crate::home::Home;
-use crate::output::table::shorten;
 use crate::session::record::open_time;
 use crate::store::{self, Store, Totals, View};
 use crate::track::Together;
 use human::shell;
+use human::text::shorten;
 use prices::unpriced;
 use wire::PicoDollars;
 use wire::SessionRecord;
@@ -69,7 +69,7 @@ impl Added {
 
 fn tokens(totals: &Totals) -> u64 {
     let Totals { input, output, cache_read, cache_write, .. } = *totals;
-    [input, output, cache_read, cache_write].into_iter().map(words::number).fold(0, u64::saturating_add)
+    [input, output, cache_read, cache_write].into_iter().map(format::number).fold(0, u64::saturating_add)
 }
 
 /// Delivery that somebody has to put right, in one line: events wait until then, and nothing else would say so.
@@ -113,7 +113,7 @@ pub(super) fn line(
 fn told(session: &SessionRecord, together: Option<Together>, added: Option<Added>, whole: Whole) -> String {
     let usage = &session.usage;
     // A plus where something has no price; nothing where nothing has one.
-    let price = |dollars: f64| match words::cost(dollars, &usage.unpriced_models) {
+    let price = |dollars: f64| match format::cost(dollars, &usage.unpriced_models) {
         _ if dollars <= 0.0 && !usage.unpriced_models.is_empty() => None,
         told => Some(told),
     };
@@ -121,7 +121,7 @@ fn told(session: &SessionRecord, together: Option<Together>, added: Option<Added
     let mut parts = vec![human::duration(time)];
     let (calls, tokens, cost, sign) = match added {
         Some(added) => (added.calls, added.tokens, added.cost.dollars(), "+"),
-        None => (usage.api_calls, words::tokens(usage), usage.cost_usd, ""),
+        None => (usage.api_calls, format::tokens(usage), usage.cost_usd, ""),
     };
     let all = match together {
         Some(Together { sessions, cost }) => Some((Some(sessions), cost.dollars())),
@@ -160,7 +160,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::cmd::words::sample;
+    use crate::cmd::format::sample;
     use crate::session::absorb::{Batch, absorb};
     use crate::session::lifecycle::{self, Conversation};
     use crate::session::record::record;

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::cmd::words::{Sheet, date};
+use crate::cmd::format::{Sheet, date};
 use crate::config::Delivery;
 use crate::forward::{Sinks, settle};
 use crate::home::Home;
-use crate::output::text::clean;
 use crate::output::{Colour, Style, json};
 use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
 use human::counted;
+use human::text::clean;
 use system::clock::{Clock, SystemClock};
 
 /// Dead letters that are named; the rest are counted.

@@ -1,62 +1,13 @@
-//! Text from outside on its way to a terminal: names, paths and words that an agent, a file or another machine chose.
+//! What is written to a terminal, checked once more: of escape sequences only codemie's own colours pass.
 //!
-//! [`clean`] and [`clean_lines`] are what everything printed goes through; [`Screen`] does the same once more to all that is
-//! written to a terminal, so that a path that forgot it harms nobody.
+//! Text from outside goes through [`human::text`] where it is formatted. [`Screen`] is the second line of defence: a path
+//! that forgot it harms nobody.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
-use unicode_width::UnicodeWidthChar;
+use human::text::clean_lines;
 
 use super::Colour;
-
-/// Stands where a character was that could have changed the order of its neighbours.
-const REPLACEMENT: char = '\u{fffd}';
-
-/// Marks on one letter; no script stacks more. Text of endless marks would be one cell wide and fill the screen.
-const MOST_MARKS: usize = 8;
-
-/// Whether a terminal might obey it instead of showing it: control characters (C1 included, which some take for `ESC [`),
-/// overrides and isolates of writing direction, separators of lines.
-pub fn is_harmful(letter: char) -> bool {
-    letter.is_control() || is_bidirectional(letter) || matches!(letter, '\u{2028}' | '\u{2029}')
-}
-
-/// Those that reorder what stands around them. The plain marks (U+200E, U+200F) do not, and right-to-left text needs them.
-fn is_bidirectional(letter: char) -> bool {
-    matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}')
-}
-
-fn harmless(letter: char) -> char {
-    match letter {
-        _ if is_bidirectional(letter) => REPLACEMENT,
-        _ if is_harmful(letter) => ' ',
-        _ => letter,
-    }
-}
-
-/// As one line.
-pub fn clean(text: &str) -> Cow<'_, str> {
-    cleaned(text, |_| false)
-}
-
-/// As lines: line ends and tabs stay.
-pub fn clean_lines(text: &str) -> Cow<'_, str> {
-    cleaned(text, |letter| matches!(letter, '\n' | '\t'))
-}
-
-fn cleaned(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let plain = |byte: u8| matches!(byte, b' '..=b'~');
-    if text.bytes().all(plain) {
-        return Cow::Borrowed(text);
-    }
-    let mut marks = 0;
-    let kept = text.chars().filter(|letter| {
-        marks = if letter.width() == Some(0) { marks + 1 } else { 0 };
-        marks <= MOST_MARKS
-    });
-    Cow::Owned(kept.map(|letter| if stays(letter) { letter } else { harmless(letter) }).collect())
-}
 
 /// A terminal that is written to: of sequences only the colours of [`Colour`] pass.
 ///
@@ -128,24 +79,6 @@ fn is_torn(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_terminal_might_obey_is_not_shown() {
-        for (text, line, lines) in [
-            ("plain", "plain", "plain"),
-            ("größer 修正 👩‍💻", "größer 修正 👩‍💻", "größer 修正 👩‍💻"),
-            ("a\x1b[31mb\n\tc", "a [31mb  c", "a [31mb\n\tc"),
-            ("\u{9b}31m\u{85}\x7f", " 31m  ", " 31m  "),
-            ("exe\u{202e}gpj", "exe\u{fffd}gpj", "exe\u{fffd}gpj"),
-            ("\u{2066}a\u{2069}\u{2028}", "\u{fffd}a\u{fffd} ", "\u{fffd}a\u{fffd} "),
-            ("שלום\u{200f}!", "שלום\u{200f}!", "שלום\u{200f}!"),
-        ] {
-            assert_eq!(clean(text), line, "{text:?}");
-            assert_eq!(clean_lines(text), lines, "{text:?}");
-        }
-        let stacked = format!("a{}b", "\u{301}".repeat(70_000));
-        assert_eq!(clean(&stacked).chars().count(), 2 + MOST_MARKS);
-    }
 
     fn written(parts: &[&[u8]], terminal: bool) -> Vec<u8> {
         let mut screen = Screen::new(Vec::new(), terminal);

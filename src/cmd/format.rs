@@ -6,10 +6,11 @@ use std::ops::Bound;
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use crate::output::table::{padded, shorten};
+use crate::output::table::padded;
 use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style};
+use human::text::shorten;
 use wire::PicoDollars;
 use wire::Status;
 use wire::Timestamp;
