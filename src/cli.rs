@@ -10,15 +10,16 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::agent::{self, Agent};
+use crate::agent;
 use crate::config::keys;
+pub use crate::launch::Target;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
 use human::shell;
 pub use sessions::{
-    Archive, Current, Explain, Export, Group, Import, ImportFound, List, OnConflict, Prune, Rename, Resume,
-    Show, Tags, Usage, UsageBy, View,
+    Archive, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show, Tags,
+    Usage, UsageBy, View,
 };
 use wire::SessionId;
 
@@ -324,26 +325,6 @@ pub struct DemoAgent {
 pub enum Request {
     Run { options: RunOptions, target: Target, args: Vec<OsString> },
     Manage(Command),
-}
-
-/// What is run.
-#[derive(Clone, Debug)]
-pub enum Target {
-    Agent(&'static dyn Agent),
-    Command(OsString),
-}
-
-impl Target {
-    /// What the program is called, in records and messages.
-    pub fn name(&self) -> String {
-        match self {
-            Self::Agent(agent) => agent.name().to_owned(),
-            Self::Command(command) => {
-                let name = std::path::Path::new(command).file_name().unwrap_or(command);
-                name.to_string_lossy().into_owned()
-            }
-        }
-    }
 }
 
 /// A command line that cannot be obeyed, or only asked for help: the text, and the exit code.

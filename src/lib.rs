@@ -17,6 +17,7 @@ pub mod detached;
 pub mod doctor;
 pub mod forward;
 pub mod home;
+pub mod launch;
 pub mod log;
 pub mod meter;
 pub mod output;

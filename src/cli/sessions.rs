@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::agent::{self, Agent};
 use crate::demo::Demo;
+use crate::launch::conflict::OnConflict;
 use human::since::Since;
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.
@@ -233,16 +234,18 @@ pub struct Resume {
     pub args: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnConflict {
-    /// Say so and do nothing
-    #[default]
-    Fail,
-    /// Connect to it; there are no background sessions yet, so it is refused
-    #[value(hide = true)]
-    Attach,
-    /// End it, then go on here
-    Takeover,
-    /// Go on in a copy
-    Fork,
+impl ValueEnum for OnConflict {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Fail, Self::Attach, Self::Takeover, Self::Fork]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Fail => PossibleValue::new("fail").help("Report it and do nothing"),
+            // There are no background sessions yet to connect to, so it is refused.
+            Self::Attach => PossibleValue::new("attach").hide(true),
+            Self::Takeover => PossibleValue::new("takeover").help("End it, then continue here"),
+            Self::Fork => PossibleValue::new("fork").help("Continue in a copy"),
+        })
+    }
 }

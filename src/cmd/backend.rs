@@ -11,11 +11,11 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::open::configured;
 use crate::agent;
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::forward::identity::login_name;
 use crate::home::Home;
+use crate::launch::{Origin, settings};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
 use backend::api::Options;
@@ -79,7 +79,7 @@ async fn open_existing(database: &Database, home: &Home) -> anyhow::Result<Arc<d
 }
 
 async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
-    let config = configured(home);
+    let config = settings(Some(home), &Origin::of_this_process());
     // A line for every request is for those who collect them; a person at a terminal hears of what is wrong.
     let at_terminal = terminal::is_terminal(&std::io::stderr()) && config.log_level == "info";
     log::start(if at_terminal { "warn" } else { &config.log_level });

@@ -7,12 +7,13 @@ use serde_json::json;
 use toml_edit::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::open::{receivers, send_leftovers};
+use super::open::send_leftovers;
 use crate::cli::{Config, ConfigAction};
 use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
 use crate::forward;
 use crate::home::Home;
+use crate::launch::receivers;
 use crate::output::failure::shown;
 use crate::output::table::padded;
 use crate::output::wrap::{hanging, wrap};

@@ -11,7 +11,7 @@ use system::clock::{Clock, SystemClock};
 const TOLD: &str = "incidents.told";
 
 /// What has not been told yet. Most homes have nothing that was set aside, and cost a look at a folder.
-pub(super) fn untold(home: &Home) -> Option<String> {
+pub(super) fn unreported(home: &Home) -> Option<String> {
     let database = home.database();
     let aside = format!("{}.damaged-", database.file_name()?.to_str()?);
     let mut files = fs::read_dir(home.path()).ok()?.flatten();
@@ -42,16 +42,16 @@ mod tests {
     fn what_was_set_aside_is_told_once() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path());
-        assert_eq!(untold(&home), None);
+        assert_eq!(unreported(&home), None);
         drop(Store::open(&home, SystemClock.now()).unwrap());
-        assert_eq!(untold(&home), None);
+        assert_eq!(unreported(&home), None);
         for _ in 0..2 {
             fs::write(home.database(), "garbage").unwrap();
             let _ = fs::remove_file(folder.path().join("codemie.db-wal"));
             drop(Store::open(&home, SystemClock.now()).unwrap());
-            let said = untold(&home).unwrap();
+            let said = unreported(&home).unwrap();
             assert!(said.contains("damaged") && said.contains("set aside as "), "{said}");
-            assert_eq!(untold(&home), None, "once");
+            assert_eq!(unreported(&home), None, "once");
         }
     }
 }

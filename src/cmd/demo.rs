@@ -9,12 +9,11 @@ use anyhow::Context;
 
 use super::browser;
 use super::open::open;
-use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::agent::{self, Agent};
 use crate::cli;
-use crate::config::Config;
 use crate::demo::{self, Demo, report};
 use crate::home::Home;
+use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::output::Style;
 use crate::output::failure::told;
 use crate::session::lifecycle::Conversation;
@@ -142,8 +141,8 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         set: Vec::new(),
         remove: Vec::new(),
     };
-    let var = |name: &str| std::env::var_os(name);
-    let config = Config::load(Some(&home.config_file()), var, &[]);
+    let origin = Origin::of_this_process();
+    let config = launch::settings(Some(home), &origin);
     let now = SystemClock.now();
     let plan = Plan {
         summary: false,
@@ -152,7 +151,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         run: RandomIds.run(),
         session,
         agent: Demo.name().to_owned(),
-        trail: Demo.trail(&var, &folder),
+        trail: Demo.trail(&|name| origin.var(name), &folder),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         binary: None,
         conversation: Conversation::Fresh,
@@ -163,12 +162,12 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         name: None,
         tags: Vec::new(),
         group: None,
-        parent: enclosing_run(),
+        parent: enclosing_run(&origin),
         log_level: Some(config.log_level),
         sinks: None,
         sinks_now: |_| None,
     };
-    let (Outcome { code, message, .. }, summary) = wrap(launch, Some(plan));
+    let (RunResult { code, message, .. }, summary) = wrap(launch, Some(plan), &origin);
     match message.or(summary.problem) {
         None => Ok(code),
         Some(problem) => anyhow::bail!("{}", problem.trim_start_matches("codemie: ")),

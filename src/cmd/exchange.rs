@@ -11,10 +11,11 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::find;
-use super::open::{configured, open};
+use super::open::open;
 use crate::cli::{Export, Import, ImportFound};
 use crate::detached;
 use crate::home::Home;
+use crate::launch::{Origin, settings};
 use crate::log;
 use crate::output::json;
 use crate::session::exchange::{self, ExportFile};
@@ -84,7 +85,7 @@ pub fn import_found(args: &ImportFound, home: &Home) -> anyhow::Result<ExitCode>
     let (Some(user), Some(_alone)) = (user, detached::lock(home, "import-found")) else {
         return Ok(ExitCode::SUCCESS);
     };
-    let _ = log::start(home, Some(&configured(home).log_level));
+    let _ = log::start(home, Some(&settings(Some(home), &Origin::of_this_process()).log_level));
     let _ = rustix::process::setpriority_process(None, 19);
     let mut store = Store::open(home, SystemClock.now())?;
     let deadline = Instant::now() + FOUND_FOR;

@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::open::{open, receivers, send_leftovers};
+use super::open::{open, send_leftovers};
 use super::{Failure, USAGE, find};
 use crate::cli::{Archive, Group, Rename, Tags};
 use crate::home::Home;
+use crate::launch::receivers;
 use crate::session::publish::publish;
 use crate::session::{self, labels};
 use crate::store::{SessionRow, Tx};

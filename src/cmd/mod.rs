@@ -56,7 +56,7 @@ pub fn manage(
 ) -> anyhow::Result<ExitCode> {
     let place = home.clone();
     let outcome = carry_out(command, home, out, err);
-    if let Some(said) = place.filter(|_| about_sessions(command)).and_then(|home| damage::untold(&home)) {
+    if let Some(said) = place.filter(|_| about_sessions(command)).and_then(|home| damage::unreported(&home)) {
         write!(err, "{}", shown(&format!("codemie: {said}")))?;
     }
     match outcome.as_ref().err().and_then(|error| error.downcast_ref::<Failure>()) {
@@ -100,12 +100,12 @@ fn carry_out(
     let home = home.context("there is no home folder: set HOME or CODEMIE_HOME")?;
     match command {
         Command::Resume(args) => {
-            let outcome = resume::resume(args, &home)?;
-            if let Some(message) = outcome.message {
+            let result = resume::resume(args, &home)?;
+            if let Some(message) = result.message {
                 write!(err, "{}", shown(&message))?;
             }
-            outcome.signal.into_iter().for_each(terminal::die_of);
-            Ok(ExitCode::from(outcome.code))
+            result.signal.into_iter().for_each(terminal::die_of);
+            Ok(ExitCode::from(result.code))
         }
         Command::List(args) => list::run(args, &home, out),
         Command::Show(args) => show::run(args, &home, out),

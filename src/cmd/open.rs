@@ -4,11 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use super::run::enclosing_run;
-use crate::agent::{self, Agent};
-use crate::config::Config;
 use crate::forward::{self, Leftovers, Sinks};
 use crate::home::Home;
+use crate::launch::{Origin, enclosing_run, settings};
 use crate::log;
 use crate::store::{self, Store};
 use crate::track;
@@ -18,19 +16,9 @@ use system::clock::{Clock, SystemClock};
 const BESIDE_THE_START: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The settings as they are now.
-pub(super) fn configured(home: &Home) -> Config {
-    Config::load(Some(&home.config_file()), |name| std::env::var_os(name), &agent::ALL.map(Agent::name))
-}
-
-/// Where events are sent by these settings.
-pub(super) fn receivers(home: &Home) -> Option<Sinks> {
-    Sinks::of(home, &configured(home).delivery)
-}
-
 /// Made if there is none.
 pub(super) fn open(home: &Home) -> anyhow::Result<Store> {
-    let config = configured(home);
+    let config = settings(Some(home), &Origin::of_this_process());
     // A log that cannot be written is done without.
     let _ = log::start(home, Some(&config.log_level));
     let mut store = Store::open(home, SystemClock.now())?;
@@ -54,7 +42,7 @@ pub(super) fn send_leftovers(store: &mut Store, sinks: &Sinks) {
 /// A session is stored beside its agent's start. Whoever asks from inside the agent within the first milliseconds is not
 /// to hear that there is none.
 fn await_own_run(store: &mut Store) -> Result<(), store::Error> {
-    let Some(run) = enclosing_run() else { return Ok(()) };
+    let Some(run) = enclosing_run(&Origin::of_this_process()) else { return Ok(()) };
     let deadline = Instant::now() + BESIDE_THE_START;
     while store.read(|view| view.run(run))?.is_none() && Instant::now() < deadline {
         std::thread::sleep(LOOK);
@@ -75,5 +63,9 @@ pub(super) fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
     if folder.exists() && !folder.is_dir() {
         bail!("{} is not a folder; set CODEMIE_HOME to one", folder.display());
     }
-    if home.may_have_database() || enclosing_run().is_some() { open(home).map(Some) } else { Ok(None) }
+    if home.may_have_database() || enclosing_run(&Origin::of_this_process()).is_some() {
+        open(home).map(Some)
+    } else {
+        Ok(None)
+    }
 }

@@ -83,8 +83,8 @@ fn status(
     let width = agents.iter().map(|name| name.len()).max().unwrap_or(0);
     for name in agents {
         let state = shims.state(name)?;
-        let places =
-            Query { name, explicit: None, path: path.map(AsRef::as_ref), ourselves }.survey(&DiskFiles);
+        let places = Query { name, explicit: None, path: path.map(AsRef::as_ref), folder: None, ourselves }
+            .survey(&DiskFiles);
         let reach = Reach::of(&places);
         let (state, target) = match &state {
             State::Current => ("current", None),

@@ -14,11 +14,12 @@ use tokio::sync::mpsc;
 
 use super::Failure;
 use super::format::date;
-use super::open::{self, recover};
+use super::open::recover;
 use crate::cli::{Sync, SyncAction};
 use crate::config::Config;
 use crate::forward::{self, Drain, Mode, Moved, Rest, Sinks, Step};
 use crate::home::Home;
+use crate::launch::{Origin, settings};
 use crate::log;
 use crate::output::{json, progress};
 use crate::store::{self, SinkCount, Store};
@@ -94,7 +95,7 @@ pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
 
 /// The settings, and the log as they want it.
 fn configured(home: &Home) -> Config {
-    let config = open::configured(home);
+    let config = settings(Some(home), &Origin::of_this_process());
     // A log that cannot be written is done without.
     let _ = log::start(home, Some(&config.log_level));
     config

@@ -25,7 +25,14 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     let reals: Vec<_> = patient
         .agents
         .iter()
-        .map(|agent| crate::shim::real_binary(agent, config.agent(agent).path.as_deref()))
+        .map(|agent| {
+            crate::shim::real_binary(
+                agent,
+                config.agent(agent).path.as_deref(),
+                &|name| std::env::var_os(name),
+                None,
+            )
+        })
         .collect();
     // Each of these may take seconds, so all are asked at once.
     let (asked, versions) = std::thread::scope(|scope| {
@@ -47,6 +54,7 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
             name: agent,
             explicit: None,
             path: patient.path.as_deref(),
+            folder: None,
             ourselves: &patient.ourselves,
         };
         let places = query.survey(&DiskFiles);
@@ -275,8 +283,13 @@ fn lacking(script: &Path, patient: &Patient<'_>) -> Option<String> {
     let program = words.next()?;
     let (wanted, there) = if program.ends_with("/env") {
         let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
-        let query =
-            Query { name, explicit: None, path: patient.path.as_deref(), ourselves: &patient.ourselves };
+        let query = Query {
+            name,
+            explicit: None,
+            path: patient.path.as_deref(),
+            folder: None,
+            ourselves: &patient.ourselves,
+        };
         (name, query.survey(&DiskFiles).iter().any(|place| place.verdict == Verdict::Real))
     } else {
         (program, Path::new(program).exists())
@@ -406,8 +419,13 @@ mod tests {
         ]);
         let ourselves = Identity::default();
         for (path, missing) in [("/none", true), ("/secret:/none", true), ("/secret:/text", false)] {
-            let query =
-                Query { name: "claude", explicit: None, path: Some(path.as_ref()), ourselves: &ourselves };
+            let query = Query {
+                name: "claude",
+                explicit: None,
+                path: Some(path.as_ref()),
+                folder: None,
+                ourselves: &ourselves,
+            };
             assert_eq!(nowhere(&query.resolve(&table).unwrap_err()), missing, "{path}");
         }
     }

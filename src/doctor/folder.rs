@@ -45,6 +45,7 @@ fn on_path(patient: &Patient<'_>) -> Option<Finding> {
         name: "codemie",
         explicit: None,
         path: patient.path.as_deref(),
+        folder: None,
         ourselves: &patient.ourselves,
     };
     let places = query.survey(&DiskFiles);

@@ -74,6 +74,8 @@ pub struct Query<'a> {
     /// never fallen back from.
     pub explicit: Option<(&'a OsStr, &'a str)>,
     pub path: Option<&'a OsStr>,
+    /// Where relative paths begin; `None`: in the folder of this process.
+    pub folder: Option<&'a Path>,
     pub ourselves: &'a Identity,
 }
 
@@ -129,13 +131,20 @@ impl Query<'_> {
     fn walk(&self, mut visit: impl FnMut(&Path) -> bool) {
         let wanted = self.explicit.map_or(OsStr::new(self.name), |(value, _)| value);
         if wanted.as_bytes().contains(&b'/') {
-            visit(Path::new(wanted));
+            match self.folder {
+                Some(folder) => visit(&folder.join(wanted)),
+                None => visit(Path::new(wanted)),
+            };
             return;
         }
         let path = self.path.unwrap_or(OsStr::new(DEFAULT_PATH));
         let mut place = OsString::with_capacity(128);
         for folder in path.as_bytes().split(|&byte| byte == b':') {
             place.clear();
+            if let Some(base) = self.folder.filter(|_| folder.first() != Some(&b'/')) {
+                place.push(base);
+                place.push("/");
+            }
             // An empty element is the working directory; with the dot the result is a path for every exec.
             place.push(if folder.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(folder) });
             if place.as_bytes().last() != Some(&b'/') {
@@ -289,7 +298,7 @@ mod tests {
 
     fn query<'a>(path: Option<&'a str>, explicit: Option<&'a str>, ourselves: &'a Identity) -> Query<'a> {
         let explicit = explicit.map(|value| (OsStr::new(value), "CODEMIE_REAL_CLAUDE"));
-        Query { name: "claude", explicit, path: path.map(OsStr::new), ourselves }
+        Query { name: "claude", explicit, path: path.map(OsStr::new), folder: None, ourselves }
     }
 
     #[test]
@@ -320,6 +329,26 @@ mod tests {
         for (path, expected) in cases {
             let found = query(*path, None, &us()).resolve(&table);
             assert_eq!(found.as_deref(), Ok(Path::new(expected)), "PATH={path:?}");
+        }
+    }
+
+    #[test]
+    fn relative_places_begin_in_the_folder_that_was_given() {
+        let table = Table::of(&[
+            ("/work/./claude", program(9, ELF)),
+            ("/work/bin/claude", program(10, ELF)),
+            ("/real/claude", program(11, ELF)),
+        ]);
+        let us = us();
+        for (path, explicit, expected) in [
+            ("", None, "/work/./claude"),
+            ("bin:/real", None, "/work/bin/claude"),
+            ("/real:bin", None, "/real/claude"),
+            ("/real", Some("bin/claude"), "/work/bin/claude"),
+            ("bin", Some("/real/claude"), "/real/claude"),
+        ] {
+            let query = Query { folder: Some(Path::new("/work")), ..query(Some(path), explicit, &us) };
+            assert_eq!(query.resolve(&table).as_deref(), Ok(Path::new(expected)), "PATH={path} {explicit:?}");
         }
     }
 
