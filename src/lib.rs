@@ -22,6 +22,7 @@ pub mod log;
 pub mod meter;
 pub mod output;
 pub mod project;
+pub mod report;
 pub mod scan;
 pub mod session;
 pub mod shim;

@@ -7,7 +7,6 @@ use serde_json::json;
 use toml_edit::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::open::send_leftovers;
 use crate::cli::{Config, ConfigAction};
 use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
@@ -18,6 +17,7 @@ use crate::output::failure::shown;
 use crate::output::table::padded;
 use crate::output::wrap::{hanging, wrap};
 use crate::output::{Style, json};
+use crate::report::open::send_leftovers;
 use crate::store::Store;
 use human::counted;
 use system::clock::{Clock, SystemClock};

@@ -13,11 +13,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::browser;
-use super::open::{open, recover};
 use crate::agent;
 use crate::cli;
 use crate::copy::LocalCopy;
 use crate::home::Home;
+use crate::report::open::{open, recover};
 use crate::store::{self, Store, View};
 use backend;
 use backend::dashboard::{Dashboard, Gate, KnownAgents, Outbox, router};

@@ -8,7 +8,6 @@ use std::process::{Command, ExitCode, ExitStatus};
 use anyhow::Context;
 
 use super::browser;
-use super::open::open;
 use crate::agent::{self, Agent};
 use crate::cli;
 use crate::demo::{self, Demo, report};
@@ -16,6 +15,7 @@ use crate::home::Home;
 use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::output::Style;
 use crate::output::failure::told;
+use crate::report::open::open;
 use crate::session::lifecycle::Conversation;
 use crate::session::record::record;
 use crate::shim::files::{DiskFiles, Identity};

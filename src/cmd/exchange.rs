@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 
-use super::find;
-use super::open::open;
 use crate::cli::{Export, Import, ImportFound};
 use crate::detached;
 use crate::home::Home;
 use crate::launch::{Origin, settings};
 use crate::log;
 use crate::output::json;
+use crate::report::find;
+use crate::report::open::open;
 use crate::session::exchange::{self, ExportFile};
 use crate::session::import::{self, Report, found};
 use crate::store::{self, Store};
@@ -34,7 +34,7 @@ pub fn export(
     let file = store.read(|view| {
         let mut rows = Vec::new();
         for wanted in &args.sessions {
-            let row = find::session(view, wanted)?;
+            let row = find::session(view, wanted, &Origin::of_this_process())?;
             // Named twice in two ways is still once.
             if !rows.contains(&row) {
                 rows.push(row);

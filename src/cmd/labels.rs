@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::open::{open, send_leftovers};
-use super::{Failure, USAGE, find};
+use super::{Failure, USAGE};
 use crate::cli::{Archive, Group, Rename, Tags};
 use crate::home::Home;
-use crate::launch::receivers;
+use crate::launch::{Origin, receivers};
+use crate::report::find;
+use crate::report::open::{open, send_leftovers};
 use crate::session::publish::publish;
 use crate::session::{self, labels};
 use crate::store::{SessionRow, Tx};
@@ -77,8 +78,10 @@ fn change(
 ) -> anyhow::Result<ExitCode> {
     let mut store = open(home)?;
     // Looked up before anything is locked: a look through the agents' files takes its time.
+    let origin = Origin::of_this_process();
     let found = store.read(|view| {
-        sessions.iter().map(|wanted| find::session(view, wanted)).collect::<anyhow::Result<Vec<_>>>()
+        let found = sessions.iter().map(|wanted| find::session(view, wanted, &origin));
+        found.collect::<Result<Vec<_>, _>>()
     })?;
     let said = store.write(|tx| {
         let each = found.iter().map(|found| {

@@ -1,21 +1,19 @@
 //! `codemie list`.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
 use super::format::{self, Short, colour, costs};
-use super::open::open_existing;
 use crate::cli::List;
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
-use crate::session::record::{open_time, records};
-use crate::store::{self, Filter, ListedSession, Show, Store, View};
+use crate::report::list::{self, Listing, SessionLine};
+use crate::report::open::open_existing;
+use crate::store::{Filter, Show};
 use system::clock::{Clock, SystemClock};
 use wire::Timestamp;
 
@@ -25,17 +23,14 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut store = open_existing(home)?;
     if args.json {
         let all = |count| fitting(count, args.limit, None);
-        let (records, _) = first(store.as_mut(), &filter, all, |view, most| {
-            records(view, &view.list_first(&filter, most)?, now)
-        })?;
-        out.write_all(json::pretty(&records)?.as_bytes())?;
+        let listing = list::recorded(store.as_mut(), &filter, all, now)?;
+        out.write_all(json::pretty(&listing.sessions)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
     let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
-    let (lines, more) = first(store.as_mut(), &filter, fitting, |view, most| {
-        Line::of(view, view.listed(&filter, most)?, now, is_wide(style))
-    })?;
+    let Listing { sessions: lines, more } =
+        list::summarised(store.as_mut(), &filter, fitting, now, is_wide(style))?;
     if lines.is_empty() {
         write!(out, "{}", style.fold(nothing(args)))?;
     } else {
@@ -58,27 +53,6 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// More sessions than there are, and few enough to add to.
-const ENDLESS: usize = usize::MAX / 2;
-
-/// What is made of the first of them, as many as `fitting` says of how many there are; and how many more that leaves.
-fn first<T>(
-    store: Option<&mut Store>,
-    filter: &Filter,
-    fitting: impl Fn(usize) -> usize,
-    of: impl Fn(&View<'_>, usize) -> Result<Vec<T>, store::Error>,
-) -> Result<(Vec<T>, usize), store::Error> {
-    let Some(store) = store else { return Ok((Vec::new(), 0)) };
-    let shows_all = fitting(ENDLESS) == ENDLESS;
-    store.read(|view| {
-        // To count them is to read all of them once more.
-        let count = if shows_all { ENDLESS } else { view.count(filter)? };
-        let made = of(view, fitting(count))?;
-        let more = if shows_all { 0 } else { count - made.len() };
-        Ok((made, more))
-    })
-}
-
 /// How many of so many are shown: what was asked for, else what fits so many lines.
 fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
     /// Titles, and the shell's prompt below.
@@ -91,44 +65,6 @@ fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
         (None, Some(lines)) => lines.saturating_sub(AROUND + 1).max(5),
     };
     most.min(count)
-}
-
-/// What the table shows of a session: less than its record.
-struct Line {
-    row: ListedSession,
-    /// Asked for only where there is room.
-    tags: Vec<String>,
-    open: Duration,
-    unpriced_models: Vec<String>,
-}
-
-impl Line {
-    fn of(
-        view: &View<'_>,
-        rows: Vec<ListedSession>,
-        now: Timestamp,
-        wide: bool,
-    ) -> Result<Vec<Self>, store::Error> {
-        let which = |wanted: fn(&ListedSession) -> bool| {
-            rows.iter().filter(|row| wanted(row)).map(|row| row.n).collect::<Vec<_>>()
-        };
-        let openings = view.openings_of(&which(|row| row.opening > 1))?;
-        let mut unpriced_models = view.unpriced_models_of(&which(|row| row.api_calls > 0))?;
-        let mut tags = if wide { view.tags_of(&which(|_| true))? } else { HashMap::new() };
-        let line = |mut row: ListedSession| {
-            row.branch = row.branch.filter(|_| wide);
-            Self {
-                tags: tags.remove(&row.n).unwrap_or_default(),
-                open: match openings.get(&row.n) {
-                    Some(openings) => Duration::from_millis(open_time(openings, now)),
-                    None => row.ended_at.unwrap_or(now).since(row.started_at),
-                },
-                unpriced_models: unpriced_models.remove(&row.n).unwrap_or_default(),
-                row,
-            }
-        };
-        Ok(rows.into_iter().map(line).collect())
-    }
 }
 
 fn filter(args: &List, now: Timestamp, zone: &TimeZone) -> Filter {
@@ -177,7 +113,7 @@ fn is_wide(style: Style) -> bool {
 /// On 80 columns what tells sessions apart stays: name, status, place, time, cost and the id to name it by; on 40 the name
 /// (a usual one whole), the status (`interrup…`) and the id. An archived one is marked by its status where there is no room
 /// for a column.
-fn drawn(lines: &[Line], now: Timestamp, zone: &TimeZone, style: Style) -> String {
+fn drawn(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, style: Style) -> String {
     const ARCHIVED: &str = "ARCHIVED";
     let table = |apart| table(lines, now, zone, apart);
     let marked = Column::text(ARCHIVED, usize::MAX).dispensable(1);
@@ -187,8 +123,8 @@ fn drawn(lines: &[Line], now: Timestamp, zone: &TimeZone, style: Style) -> Strin
 }
 
 /// `archived`: the column that marks them, where it is not their status.
-fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Column>) -> Table {
-    let called = |line: &Line| line.row.api_calls > 0;
+fn table(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, archived: Option<Column>) -> Table {
+    let called = |line: &SessionLine| line.row.api_calls > 0;
     let metered = lines.iter().any(called);
     let (branches, tags) =
         (lines.iter().any(|line| line.row.branch.is_some()), lines.iter().any(|line| !line.tags.is_empty()));
@@ -240,11 +176,13 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::PicoDollars;
+    use std::time::Duration;
+
+    use crate::store::{ListedSession, PicoDollars};
     use wire::Status;
 
-    fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> Line {
-        Line {
+    fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> SessionLine {
+        SessionLine {
             row: ListedSession {
                 n: 1,
                 id: id.into(),
@@ -267,7 +205,7 @@ mod tests {
         }
     }
 
-    fn lines() -> Vec<Line> {
+    fn lines() -> Vec<SessionLine> {
         let first = line("01a1e2f3-0000", "fix-auth", Status::Completed, "2026-11-16T09:05:00Z", 6);
         let mut second = line("9f3c77aa-0000", "fix-auth.2", Status::Interrupted, "2026-10-02T08:00:00Z", 0);
         second.row.project = Some("a-rather-long-name-of-a-project".into());
@@ -297,7 +235,7 @@ mod tests {
         of(&lines(), columns)
     }
 
-    fn of(lines: &[Line], columns: usize) -> String {
+    fn of(lines: &[SessionLine], columns: usize) -> String {
         let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
         super::drawn(lines, now, &TimeZone::UTC, Style { colour: false, columns })
     }

@@ -11,12 +11,10 @@ mod demo;
 mod doctor;
 mod exchange;
 mod explain;
-mod find;
 mod format;
 mod init;
 mod labels;
 mod list;
-mod open;
 mod prune;
 mod resume;
 pub mod run;
@@ -35,6 +33,7 @@ use crate::agent;
 use crate::cli::Command;
 use crate::home::Home;
 use crate::output::failure::shown;
+use crate::report::find::FindError;
 
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;
@@ -45,6 +44,23 @@ const USAGE: u8 = 2;
 struct Failure {
     code: u8,
     message: String,
+}
+
+const NO_SUCH_SESSION: u8 = 3;
+const AMBIGUOUS: u8 = 4;
+
+fn no_such_session(message: String) -> anyhow::Error {
+    Failure { code: NO_SUCH_SESSION, message }.into()
+}
+
+/// The exit code that tells what went wrong, where there is one.
+fn exit_code(error: &anyhow::Error) -> Option<u8> {
+    match error.downcast_ref::<FindError>() {
+        Some(FindError::Unknown { .. } | FindError::Foreign(_)) => Some(NO_SUCH_SESSION),
+        Some(FindError::Several(_)) => Some(AMBIGUOUS),
+        Some(FindError::Store(_)) => None,
+        None => error.downcast_ref::<Failure>().map(|failure| failure.code),
+    }
 }
 
 /// Carries out a management command: everything that starts no agent.
@@ -59,12 +75,15 @@ pub fn manage(
     if let Some(said) = place.filter(|_| about_sessions(command)).and_then(|home| damage::unreported(&home)) {
         write!(err, "{}", shown(&format!("codemie: {said}")))?;
     }
-    match outcome.as_ref().err().and_then(|error| error.downcast_ref::<Failure>()) {
-        Some(failure) => {
-            write!(err, "{}", shown(&format!("codemie: {failure}")))?;
-            Ok(ExitCode::from(failure.code))
-        }
-        None => outcome,
+    match outcome {
+        Err(error) => match exit_code(&error) {
+            Some(code) => {
+                write!(err, "{}", shown(&format!("codemie: {error}")))?;
+                Ok(ExitCode::from(code))
+            }
+            None => Err(error),
+        },
+        done => done,
     }
 }
 

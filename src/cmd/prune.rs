@@ -10,7 +10,6 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::format::{self, Short, date};
-use super::open::open_existing;
 use super::{Failure, USAGE};
 use crate::agent::Agent;
 use crate::cli::Prune;
@@ -18,6 +17,7 @@ use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
+use crate::report::open::open_existing;
 use crate::session::prune::prune;
 use crate::store::{self, Filter, SessionRow, Show, View};
 use system::clock::{Clock, SystemClock};

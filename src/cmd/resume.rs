@@ -2,13 +2,13 @@
 
 use anyhow::{Context, bail};
 
-use super::run;
-use super::{Failure, find::find};
+use super::{Failure, run};
 use crate::cli::{Resume, RunOptions};
 use crate::home::Home;
 use crate::launch::conflict::{self, Decision};
 use crate::launch::resume::{Resumable, StillRunning, arguments, take_over};
-use crate::launch::{RunResult, Target};
+use crate::launch::{Origin, RunResult, Target};
+use crate::report::find::find;
 use crate::session::lookup::Found;
 use crate::store::{RunRow, Store};
 use crate::track;
@@ -43,7 +43,7 @@ fn look_up(session: &str, home: &Home) -> anyhow::Result<Resumable> {
     let mut store = Store::open(home, SystemClock.now())?;
     track::recover(&mut store, home)?;
     store.read(|view| {
-        Ok(match find(view, session)? {
+        Ok(match find(view, session, &Origin::of_this_process())? {
             Found::Session(row) => Resumable {
                 wrappers: view.live_runs_in(row.n)?.into_iter().map(|run: RunRow| run.wrapper).collect(),
                 name: row.name,

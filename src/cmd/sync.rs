@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 
 use super::Failure;
 use super::format::date;
-use super::open::recover;
 use crate::cli::{Sync, SyncAction};
 use crate::config::Config;
 use crate::forward::{self, Drain, Mode, Moved, Rest, Sinks, Step};
@@ -22,6 +21,7 @@ use crate::home::Home;
 use crate::launch::{Origin, settings};
 use crate::log;
 use crate::output::{json, progress};
+use crate::report::open::recover;
 use crate::store::{self, SinkCount, Store};
 use human::counted;
 use system::clock::{Clock, SystemClock};
