@@ -382,7 +382,7 @@ impl Drain {
                     return self.write_as_ours(|tx| tx.note_trouble(name, asked_until, &why), then);
                 }
                 let failures = failures.saturating_add(1);
-                let wait = backoff::delay(failures, chance()).max(asked.unwrap_or_default());
+                let wait = backoff::jittered(failures).max(asked.unwrap_or_default());
                 let until = now.after(wait);
                 tracing::info!(sink = name, failures, "not delivered, again in {wait:.0?}: {why}");
                 let then = Step::Rest(Rest::Waits { until, why: why.clone() });
@@ -438,10 +438,4 @@ pub(super) fn keep_still(row: &SinkRow, now: Timestamp, mode: Mode) -> Option<Du
         Mode::Usual => backoff::left(row.retry_at, now, backoff::LONGEST).max(asked),
     };
     (!wait.is_zero()).then_some(wait)
-}
-
-/// A number in 0..1 for jitter.
-fn chance() -> f64 {
-    let bits = Uuid::new_v4().as_u128() & u128::from(u32::MAX);
-    f64::from(u32::try_from(bits).unwrap_or(0)) / f64::from(u32::MAX)
 }
