@@ -11,11 +11,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent;
-use crate::config::keys;
 pub use crate::launch::Target;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
+use human::length::length;
 use human::shell;
 pub use sessions::{
     Archive, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show, Tags,
@@ -182,9 +182,8 @@ pub struct RunOptions {
 
 /// How long something may take; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
-    let seconds =
-        || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| keys::time(&format!("{text}s")))?;
-    keys::time(text).or_else(seconds).ok_or_else(|| "write it like 30s, 500ms or 2m".to_owned())
+    let seconds = || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| length(&format!("{text}s")))?;
+    length(text).or_else(seconds).ok_or_else(|| "write it like 30s, 500ms or 2m".to_owned())
 }
 
 /// What the store would refuse is refused before the agent starts.

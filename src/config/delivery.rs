@@ -8,9 +8,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use human::length::length;
 use reqwest::Url;
 
-use super::{Settings, expand_home, keys};
+use super::{Settings, expand_home};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -90,7 +91,7 @@ impl Delivery {
             }
             CodemieV1 { url, auth }
         });
-        let mut time = |key| settings.text(key).as_deref().and_then(keys::time).unwrap_or_default();
+        let mut time = |key| settings.text(key).as_deref().and_then(length).unwrap_or_default();
         let (interval, exit_timeout) = (time("sync.interval"), time("sync.exitTimeout"));
         let megabytes = settings.get("sync.maxMegabytes").and_then(|(value, _)| value.as_integer());
         Self {

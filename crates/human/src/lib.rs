@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 
 use wire::Timestamp;
 
+pub mod length;
 pub mod shell;
 pub mod since;
 pub mod text;
