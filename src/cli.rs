@@ -7,11 +7,13 @@ mod sessions;
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
+use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::agent;
 pub use crate::launch::Target;
+use crate::output::Colour;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
@@ -28,9 +30,19 @@ const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] AGENT
        codemie run [OPTIONS] -- PROGRAM [ARGS…]
        codemie COMMAND";
 
+/// Help in the colours of everything else; clap leaves them out where they are not wanted.
+const STYLES: Styles = Styles::plain()
+    .header(Colour::Heading.ansi())
+    .usage(Colour::Heading.ansi())
+    .literal(Colour::Note.ansi())
+    .placeholder(Colour::Faint.ansi())
+    .error(Colour::Bad.ansi())
+    .invalid(Colour::Warning.ansi())
+    .valid(Colour::Good.ansi());
+
 /// Runs coding agents and knows what happened in each session.
 #[derive(Debug, Parser)]
-#[command(name = "codemie", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "codemie", version, about, disable_help_subcommand = true, arg_required_else_help = true, styles = STYLES)]
 #[command(
     override_usage = LINES,
     after_help = "Everything after the agent's name belongs to the agent; codemie's own options stand before it."
@@ -469,7 +481,7 @@ fn own_options(own: &[OsString]) -> Result<RunOptions, Refusal> {
     if options.peek().is_none() {
         return Ok(RunOptions::default()); // the usual case does not build clap's tables
     }
-    let command = clap::Command::new("codemie").no_binary_name(true).override_usage(LINES);
+    let command = clap::Command::new("codemie").styles(STYLES).no_binary_name(true).override_usage(LINES);
     let command = RunOptions::augment_args(command.version(env!("CARGO_PKG_VERSION")));
     let parsed =
         command.try_get_matches_from(options).and_then(|matches| RunOptions::from_arg_matches(&matches));

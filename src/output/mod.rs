@@ -12,7 +12,9 @@ pub mod wrap;
 
 use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
+use std::sync::LazyLock;
 
+use anstyle::AnsiColor;
 use rustix::termios::{isatty, tcgetwinsize};
 use unicode_width::UnicodeWidthStr;
 
@@ -70,10 +72,11 @@ impl Style {
 
     pub fn paint(self, text: &str, colour: Colour) -> String {
         let text = human::text::clean(text);
-        match colour.code() {
-            Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
-            _ => text.into_owned(),
+        if !self.colour || text.is_empty() {
+            return text.into_owned();
         }
+        let ansi = colour.ansi();
+        format!("{ansi}{text}{ansi:#}")
     }
 }
 
@@ -91,18 +94,29 @@ pub enum Colour {
 }
 
 impl Colour {
-    pub(crate) const ALL: [Self; 7] =
+    const ALL: [Self; 7] =
         [Self::Plain, Self::Heading, Self::Faint, Self::Good, Self::Note, Self::Warning, Self::Bad];
 
-    fn code(self) -> Option<&'static str> {
-        Some(match self {
-            Self::Plain => return None,
-            Self::Heading => "1",
-            Self::Faint => "2",
-            Self::Good => "32",
-            Self::Note => "36",
-            Self::Warning => "33",
-            Self::Bad => "31",
-        })
+    /// The same for this program's tables and for clap's help.
+    pub const fn ansi(self) -> anstyle::Style {
+        let style = anstyle::Style::new();
+        match self {
+            Self::Plain => style,
+            Self::Heading => style.bold(),
+            Self::Faint => style.dimmed(),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Note => AnsiColor::Cyan.on_default(),
+            Self::Warning => AnsiColor::Yellow.on_default(),
+            Self::Bad => AnsiColor::Red.on_default(),
+        }
+    }
+
+    /// Every escape sequence that this program writes.
+    pub(crate) fn sequences() -> &'static [String] {
+        static SEQUENCES: LazyLock<Vec<String>> = LazyLock::new(|| {
+            let colours = Colour::ALL.iter().map(|colour| colour.ansi().render().to_string());
+            colours.chain([anstyle::Reset.render().to_string()]).filter(|text| !text.is_empty()).collect()
+        });
+        &SEQUENCES
     }
 }

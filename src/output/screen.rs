@@ -41,10 +41,7 @@ impl<W: Write> Screen<W> {
 
 /// How long the colour is that a text begins with; 0 for anything else.
 fn colour_sequence(text: &str) -> usize {
-    let end = text.find('m').filter(|_| text.starts_with("\x1b["));
-    let code = end.and_then(|end| text.get(2..end));
-    let known = |code: &str| code == "0" || Colour::ALL.iter().any(|colour| colour.code() == Some(code));
-    if code.is_some_and(known) { end.map_or(0, |end| end + 1) } else { 0 }
+    Colour::sequences().iter().find(|own| text.starts_with(own.as_str())).map_or(0, String::len)
 }
 
 impl<W: Write> Write for Screen<W> {
