@@ -64,7 +64,7 @@ pub enum Command {
     Gemini(Wrapped),
     /// Run an agent by name, or any other program after `--`
     Run(Run),
-    /// Go on in a session's conversation, in its own folder
+    /// Continue a session's conversation, in its own folder
     Resume(Resume),
     /// List sessions, newest first
     List(List),
@@ -72,49 +72,49 @@ pub enum Command {
     Show(Show),
     /// Read a session's conversation
     View(View),
-    /// Tell which evidence bound a session to the agent's, and what was rejected
+    /// Show which evidence bound a session to a conversation, and what was rejected
     Explain(Explain),
-    /// Tell which session this process runs inside of
+    /// Show the session that this process runs in
     Current(Current),
-    /// Give a session another name
+    /// Rename a session
     Rename(Rename),
-    /// Put tags on a session
+    /// Add tags to a session
     Tag(Tags),
-    /// Take tags off a session
+    /// Remove tags from a session
     Untag(Tags),
     /// Put a session into a group
     Group(Group),
-    /// Leave sessions out of the list
+    /// Hide sessions from the list
     Archive(Archive),
     /// Put sessions back into the list
     Unarchive(Archive),
-    /// Forget sessions that ended long ago
+    /// Remove sessions that ended long ago
     Prune(Prune),
     /// Write sessions to a file that another machine can import
     Export(Export),
-    /// Take in exported sessions, or those of an old store
+    /// Import exported sessions, or those of an old store
     Import(Import),
-    /// Add up tokens and cost
+    /// Show tokens and cost by day, session, model, project, agent or branch
     Usage(Usage),
-    /// The metrics backend: take in events from any number of machines and show them
+    /// Run the metrics backend: receive events from any number of machines and show them
     Backend(Backend),
-    /// Send what waits, or tell what does
+    /// Send pending events now, or show what is pending
     Sync(Sync),
-    /// Shims on PATH, so that an agent called by its own name is wrapped
+    /// Install shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions
     Init(Init),
-    /// Look at sessions, cost and delivery in the browser
+    /// Open sessions, cost and delivery in the browser
     Dashboard(Dashboard),
-    /// What is wrong and how to put it right
+    /// Check the set-up and say how to fix what is wrong
     Doctor(Doctor),
     /// Read and change settings
     Config(Config),
     /// Print the completion script of a shell
     Completions(Completions),
-    /// Show it all at work without any agent: a scripted one, a /clear, what was recorded
+    /// Show codemie at work on a scripted agent: a /clear, and what was recorded
     Demo(Demo),
-    /// Tell about a command
+    /// Show the help of a command
     Help(Help),
     /// Words for the completion of a shell, one a line
     #[command(hide = true)]
@@ -137,7 +137,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct Wrapped {
-    /// The agent's own
+    /// The agent's own arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub args: Vec<OsString>,
 }
@@ -157,7 +157,7 @@ pub struct Run {
 
 #[derive(Debug, Args)]
 pub struct Help {
-    /// Which one; without it all are listed
+    /// The command; without it all are listed
     #[arg(value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -178,16 +178,16 @@ pub enum Completable {
 #[derive(Clone, Debug, Default, Args, PartialEq, Eq)]
 #[command(next_help_heading = "Options of a run, before the agent's name")]
 pub struct RunOptions {
-    /// What to call the session, instead of agent and time
+    /// Name of the session; by default agent and time
     #[arg(long, value_name = "NAME", value_parser = checked(names::check))]
     pub name: Option<String>,
-    /// A word to find it by; may be given several times
+    /// A tag to find it by; may be given several times
     #[arg(long, value_name = "TAG", value_parser = checked(names::check_tag))]
     pub tag: Vec<String>,
-    /// A group to put it in
+    /// The group to put it in
     #[arg(long, value_name = "GROUP", value_parser = checked(names::check_group))]
     pub group: Option<String>,
-    /// Say nothing after the agent has ended
+    /// Print nothing after the agent has ended
     #[arg(long)]
     pub quiet: bool,
 }
@@ -217,9 +217,9 @@ pub enum ShimAction {
     Install,
     /// Remove those symlinks, and nothing else
     Uninstall,
-    /// Tell for each agent whether its shim is there and comes first on PATH
+    /// Show for each agent whether its shim is there and comes first on PATH
     Status {
-        /// For programs
+        /// Print JSON, for scripts
         #[arg(long)]
         json: bool,
     },
@@ -227,7 +227,7 @@ pub enum ShimAction {
 
 #[derive(Debug, Args)]
 pub struct Init {
-    /// Whose language
+    /// The shell to print it for
     pub shell: InitShell,
     /// Only the lines that set PATH, no aliases and no completions
     #[arg(long)]
@@ -250,7 +250,7 @@ pub struct Dashboard {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
     /// How long a shell or an agent may take to answer
@@ -269,15 +269,15 @@ pub struct Config {
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
-    /// Where the file is
+    /// Print where the file is
     Path,
-    /// Every setting, its value, where that comes from and what it is for
+    /// Show every setting, its value, where that comes from and what it is for
     Show {
-        /// For programs
+        /// Print JSON, for scripts
         #[arg(long)]
         json: bool,
     },
-    /// One setting's value
+    /// Print one setting's value
     Get {
         /// Its name, as `codemie config show` lists it
         key: String,
@@ -286,10 +286,10 @@ pub enum ConfigAction {
     Set {
         /// Its name, as `codemie config show` lists it
         key: String,
-        /// What it is to be; nothing ("") takes it out of the file
+        /// Its new value; nothing ("") removes it from the file
         value: String,
     },
-    /// Take a setting out of the file, so that its default holds
+    /// Remove a setting from the file, so that its default applies
     Unset {
         /// Its name, as `codemie config show` lists it
         key: String,
@@ -298,16 +298,16 @@ pub enum ConfigAction {
 
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// Whose language
+    /// The shell to print it for
     pub shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Only what was recorded: neither the agent at work nor what to do next
+    /// Print only what was recorded, without the agent at work and the next steps
     #[arg(long)]
     pub quiet: bool,
-    /// Open the dashboard in the browser in the end
+    /// Open the dashboard in the browser at the end
     #[arg(long)]
     pub open: bool,
     /// Take the terminal on standard input and record this session (how the demonstration runs without a terminal)

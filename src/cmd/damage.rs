@@ -31,7 +31,7 @@ fn tell(home: &Home) -> Result<Option<String>, store::Error> {
     let told = told.and_then(|told| told.parse().ok()).unwrap_or(0);
     let Some(last) = incidents.get(told..).and_then(<[_]>::last) else { return Ok(None) };
     store.write(|tx| tx.set_setting(TOLD, &incidents.len().to_string()))?;
-    Ok(Some(format!("the database was damaged, and a new one begun: {}", last.detail)))
+    Ok(Some(format!("the database was damaged, and a new one was made: {}", last.detail)))
 }
 
 #[cfg(test)]

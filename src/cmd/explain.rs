@@ -90,7 +90,7 @@ fn conclusion(explanation: &Explanation, zone: &TimeZone) -> String {
             format!("Bound to {id}{at}: {why}.{silent}")
         }
         (None, _) if agent::by_name(&explanation.agent).is_none() => {
-            format!("Not bound, and never to be: {} is no agent.", explanation.agent)
+            format!("Not bound: {} is no agent and has no conversation.", explanation.agent)
         }
         (None, Link::Ambiguous) => {
             "Not bound: the evidence allows more than one conversation. Later evidence may decide.".into()

@@ -45,7 +45,8 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         for row in store.read(|view| view.sinks())? {
             if let Some(why) = row.paused {
                 let name = row.name;
-                let line = format!("Delivery to {name} pauses: it {why}. `codemie doctor` says what to do.");
+                let line =
+                    format!("Delivery to {name} is paused: it {why}. `codemie doctor` says what to do.");
                 write!(out, "{}", style.fold(&line))?;
             }
         }

@@ -183,7 +183,7 @@ fn conversation(record: &SessionRecord) -> String {
         (Some(id), _) => id.to_string(),
         (None, _) if agent::by_name(&record.agent).is_none() => format!("none: {} is no agent", record.agent),
         (None, Link::Ambiguous) => "ambiguous: the evidence allows two; `codemie explain` shows it".into(),
-        (None, Link::Failed) => "never known; `codemie explain` shows what was seen".into(),
+        (None, Link::Failed) => "unknown: no evidence named it; `codemie explain` shows what was seen".into(),
         (None, _) => format!("pending: {} has not shown one yet", record.agent),
     }
 }
@@ -224,7 +224,10 @@ fn draw_foreign(foreign: &Foreign, style: Style) -> String {
     sheet.line("agent", &foreign.agent);
     sheet.maybe("folder", foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()));
     sheet.line("file", foreign.file.to_string_lossy());
-    sheet.line("next", format!("`codemie resume {}` adopts it", shell::word(&foreign.agent_session.0)));
+    sheet.line(
+        "next",
+        format!("`codemie resume {}` continues and adopts it", shell::word(&foreign.agent_session.0)),
+    );
     let title = (foreign.agent_session.0.as_str(), Colour::Heading);
     let words = [title, ("foreign: it never ran through codemie", Colour::Plain)];
     style.heading(&words) + &sheet.render(style)

@@ -251,7 +251,7 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<P
                 Rest::Empty { due: None } => return fared(None, moved),
                 Rest::Empty { due: Some(until) } => (until, "some of it is not due yet".to_owned()),
                 Rest::Paused(why) => {
-                    return fared(Some(format!("it {why}; put that right, then run: codemie sync")), moved);
+                    return fared(Some(format!("it {why}; fix that, then run: codemie sync")), moved);
                 }
                 Rest::Replaced => {
                     let why = "another address was set up meanwhile; run: codemie sync";

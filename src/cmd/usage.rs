@@ -197,7 +197,7 @@ impl Drawing<'_> {
         } else if self.report.scan.is_some() {
             "No calls in any session file on this machine. Run your agent, for example `codemie claude`."
         } else if self.report.has_demo {
-            "Only the demonstration's, which is left out. Run your agent through codemie, for example `codemie claude`."
+            "Only the demonstration was recorded, which is not counted. Run your agent through codemie, for example `codemie claude`."
         } else {
             "No usage recorded yet. Run your agent through codemie, for example `codemie claude`."
         }

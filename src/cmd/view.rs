@@ -131,7 +131,7 @@ fn remark(
         None if subject.ambiguous => (
             true,
             format!(
-                "{name} is ambiguous: its conversation is not known for certain. `codemie explain {word}` tells why."
+                "{name} is ambiguous: its conversation is not known for certain. `codemie explain {word}` shows why."
             ),
         ),
         None if subject.pending => (

@@ -146,7 +146,7 @@ fn of_sink(row: &SinkRow, count: SinkCount, place: Option<&str>) -> Vec<Finding>
     if let Some(why) = &row.paused {
         findings.push(Finding::warn(
             AREA,
-            format!("delivery to {place} pauses: it {why}; {wait}"),
+            format!("delivery to {place} is paused: it {why}; {wait}"),
             "put address and credentials right (codemie config set backend.token TOKEN), then run: codemie sync",
         ));
     } else if row.failures >= OFTEN || row.failures > 0 && count.pending > 0 {
@@ -213,7 +213,7 @@ mod tests {
         let cases: [(&SinkRow, SinkCount, bool, &[(Level, &str)]); 9] = [
             (&row(), nothing, true, &[(Ok, "backend at b.example:8788, no token: nothing waits")]),
             (&row(), some, true, &[(Ok, "no token: 3 events wait")]),
-            (&paused, some, true, &[(Warn, "pauses: it refused the credentials (401); 3 events wait")]),
+            (&paused, some, true, &[(Warn, "is paused: it refused the credentials (401); 3 events wait")]),
             (
                 &failing,
                 some,

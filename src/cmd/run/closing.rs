@@ -79,7 +79,10 @@ pub(super) fn paused(sinks: &Sinks, now: Timestamp) -> Option<String> {
     let configured = sinks.targets();
     let mut rows = rows.iter().filter(|row| configured.iter().any(|target| target.name == row.name));
     let (name, why) = rows.find_map(|row| Some((&row.name, row.paused.as_ref()?)))?;
-    Some(shorten(&format!("codemie: delivery to {name} pauses: it {why}; see: codemie doctor"), usize::MAX))
+    Some(shorten(
+        &format!("codemie: delivery to {name} is paused: it {why}; see: codemie doctor"),
+        usize::MAX,
+    ))
 }
 
 /// How the cost of more than this run's part is told, the roomiest first.

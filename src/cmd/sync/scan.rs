@@ -32,8 +32,8 @@ pub(super) fn run(
     let backend = sinks.native(&identity).zip(sinks.delivery.backend.as_ref());
     let (sink, backend) = backend.ok_or_else(|| Failure {
         code: 1,
-        message: "what never ran through codemie is told to our own backend alone; run: codemie config set \
-                  backend.url ADDRESS"
+        message: "conversations that never ran through codemie are sent to codemie's own backend alone; run: codemie \
+                  config set backend.url ADDRESS"
             .into(),
     })?;
     let bar = Bar::on_terminal("reading session files", "B");

@@ -107,7 +107,7 @@ fn told(states: &[State], style: Style) -> String {
         sheet.maybe("last delivered", row.last_delivered_at.map(|at| date(at, &zone)));
         sheet.maybe(
             "paused",
-            row.paused.as_ref().map(|why| format!("it {why}; put that right, then run: codemie sync")),
+            row.paused.as_ref().map(|why| format!("it {why}; fix that, then run: codemie sync")),
         );
         if row.failures > 0 {
             let again = row.again_at().map_or(String::new(), |at| format!(", again {}", date(at, &zone)));

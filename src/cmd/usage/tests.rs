@@ -263,7 +263,7 @@ fn nothing_says_what_to_do_next() {
     let played = UsageReport { has_demo: true, ..UsageReport::empty(By::Day) };
     assert!(
         draw(&played, &SessionLabels::default(), &moments(), false, style)
-            .starts_with("Only the demonstration's")
+            .starts_with("Only the demonstration was recorded")
     );
 }
 
