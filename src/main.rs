@@ -1,4 +1,4 @@
-//! The binary: who was called, and with what; everything else is the library's.
+//! The binary: which name it was called by, and with which arguments. Everything else is in the library.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
-use codemie::output::failure::{Output, shown, told};
+use codemie::output::failure::{Output, format_error, shown};
 use codemie::output::screen::Screen;
 use codemie::{agent, cmd};
 
@@ -50,7 +50,7 @@ fn manage(command: &Command) -> ExitCode {
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = write!(io::stderr(), "{}", shown(&format!("codemie: {}", told(&error))));
+            let _ = write!(io::stderr(), "{}", shown(&format!("codemie: {}", format_error(&error))));
             ExitCode::FAILURE
         }
     }

@@ -14,7 +14,7 @@ use crate::demo::{self, Demo, report};
 use crate::home::Home;
 use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::output::Style;
-use crate::output::failure::told;
+use crate::output::failure::format_error;
 use crate::report::open::open;
 use crate::session::lifecycle::Conversation;
 use crate::session::record::record;
@@ -27,7 +27,7 @@ use terminal::Launch;
 use wire::SessionRecord;
 use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 
-/// What to do next; wrapping the agents only where they are not.
+/// What to do next; wrapping the agents only where they are not wrapped yet.
 fn next(wrapped: bool) -> String {
     let wrap = ("codemie shim install", "wrap claude, codex and gemini");
     let others =
@@ -54,14 +54,14 @@ pub fn run(
         demo::take_terminal().context("cannot take the terminal")?;
         return perform(home, session, true).map(ExitCode::from);
     }
-    // Asked before anything is played: a demonstration that records nothing is none.
+    // Checked before anything is played: a demonstration that records nothing shows nothing.
     writable(home)?;
     let session = RandomIds.session();
     let code = if !args.quiet && presentable() { perform(home, session, false)? } else { unseen(session)? };
     let chain = recorded(home, session)?;
-    anyhow::ensure!(!chain.is_empty(), "nothing was recorded; `codemie doctor` may tell why");
+    anyhow::ensure!(!chain.is_empty(), "nothing was recorded; `codemie doctor` may show why");
     write!(out, "{}", report::report(&chain, Style::of_stdout()))?;
-    // Quietly, there is nothing to be looked at unless somebody says so.
+    // With --quiet there is nothing to look at, unless --open asks for it.
     if code == 0 && (args.open || !args.quiet) {
         match deliver(home, &chain) {
             Ok((events, entrance)) => {
@@ -74,7 +74,11 @@ pub fn run(
                 }
             }
             Err(error) => {
-                writeln!(err, "codemie: the demonstration's own backend is missing: {}", told(&error))?;
+                writeln!(
+                    err,
+                    "codemie: the demonstration's own backend is missing: {}",
+                    format_error(&error)
+                )?;
             }
         }
     }
@@ -100,7 +104,7 @@ pub fn serve(args: &cli::DemoBackend, home: &Home) -> anyhow::Result<ExitCode> {
 /// How many events arrived, and the dashboard's address.
 fn deliver(home: &Home, chain: &[SessionRecord]) -> anyhow::Result<(usize, String)> {
     let embedded = backend::start(home)?;
-    let events = backend::tell(home, &embedded, chain)?;
+    let events = backend::send_events(home, &embedded, chain)?;
     Ok((events, embedded.entrance))
 }
 
@@ -130,7 +134,7 @@ fn writable(home: &Home) -> anyhow::Result<()> {
 fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
     let folder = demo::workshop(home).context("cannot make the demonstration's folder")?;
     std::env::set_current_dir(&folder).context("cannot enter the demonstration's folder")?;
-    let program = std::env::current_exe().context("cannot tell where codemie is")?;
+    let program = std::env::current_exe().context("cannot find codemie's own binary")?;
     let assigned = AgentSessionId(RandomIds.uuid().to_string());
     let mut given = vec!["demo-agent".into(), "--session-id".into(), assigned.to_string().into()];
     given.extend(swift.then(|| "--swift".into()));
@@ -176,7 +180,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
 
 /// The same on a terminal of our own that nobody sees: a second codemie is the wrapper there.
 fn unseen(session: SessionId) -> anyhow::Result<u8> {
-    let program = std::env::current_exe().context("cannot tell where codemie is")?;
+    let program = std::env::current_exe().context("cannot find codemie's own binary")?;
     let mut command = Command::new(program);
     command.args(["demo", "--in-own-terminal", &session.to_string()]);
     let status = demo::in_outer_terminal(&mut command).context("cannot open a terminal to play on")?;

@@ -75,7 +75,7 @@ fn sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 
-/// How long the detached process takes old stores in; what is left then waits for the next run in that folder.
+/// How long the detached process imports old stores; the rest waits for the next run in that folder.
 const FOUND_FOR: Duration = Duration::from_mins(1);
 
 /// The detached process that a run starts where it has found old stores. One at a time, and behind everybody else.
@@ -90,7 +90,7 @@ pub fn import_found(args: &ImportFound, home: &Home) -> anyhow::Result<ExitCode>
     let mut store = Store::open(home, SystemClock.now())?;
     let deadline = Instant::now() + FOUND_FOR;
     let report = found::take_in(&mut store, &user, &args.folder, SystemClock.now(), Some(deadline))
-        .inspect_err(|error| tracing::warn!("an old store is left to another time: {error}"))?;
+        .inspect_err(|error| tracing::warn!("an old store waits for the next run: {error}"))?;
     let (imported, known) = (report.imported.len(), report.known);
     tracing::info!(imported, known, "old stores taken in");
     Ok(ExitCode::SUCCESS)
@@ -106,7 +106,7 @@ pub fn import(
     let now = SystemClock.now();
     let mut all = Report::default();
     let mut failed = false;
-    // All that can be taken in is; what cannot is told at the end.
+    // Everything that can be imported is; the rest is reported at the end.
     for path in &args.files {
         // What `export` writes to standard output is read from there.
         let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };

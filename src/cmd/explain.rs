@@ -58,8 +58,8 @@ fn draw(explanation: &Explanation, style: Style, zone: &TimeZone) -> String {
         .map(|before| format!("It follows {} in the same process by {}.", before.name, before.end_reason));
     let file = explanation.correlation.agent_session_file.as_ref();
     let file = file.map(|file| format!("Its file: {}", at_home(file, style)));
-    for said in follows.iter().chain([&conclusion(explanation, zone)]).chain(&file) {
-        text += &hanging(said, style.columns, INDENT);
+    for line in follows.iter().chain([&conclusion(explanation, zone)]).chain(&file) {
+        text += &hanging(line, style.columns, INDENT);
     }
     for run in &explanation.runs {
         let of_run = |all: &[RunEvidence]| -> Vec<Evidence> {
@@ -85,8 +85,11 @@ fn conclusion(explanation: &Explanation, zone: &TimeZone) -> String {
         (Some(id), _) => {
             let why = evidence.map_or("how is not known", reason);
             let at = bound_at.map_or(String::new(), |at| format!(" at {}", date(at, zone)));
-            let silent =
-                if agent_session_file.is_none() { " It has no file: nothing was said yet." } else { "" };
+            let silent = if agent_session_file.is_none() {
+                " It has no file yet: nobody has written in it."
+            } else {
+                ""
+            };
             format!("Bound to {id}{at}: {why}.{silent}")
         }
         (None, _) if agent::by_name(&explanation.agent).is_none() => {

@@ -54,7 +54,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many of so many are shown: what was asked for, else what fits so many lines.
+/// How many of `count` sessions are shown: the limit, else as many as fit the terminal's lines.
 fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
     /// Titles, and the shell's prompt below.
     const AROUND: usize = 2;
@@ -62,7 +62,7 @@ fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
         (Some(0), _) | (None, None) => count,
         (Some(limit), _) => limit,
         (None, Some(lines)) if count + AROUND <= lines => count,
-        // One line less for the one that says so; a few are shown on the lowest of terminals.
+        // One line less for "… more"; five are shown on the lowest of terminals.
         (None, Some(lines)) => lines.saturating_sub(AROUND + 1).max(5),
     };
     most.min(count)
@@ -106,21 +106,21 @@ fn nothing(args: &List) -> &'static str {
     }
 }
 
-/// Whether branch and tags can be shown without crowding the rest. Where no terminal says how wide it is they are not.
+/// Whether branch and tags can be shown without crowding the rest. Without a terminal they are not shown.
 fn is_wide(style: Style) -> bool {
     (160..usize::MAX).contains(&style.columns)
 }
 
-/// On 80 columns what tells sessions apart stays: name, status, place, time, cost and the id to name it by; on 40 the name
+/// On 80 columns the fields that distinguish sessions stay: name, status, place, time, cost and the id to name it by; on 40 the name
 /// (a usual one whole), the status (`interrup…`) and the id. An archived one is marked by its status where there is no room
 /// for a column.
 fn drawn(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, style: Style) -> String {
     const ARCHIVED: &str = "ARCHIVED";
-    let table = |apart| table(lines, now, zone, apart);
+    let table = |archived| table(lines, now, zone, archived);
     let marked = Column::text(ARCHIVED, usize::MAX).dispensable(1);
     let any = lines.iter().any(|line| line.row.archived);
-    let apart = table(any.then_some(marked));
-    if any && !apart.shows(ARCHIVED, style) { table(None).render(style) } else { apart.render(style) }
+    let separate = table(any.then_some(marked));
+    if any && !separate.shows(ARCHIVED, style) { table(None).render(style) } else { separate.render(style) }
 }
 
 /// `archived`: the column that marks them, where it is not their status.
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_shown_as_are_wanted_or_fit() {
+    fn the_limit_wins_over_the_height_of_the_terminal() {
         for (count, limit, lines, shown) in [
             (100, None, None, 100),
             (100, None, Some(24), 21),
@@ -254,7 +254,7 @@ fix-auth.2  claude  interrupted  a-rather-long-name-of-a-project  Oct 02 08:00  
     }
 
     #[test]
-    fn eighty_columns_keep_what_tells_sessions_apart() {
+    fn eighty_columns_keep_the_fields_that_distinguish_sessions() {
         assert_eq!(
             drawn(80),
             "\
@@ -298,7 +298,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     }
 
     #[test]
-    fn whatever_a_session_is_called_is_drawn() {
+    fn hostile_names_are_drawn_harmlessly() {
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut lines = lines();
             for line in &mut lines {
@@ -313,7 +313,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     }
 
     #[test]
-    fn forty_columns_keep_what_a_session_is_named_by() {
+    fn forty_columns_keep_name_status_and_id() {
         let mut lines = lines();
         lines[1].row.name = "claude-2611160731.2".into();
         let text = of(&lines, 40);

@@ -38,7 +38,7 @@ use crate::report::find::FindError;
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;
 
-/// What went wrong, where the exit code tells which.
+/// An error with an exit code of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Failure {
@@ -53,7 +53,7 @@ fn no_such_session(message: String) -> anyhow::Error {
     Failure { code: NO_SUCH_SESSION, message }.into()
 }
 
-/// The exit code that tells what went wrong, where there is one.
+/// The exit code of an error that has one of its own.
 fn exit_code(error: &anyhow::Error) -> Option<u8> {
     match error.downcast_ref::<FindError>() {
         Some(FindError::Unknown { .. } | FindError::Foreign(_)) => Some(NO_SUCH_SESSION),
@@ -72,8 +72,10 @@ pub fn manage(
 ) -> anyhow::Result<ExitCode> {
     let place = home.clone();
     let outcome = carry_out(command, home, out, err);
-    if let Some(said) = place.filter(|_| about_sessions(command)).and_then(|home| damage::unreported(&home)) {
-        write!(err, "{}", shown(&format!("codemie: {said}")))?;
+    if let Some(message) =
+        place.filter(|_| about_sessions(command)).and_then(|home| damage::unreported(&home))
+    {
+        write!(err, "{}", shown(&format!("codemie: {message}")))?;
     }
     match outcome {
         Err(error) => match exit_code(&error) {
@@ -87,7 +89,7 @@ pub fn manage(
     }
 }
 
-/// Those that a person asks about sessions; shells and other programs of ours are not to be told of anything.
+/// Commands by which a person asks about sessions; shells and other programs must not find a remark in their output.
 fn about_sessions(command: &Command) -> bool {
     !matches!(
         command,

@@ -20,7 +20,7 @@ use crate::shim::status::Reach;
 
 pub fn run(args: &Shim, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let ourselves = Identity::of_this_process(&DiskFiles);
-    let binary = ourselves.canonical.clone().context("cannot tell where codemie is")?;
+    let binary = ourselves.canonical.clone().context("cannot find codemie's own binary")?;
     let shims = Shims::new(std::path::absolute(home.shims())?, binary);
     let path = std::env::var_os("PATH");
     match &args.action {

@@ -225,7 +225,7 @@ impl Drawing<'_> {
         // The id of a foreign one stands in the first column.
         let conversations = by_session && self.report.rows.iter().any(|row| !row.foreign);
         columns.extend(conversations.then(|| Column::text("CONVERSATION", usize::MAX).dispensable(11)));
-        // Which agents share a row `--by agent` tells.
+        // `--by agent` shows which agents share a row.
         let agents = self.report.by != By::Agent && self.report.rows.iter().all(|row| row.agent.is_some());
         if agents {
             columns.push(Column::text("AGENT", 6).dispensable(9));
@@ -246,7 +246,7 @@ impl Drawing<'_> {
             let mut cells = vec![name.map_or(first, Cell::from)];
             if by_session {
                 let project = row.project.as_deref().or_else(|| place?.project.as_deref());
-                // When a foreign one began nobody knows but by its first call.
+                // The start of a foreign conversation is known by its first call alone.
                 let started = place.and_then(|place| place.started).unwrap_or(row.first_at);
                 let started = if row.key.is_empty() { String::new() } else { moments.show(started) };
                 cells.extend([started.into(), project.unwrap_or("").into()]);

@@ -5,7 +5,7 @@
 //! background host can launch for another folder and environment than its own, with a session id that its caller chose.
 //!
 //! This is the hot path from argv0 to exec. Nothing here may keep the agent from running: what codemie cannot do it leaves
-//! out, and says so after the agent has ended.
+//! out, and reports after the agent has ended.
 
 pub mod conflict;
 mod continuation;

@@ -147,7 +147,7 @@ pub fn prepare(
     Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned })
 }
 
-/// Whether the program is executed in our place: no conversation is to be expected, or the user says so.
+/// Whether the program is executed in our place: no conversation is to be expected, or the user wants it.
 fn stands_aside(kind: Kind, bypass: Option<&OsStr>) -> bool {
     kind == Kind::NotAConversation || bypass.is_some_and(|value| value == "1")
 }
@@ -285,7 +285,7 @@ impl Followed {
         let Some(AgentStart { agent, chosen, .. }) = &start.agent else {
             return Self { trail: None, conversation, chosen: None, surroundings: surroundings.into_inner() };
         };
-        // As the agent will see it. But a mark that is not this run's own tells nothing.
+        // As the agent will see it. But a mark of another run means nothing here.
         let mark = agent.mark(uuid::Uuid::nil()).map(|(name, _)| name);
         let var = |name: &str| {
             let set = start.launch.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
@@ -295,7 +295,7 @@ impl Followed {
         };
         let mut trail = agent.trail(&var, folder);
         let mut chosen = chosen.clone();
-        // An id that is taken is refused by the agent; should it go on there all the same, it says so itself.
+        // An id that is taken is refused by the agent; should it continue there all the same, its own files show it.
         if chosen.as_ref().zip(trail.as_mut()).is_some_and(|(id, trail)| !trail.files(id).is_empty()) {
             chosen = None;
             conversation = Conversation::Unsure;

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_might_obey_is_escaped_and_means_the_same() {
+    fn control_characters_are_escaped_and_the_value_stays_the_same() {
         let all: String = ('\0'..='\u{ffff}').filter(|letter| is_harmful(*letter)).collect();
         let value = json!({"name": format!("a{all}ü修👩‍💻"), "list": ["\u{9b}31m", "\u{202e}"]});
         for text in [pretty(&value).unwrap(), line(&value).unwrap()] {

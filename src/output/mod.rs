@@ -1,4 +1,4 @@
-//! What a person sees: tables that fit the terminal, colour only where it is wanted, numbers in words.
+//! What a person sees: tables that fit the terminal, and colour only where it is wanted.
 
 pub mod failure;
 #[cfg(test)]

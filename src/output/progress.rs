@@ -8,7 +8,7 @@ use rustix::termios::{isatty, tcgetwinsize};
 
 use human::text::shorten;
 
-/// What is over before is not worth a flicker.
+/// Work that ends sooner shows no bar.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// Cells of the bar itself, at most.
@@ -68,8 +68,8 @@ fn columns() -> u64 {
     tcgetwinsize(stderr()).map_or(0, |size| u64::from(size.ws_col))
 }
 
-/// One cell less than there are columns, or the terminal would fold it. What does not fit goes: the bar shrinks, then the
-/// words are left out.
+/// One cell less than there are columns, or the terminal would fold it. Where it does not fit, the bar shrinks, then the words
+/// are left out.
 fn line(what: &str, unit: &str, done: u64, of: u64, columns: u64) -> String {
     let done = done.min(of);
     let numbers = format!("{}{unit} of {}{unit}", human::count(done), human::count(of));

@@ -1,5 +1,5 @@
-//! Aligned tables that fit the terminal: first the roomy columns are shortened, then the least important ones left out, and
-//! what stays is shortened once more where it can bear that.
+//! Aligned tables that fit the terminal. First wide columns are shortened, then the least important ones are dropped, then
+//! the remaining ones are shortened further where their content allows it.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -9,7 +9,8 @@ use human::text::{is_plain, shorten};
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// No cell is wider, whatever somebody else's file says: where nobody folds lines, every row would be as long as the longest.
+/// No cell is wider, because texts come from files of others: where nobody folds lines, every row would be as long as the
+/// longest.
 const WIDEST: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct Column {
     pub align: Align,
     /// It may be cut down to this; a column whose content must stay whole has `usize::MAX`.
     pub least: usize,
-    /// And down to this when nothing is left to leave out.
+    /// And down to this when no further column can be dropped.
     pub at_worst: usize,
     /// The higher, the sooner it is left out; 0 stays.
     pub dispensable: u8,
@@ -230,13 +231,13 @@ total                             12.3k  $0.1201
 ";
 
     #[test]
-    fn columns_are_aligned_by_what_is_seen() {
+    fn columns_are_aligned_by_display_width() {
         assert_eq!(table().render(Style { colour: false, columns: usize::MAX }), WIDE);
         assert_eq!(table().render(Style { colour: false, columns: 48 }), WIDE);
     }
 
     #[test]
-    fn a_narrow_terminal_shortens_first_and_leaves_out_then() {
+    fn a_narrow_terminal_first_shortens_then_drops_columns() {
         for columns in 15..60 {
             let text = table().render(Style { colour: false, columns });
             let widest = text.lines().map(UnicodeWidthStr::width).max().unwrap();
@@ -248,7 +249,7 @@ total                             12.3k  $0.1201
     }
 
     #[test]
-    fn what_must_stay_whole_is_cut_when_nothing_is_left_to_leave_out() {
+    fn whole_columns_are_cut_when_no_column_can_be_dropped() {
         let mut table = Table::new([
             Column::text("NAME", 8),
             Column::text("STATUS", usize::MAX).at_worst(9),

@@ -53,7 +53,7 @@ impl ReadableConversation {
                     session: Some(row.shown_id()),
                     pending: row.is_active() && file.is_none(),
                     ambiguous: row.link == Link::Ambiguous,
-                    // One that once was is missed: the agent has deleted it.
+                    // A file that is known but gone is an error when it is read: the agent has deleted it.
                     file: file.or(row.agent_session_file),
                     ended: record.end_time.is_some().then(|| Box::new(record)),
                     agent_session,

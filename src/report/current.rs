@@ -3,7 +3,7 @@
 use crate::launch::{Origin, RUN_VARIABLE, SESSION_VARIABLE};
 use crate::store::{self, SessionRow, View};
 
-/// What a process was told at its start of the run it is in.
+/// What a process's variables say of the run it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunMarks {
     run: Option<String>,

@@ -63,7 +63,7 @@ impl Chain {
             }
             Ok::<_, store::Error>(names)
         };
-        // A session that was resumed has forgotten its neighbours; its openings, and theirs, have not.
+        // The row of a resumed session no longer names its neighbours; its openings, and theirs, do.
         let before = |row: &SessionRow| Ok(view.came_from(row.n)?.map(|(from, _)| from));
         let after = |row: &SessionRow| match row.transitioned_to {
             Some(to) => Ok(Some(to)),

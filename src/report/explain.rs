@@ -26,7 +26,7 @@ pub struct Explanation {
     /// What was added to the agent's arguments and environment or taken away when its process was started, which may
     /// have been in an earlier session of the run.
     pub additions: Vec<RunEvidence>,
-    /// What was seen, in order; where it follows another, beginning with what led from there to here.
+    /// The evidence in order; where it follows another session, beginning with what led from there to here.
     pub evidence: Vec<RunEvidence>,
 }
 
@@ -106,7 +106,7 @@ impl Explanation {
     }
 }
 
-/// Whether a piece of evidence speaks of a conversation.
+/// Whether a piece of evidence names a conversation.
 fn names(seen: &Evidence, conversation: &AgentSessionId) -> bool {
     seen.agent_session_id.as_ref() == Some(conversation) || seen.detail.contains(&conversation.0)
 }
@@ -121,7 +121,7 @@ fn follows(view: &View<'_>, row: &SessionRow) -> Result<Option<Predecessor>, sto
     }))
 }
 
-/// What was seen in the sessions before it that speaks of its conversation.
+/// Evidence from the sessions before it that names its conversation.
 fn led_here(view: &View<'_>, row: &SessionRow) -> Result<Vec<(Option<i64>, Evidence)>, store::Error> {
     let Some(here) = &row.agent_session else { return Ok(Vec::new()) };
     let from: BTreeSet<SessionId> =
@@ -135,7 +135,7 @@ fn led_here(view: &View<'_>, row: &SessionRow) -> Result<Vec<(Option<i64>, Evide
     Ok(led)
 }
 
-/// What an older version noted of a process stands with its first session, and names no run.
+/// Older versions noted the changes to a process with its first session and named no run.
 fn first_of_chain(view: &View<'_>, row: &SessionRow) -> Result<Vec<Evidence>, store::Error> {
     let (mut first, mut seen) = (row.clone(), vec![row.n]);
     while let Some((from, _)) = view.came_from(first.n)?

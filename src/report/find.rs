@@ -134,4 +134,25 @@ mod tests {
         assert!(message.contains("did you mean fix-auth.2, fix-auth?"), "{message}");
         assert!(unknown("zzz", &[]).contains("codemie list --all"));
     }
+
+    #[test]
+    fn each_failure_has_its_own_error() {
+        use crate::session::lifecycle::Conversation;
+        use crate::session::tests::World;
+
+        let mut world = World::new();
+        for name in ["fix-auth", "docs"] {
+            let mut begin = world.begin(Conversation::Fresh);
+            begin.name = Some(name.into());
+            world.start_as(&begin);
+        }
+        let nowhere = Origin::given([], "/".into());
+        let mut find = |wanted: &str| world.store.read(|view| session(view, wanted, &nowhere));
+        assert_eq!(find("docs").unwrap().name, "docs");
+        assert!(matches!(
+            find("fix-atuh"),
+            Err(FindError::Unknown { resembling, .. }) if resembling == ["fix-auth"]
+        ));
+        assert!(matches!(find("zzzz"), Err(FindError::Unknown { resembling, .. }) if resembling.is_empty()));
+    }
 }

@@ -95,3 +95,45 @@ impl SessionLine {
         Ok(rows.into_iter().map(line).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::lifecycle::Conversation;
+    use crate::session::tests::World;
+
+    #[test]
+    fn the_newest_are_listed_and_the_others_counted() {
+        let mut world = World::new();
+        let started: Vec<String> =
+            (0..3).map(|_| world.start(Conversation::Fresh).1.session.to_string()).collect();
+        let (now, filter) = (world.now, Filter::default());
+        for (limit, expected, more) in [(2, 2, 1), (3, 3, 0), (usize::MAX, 3, 0), (0, 0, 3)] {
+            let shown = |count: usize| count.min(limit);
+            let recorded = recorded(Some(&mut world.store), &filter, shown, now).unwrap();
+            let summarised = summarised(Some(&mut world.store), &filter, shown, now, true).unwrap();
+            assert_eq!((recorded.sessions.len(), recorded.more), (expected, more), "{limit}");
+            assert_eq!((summarised.sessions.len(), summarised.more), (expected, more), "{limit}");
+            let newest = summarised.sessions.first().map(|line| line.row.id.as_str());
+            assert_eq!(newest, started.last().map(String::as_str).filter(|_| limit > 0), "{limit}");
+        }
+    }
+
+    #[test]
+    fn without_a_store_there_is_no_session() {
+        let listing = recorded(None, &Filter::default(), |count| count, Timestamp(0)).unwrap();
+        assert_eq!((listing.sessions.len(), listing.more), (0, 0));
+    }
+
+    #[test]
+    fn branches_are_looked_up_for_wide_tables_alone() {
+        let mut world = World::new();
+        world.start(Conversation::Fresh);
+        let now = world.now;
+        for (wide, branch) in [(true, Some("main")), (false, None)] {
+            let listing =
+                summarised(Some(&mut world.store), &Filter::default(), |count| count, now, wide).unwrap();
+            assert_eq!(listing.sessions[0].row.branch.as_deref(), branch);
+        }
+    }
+}

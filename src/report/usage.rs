@@ -232,3 +232,48 @@ impl SessionLabel {
         Ok(pruned.unwrap_or_default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::lifecycle::{Conversation, bind};
+    use crate::session::tests::{World, binding};
+
+    fn row(key: &str, agent: Option<&str>, foreign: bool) -> UsageRow {
+        let agent = agent.map(str::to_owned);
+        UsageRow { key: key.into(), agent, api_calls: 2, input: 10, foreign, ..UsageRow::default() }
+    }
+
+    #[test]
+    fn rows_add_up_and_foreign_ones_are_counted() {
+        let rows = vec![row("a", Some("claude"), false), row("b", Some("codex"), true)];
+        let foreign = ForeignUsage::of(&rows);
+        assert_eq!((foreign.conversations, foreign.sum.api_calls), (1, 2));
+        let report = UsageReport {
+            rows,
+            unreadable: vec![("/a".into(), 2), ("/b".into(), 3)],
+            ..UsageReport::empty(By::Session)
+        };
+        assert_eq!((report.total().api_calls, report.total().input), (4, 20));
+        assert_eq!(report.unreadable_lines(), 5);
+    }
+
+    #[test]
+    fn a_row_is_labelled_by_the_session_of_its_conversation() {
+        let mut world = World::new();
+        let (_, started) = world.start(Conversation::Fresh);
+        let (at, ids) = (world.now, &world.ids);
+        world.store.write(|tx| bind(tx, at, ids, started.session, &binding("one"))).unwrap();
+        let key = binding("one").agent_session.0;
+        let rows = [
+            row(&key, Some("claude"), false),
+            row(&key, Some("codex"), true),
+            row("2026-11-16", None, false),
+        ];
+        let known = SessionLabels::of(&mut world.store, &rows).unwrap();
+        let projects: Vec<_> = known.labels.iter().map(|label| label.project.as_deref()).collect();
+        assert_eq!(projects, [Some("project"), None, None]);
+        assert_eq!(known.labels[0].started, Some(at));
+        assert!(known.ids.contains(&key) && known.ids.contains(&started.session.to_string()));
+    }
+}

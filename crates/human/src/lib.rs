@@ -74,7 +74,7 @@ pub fn column(amounts: &[(i64, bool)]) -> Vec<String> {
     let sizes = || amounts.iter().map(|(pico, _)| pico.unsigned_abs()).filter(|pico| *pico > 0);
     let cents = sizes().max().is_some_and(|most| most >= DOLLAR) && sizes().all(|pico| pico >= DOLLAR / 10);
     let more = amounts.iter().any(|(_, more)| *more);
-    let tell = |(pico, plus): &(i64, bool)| {
+    let show = |(pico, plus): &(i64, bool)| {
         let mark = match (plus, more) {
             (true, _) => "+",
             (false, true) => " ",
@@ -82,7 +82,7 @@ pub fn column(amounts: &[(i64, bool)]) -> Vec<String> {
         };
         decimals(*pico, if cents { 2 } else { 4 }) + mark
     };
-    amounts.iter().map(tell).collect()
+    amounts.iter().map(show).collect()
 }
 
 fn decimals(pico: i64, places: u32) -> String {

@@ -58,7 +58,7 @@ pub(super) fn run(
         }
         Ok::<_, Error>((states, view.backlog()?))
     })?;
-    let text = if as_json { json_of(&states, backlog, delivery)? } else { told(&states, Style::of_stdout()) };
+    let text = if as_json { json_of(&states, backlog, delivery)? } else { draw(&states, Style::of_stdout()) };
     out.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -89,7 +89,7 @@ fn json_of(states: &[State], (events, bytes): (i64, i64), delivery: &Delivery) -
     Ok(json::pretty(&all)?)
 }
 
-fn told(states: &[State], style: Style) -> String {
+fn draw(states: &[State], style: Style) -> String {
     if states.is_empty() {
         return "Nothing is sent: no backend is set up. `codemie config set backend.url ADDRESS` does that.\n".into();
     }
@@ -138,7 +138,7 @@ mod tests {
     use crate::output::hostile::draw_everywhere;
 
     #[test]
-    fn whatever_a_receiver_says_is_drawn() {
+    fn hostile_answers_are_drawn_harmlessly() {
         draw_everywhere(|text, style| {
             let row = SinkRow {
                 name: text.into(),
@@ -150,7 +150,7 @@ mod tests {
             let dead = vec![(text.to_owned(), text.to_owned())];
             let state =
                 State { row, count: SinkCount::default(), address: Some(text.into()), dead, before: 1 };
-            told(&[state], style)
+            draw(&[state], style)
         });
     }
 }

@@ -45,7 +45,7 @@ fn moments() -> Moments {
 }
 
 #[test]
-fn a_table_has_a_total_and_names_what_is_missing() {
+fn a_table_has_a_total_and_names_models_without_a_price() {
     assert_eq!(
         draw(
             &report(By::Day),
@@ -79,7 +79,7 @@ fn a_model_with_a_price_is_not_called_unknown_for_the_mode_that_has_none() {
 }
 
 #[test]
-fn a_scan_marks_what_it_alone_found() {
+fn a_scan_marks_foreign_conversations() {
     let mut report = report(By::Session);
     report.rows[1].foreign = true;
     report.rows[1].key = "0123456789abcdef".into();
@@ -138,7 +138,7 @@ fn sessions_are_shown_by_name() {
         "{text}"
     );
     assert!(text.contains("\na, \"b\""), "one without a name is shown by its key: {text}");
-    assert!(first.contains("  Nov 14 08:00  ") && text.contains(" STARTED "), "as `list` tells it: {text}");
+    assert!(first.contains("  Nov 14 08:00  ") && text.contains(" STARTED "), "as `list` shows it: {text}");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn every_table_fits() {
 }
 
 #[test]
-fn agents_are_told_where_each_row_has_one_and_reasoning_where_there_is_some() {
+fn the_agent_and_reasoning_columns_are_there_only_with_values() {
     let wide = Style { colour: false, columns: 200 };
     let mut report = report(By::Day);
     report.unreadable = vec![("/p/x.jsonl".into(), 1)];
@@ -191,7 +191,7 @@ fn csv_marks_what_is_foreign_and_names_sessions() {
 }
 
 #[test]
-fn conversations_of_one_minute_are_told_apart() {
+fn ids_that_begin_alike_are_shown_longer() {
     let mut report = report(By::Session);
     report.rows[0].key = "01a1e586-1111-7000-8000-000000000001".into();
     report.rows[1].key = "01a1e586-1112-7000-8000-000000000002".into();
@@ -214,7 +214,7 @@ fn conversations_of_one_minute_are_told_apart() {
 }
 
 #[test]
-fn what_stands_in_an_agents_file_moves_no_cursor() {
+fn control_characters_in_keys_reach_neither_table_nor_csv() {
     let mut report = report(By::Model);
     report.rows[0].key = "evil\x1b[2J\u{9b}31m\nmodel".into();
     report.rows[1].unpriced_models = vec!["a\x07b".into()];
@@ -227,7 +227,7 @@ fn what_stands_in_an_agents_file_moves_no_cursor() {
 }
 
 #[test]
-fn the_json_is_the_one_promised() {
+fn the_json_has_rows_total_and_counts() {
     let value: serde_json::Value =
         serde_json::from_str(&json::pretty(&report(By::Session).record()).unwrap()).unwrap();
     assert_eq!(value["by"], "session");
@@ -242,20 +242,21 @@ fn the_json_is_the_one_promised() {
 }
 
 #[test]
-fn what_could_not_be_opened_is_told_beside_the_figures() {
-    let told = |refused: &[&str]| {
+fn files_that_cannot_be_opened_are_reported_beside_the_figures() {
+    let reported = |refused: &[&str]| {
         let refused: Vec<String> = refused.iter().map(|&one| one.to_owned()).collect();
         unread_files(&refused).unwrap_or_default()
     };
-    assert_eq!(told(&[]), "");
-    assert_eq!(told(&["/p\u{1b}: denied"]), "not counted, because it cannot be read: /p : denied");
+    assert_eq!(reported(&[]), "");
+    assert_eq!(reported(&["/p\u{1b}: denied"]), "not counted, because it cannot be read: /p : denied");
     assert!(
-        told(&["/p: denied", "/q: denied", "/r: denied"]).ends_with("/p: denied, and 2 more (see the log)")
+        reported(&["/p: denied", "/q: denied", "/r: denied"])
+            .ends_with("/p: denied, and 2 more (see the log)")
     );
 }
 
 #[test]
-fn nothing_says_what_to_do_next() {
+fn an_empty_report_says_what_to_do_next() {
     let empty = UsageReport::empty(By::Day);
     let style = Style { colour: false, columns: 80 };
     assert!(draw(&empty, &SessionLabels::default(), &moments(), false, style).contains("codemie claude"));
@@ -268,7 +269,7 @@ fn nothing_says_what_to_do_next() {
 }
 
 #[test]
-fn whatever_stands_in_the_files_is_drawn() {
+fn hostile_text_is_drawn_harmlessly() {
     crate::output::hostile::draw_everywhere(|text, style| {
         let mut drawn = String::new();
         for by in By::ALL {

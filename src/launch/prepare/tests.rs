@@ -112,7 +112,7 @@ fn a_launch_for_somebody_else_uses_only_the_given_environment_folder_and_id() {
     assert_eq!(plan.assigned.as_ref(), Some(&id));
     assert_eq!(launch.args, ["--session-id", id.0.as_str(), "hello"]);
     assert_eq!(launch.remove, ["CLAUDECODE"]);
-    assert!(plan.trail.is_some(), "HOME tells where its files are");
+    assert!(plan.trail.is_some(), "HOME leads to its files");
     assert!(plan.surroundings.get("HOME").is_some_and(|home| home == Some("/nowhere/user".into())));
     assert!(plan.notes.iter().all(|note| note.at == NOW && note.verdict == Verdict::Noted));
 }
