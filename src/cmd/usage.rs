@@ -41,7 +41,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     let mut store = open_existing(home)?;
     let report = match &mut store {
         _ if args.scan => {
-            let bar = Bar::on_terminal("reading session files", "B");
+            let bar = Bar::on_terminal("reading session files", human::bytes);
             let scanner = Scanner {
                 folder: home.scans(),
                 agents: &agent::ALL,

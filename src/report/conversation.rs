@@ -99,7 +99,7 @@ impl ReadableConversation {
         };
         page.map(Some).map_err(|error| match error {
             transcript::Error::Io(source) => ConversationError::Broken { path: path.to_owned(), source },
-            error => ConversationError::Transcript(error),
+            stale @ transcript::Error::Stale => ConversationError::Transcript(stale),
         })
     }
 

@@ -122,9 +122,9 @@ mod tests {
         let origin = Origin::given([], folder.path().to_owned());
         let mut archive = Archive::open(&Home::at(folder.path()), &origin).unwrap();
         assert!(archive.caught_up.is_none(), "opening alone ends nothing");
-        archive.catch_up_every(Duration::from_secs(3600));
+        archive.catch_up_every(Duration::from_hours(1));
         let first = archive.caught_up.expect("the first time is always due");
-        archive.catch_up_every(Duration::from_secs(3600));
+        archive.catch_up_every(Duration::from_hours(1));
         assert_eq!(archive.caught_up, Some(first));
         archive.catch_up_every(Duration::ZERO);
         assert_ne!(archive.caught_up, Some(first));

@@ -26,11 +26,19 @@ pub fn duration(time: Duration) -> String {
 
 /// `999`, `12.3k`, `4.56M`, `7.89B`: three digits, never more.
 pub fn count(number: u64) -> String {
-    const UNITS: [(u64, &str); 4] =
-        [(1_000_000_000_000, "T"), (1_000_000_000, "B"), (1_000_000, "M"), (1_000, "k")];
+    scaled(number, ["k", "M", "B", "T"])
+}
+
+/// `999B`, `12.3kB`, `4.56MB`, `7.89GB`: three digits, never more.
+pub fn bytes(number: u64) -> String {
+    scaled(number, ["k", "M", "G", "T"]) + "B"
+}
+
+/// `letters`: for thousands, millions and so on.
+fn scaled(number: u64, letters: [&str; 4]) -> String {
+    let units = [1_000, 1_000_000, 1_000_000_000, 1_000_000_000_000_u64].into_iter().zip(letters);
     // Rounding must not give 1000k: the next unit begins where the last one would.
-    let Some((unit, letter)) =
-        UNITS.into_iter().find(|(unit, _)| number.saturating_add(unit / 2000) >= *unit)
+    let Some((unit, letter)) = units.rev().find(|(unit, _)| number.saturating_add(unit / 2000) >= *unit)
     else {
         return number.to_string();
     };
@@ -159,6 +167,11 @@ mod tests {
             (u64::MAX, "18446744T"),
         ] {
             assert_eq!(count(number), text);
+        }
+        for (number, text) in
+            [(0, "0B"), (12_345, "12.3kB"), (1_990_000_000, "1.99GB"), (999_500_000, "1.00GB")]
+        {
+            assert_eq!(bytes(number), text);
         }
         assert_eq!(counted(1, "line"), "1 line");
         assert_eq!(counted(1_268, "line"), "1,268 lines");

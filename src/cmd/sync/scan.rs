@@ -36,7 +36,7 @@ pub(super) fn run(
                   config set backend.url ADDRESS"
             .into(),
     })?;
-    let bar = Bar::on_terminal("reading session files", "B");
+    let bar = Bar::on_terminal("reading session files", human::bytes);
     let scanner = Scanner {
         folder: home.scans(),
         agents: &agent::ALL,
@@ -51,7 +51,7 @@ pub(super) fn run(
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     // Reading may have taken long; sending has the whole time again.
     let deadline = Instant::now() + timeout;
-    let bar = Bar::on_terminal("sending conversations", "");
+    let bar = Bar::on_terminal("sending conversations", human::count);
     let (mut told, conversations_in_all) = (0, foreign.sessions.len() as u64);
     let (mut all, mut waiting) = (Moved::default(), Vec::<Outgoing>::new());
     let mut conversations = foreign.calls();

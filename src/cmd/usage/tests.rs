@@ -196,7 +196,7 @@ fn ids_that_begin_alike_are_shown_longer() {
     report.rows[0].key = "01a1e586-1111-7000-8000-000000000001".into();
     report.rows[1].key = "01a1e586-1112-7000-8000-000000000002".into();
     let drawn = |report: &UsageReport, known: &SessionLabels, columns| {
-        draw(&report, &known, &moments(), false, Style { colour: false, columns })
+        draw(report, known, &moments(), false, Style { colour: false, columns })
     };
     let text = drawn(&report, &known(), 200);
     assert!(text.contains("  01a1e586-1111  ") && text.contains("  01a1e586-1112  "), "{text}");
