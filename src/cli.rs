@@ -7,19 +7,21 @@ mod sessions;
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
+use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::agent::Agent;
-use crate::config::keys;
+pub use crate::launch::Target;
+use crate::output::Colour;
 use crate::registry;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use delivery::{Sync, SyncAction};
+use human::length::length;
 use human::shell;
 pub use sessions::{
-    Archive, Current, Explain, Export, Group, Import, ImportFound, List, OnConflict, Prune, Rename, Resume,
-    Show, Tags, Usage, UsageBy, View,
+    Archive, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show, Tags,
+    Usage, UsageBy, View,
 };
 use wire::SessionId;
 
@@ -28,9 +30,19 @@ const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] AGENT
        codemie run [OPTIONS] -- PROGRAM [ARGS…]
        codemie COMMAND";
 
+/// Help in the colours of everything else; clap leaves them out where they are not wanted.
+const STYLES: Styles = Styles::plain()
+    .header(Colour::Heading.ansi())
+    .usage(Colour::Heading.ansi())
+    .literal(Colour::Note.ansi())
+    .placeholder(Colour::Faint.ansi())
+    .error(Colour::Bad.ansi())
+    .invalid(Colour::Warning.ansi())
+    .valid(Colour::Good.ansi());
+
 /// Runs coding agents and knows what happened in each session.
 #[derive(Debug, Parser)]
-#[command(name = "codemie", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "codemie", version, about, disable_help_subcommand = true, arg_required_else_help = true, styles = STYLES)]
 #[command(
     override_usage = LINES,
     after_help = "Everything after the agent's name belongs to the agent; codemie's own options stand before it."
@@ -46,7 +58,7 @@ pub struct Cli {
 pub enum Command {
     /// Run an agent by name, or any other program after `--`
     Run(Run),
-    /// Go on in a session's conversation, in its own folder
+    /// Continue a session's conversation, in its own folder
     Resume(Resume),
     /// List sessions, newest first
     List(List),
@@ -54,49 +66,49 @@ pub enum Command {
     Show(Show),
     /// Read a session's conversation
     View(View),
-    /// Tell which evidence bound a session to the agent's, and what was rejected
+    /// Show which evidence bound a session to a conversation, and what was rejected
     Explain(Explain),
-    /// Tell which session this process runs inside of
+    /// Show the session that this process runs in
     Current(Current),
-    /// Give a session another name
+    /// Rename a session
     Rename(Rename),
-    /// Put tags on a session
+    /// Add tags to a session
     Tag(Tags),
-    /// Take tags off a session
+    /// Remove tags from a session
     Untag(Tags),
     /// Put a session into a group
     Group(Group),
-    /// Leave sessions out of the list
+    /// Hide sessions from the list
     Archive(Archive),
     /// Put sessions back into the list
     Unarchive(Archive),
-    /// Forget sessions that ended long ago
+    /// Remove sessions that ended long ago
     Prune(Prune),
     /// Write sessions to a file that another machine can import
     Export(Export),
-    /// Take in exported sessions, or those of an old store
+    /// Import exported sessions, or those of an old store
     Import(Import),
-    /// Add up tokens and cost
+    /// Show tokens and cost by day, session, model, project, agent or branch
     Usage(Usage),
-    /// The metrics backend: take in events from any number of machines and show them
+    /// Run the metrics backend: receive events from any number of machines and show them
     Backend(Backend),
-    /// Send what waits, or tell what does
+    /// Send pending events now, or show what is pending
     Sync(Sync),
-    /// Shims on PATH, so that an agent called by its own name is wrapped
+    /// Install shims on PATH, so that an agent called by its own name is wrapped
     Shim(Shim),
     /// Print what a shell needs at its start: PATH, aliases, completions
     Init(Init),
-    /// Look at sessions, cost and delivery in the browser
+    /// Open sessions, cost and delivery in the browser
     Dashboard(Dashboard),
-    /// What is wrong and how to put it right
+    /// Check the set-up and say how to fix what is wrong
     Doctor(Doctor),
     /// Read and change settings
     Config(Config),
     /// Print the completion script of a shell
     Completions(Completions),
-    /// Show it all at work without any agent: a scripted one, a /clear, what was recorded
+    /// Show codemie at work on a scripted agent: a /clear, and what was recorded
     Demo(Demo),
-    /// Tell about a command
+    /// Show the help of a command
     Help(Help),
     /// Words for the completion of a shell, one a line
     #[command(hide = true)]
@@ -134,7 +146,7 @@ fn run_help() -> String {
 
 #[derive(Debug, Args)]
 pub struct Help {
-    /// Which one; without it all are listed
+    /// The command; without it all are listed
     #[arg(value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -155,25 +167,24 @@ pub enum Completable {
 #[derive(Clone, Debug, Default, Args, PartialEq, Eq)]
 #[command(next_help_heading = "Options of a run, before the agent's name")]
 pub struct RunOptions {
-    /// What to call the session, instead of agent and time
+    /// Name of the session; by default agent and time
     #[arg(long, value_name = "NAME", value_parser = checked(names::check))]
     pub name: Option<String>,
-    /// A word to find it by; may be given several times
+    /// A tag to find it by; may be given several times
     #[arg(long, value_name = "TAG", value_parser = checked(names::check_tag))]
     pub tag: Vec<String>,
-    /// A group to put it in
+    /// The group to put it in
     #[arg(long, value_name = "GROUP", value_parser = checked(names::check_group))]
     pub group: Option<String>,
-    /// Say nothing after the agent has ended
+    /// Print nothing after the agent has ended
     #[arg(long)]
     pub quiet: bool,
 }
 
 /// How long something may take; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
-    let seconds =
-        || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| keys::time(&format!("{text}s")))?;
-    keys::time(text).or_else(seconds).ok_or_else(|| "write it like 30s, 500ms or 2m".to_owned())
+    let seconds = || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| length(&format!("{text}s")))?;
+    length(text).or_else(seconds).ok_or_else(|| "write it like 30s, 500ms or 2m".to_owned())
 }
 
 /// What the store would refuse is refused before the agent starts.
@@ -195,9 +206,9 @@ pub enum ShimAction {
     Install,
     /// Remove those symlinks, and nothing else
     Uninstall,
-    /// Tell for each agent whether its shim is there and comes first on PATH
+    /// Show for each agent whether its shim is there and comes first on PATH
     Status {
-        /// For programs
+        /// Print JSON, for scripts
         #[arg(long)]
         json: bool,
     },
@@ -205,7 +216,7 @@ pub enum ShimAction {
 
 #[derive(Debug, Args)]
 pub struct Init {
-    /// Whose language
+    /// The shell to print it for
     pub shell: InitShell,
     /// Only the lines that set PATH, no aliases and no completions
     #[arg(long)]
@@ -228,7 +239,7 @@ pub struct Dashboard {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
     /// How long a shell or an agent may take to answer
@@ -247,15 +258,15 @@ pub struct Config {
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
-    /// Where the file is
+    /// Print where the file is
     Path,
-    /// Every setting, its value, where that comes from and what it is for
+    /// Show every setting, its value, where that comes from and what it is for
     Show {
-        /// For programs
+        /// Print JSON, for scripts
         #[arg(long)]
         json: bool,
     },
-    /// One setting's value
+    /// Print one setting's value
     Get {
         /// Its name, as `codemie config show` lists it
         key: String,
@@ -264,10 +275,10 @@ pub enum ConfigAction {
     Set {
         /// Its name, as `codemie config show` lists it
         key: String,
-        /// What it is to be; nothing ("") takes it out of the file
+        /// Its new value; nothing ("") removes it from the file
         value: String,
     },
-    /// Take a setting out of the file, so that its default holds
+    /// Remove a setting from the file, so that its default applies
     Unset {
         /// Its name, as `codemie config show` lists it
         key: String,
@@ -276,16 +287,16 @@ pub enum ConfigAction {
 
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// Whose language
+    /// The shell to print it for
     pub shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Only what was recorded: neither the agent at work nor what to do next
+    /// Print only what was recorded, without the agent at work and the next steps
     #[arg(long)]
     pub quiet: bool,
-    /// Open the dashboard in the browser in the end
+    /// Open the dashboard in the browser at the end
     #[arg(long)]
     pub open: bool,
     /// Take the terminal on standard input and record this session (how the demonstration runs without a terminal)
@@ -314,26 +325,6 @@ pub struct DemoAgent {
 pub enum Request {
     Run { options: RunOptions, target: Target, args: Vec<OsString> },
     Manage(Command),
-}
-
-/// What is run.
-#[derive(Clone, Debug)]
-pub enum Target {
-    Agent(&'static dyn Agent),
-    Command(OsString),
-}
-
-impl Target {
-    /// What the program is called, in records and messages.
-    pub fn name(&self) -> String {
-        match self {
-            Self::Agent(agent) => agent.name().to_owned(),
-            Self::Command(command) => {
-                let name = std::path::Path::new(command).file_name().unwrap_or(command);
-                name.to_string_lossy().into_owned()
-            }
-        }
-    }
 }
 
 /// A command line that cannot be obeyed, or only asked for help: the text, and the exit code.
@@ -503,7 +494,7 @@ fn own_options(own: &[OsString]) -> Result<RunOptions, Refusal> {
     if options.peek().is_none() {
         return Ok(RunOptions::default()); // the usual case does not build clap's tables
     }
-    let command = clap::Command::new("codemie").no_binary_name(true).override_usage(LINES);
+    let command = clap::Command::new("codemie").styles(STYLES).no_binary_name(true).override_usage(LINES);
     let command = RunOptions::augment_args(command.version(env!("CARGO_PKG_VERSION")));
     let parsed =
         command.try_get_matches_from(options).and_then(|matches| RunOptions::from_arg_matches(&matches));

@@ -1,7 +1,7 @@
 //! Settings: flag, then `CODEMIE_*` variable, then `config.toml`, then default.
 //!
-//! Promises: reading never fails. A broken file, or one wrong value in it, leaves the default in its place and a line
-//! to be said after the agent has ended. Keys that nobody knows are kept and reported by the doctor alone.
+//! Promises: reading never fails. A broken file, or one wrong value in it, leaves the default in its place and a line to
+//! print after the agent has ended. Keys that nobody knows are kept and reported by the doctor alone.
 
 pub mod delivery;
 pub mod edit;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_gives_defaults_and_a_line_that_says_so() {
+    fn a_broken_file_gives_defaults_and_a_problem() {
         type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
         let cases: &[Case] = &[
             ("quiet = true\n[log\n", &[], "FILE line 2: "),

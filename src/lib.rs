@@ -8,20 +8,22 @@
 )]
 
 pub mod agent;
-pub mod apart;
 pub mod cli;
 pub mod cmd;
 pub mod config;
 pub mod demo;
+pub mod detached;
 pub mod doctor;
 pub mod forward;
 pub mod home;
+pub mod launch;
 pub mod log;
 pub mod meter;
 pub mod mirror;
 pub mod output;
 pub mod project;
 pub mod registry;
+pub mod report;
 pub mod scan;
 pub mod session;
 pub mod shim;

@@ -44,7 +44,7 @@ pub fn start(home: &Home, level: Option<&str>) -> io::Result<()> {
     };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
-        .log_internal_errors(false) // a full disk would be told on standard error
+        .log_internal_errors(false) // a full disk would be reported on standard error
         .with_ansi(false)
         .with_target(false)
         .with_timer(WallTime)

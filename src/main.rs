@@ -1,4 +1,4 @@
-//! The binary: who was called, and with what; everything else is the library's.
+//! The binary: which name it was called by, and with which arguments. Everything else is in the library.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
 use codemie::home::Home;
-use codemie::output::failure::{Output, shown, told};
-use codemie::output::text::Screen;
+use codemie::output::failure::{Output, format_error, shown};
+use codemie::output::screen::Screen;
 use codemie::{cmd, registry};
 
 fn main() -> ExitCode {
@@ -19,10 +19,10 @@ fn main() -> ExitCode {
     // A shim is this binary under the agent's name: nothing is parsed, everything is the agent's.
     let called_as = Path::new(&name).file_name().and_then(|name| name.to_str());
     if let Some(agent) = called_as.and_then(registry::called) {
-        return run(&RunOptions::default(), &Target::Agent(agent), args);
+        return run(&RunOptions::default(), Target::Agent(agent), args);
     }
     match cli::parse(args) {
-        Ok(Request::Run { options, target, args }) => run(&options, &target, args),
+        Ok(Request::Run { options, target, args }) => run(&options, target, args),
         Ok(Request::Manage(command)) => manage(&command),
         Err(Refusal { text, code }) => {
             let _ = text.print();
@@ -31,13 +31,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &RunOptions, target: &Target, args: Vec<OsString>) -> ExitCode {
-    let outcome = cmd::run::run(options, target, args);
-    if let Some(message) = outcome.message {
+fn run(options: &RunOptions, target: Target, args: Vec<OsString>) -> ExitCode {
+    let result = cmd::run::run(options, target, args);
+    if let Some(message) = result.message {
         let _ = write!(io::stderr(), "{}", shown(&message));
     }
-    outcome.signal.into_iter().for_each(terminal::die_of);
-    ExitCode::from(outcome.code)
+    result.signal.into_iter().for_each(terminal::die_of);
+    ExitCode::from(result.code)
 }
 
 fn manage(command: &Command) -> ExitCode {
@@ -50,7 +50,7 @@ fn manage(command: &Command) -> ExitCode {
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = write!(io::stderr(), "{}", shown(&format!("codemie: {}", told(&error))));
+            let _ = write!(io::stderr(), "{}", shown(&format!("codemie: {}", format_error(&error))));
             ExitCode::FAILURE
         }
     }

@@ -89,7 +89,7 @@ fn remote(config: &str) -> Option<String> {
 }
 
 /// `owner/name` at a host: the last two segments, without user, password, host, query or `.git`. The folders of a
-/// repository on this machine are nobody's business, nor is what a remote helper (`ext::sh -c …`) is told.
+/// repository on this machine are nobody's business, nor are the arguments of a remote helper (`ext::sh -c …`).
 fn owner_and_name(address: &str) -> Option<String> {
     if address.contains("::") {
         return None;

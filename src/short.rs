@@ -1,4 +1,4 @@
-//! Text that somebody else wrote, no longer than anybody needs: it is kept for good, shown in tables and sent on.
+//! Text from outside, bounded in length: it is kept for good, shown in tables and sent on.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub const PATH: usize = 4096;
 /// A sentence of evidence.
 pub const SENTENCE: usize = 4096;
 
-/// At most `most` characters. Of a longer text the beginning, and a hash of all of it, so that two stay two.
+/// At most `most` characters. Of a longer text the beginning and a hash of all of it, so that two texts stay different.
 pub fn short(text: &str, most: usize) -> Cow<'_, str> {
     const HASH: usize = 16;
     if text.len() <= most || text.chars().count() <= most {

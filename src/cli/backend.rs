@@ -16,7 +16,7 @@ pub struct Backend {
 
 #[derive(Debug, Subcommand)]
 pub enum BackendAction {
-    /// Take in events and show them; ends on TERM or ^C, after what is under way
+    /// Receive events and show them; ends on TERM or ^C, once open requests are answered
     Serve(Serve),
     /// Make, list and revoke tokens
     Token(Tokens),
@@ -24,16 +24,16 @@ pub enum BackendAction {
 
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Where to listen; beyond this machine only if you say so, and then put TLS in front of it
+    /// Address to listen on, by default for this machine alone; for others, put TLS in front of it
     #[arg(long, default_value = "127.0.0.1:8788", value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: SocketAddr,
     #[command(flatten)]
     pub store: Store,
-    /// Requests per second that one token has
+    /// Requests per second that one token may make
     #[arg(long, default_value_t = limits::RATE, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: u32,
-    /// A proxy in front of this node: the limit of connections per address that have shown no token is not for it, which
-    /// brings everybody's. May be given several times
+    /// Address of a proxy in front of this node. It brings everybody's connections, so the limit of connections per address
+    /// without a token does not apply to it. May be given several times
     #[arg(long, value_name = "ADDRESS")]
     pub behind_proxy: Vec<IpAddr>,
 }
@@ -55,33 +55,32 @@ pub struct Tokens {
 pub enum TokenAction {
     /// Print a new token, alone and once: only its hash is kept
     Create {
-        /// What it is good for
+        /// What it allows
         #[arg(long)]
         role: RoleName,
-        /// What to call it; else the role and a number
+        /// Its name; by default the role and a number
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// Whose sessions it reports; tokens of one owner may send events of the same sessions. Else it owns itself
+        /// Owner of the sessions it reports; tokens of one owner may send events of the same sessions. By default its own
         #[arg(long, value_name = "NAME")]
         owner: Option<String>,
-        /// Report the sessions of this token's owner, as one that takes its place must; the old one stays good until it is
-        /// revoked
+        /// Take the place of this token and report the sessions of its owner; the old one stays valid until it is revoked
         #[arg(long, value_name = "TOKEN", conflicts_with = "owner")]
         replaces: Option<String>,
         #[command(flatten)]
         store: Store,
     },
-    /// Which tokens there are
+    /// List tokens
     List {
-        /// For programs
+        /// Print JSON, for scripts
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         store: Store,
     },
-    /// Refuse a token from now on
+    /// Revoke a token
     Revoke {
-        /// Which one, as `codemie backend token list` calls it
+        /// Its name, as `codemie backend token list` shows it
         name: String,
         #[command(flatten)]
         store: Store,

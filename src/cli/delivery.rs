@@ -12,38 +12,38 @@ pub struct Sync {
     /// How long to try
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = super::time)]
     pub timeout: Duration,
-    /// Only tell how far delivery has got
+    /// Only show how far delivery has got
     #[arg(long, conflicts_with_all = ["backfill", "retry_dead"])]
     pub status: bool,
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long, requires = "status")]
     pub json: bool,
     /// Send the whole history, imported sessions included
     #[arg(long)]
     pub backfill: bool,
-    /// With --backfill: calls of conversations that never ran through codemie, too
+    /// With --backfill: also calls of conversations that never ran through codemie
     #[arg(long, requires = "backfill")]
     pub scan: bool,
-    /// Send once more what was refused for good
+    /// Send refused events again
     #[arg(long)]
     pub retry_dead: bool,
 
-    /// Give up a receiver that is no longer set up, and what waits for it
+    /// Forget a receiver that is no longer set up, with all events that are pending for it
     #[arg(long, value_name = "NAME", conflicts_with_all = ["status", "backfill", "retry_dead", "scan"])]
     pub forget: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum SyncAction {
-    /// Tell how far delivery has got; the same as --status
+    /// Show how far delivery has got; the same as --status
     Status {
-        /// For programs
+        /// Print JSON, for scripts
         #[arg(long)]
         json: bool,
     },
-    /// Print what would be sent, to the byte; send nothing
+    /// Print exactly what would be sent, and send nothing
     Preview {
-        /// At most so many events per receiver
+        /// At most this many events per receiver
         #[arg(long, value_name = "EVENTS", default_value_t = 1000)]
         limit: usize,
     },

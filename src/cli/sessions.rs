@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::agent::Agent;
 use crate::demo::Demo;
+use crate::launch::conflict::OnConflict;
 use crate::registry;
 use human::since::Since;
 
@@ -37,7 +38,7 @@ impl TypedValueParser for AgentName {
 
 #[derive(Debug, Default, Args)]
 pub struct List {
-    /// Archived sessions too
+    /// Include archived sessions
     #[arg(long, conflicts_with = "active")]
     pub all: bool,
     /// Only sessions running now
@@ -55,13 +56,13 @@ pub struct List {
     /// Only in this group
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
-    /// Only if open since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
+    /// Only sessions open since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
-    /// At most so many, 0 for all; without it as many as fit the terminal, all where there is none
+    /// At most this many, 0 for all; by default as many as fit the terminal, or all without one
     #[arg(short = 'n', long, value_name = "NUMBER")]
     pub limit: Option<usize>,
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
 }
@@ -70,7 +71,7 @@ pub struct List {
 pub struct Show {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
 }
@@ -79,16 +80,16 @@ pub struct Show {
 pub struct View {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
-    /// At most this much text: the last of the conversation, or the next after --since
+    /// At most this much text: the end of the conversation, or what follows --since
     #[arg(long, value_name = "BYTES", default_value_t = 49_152)]
     pub tail_bytes: usize,
-    /// What came after this cursor of an earlier page; `start` begins with the conversation
+    /// Begin after this cursor of an earlier page; `start` begins at the beginning
     #[arg(long, value_name = "CURSOR")]
     pub since: Option<String>,
-    /// Go on until the session ends
+    /// Keep printing until the session ends
     #[arg(long)]
     pub follow: bool,
-    /// One object per page; with --follow one line each
+    /// Print JSON, one object per page; with --follow one line each
     #[arg(long)]
     pub json: bool,
 }
@@ -97,14 +98,14 @@ pub struct View {
 pub struct Explain {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Current {
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
 }
@@ -113,7 +114,7 @@ pub struct Current {
 pub struct Rename {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
-    /// Its name from now on
+    /// Its new name
     pub name: String,
 }
 
@@ -121,7 +122,7 @@ pub struct Rename {
 pub struct Tags {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,
-    /// Words to find it by
+    /// Tags to find it by
     #[arg(required = true, value_name = "TAG")]
     pub tags: Vec<String>,
 }
@@ -147,23 +148,23 @@ pub struct Archive {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Their tokens and cost stay in `codemie usage`; what else is known of them goes for good. On a terminal it \
+    after_help = "Their tokens and cost stay in `codemie usage`; everything else about them is deleted. On a terminal it \
                   shows them and asks first; without one, or with --json, it removes them at once."
 )]
 pub struct Prune {
     /// Sessions that ended before then: 90d, 2w, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub older_than: Option<Since>,
-    /// Only of this agent; those of `demo`, the demonstration, go whatever their age
+    /// Only of this agent; those of `demo`, the demonstration, are removed whatever their age
     #[arg(long, value_name = "AGENT", value_parser = AgentName, hide_possible_values = true)]
     pub agent: Option<String>,
-    /// Only tell what would go
+    /// Only show what would be removed
     #[arg(long)]
     pub dry_run: bool,
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
 }
@@ -183,7 +184,7 @@ pub struct Import {
     /// What `codemie export` wrote, or a file or folder of an old store
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
 }
@@ -196,7 +197,7 @@ pub struct ImportFound {
 
 #[derive(Debug, Args)]
 pub struct Usage {
-    /// What one line is about
+    /// What each line adds up
     #[arg(long, value_enum, value_name = "KEY", default_value = "day")]
     pub by: UsageBy,
     /// Only calls since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
@@ -205,10 +206,10 @@ pub struct Usage {
     /// Read all session files of the agents on this machine, wrapped or not
     #[arg(long)]
     pub scan: bool,
-    /// For programs
+    /// Print JSON, for scripts
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// For spreadsheets; a text that one would take for a formula begins with an apostrophe
+    /// Print CSV; a text that a spreadsheet would take for a formula begins with an apostrophe
     #[arg(long)]
     pub csv: bool,
 }
@@ -228,7 +229,7 @@ pub struct Resume {
     /// Session id, name, the agent's session id, or the beginning of an id
     #[arg(value_name = "SESSION")]
     pub session: String,
-    /// What to do if it is running
+    /// What to do if it is running already
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub on_conflict: OnConflict,
     /// Further arguments for the agent
@@ -236,16 +237,18 @@ pub struct Resume {
     pub args: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnConflict {
-    /// Say so and do nothing
-    #[default]
-    Fail,
-    /// Connect to it; there are no background sessions yet, so it is refused
-    #[value(hide = true)]
-    Attach,
-    /// End it, then go on here
-    Takeover,
-    /// Go on in a copy
-    Fork,
+impl ValueEnum for OnConflict {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Fail, Self::Attach, Self::Takeover, Self::Fork]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Fail => PossibleValue::new("fail").help("Report it and do nothing"),
+            // There are no background sessions yet to connect to, so it is refused.
+            Self::Attach => PossibleValue::new("attach").hide(true),
+            Self::Takeover => PossibleValue::new("takeover").help("End it, then continue here"),
+            Self::Fork => PossibleValue::new("fork").help("Continue in a copy"),
+        })
+    }
 }

@@ -44,22 +44,22 @@ fn everything_after_the_agents_name_is_the_agents() {
     }
 }
 
-fn said(line: &[&str]) -> String {
+fn message(line: &[&str]) -> String {
     parse(line.iter().map(OsString::from).collect()).unwrap_err().text.to_string()
 }
 
 #[test]
-fn the_options_of_a_run_can_be_found_out() {
+fn every_help_lists_the_options_of_a_run() {
     for line in [&["--help"][..], &["help"], &["--help", "claude"], &["run", "--help"], &["help", "claude"]] {
-        let said = said(line);
+        let message = message(line);
         for wanted in ["--name <NAME>", "--tag <TAG>", "--group <GROUP>", "--quiet", "AGENT [ARGS…]"] {
-            assert!(said.contains(wanted), "codemie {line:?}, {wanted}:\n{said}");
+            assert!(message.contains(wanted), "codemie {line:?}, {wanted}:\n{message}");
         }
     }
 }
 
 #[test]
-fn a_wrong_line_is_told_what_is_wrong_with_it() {
+fn an_error_names_the_wrong_part_of_the_line() {
     for (line, wanted, unwanted) in [
         (&["--nme", "x", "claude"][..], "exists: '--name'", "claude --name"),
         (&["--nme", "claude"], "exists: '--name'", "claude --name"),
@@ -72,13 +72,13 @@ fn a_wrong_line_is_told_what_is_wrong_with_it() {
         (&["lst"], "'list'", "'complete'"),
         (&["run", "my tool"], "codemie run -- 'my tool'", "which agent?"),
     ] {
-        let said = said(line);
-        assert!(said.contains(wanted) && !said.contains(unwanted), "codemie {line:?}:\n{said}");
+        let message = message(line);
+        assert!(message.contains(wanted) && !message.contains(unwanted), "codemie {line:?}:\n{message}");
     }
 }
 
 #[test]
-fn nothing_is_left_without_a_word_and_nothing_is_offered_that_is_hidden() {
+fn every_visible_command_and_option_has_a_help_text() {
     fn look(command: &clap::Command) {
         for arg in command.get_arguments() {
             assert!(arg.get_help().is_some() && !arg.is_hide_set(), "{} {arg}", command.get_name());
@@ -92,7 +92,7 @@ fn nothing_is_left_without_a_word_and_nothing_is_offered_that_is_hidden() {
 }
 
 #[test]
-fn what_no_session_can_be_called_is_refused_before_the_agent_starts() {
+fn invalid_labels_are_refused_before_the_agent_starts() {
     let long = "x".repeat(150);
     for (option, value, reason) in [
         ("--name", "a/b", "the name \"a/b\" holds"),
@@ -126,7 +126,7 @@ fn the_split_knows_every_option_that_takes_a_value() {
 }
 
 #[test]
-fn times_are_written_in_one_way_everywhere() {
+fn a_timeout_takes_a_unit_or_plain_seconds() {
     for (text, seconds) in
         [("5", Some(5)), ("5s", Some(5)), ("2m", Some(120)), ("-5", None), ("", None), ("s", None)]
     {
@@ -138,13 +138,13 @@ fn times_are_written_in_one_way_everywhere() {
 }
 
 #[test]
-fn clap_agrees_with_itself() {
+fn the_definition_passes_clap_s_own_checks() {
     command().debug_assert();
 }
 
 #[test]
 fn every_agent_of_the_registry_is_a_sub_command_in_help_and_completions() {
-    let help = said(&["--help"]);
+    let help = message(&["--help"]);
     let mut after = help.find("Commands:").unwrap();
     for agent in registry::AGENTS {
         let line = format!("Run {}", agent.product());
@@ -154,12 +154,12 @@ fn every_agent_of_the_registry_is_a_sub_command_in_help_and_completions() {
         assert!(visible().find_subcommand(agent.name()).is_some());
     }
     assert!(help[after..].contains("run "), "the other commands follow:\n{help}");
-    let run = said(&["run", "--help"]);
+    let run = message(&["run", "--help"]);
     assert!(run.contains(&format!("({})", registry::names().join(", "))), "{run}");
 }
 
 #[test]
 fn an_agent_behind_a_separator_is_refused() {
-    let refused = said(&["--name", "x", "--", "claude"]);
+    let refused = message(&["--name", "x", "--", "claude"]);
     assert!(refused.contains("unexpected argument 'claude'"), "{refused}");
 }

@@ -11,10 +11,10 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::open::configured;
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::forward::identity::login_name;
 use crate::home::Home;
+use crate::launch::{Origin, settings};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::registry;
@@ -28,7 +28,7 @@ use backend::{log, server};
 use system::clock::{Clock, SystemClock};
 use system::file::create_private;
 
-/// For those who do not want a password on a command line, where others can read it.
+/// The database, without its password on a command line, where others can read it.
 const DATABASE: &str = "CODEMIE_BACKEND_DATABASE";
 
 pub fn run(
@@ -66,7 +66,7 @@ async fn open(database: &Database, home: &Home) -> anyhow::Result<Arc<dyn Storag
     database.open().await.with_context(|| database.to_string())
 }
 
-/// For what only looks: a mistyped path is no empty backend.
+/// For commands that only read: a mistyped path must not look like an empty backend.
 async fn open_existing(database: &Database, home: &Home) -> anyhow::Result<Arc<dyn Storage>> {
     if let Database::Sqlite(path) = database {
         anyhow::ensure!(
@@ -79,8 +79,8 @@ async fn open_existing(database: &Database, home: &Home) -> anyhow::Result<Arc<d
 }
 
 async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
-    let config = configured(home);
-    // A line for every request is for those who collect them; a person at a terminal hears of what is wrong.
+    let config = settings(Some(home), &Origin::of_this_process());
+    // Logs get a line for every request; a person at a terminal only warnings and errors.
     let at_terminal = terminal::is_terminal(&std::io::stderr()) && config.log_level == "info";
     log::start(if at_terminal { "warn" } else { &config.log_level });
     let database = database(&args.store, home)?;
@@ -98,7 +98,7 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     }
     let (file, user) = (home.backend_tokens(), login_name().unwrap_or_else(|| "local".to_owned()));
     let made = bootstrap::ensure_tokens(&*storage, &file, &user, SystemClock.now()).await?;
-    tell(out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
+    announce(out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
     let proxies = args.behind_proxy.clone();
     server::run(
@@ -119,7 +119,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// What a person or a script needs to know; the address stands alone in the first line.
-fn tell(
+fn announce(
     out: &mut dyn Write,
     address: SocketAddr,
     database: &Database,
@@ -162,14 +162,14 @@ async fn token(action: &TokenAction, home: &Home, out: &mut dyn Write) -> anyhow
     match action {
         TokenAction::Create { role, name, owner, replaces, store } => {
             let storage = open(&database(store, home)?, home).await?;
-            let whose = match (owner, replaces) {
+            let owned_by = match (owner, replaces) {
                 (Some(owner), _) => {
-                    Whose::Of(Owner::new(owner).with_context(|| format!("--owner {owner:?}"))?)
+                    SessionsOwner::Of(Owner::new(owner).with_context(|| format!("--owner {owner:?}"))?)
                 }
-                (None, Some(old)) => Whose::Of(owner_of(&*storage, old).await?),
-                (None, None) => Whose::Own,
+                (None, Some(old)) => SessionsOwner::Of(owner_of(&*storage, old).await?),
+                (None, None) => SessionsOwner::Own,
             };
-            create(&*storage, (*role).into(), name.as_deref(), &whose, out).await
+            create(&*storage, (*role).into(), name.as_deref(), &owned_by, out).await
         }
         TokenAction::List { json, store } => {
             let tokens = open_existing(&database(store, home)?, home).await?.tokens().await?;
@@ -188,15 +188,15 @@ async fn token(action: &TokenAction, home: &Home, out: &mut dyn Write) -> anyhow
     }
 }
 
-/// Whose sessions a new token reports.
+/// The owner of the sessions that a new token reports.
 #[derive(Debug)]
-enum Whose {
+enum SessionsOwner {
     Of(Owner),
-    /// Its own: an owner of its name, which nobody else is.
+    /// Itself: an owner of its own name, which no other token has.
     Own,
 }
 
-impl Whose {
+impl SessionsOwner {
     fn of_token(&self, name: &str) -> anyhow::Result<Owner> {
         match self {
             Self::Of(owner) => Ok(owner.clone()),
@@ -204,7 +204,7 @@ impl Whose {
         }
     }
 
-    /// Whether a token of this name would become another's by accident.
+    /// Whether a token of this name would share an owner with another one by accident.
     fn is_taken(&self, name: &str, tokens: &[Token]) -> bool {
         let default = Owner::default();
         let mut owners = tokens.iter().map(|token| &token.owner).chain([&default]);
@@ -224,13 +224,13 @@ async fn create(
     storage: &dyn Storage,
     role: Role,
     name: Option<&str>,
-    whose: &Whose,
+    owned_by: &SessionsOwner,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let secret = new_secret(role)?;
     let (hash, created_at) = (TokenHash::of(&secret), SystemClock.now());
     let token = |name: String| {
-        let owner = whose.of_token(&name)?;
+        let owner = owned_by.of_token(&name)?;
         anyhow::Ok(Token { name, role, owner, hash, created_at, revoked_at: None })
     };
     let tokens = storage.tokens().await?;
@@ -241,7 +241,7 @@ async fn create(
             "there is a token {name:?} already; choose another name"
         );
         anyhow::ensure!(
-            !whose.is_taken(name, &tokens),
+            !owned_by.is_taken(name, &tokens),
             "there is an owner {name:?} already; add --owner {name:?} to report the same sessions, or choose another name"
         );
         anyhow::ensure!(
@@ -252,7 +252,7 @@ async fn create(
         let mut number = tokens.len() + 1;
         loop {
             let name = format!("{role}-{number}");
-            if !whose.is_taken(&name, &tokens) && storage.add_token(token(name)?).await? {
+            if !owned_by.is_taken(&name, &tokens) && storage.add_token(token(name)?).await? {
                 break;
             }
             number += 1;
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_token_is_called_is_drawn() {
+    fn hostile_token_names_are_drawn_harmlessly() {
         crate::output::hostile::draw_everywhere(|text, style| {
             let hash = TokenHash::of("secret");
             let token = Token {
@@ -327,15 +327,18 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_told_how_to_log_in() {
-        let told = |made, to_person| {
+    fn the_way_to_log_in_is_shown_to_people_alone() {
+        let announced = |made, to_person| {
             let mut out = Vec::new();
             let (address, file) = (SocketAddr::from(([127, 0, 0, 1], 8788)), Path::new("/h/tokens"));
-            tell(&mut out, address, &Database::Sqlite("/h/b.db".into()), file, made, to_person).unwrap();
+            announce(&mut out, address, &Database::Sqlite("/h/b.db".into()), file, made, to_person).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert!(told(TokenFile::Existing, true).contains("log in with the `read` token of /h/tokens"));
-        assert!(told(TokenFile::Elsewhere, true).contains("log in with a token of role read"));
-        assert!(!told(TokenFile::Existing, false).contains("log in"), "scripts read what they always did");
+        assert!(announced(TokenFile::Existing, true).contains("log in with the `read` token of /h/tokens"));
+        assert!(announced(TokenFile::Elsewhere, true).contains("log in with a token of role read"));
+        assert!(
+            !announced(TokenFile::Existing, false).contains("log in"),
+            "scripts read what they always did"
+        );
     }
 }

@@ -13,8 +13,7 @@ use system::file::create_private;
 /// hidden folder (ours is one), no `/tmp`. One from Flatpak is handed the file itself.
 const SNAPS: &str = "/var/lib/snapd/desktop/applications";
 
-/// Shows the page, where there is a browser to be opened; whether there was one. If that fails, the address is on the
-/// terminal.
+/// Opens the page in a browser; false where there is none. The address is on the terminal then.
 pub(super) fn show(url: &str, home: &Home, var: impl Fn(&str) -> Option<OsString>) -> bool {
     let Some(program) = opener(&var) else { return false };
     let file = file(url, home, &var);
@@ -27,7 +26,7 @@ pub(super) fn show(url: &str, home: &Home, var: impl Fn(&str) -> Option<OsString
     }
 }
 
-/// Takes away the file that led to the page, if there was one.
+/// Removes the file that led to the page, if there was one.
 pub(super) fn forget(url: &str, home: &Home, var: impl Fn(&str) -> Option<OsString>) {
     // It may never have been there, and what it leads to is used up or gone.
     let _ = std::fs::remove_file(file(url, home, var));
@@ -42,7 +41,7 @@ fn open(program: &str, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// There at once or not at all, and never readable by others (a temporary file is made 0600).
+/// Written whole or not at all, and never readable by others (a temporary file is made 0600).
 fn write(file: &Path, url: &str) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     create_private(folder)?;

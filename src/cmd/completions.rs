@@ -11,11 +11,11 @@ use clap_complete::Shell;
 use crate::cli::{self, Completable, Completions};
 use crate::config::keys::KEYS;
 use crate::home::Home;
-use crate::output::text::clean;
 use crate::store::{Filter, Store};
+use human::text::clean;
 use system::clock::{Clock, SystemClock};
 
-/// More are no help to anybody who presses a key for one.
+/// A longer list helps nobody who presses a key for one name.
 const NAMES: usize = 500;
 
 pub fn run(args: &Completions, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -118,7 +118,7 @@ _codemie_words() {{
     }
 }
 
-/// Its own way to say what a word is comes at the end of a line: `':session -- what it is:_default'`. What is called there gets
+/// zsh names the function that completes a word at the end of a line: `':session -- what it is:_default'`. That function gets
 /// arguments for `compadd` before its own.
 fn zsh(script: &str) -> String {
     let mut text = String::new();
@@ -138,7 +138,7 @@ fn zsh(script: &str) -> String {
     text
 }
 
-/// `codemie complete`: nothing is recovered and nothing sent for it, somebody waits for a key's answer.
+/// `codemie complete`: recovers and sends nothing, because somebody has pressed a key and waits.
 pub fn words(
     what: Completable,
     home: &Home,
@@ -159,7 +159,7 @@ pub fn words(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What every shell takes as one word, and as it is.
+/// Whether every shell takes it as one word, unquoted.
 fn is_word(name: &str) -> bool {
     name.chars().all(|letter| letter.is_alphanumeric() || "-_./@+".contains(letter))
 }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_not_offered() {
+    fn hidden_commands_are_not_offered() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             for hidden in
                 ["in-own", "demo-agent", "demo-backend", "deliver)", "'deliver", "\"deliver\"", "'attach"]

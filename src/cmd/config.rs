@@ -7,16 +7,17 @@ use serde_json::json;
 use toml_edit::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::open::{receivers, send_leftovers};
 use crate::cli::{Config, ConfigAction};
 use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
 use crate::forward;
 use crate::home::Home;
+use crate::launch::receivers;
 use crate::output::failure::shown;
 use crate::output::table::padded;
 use crate::output::wrap::{hanging, wrap};
 use crate::output::{Style, json};
+use crate::report::open::send_leftovers;
 use crate::store::Store;
 use human::counted;
 use system::clock::{Clock, SystemClock};
@@ -58,21 +59,21 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs that go on look at the store, not at the file, and may have nothing to say for a while: what a receiver that is new
-/// is to know of them is sent now. Where this fails, the next command does it.
+/// Running sessions watch the store, not the file, and may have no event for a while: what a new receiver must know of them
+/// is sent now. Where this fails, the next command does it.
 fn tell_runs(home: &Home, key: &str, err: &mut dyn Write) -> io::Result<()> {
     if !home.database().exists() {
         return Ok(());
     }
     let sinks = receivers(home);
-    let told = Store::open(home, SystemClock.now()).and_then(|mut store| {
+    let announced = Store::open(home, SystemClock.now()).and_then(|mut store| {
         let before = forward::reconfigure(&mut store, key, sinks.as_ref())?;
         if let Some(sinks) = &sinks {
             send_leftovers(&mut store, sinks);
         }
         Ok(before)
     });
-    match told {
+    match announced {
         Ok(before @ 1..) => {
             let line = format!(
                 "codemie: {} that ended before this {} not sent there; to send them too: codemie sync --backfill",
@@ -83,7 +84,7 @@ fn tell_runs(home: &Home, key: &str, err: &mut dyn Write) -> io::Result<()> {
         }
         Ok(_) => Ok(()),
         Err(error) => {
-            tracing::warn!("runs that go on were not told of {key}: {error}");
+            tracing::warn!("running sessions do not know of the new {key}: {error}");
             Ok(())
         }
     }
@@ -144,10 +145,10 @@ struct Row {
 /// Values longer than this push what follows to the right, instead of everything in every line.
 const VALUE: usize = 40;
 
-/// Less room than this beside the values is none.
+/// With less room than this beside the values, texts stand below them.
 const LEAST: usize = 24;
 
-/// As the file would say it, in columns. What does not fit beside a value goes on below itself, or stands below the value.
+/// As in the file, in columns. A text that does not fit beside its value is folded, or stands below the value.
 fn drawn(rows: &[Row], style: Style) -> String {
     let value = |row: &Row| {
         row.value
@@ -178,10 +179,10 @@ fn drawn(rows: &[Row], style: Style) -> String {
 }
 
 const GAP: usize = 2;
-/// Before what the file would not read.
+/// Stands before texts that are comments in the file.
 const MARK: &str = "# ";
 
-/// A list may be read over a shoulder, or sent in with a question; whoever wants the secret itself asks for it by name.
+/// A list may be read over a shoulder, or pasted into a question; `config get` prints the secret itself.
 fn masked(key: &str, value: Value) -> Value {
     let secret = keys::find(key).is_some_and(|known| known.kind == keys::Kind::Secret);
     if secret { "(hidden)".into() } else { value }

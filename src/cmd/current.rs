@@ -4,38 +4,35 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::find::no_such_session;
-use super::open::open_existing;
-use super::run::{RUN_VARIABLE, SESSION_VARIABLE};
-use super::words;
+use super::{format, no_such_session};
 use crate::cli::Current;
 use crate::home::Home;
-use crate::output::text::clean;
+use crate::launch::{Origin, RUN_VARIABLE};
 use crate::output::{Colour, Style, json};
+use crate::report::current::{RunMarks, current};
+use crate::report::open::open_existing;
 use crate::session::record::record;
-use crate::store::{self, SessionRow, View};
+use human::text::clean;
 use system::clock::{Clock, SystemClock};
 use wire::SessionRecord;
 
 pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let (run, session) = (variable(RUN_VARIABLE), variable(SESSION_VARIABLE));
-    if run.is_none() && session.is_none() {
+    let Some(marks) = RunMarks::of(&Origin::of_this_process()) else {
         return Err(no_such_session(format!(
-            "this process runs inside no session: {RUN_VARIABLE} is not set. `codemie list --active` shows those that are running"
+            "this process runs inside no session: {RUN_VARIABLE} is not set. `codemie list --active` shows the running ones"
         )));
-    }
+    };
     let found = match open_existing(home)? {
         Some(mut store) => store.read(|view| {
-            let row = current(view, run.as_deref(), session.as_deref())?;
-            row.map(|row| record(view, &row, SystemClock.now())).transpose()
+            current(view, &marks)?.map(|row| record(view, &row, SystemClock.now())).transpose()
         })?,
         None => None,
     };
     let Some(record) = found else {
         return Err(no_such_session(format!(
-            "{} does not know the run of this process ({}). Is it another CODEMIE_HOME that the agent was started with?",
+            "{} does not know the run of this process ({}). Was the agent started with another CODEMIE_HOME?",
             home.database().display(),
-            run.or(session).unwrap_or_default(),
+            marks.id(),
         )));
     };
     if args.json {
@@ -46,34 +43,9 @@ pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// The run says where it is now. The session it began with is older than the last `/clear`, but leads to the run.
-fn current(
-    view: &View<'_>,
-    run: Option<&str>,
-    session: Option<&str>,
-) -> Result<Option<SessionRow>, store::Error> {
-    if let Some(run) = run.and_then(|run| run.parse().ok())
-        && let Some(row) = view.current(run)?
-    {
-        return Ok(Some(row));
-    }
-    let Some(first) =
-        session.and_then(|id| id.parse().ok()).map(|id| view.session(id)).transpose()?.flatten()
-    else {
-        return Ok(None);
-    };
-    let run = first.run.map(|run| view.run_number(run)).transpose()?.flatten();
-    let now_in = run.and_then(|run| run.session).map(|n| view.session_number(n)).transpose()?.flatten();
-    Ok(Some(now_in.unwrap_or(first)))
-}
-
 fn line(record: &SessionRecord, style: Style) -> String {
     let name = style.paint(&record.name, Colour::Heading);
-    let status = style.paint(record.status.as_str(), words::colour(record.status));
+    let status = style.paint(record.status.as_str(), format::colour(record.status));
     let time = human::duration(Duration::from_millis(record.duration_ms));
     let (id, agent) = (clean(&record.session_id), clean(&record.agent));
     format!("{name}  {id}  {agent}  {status}  {time}")

@@ -13,32 +13,32 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::browser;
-use super::open::{open, recover};
 use crate::cli;
 use crate::home::Home;
 use crate::mirror::LocalMirror;
 use crate::registry;
+use crate::report::open::{open, recover};
 use crate::store::{self, Store, View};
 use backend;
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
 use system::clock::{Clock, SystemClock};
 
-/// How soon what happens is to be seen. A look at a counter in shared memory, each time.
+/// How soon the pages show a change. Each look reads a counter in shared memory.
 const LOOK: Duration = Duration::from_millis(400);
-/// So often sessions are ended whose wrapper has vanished, as every command does at its start.
+/// How often sessions are ended whose wrapper has vanished, as every command does at its start.
 const RECOVER: Duration = Duration::from_secs(30);
 
 pub fn run(args: &cli::Dashboard, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let store = open(home)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let served = runtime.block_on(serve(args, home, store, out));
-    // The thread that looks is in the middle of its pause; nothing of it is worth waiting for.
+    // The thread that follows the store sleeps most of the time; nothing in it is worth waiting for.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
 async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn Write) -> anyhow::Result<()> {
-    // Before the address is told: whoever reads it may end us at once.
+    // Before the address is printed: whoever reads it may end us at once.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let copy = LocalMirror::open(home).await?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback")?;

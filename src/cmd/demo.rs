@@ -8,16 +8,15 @@ use std::process::{Command, ExitCode, ExitStatus};
 use anyhow::Context;
 
 use super::browser;
-use super::open::open;
-use super::run::{Outcome, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::agent::{Agent, Follow};
 use crate::cli;
-use crate::config::Config;
 use crate::demo::{self, Demo, report};
 use crate::home::Home;
+use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, enclosing_run, note, wrap};
 use crate::output::Style;
-use crate::output::failure::told;
+use crate::output::failure::format_error;
 use crate::registry;
+use crate::report::open::open;
 use crate::session::lifecycle::Conversation;
 use crate::session::record::record;
 use crate::shim::files::{DiskFiles, Identity};
@@ -29,7 +28,7 @@ use terminal::ProgramSpec;
 use wire::SessionRecord;
 use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 
-/// What to do next; wrapping the agents only where they are not.
+/// What to do next; wrapping the agents only where they are not wrapped yet.
 fn next(wrapped: bool) -> String {
     let wrap = ("codemie shim install", "wrap claude, codex and gemini");
     let others =
@@ -56,14 +55,14 @@ pub fn run(
         demo::take_terminal().context("cannot take the terminal")?;
         return perform(home, session, true).map(ExitCode::from);
     }
-    // Asked before anything is played: a demonstration that records nothing is none.
+    // Checked before anything is played: a demonstration that records nothing shows nothing.
     writable(home)?;
     let session = RandomIds.session();
     let code = if !args.quiet && presentable() { perform(home, session, false)? } else { unseen(session)? };
     let chain = recorded(home, session)?;
-    anyhow::ensure!(!chain.is_empty(), "nothing was recorded; `codemie doctor` may tell why");
+    anyhow::ensure!(!chain.is_empty(), "nothing was recorded; `codemie doctor` may show why");
     write!(out, "{}", report::report(&chain, Style::of_stdout()))?;
-    // Quietly, there is nothing to be looked at unless somebody says so.
+    // With --quiet there is nothing to look at, unless --open asks for it.
     if code == 0 && (args.open || !args.quiet) {
         match deliver(home, &chain) {
             Ok((events, entrance)) => {
@@ -76,7 +75,11 @@ pub fn run(
                 }
             }
             Err(error) => {
-                writeln!(err, "codemie: the demonstration's own backend is missing: {}", told(&error))?;
+                writeln!(
+                    err,
+                    "codemie: the demonstration's own backend is missing: {}",
+                    format_error(&error)
+                )?;
             }
         }
     }
@@ -94,7 +97,7 @@ fn received(events: usize, entrance: &str) -> String {
     )
 }
 
-/// `codemie demo-backend`: the backend of a demonstration, in a process apart.
+/// `codemie demo-backend`: the backend of a demonstration, in a detached process.
 pub fn serve(args: &cli::DemoBackend, home: &Home) -> anyhow::Result<ExitCode> {
     backend::serve(home, &args.nonce).map(|()| ExitCode::SUCCESS)
 }
@@ -102,7 +105,7 @@ pub fn serve(args: &cli::DemoBackend, home: &Home) -> anyhow::Result<ExitCode> {
 /// How many events arrived, and the dashboard's address.
 fn deliver(home: &Home, chain: &[SessionRecord]) -> anyhow::Result<(usize, String)> {
     let embedded = backend::start(home)?;
-    let events = backend::tell(home, &embedded, chain)?;
+    let events = backend::send_events(home, &embedded, chain)?;
     Ok((events, embedded.entrance))
 }
 
@@ -132,7 +135,7 @@ fn writable(home: &Home) -> anyhow::Result<()> {
 fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
     let folder = demo::workshop(home).context("cannot make the demonstration's folder")?;
     std::env::set_current_dir(&folder).context("cannot enter the demonstration's folder")?;
-    let program = std::env::current_exe().context("cannot tell where codemie is")?;
+    let program = std::env::current_exe().context("cannot find codemie's own binary")?;
     let assigned = AgentSessionId(RandomIds.uuid().to_string());
     let mut given = vec!["demo-agent".into(), "--session-id".into(), assigned.to_string().into()];
     given.extend(swift.then(|| "--swift".into()));
@@ -143,8 +146,8 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         set: Vec::new(),
         remove: Vec::new(),
     };
-    let var = |name: &str| std::env::var_os(name);
-    let config = Config::load(Some(&home.config_file()), var, &[]);
+    let origin = Origin::of_this_process();
+    let config = launch::settings(Some(home), &origin);
     let now = SystemClock.now();
     let plan = Plan {
         summary: false,
@@ -154,7 +157,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         session,
         local_only: true,
         agent: Demo.name().to_owned(),
-        trail: Demo.trail(&var, &folder),
+        trail: Demo.trail(&|name| origin.var(name), &folder),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         binary: None,
         conversation: Conversation::Fresh,
@@ -165,12 +168,12 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         name: None,
         tags: Vec::new(),
         group: None,
-        parent: enclosing_run(),
+        parent: enclosing_run(&origin),
         log_level: Some(config.log_level),
         sinks: None,
         sinks_now: |_| None,
     };
-    let (Outcome { code, message, .. }, summary) = wrap(launch, Some(plan));
+    let (RunResult { code, message, .. }, summary) = wrap(launch, Some(plan), &origin);
     match message.or(summary.problem) {
         None => Ok(code),
         Some(problem) => anyhow::bail!("{}", problem.trim_start_matches("codemie: ")),
@@ -179,7 +182,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
 
 /// The same on a terminal of our own that nobody sees: a second codemie is the wrapper there.
 fn unseen(session: SessionId) -> anyhow::Result<u8> {
-    let program = std::env::current_exe().context("cannot tell where codemie is")?;
+    let program = std::env::current_exe().context("cannot find codemie's own binary")?;
     let mut command = Command::new(program);
     command.args(["demo", "--in-own-terminal", &session.to_string()]);
     let status = demo::in_outer_terminal(&mut command).context("cannot open a terminal to play on")?;

@@ -27,7 +27,7 @@ pub fn run(
     let patient = Patient {
         home,
         agents,
-        codemie: ourselves.canonical.clone().context("cannot tell where codemie is")?,
+        codemie: ourselves.canonical.clone().context("cannot find codemie's own binary")?,
         ourselves,
         path: std::env::var_os("PATH"),
         shell: std::env::var_os("SHELL").filter(|shell| !shell.is_empty()),

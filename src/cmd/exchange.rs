@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 
-use super::find;
-use super::open::{configured, open};
-use crate::apart;
 use crate::cli::{Export, Import, ImportFound};
+use crate::detached;
 use crate::home::Home;
+use crate::launch::{Origin, settings};
 use crate::log;
 use crate::output::json;
-use crate::output::text::clean;
+use crate::report::find;
+use crate::report::open::open;
 use crate::session::exchange::{self, ExportFile};
 use crate::session::import::{self, Report, found};
 use crate::store::{self, Store};
+use human::text::clean;
 use system::clock::{Clock, SystemClock};
 
 pub fn export(
@@ -33,7 +34,7 @@ pub fn export(
     let file = store.read(|view| {
         let mut rows = Vec::new();
         for wanted in &args.sessions {
-            let row = find::session(view, wanted)?;
+            let row = find::session(view, wanted, &Origin::of_this_process())?;
             // Named twice in two ways is still once.
             if !rows.contains(&row) {
                 rows.push(row);
@@ -74,22 +75,22 @@ fn sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 
-/// How long the process apart takes old stores in; what is left then waits for the next run in that folder.
+/// How long the detached process imports old stores; the rest waits for the next run in that folder.
 const FOUND_FOR: Duration = Duration::from_mins(1);
 
-/// The process apart that a run starts where it has found old stores. One at a time, and behind everybody else.
+/// The detached process that a run starts where it has found old stores. One at a time, and behind everybody else.
 pub fn import_found(args: &ImportFound, home: &Home) -> anyhow::Result<ExitCode> {
     // A home that has been removed since is not made again for this.
     let user = std::env::home_dir().filter(|_| home.database().exists());
-    let (Some(user), Some(_alone)) = (user, apart::alone(home, "import-found")) else {
+    let (Some(user), Some(_alone)) = (user, detached::lock(home, "import-found")) else {
         return Ok(ExitCode::SUCCESS);
     };
-    let _ = log::start(home, Some(&configured(home).log_level));
+    let _ = log::start(home, Some(&settings(Some(home), &Origin::of_this_process()).log_level));
     let _ = rustix::process::setpriority_process(None, 19);
     let mut store = Store::open(home, SystemClock.now())?;
     let deadline = Instant::now() + FOUND_FOR;
     let report = found::take_in(&mut store, &user, &args.folder, SystemClock.now(), Some(deadline))
-        .inspect_err(|error| tracing::warn!("an old store is left to another time: {error}"))?;
+        .inspect_err(|error| tracing::warn!("an old store waits for the next run: {error}"))?;
     let (imported, known) = (report.imported.len(), report.known);
     tracing::info!(imported, known, "old stores taken in");
     Ok(ExitCode::SUCCESS)
@@ -105,7 +106,7 @@ pub fn import(
     let now = SystemClock.now();
     let mut all = Report::default();
     let mut failed = false;
-    // All that can be taken in is; what cannot is told at the end.
+    // Everything that can be imported is; the rest is reported at the end.
     for path in &args.files {
         // What `export` writes to standard output is read from there.
         let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };

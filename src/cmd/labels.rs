@@ -1,16 +1,18 @@
-//! `codemie rename|tag|untag|group|archive|unarchive`: what people put on sessions afterwards.
+//! `codemie rename|tag|untag|group|archive|unarchive`: labels that people put on sessions afterwards.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::open::{open, receivers, send_leftovers};
-use super::{Failure, USAGE, find};
+use super::{Failure, USAGE};
 use crate::cli::{Archive, Group, Rename, Tags};
 use crate::home::Home;
-use crate::output::table::shorten;
+use crate::launch::{Origin, receivers};
+use crate::report::find;
+use crate::report::open::{open, send_leftovers};
 use crate::session::publish::publish;
 use crate::session::{self, labels};
 use crate::store::{SessionRow, Tx};
+use human::text::shorten;
 use system::clock::{Clock, SystemClock};
 
 pub fn rename(args: &Rename, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -67,7 +69,7 @@ pub fn archive(args: &Archive, archived: bool, home: &Home, out: &mut dyn Write)
     })
 }
 
-/// Makes a change of one or more sessions as a whole, publishes what it touched, and says what is now.
+/// Changes one or more sessions in one transaction, publishes their records, and prints what each is now.
 fn change(
     home: &Home,
     sessions: &[&str],
@@ -76,13 +78,15 @@ fn change(
 ) -> anyhow::Result<ExitCode> {
     let mut store = open(home)?;
     // Looked up before anything is locked: a look through the agents' files takes its time.
+    let origin = Origin::of_this_process();
     let found = store.read(|view| {
-        sessions.iter().map(|wanted| find::session(view, wanted)).collect::<anyhow::Result<Vec<_>>>()
+        let found = sessions.iter().map(|wanted| find::session(view, wanted, &origin));
+        found.collect::<Result<Vec<_>, _>>()
     })?;
-    let said = store.write(|tx| {
+    let lines = store.write(|tx| {
         let each = found.iter().map(|found| {
             let row = tx.session_number(found.n)?.ok_or(session::Error::NoSession(found.id))?;
-            work(tx, &row).map_err(told)
+            work(tx, &row).map_err(usage_error)
         });
         each.collect::<anyhow::Result<Vec<_>>>()
     })?;
@@ -90,14 +94,14 @@ fn change(
     if let Some(sinks) = receivers(home) {
         send_leftovers(&mut store, &sinks);
     }
-    for line in said {
+    for line in lines {
         writeln!(out, "{}", shorten(&line, usize::MAX))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// A name that cannot be one is the command line's mistake.
-fn told(error: anyhow::Error) -> anyhow::Error {
+fn usage_error(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(session::Error::Name(error)) => Failure { code: USAGE, message: error.to_string() }.into(),
         _ => error,

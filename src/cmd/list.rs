@@ -1,21 +1,19 @@
 //! `codemie list`.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use super::open::open_existing;
-use super::words::{self, Short, colour, costs};
+use super::format::{self, Short, colour, costs};
 use crate::cli::List;
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
-use crate::session::record::{open_time, records};
-use crate::store::{self, Filter, ListedSession, Show, Store, View};
+use crate::report::list::{self, Listing, SessionLine};
+use crate::report::open::open_existing;
+use crate::store::{Filter, Show};
 use system::clock::{Clock, SystemClock};
 use wire::Timestamp;
 
@@ -25,17 +23,14 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut store = open_existing(home)?;
     if args.json {
         let all = |count| fitting(count, args.limit, None);
-        let (records, _) = first(store.as_mut(), &filter, all, |view, most| {
-            records(view, &view.list_first(&filter, most)?, now)
-        })?;
-        out.write_all(json::pretty(&records)?.as_bytes())?;
+        let listing = list::recorded(store.as_mut(), &filter, all, now)?;
+        out.write_all(json::pretty(&listing.sessions)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
     let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
-    let (lines, more) = first(store.as_mut(), &filter, fitting, |view, most| {
-        Line::of(view, view.listed(&filter, most)?, now, is_wide(style))
-    })?;
+    let Listing { sessions: lines, more } =
+        list::summarised(store.as_mut(), &filter, fitting, now, is_wide(style))?;
     if lines.is_empty() {
         write!(out, "{}", style.fold(nothing(args)))?;
     } else {
@@ -50,7 +45,8 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         for row in store.read(|view| view.sinks())? {
             if let Some(why) = row.paused {
                 let name = row.name;
-                let line = format!("Delivery to {name} pauses: it {why}. `codemie doctor` says what to do.");
+                let line =
+                    format!("Delivery to {name} is paused: it {why}. `codemie doctor` says what to do.");
                 write!(out, "{}", style.fold(&line))?;
             }
         }
@@ -58,28 +54,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// More sessions than there are, and few enough to add to.
-const ENDLESS: usize = usize::MAX / 2;
-
-/// What is made of the first of them, as many as `fitting` says of how many there are; and how many more that leaves.
-fn first<T>(
-    store: Option<&mut Store>,
-    filter: &Filter,
-    fitting: impl Fn(usize) -> usize,
-    of: impl Fn(&View<'_>, usize) -> Result<Vec<T>, store::Error>,
-) -> Result<(Vec<T>, usize), store::Error> {
-    let Some(store) = store else { return Ok((Vec::new(), 0)) };
-    let shows_all = fitting(ENDLESS) == ENDLESS;
-    store.read(|view| {
-        // To count them is to read all of them once more.
-        let count = if shows_all { ENDLESS } else { view.count(filter)? };
-        let made = of(view, fitting(count))?;
-        let more = if shows_all { 0 } else { count - made.len() };
-        Ok((made, more))
-    })
-}
-
-/// How many of so many are shown: what was asked for, else what fits so many lines.
+/// How many of `count` sessions are shown: the limit, else as many as fit the terminal's lines.
 fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
     /// Titles, and the shell's prompt below.
     const AROUND: usize = 2;
@@ -87,48 +62,10 @@ fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
         (Some(0), _) | (None, None) => count,
         (Some(limit), _) => limit,
         (None, Some(lines)) if count + AROUND <= lines => count,
-        // One line less for the one that says so; a few are shown on the lowest of terminals.
+        // One line less for "… more"; five are shown on the lowest of terminals.
         (None, Some(lines)) => lines.saturating_sub(AROUND + 1).max(5),
     };
     most.min(count)
-}
-
-/// What the table shows of a session: less than its record.
-struct Line {
-    row: ListedSession,
-    /// Asked for only where there is room.
-    tags: Vec<String>,
-    open: Duration,
-    unpriced_models: Vec<String>,
-}
-
-impl Line {
-    fn of(
-        view: &View<'_>,
-        rows: Vec<ListedSession>,
-        now: Timestamp,
-        wide: bool,
-    ) -> Result<Vec<Self>, store::Error> {
-        let which = |wanted: fn(&ListedSession) -> bool| {
-            rows.iter().filter(|row| wanted(row)).map(|row| row.n).collect::<Vec<_>>()
-        };
-        let openings = view.openings_of(&which(|row| row.opening > 1))?;
-        let mut unpriced_models = view.unpriced_models_of(&which(|row| row.api_calls > 0))?;
-        let mut tags = if wide { view.tags_of(&which(|_| true))? } else { HashMap::new() };
-        let line = |mut row: ListedSession| {
-            row.branch = row.branch.filter(|_| wide);
-            Self {
-                tags: tags.remove(&row.n).unwrap_or_default(),
-                open: match openings.get(&row.n) {
-                    Some(openings) => Duration::from_millis(open_time(openings, now)),
-                    None => row.ended_at.unwrap_or(now).since(row.started_at),
-                },
-                unpriced_models: unpriced_models.remove(&row.n).unwrap_or_default(),
-                row,
-            }
-        };
-        Ok(rows.into_iter().map(line).collect())
-    }
 }
 
 fn filter(args: &List, now: Timestamp, zone: &TimeZone) -> Filter {
@@ -169,31 +106,31 @@ fn nothing(args: &List) -> &'static str {
     }
 }
 
-/// Whether branch and tags can be shown without crowding the rest. Where no terminal says how wide it is they are not.
+/// Whether branch and tags can be shown without crowding the rest. Without a terminal they are not shown.
 fn is_wide(style: Style) -> bool {
     (160..usize::MAX).contains(&style.columns)
 }
 
-/// On 80 columns what tells sessions apart stays: name, status, place, time, cost and the id to name it by; on 40 the name
+/// On 80 columns the fields that distinguish sessions stay: name, status, place, time, cost and the id to name it by; on 40 the name
 /// (a usual one whole), the status (`interrup…`) and the id. An archived one is marked by its status where there is no room
 /// for a column.
-fn drawn(lines: &[Line], now: Timestamp, zone: &TimeZone, style: Style) -> String {
+fn drawn(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, style: Style) -> String {
     const ARCHIVED: &str = "ARCHIVED";
-    let table = |apart| table(lines, now, zone, apart);
+    let table = |archived| table(lines, now, zone, archived);
     let marked = Column::text(ARCHIVED, usize::MAX).dispensable(1);
     let any = lines.iter().any(|line| line.row.archived);
-    let apart = table(any.then_some(marked));
-    if any && !apart.shows(ARCHIVED, style) { table(None).render(style) } else { apart.render(style) }
+    let separate = table(any.then_some(marked));
+    if any && !separate.shows(ARCHIVED, style) { table(None).render(style) } else { separate.render(style) }
 }
 
 /// `archived`: the column that marks them, where it is not their status.
-fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Column>) -> Table {
-    let called = |line: &Line| line.row.api_calls > 0;
+fn table(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, archived: Option<Column>) -> Table {
+    let called = |line: &SessionLine| line.row.api_calls > 0;
     let metered = lines.iter().any(called);
     let (branches, tags) =
         (lines.iter().any(|line| line.row.branch.is_some()), lines.iter().any(|line| !line.tags.is_empty()));
     let mut columns = vec![
-        Column::text("NAME", words::NAME),
+        Column::text("NAME", format::NAME),
         Column::text("AGENT", 6).dispensable(5),
         Column::text("STATUS", usize::MAX).at_worst(9),
         Column::text("PROJECT", 7).dispensable(4),
@@ -204,7 +141,7 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
     if metered {
         columns.extend([Column::number("TOKENS").dispensable(6), Column::number("COST").dispensable(2)]);
     }
-    columns.push(Column::text("ID", words::ID));
+    columns.push(Column::text("ID", format::ID));
     columns.extend(archived);
     columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(9)));
     let mut table = Table::new(columns);
@@ -241,11 +178,13 @@ fn table(lines: &[Line], now: Timestamp, zone: &TimeZone, archived: Option<Colum
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::PicoDollars;
+    use std::time::Duration;
+
+    use crate::store::{ListedSession, PicoDollars};
     use wire::Status;
 
-    fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> Line {
-        Line {
+    fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> SessionLine {
+        SessionLine {
             row: ListedSession {
                 n: 1,
                 id: id.into(),
@@ -268,7 +207,7 @@ mod tests {
         }
     }
 
-    fn lines() -> Vec<Line> {
+    fn lines() -> Vec<SessionLine> {
         let first = line("01a1e2f3-0000", "fix-auth", Status::Completed, "2026-11-16T09:05:00Z", 6);
         let mut second = line("9f3c77aa-0000", "fix-auth.2", Status::Interrupted, "2026-10-02T08:00:00Z", 0);
         second.row.project = Some("a-rather-long-name-of-a-project".into());
@@ -276,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_shown_as_are_wanted_or_fit() {
+    fn the_limit_wins_over_the_height_of_the_terminal() {
         for (count, limit, lines, shown) in [
             (100, None, None, 100),
             (100, None, Some(24), 21),
@@ -298,7 +237,7 @@ mod tests {
         of(&lines(), columns)
     }
 
-    fn of(lines: &[Line], columns: usize) -> String {
+    fn of(lines: &[SessionLine], columns: usize) -> String {
         let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
         super::drawn(lines, now, &TimeZone::UTC, Style { colour: false, columns })
     }
@@ -316,7 +255,7 @@ fix-auth.2  claude  interrupted  a-rather-long-name-of-a-project  Oct 02 08:00  
     }
 
     #[test]
-    fn eighty_columns_keep_what_tells_sessions_apart() {
+    fn eighty_columns_keep_the_fields_that_distinguish_sessions() {
         assert_eq!(
             drawn(80),
             "\
@@ -360,7 +299,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     }
 
     #[test]
-    fn whatever_a_session_is_called_is_drawn() {
+    fn hostile_names_are_drawn_harmlessly() {
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut lines = lines();
             for line in &mut lines {
@@ -375,7 +314,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     }
 
     #[test]
-    fn forty_columns_keep_what_a_session_is_named_by() {
+    fn forty_columns_keep_name_status_and_id() {
         let mut lines = lines();
         lines[1].row.name = "claude-2611160731.2".into();
         let text = of(&lines, 40);

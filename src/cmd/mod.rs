@@ -11,11 +11,10 @@ mod demo;
 mod doctor;
 mod exchange;
 mod explain;
-mod find;
+mod format;
 mod init;
 mod labels;
 mod list;
-mod open;
 mod prune;
 mod resume;
 pub mod run;
@@ -24,7 +23,6 @@ mod show;
 mod sync;
 mod usage;
 mod view;
-mod words;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -35,16 +33,34 @@ use crate::cli::Command;
 use crate::home::Home;
 use crate::output::failure::shown;
 use crate::registry;
+use crate::report::find::FindError;
 
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;
 
-/// What went wrong, where the exit code tells which.
+/// An error with an exit code of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Failure {
     code: u8,
     message: String,
+}
+
+const NO_SUCH_SESSION: u8 = 3;
+const AMBIGUOUS: u8 = 4;
+
+fn no_such_session(message: String) -> anyhow::Error {
+    Failure { code: NO_SUCH_SESSION, message }.into()
+}
+
+/// The exit code of an error that has one of its own.
+fn exit_code(error: &anyhow::Error) -> Option<u8> {
+    match error.downcast_ref::<FindError>() {
+        Some(FindError::Unknown { .. } | FindError::Foreign(_)) => Some(NO_SUCH_SESSION),
+        Some(FindError::Several(_)) => Some(AMBIGUOUS),
+        Some(FindError::Store(_)) => None,
+        None => error.downcast_ref::<Failure>().map(|failure| failure.code),
+    }
 }
 
 /// Carries out a management command: everything that starts no agent.
@@ -56,19 +72,24 @@ pub fn manage(
 ) -> anyhow::Result<ExitCode> {
     let place = home.clone();
     let outcome = carry_out(command, home, out, err);
-    if let Some(said) = place.filter(|_| about_sessions(command)).and_then(|home| damage::untold(&home)) {
-        write!(err, "{}", shown(&format!("codemie: {said}")))?;
+    if let Some(message) =
+        place.filter(|_| about_sessions(command)).and_then(|home| damage::unreported(&home))
+    {
+        write!(err, "{}", shown(&format!("codemie: {message}")))?;
     }
-    match outcome.as_ref().err().and_then(|error| error.downcast_ref::<Failure>()) {
-        Some(failure) => {
-            write!(err, "{}", shown(&format!("codemie: {failure}")))?;
-            Ok(ExitCode::from(failure.code))
-        }
-        None => outcome,
+    match outcome {
+        Err(error) => match exit_code(&error) {
+            Some(code) => {
+                write!(err, "{}", shown(&format!("codemie: {error}")))?;
+                Ok(ExitCode::from(code))
+            }
+            None => Err(error),
+        },
+        done => done,
     }
 }
 
-/// Those that a person asks about sessions; shells and other programs of ours are not to be told of anything.
+/// Commands by which a person asks about sessions; shells and other programs must not find a remark in their output.
 fn about_sessions(command: &Command) -> bool {
     !matches!(
         command,
@@ -100,12 +121,12 @@ fn carry_out(
     let home = home.context("there is no home folder: set HOME or CODEMIE_HOME")?;
     match command {
         Command::Resume(args) => {
-            let outcome = resume::resume(args, &home)?;
-            if let Some(message) = outcome.message {
+            let result = resume::resume(args, &home)?;
+            if let Some(message) = result.message {
                 write!(err, "{}", shown(&message))?;
             }
-            outcome.signal.into_iter().for_each(terminal::die_of);
-            Ok(ExitCode::from(outcome.code))
+            result.signal.into_iter().for_each(terminal::die_of);
+            Ok(ExitCode::from(result.code))
         }
         Command::List(args) => list::run(args, &home, out),
         Command::Show(args) => show::run(args, &home, out),

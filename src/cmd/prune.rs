@@ -9,8 +9,7 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::open::open_existing;
-use super::words::{self, Short, date};
+use super::format::{self, Short, date};
 use super::{Failure, USAGE};
 use crate::agent::Agent;
 use crate::cli::Prune;
@@ -18,18 +17,19 @@ use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
+use crate::report::open::open_existing;
 use crate::session::prune::prune;
 use crate::store::{self, Filter, SessionRow, Show, View};
 use system::clock::{Clock, SystemClock};
 use terminal::is_terminal;
 use wire::Timestamp;
 
-/// Said to who did not say which.
+/// The error of a call that names neither an age nor an agent.
 const WHICH: &str = "say how old with --older-than: `codemie prune --older-than 90d --dry-run` shows which sessions ended \
                      more than 90 days ago, without --dry-run they are removed; `codemie prune --agent demo` removes the \
                      demonstration's, whatever their age";
 
-/// What a removal takes and what it leaves.
+/// What a removal deletes and what it keeps.
 const TAKES: &str = "Their records, events and evidence go for good; their tokens and cost stay in `codemie usage`, and the \
                      agents' own files stay as they are.";
 
@@ -76,7 +76,7 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
         out.write_all(json::pretty(&report)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Who was asked has seen them.
+    // The question showed them already.
     if !rows.is_empty() && !asks {
         out.write_all(table(&rows, now, &zone).render(Style::of_stdout()).as_bytes())?;
     }
@@ -140,11 +140,11 @@ fn sessions(count: usize) -> String {
 
 fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
     let mut table = Table::new([
-        Column::text("NAME", words::NAME),
+        Column::text("NAME", format::NAME),
         Column::text("AGENT", 6).dispensable(2),
         Column::text("PROJECT", 7).dispensable(3),
         Column::text("ENDED", usize::MAX).dispensable(1),
-        Column::text("ID", words::ID),
+        Column::text("ID", format::ID),
     ]);
     let shown: Vec<String> = rows.iter().map(SessionRow::shown_id).collect();
     let ids: Short<'_> = shown.iter().map(String::as_str).collect();
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_session_is_called_is_drawn() {
+    fn hostile_names_are_drawn_harmlessly() {
         use crate::session::lifecycle::Conversation;
         let mut world = crate::session::tests::World::new();
         let (_, started) = world.start(Conversation::Fresh);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_yes_is_a_yes() {
+    fn only_y_and_yes_agree() {
         for (answer, yes) in [
             ("y\n", true),
             ("YES\n", true),
@@ -194,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_is_said_as_it_was_asked() {
-        for (count, dry_run, agent, before, said) in [
+    fn the_summary_repeats_agent_and_age() {
+        for (count, dry_run, agent, before, expected) in [
             (0, false, None, Some("2026"), "Nothing to remove: no session ended before 2026."),
             (0, false, Some("demo"), None, "Nothing to remove: no session of demo ended."),
             (1200, false, None, Some("2026"), "1,200 sessions that ended before 2026 removed."),
@@ -207,7 +207,7 @@ mod tests {
                 "2 sessions of demo that ended would be removed; leave --dry-run out to do it.",
             ),
         ] {
-            assert_eq!(summary(count, dry_run, agent, before), said);
+            assert_eq!(summary(count, dry_run, agent, before), expected);
         }
     }
 }

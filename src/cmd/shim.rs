@@ -20,7 +20,7 @@ use crate::shim::status::Reach;
 
 pub fn run(args: &Shim, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let ourselves = Identity::of_this_process(&DiskFiles);
-    let binary = ourselves.canonical.clone().context("cannot tell where codemie is")?;
+    let binary = ourselves.canonical.clone().context("cannot find codemie's own binary")?;
     let shims = Shims::new(std::path::absolute(home.shims())?, binary);
     let path = std::env::var_os("PATH");
     match &args.action {
@@ -83,8 +83,8 @@ fn status(
     let width = agents.iter().map(|name| name.len()).max().unwrap_or(0);
     for name in agents {
         let state = shims.state(name)?;
-        let places =
-            Query { name, explicit: None, path: path.map(AsRef::as_ref), ourselves }.survey(&DiskFiles);
+        let places = Query { name, explicit: None, path: path.map(AsRef::as_ref), folder: None, ourselves }
+            .survey(&DiskFiles);
         let reach = Reach::of(&places);
         let (state, target) = match &state {
             State::Current => ("current", None),

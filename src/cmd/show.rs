@@ -1,41 +1,38 @@
 //! `codemie show`: one session, with what came before and after it, what it cost and what was sent of it.
 
-use std::collections::VecDeque;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use serde_json::json;
 
-use super::find;
-use super::open::open;
-use super::words::{self, Sheet, Short, cost, date, number, tokens};
+use super::format::{self, Sheet, cost, date, number, tokens};
 use crate::cli::Show;
 use crate::home::Home;
+use crate::launch::Origin;
 use crate::output::table::{Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::registry;
+use crate::report::details::{Chain, SessionDetails, foreign_record};
+use crate::report::find::find;
+use crate::report::open::open;
 use crate::session::lookup::{Foreign, Found};
 use crate::session::record::record;
-use crate::store::{self, SessionRow, View};
 use human::shell;
 use prices::unpriced;
 use system::clock::{Clock, SystemClock};
-use wire::Link;
-use wire::SessionId;
-use wire::Timestamp;
-use wire::{Coverage, SessionRecord};
+use wire::{Coverage, Link, SessionRecord};
 
 pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let now = SystemClock.now();
+    let (now, origin) = (SystemClock.now(), Origin::of_this_process());
     let mut store = open(home)?;
-    let text = store.read(|view| match find::find(view, &args.session)? {
+    let text = store.read(|view| match find(view, &args.session, &origin)? {
         Found::Session(row) if args.json => json_of(&record(view, &row, now)?),
         Found::Session(row) => {
-            Ok(Portrait::of(view, &row, now)?.draw(Style::of_stdout(), &system::zone::local()))
+            let details = SessionDetails::of(view, &row, now)?;
+            Ok(Sheets(&details).draw(Style::of_stdout(), &system::zone::local()))
         }
-        Found::Foreign(foreign) if args.json => json_of(&foreign_json(&foreign)),
+        Found::Foreign(foreign) if args.json => json_of(&foreign_record(&foreign)),
         Found::Foreign(foreign) => Ok(draw_foreign(&foreign, Style::of_stdout())),
     })?;
     out.write_all(text.as_bytes())?;
@@ -46,60 +43,29 @@ fn json_of(value: &impl serde::Serialize) -> anyhow::Result<String> {
     Ok(json::pretty(value)?)
 }
 
-/// Everything that is shown of a session.
-struct Portrait {
-    record: SessionRecord,
-    openings: u32,
-    archived: bool,
-    imported_from: Option<String>,
-    /// Along `/clear` and switch, oldest first.
-    chain: Chain,
-    parent: Option<String>,
-    children: Vec<String>,
-    /// Whether anything is to be sent anywhere.
-    sends: bool,
-}
-
-#[derive(Debug, Default)]
-struct Chain {
-    before: VecDeque<String>,
-    after: Vec<String>,
-}
-
 /// Neighbours shown on each side; further ones are counted.
 const NEIGHBOURS: usize = 4;
 
-impl Portrait {
-    fn of(view: &View<'_>, row: &SessionRow, now: Timestamp) -> anyhow::Result<Self> {
-        let parent = row.parent.map(|parent| view.session_number(parent)).transpose()?.flatten();
-        Ok(Self {
-            record: record(view, row, now)?,
-            openings: row.opening,
-            archived: row.archived,
-            imported_from: row.imported_from.clone(),
-            chain: Chain::around(view, row)?,
-            parent: parent.map(|parent| parent.name),
-            children: view.children(row.n)?.into_iter().map(|child| child.name).collect(),
-            sends: !view.sinks()?.is_empty(),
-        })
-    }
+/// Details on their way to a terminal.
+struct Sheets<'a>(&'a SessionDetails);
 
+impl Sheets<'_> {
     fn draw(&self, style: Style, zone: &TimeZone) -> String {
-        let record = &self.record;
-        let status = words::status(record);
+        let record = &self.0.record;
+        let status = format::status(record);
         let mut text =
-            style.heading(&[(&record.name, Colour::Heading), (&status, words::colour(record.status))]);
+            style.heading(&[(&record.name, Colour::Heading), (&status, format::colour(record.status))]);
         text += &self.identity(zone).render(style);
         text.push('\n');
         if metered(record) {
             text += &usage_table(record).render(style);
             text.push('\n');
         }
-        text + &self.deeds(zone).render(style)
+        text + &self.activity(zone).render(style)
     }
 
     fn identity(&self, zone: &TimeZone) -> Sheet {
-        let record = &self.record;
+        let record = &self.0.record;
         let mut sheet = Sheet::default();
         sheet.line("session", &record.session_id);
         let version = record.agent_version.as_deref().map(|version| format!(" {version}"));
@@ -109,15 +75,15 @@ impl Portrait {
         let open = human::duration(Duration::from_millis(record.duration_ms));
         sheet.line(
             "open for",
-            if self.openings > 1 { format!("{open} in {} openings", self.openings) } else { open },
+            if self.0.openings > 1 { format!("{open} in {} openings", self.0.openings) } else { open },
         );
         sheet.line("folder", &record.working_directory);
         let place = [&record.project, &record.repository, &record.branch];
         let place: Vec<&str> = place.into_iter().filter_map(|part| part.as_deref()).collect();
         sheet.maybe("project", (!place.is_empty()).then(|| place.join(" · ")));
-        sheet.maybe("chain", self.chain.told(&record.name));
-        sheet.maybe("started in", self.parent.as_ref());
-        sheet.maybe("started from it", (!self.children.is_empty()).then(|| self.children.join(", ")));
+        sheet.maybe("chain", chain(&self.0.chain, &record.name));
+        sheet.maybe("started in", self.0.parent.as_ref());
+        sheet.maybe("started from it", (!self.0.children.is_empty()).then(|| self.0.children.join(", ")));
         sheet.maybe("process", process(record));
         let correlation = &record.correlation;
         sheet.line("conversation", conversation(record));
@@ -127,15 +93,15 @@ impl Portrait {
         sheet.maybe("file", correlation.agent_session_file.as_ref());
         sheet.maybe("tags", (!record.tags.is_empty()).then(|| record.tags.join(", ")));
         sheet.maybe("group", record.group.as_ref());
-        sheet.maybe("archived", self.archived.then_some("yes"));
-        sheet.maybe("imported from", self.imported_from.as_ref());
+        sheet.maybe("archived", self.0.archived.then_some("yes"));
+        sheet.maybe("imported from", self.0.imported_from.as_ref());
         sheet
     }
 
-    fn deeds(&self, zone: &TimeZone) -> Sheet {
-        let usage = &self.record.usage;
+    fn activity(&self, zone: &TimeZone) -> Sheet {
+        let usage = &self.0.record.usage;
         let mut sheet = Sheet::default();
-        if !metered(&self.record) {
+        if !metered(&self.0.record) {
             sheet.line("delivery", self.delivery(zone));
             return sheet;
         }
@@ -170,8 +136,8 @@ impl Portrait {
     }
 
     fn delivery(&self, zone: &TimeZone) -> String {
-        let sync = &self.record.sync;
-        if !self.sends {
+        let sync = &self.0.record.sync;
+        if !self.0.sends {
             return "nothing is sent: no backend is set up".into();
         }
         let mut parts = vec![format!("{} delivered", sync.delivered), format!("{} waiting", sync.pending)];
@@ -185,55 +151,24 @@ impl Portrait {
     }
 }
 
-impl Chain {
-    fn around(view: &View<'_>, row: &SessionRow) -> anyhow::Result<Self> {
-        // A switch can lead back to where it came from.
-        let mut seen = vec![row.id];
-        let mut chain = Self::default();
-        let mut walk =
-            |on: &dyn Fn(&SessionRow) -> Result<Option<SessionId>, store::Error>| {
-                let mut names = Vec::new();
-                let mut next = on(row)?;
-                while let Some(id) = next.filter(|id| !seen.contains(id)) {
-                    seen.push(id);
-                    let row = view.session(id)?;
-                    names.push(row.as_ref().map_or_else(
-                        || Short::default().of(&id.to_string()).to_owned(),
-                        |row| row.name.clone(),
-                    ));
-                    next = row.as_ref().map(on).transpose()?.flatten();
-                }
-                anyhow::Ok(names)
-            };
-        // A session that was resumed has forgotten its neighbours; its openings, and theirs, have not.
-        let before = |row: &SessionRow| Ok(view.came_from(row.n)?.map(|(from, _)| from));
-        let after = |row: &SessionRow| match row.transitioned_to {
-            Some(to) => Ok(Some(to)),
-            None => view.went_to(row.id),
-        };
-        chain.before.extend(walk(&before)?.into_iter().rev());
-        chain.after = walk(&after)?;
-        Ok(chain)
+/// `2 before → fix → [here] → next`; `None` for a session without neighbours.
+fn chain(chain: &Chain, here: &str) -> Option<String> {
+    if chain.before.is_empty() && chain.after.is_empty() {
+        return None;
     }
-
-    fn told(&self, here: &str) -> Option<String> {
-        if self.before.is_empty() && self.after.is_empty() {
-            return None;
-        }
-        let mut links = Vec::new();
-        let earlier = self.before.len().saturating_sub(NEIGHBOURS);
-        if earlier > 0 {
-            links.push(format!("{earlier} before"));
-        }
-        links.extend(self.before.iter().skip(earlier).cloned());
-        links.push(format!("[{here}]"));
-        links.extend(self.after.iter().take(NEIGHBOURS).cloned());
-        let later = self.after.len().saturating_sub(NEIGHBOURS);
-        if later > 0 {
-            links.push(format!("{later} after"));
-        }
-        Some(links.join(" → "))
+    let mut links = Vec::new();
+    let earlier = chain.before.len().saturating_sub(NEIGHBOURS);
+    if earlier > 0 {
+        links.push(format!("{earlier} before"));
     }
+    links.extend(chain.before.iter().skip(earlier).cloned());
+    links.push(format!("[{here}]"));
+    links.extend(chain.after.iter().take(NEIGHBOURS).cloned());
+    let later = chain.after.len().saturating_sub(NEIGHBOURS);
+    if later > 0 {
+        links.push(format!("{later} after"));
+    }
+    Some(links.join(" → "))
 }
 
 fn process(record: &SessionRecord) -> Option<String> {
@@ -250,7 +185,7 @@ fn conversation(record: &SessionRecord) -> String {
             format!("none: {} is no agent", record.agent)
         }
         (None, Link::Ambiguous) => "ambiguous: the evidence allows two; `codemie explain` shows it".into(),
-        (None, Link::Failed) => "never known; `codemie explain` shows what was seen".into(),
+        (None, Link::Failed) => "unknown: no evidence named it; `codemie explain` shows what was seen".into(),
         (None, _) => format!("pending: {} has not shown one yet", record.agent),
     }
 }
@@ -286,24 +221,15 @@ fn usage_table(record: &SessionRecord) -> Table {
     table
 }
 
-fn foreign_json(foreign: &Foreign) -> serde_json::Value {
-    json!({
-        "foreign": true,
-        "agent": foreign.agent,
-        "workingDirectory": foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()),
-        "correlation": {
-            "agentSessionId": foreign.agent_session,
-            "agentSessionFile": foreign.file.to_string_lossy(),
-        },
-    })
-}
-
 fn draw_foreign(foreign: &Foreign, style: Style) -> String {
     let mut sheet = Sheet::default();
     sheet.line("agent", &foreign.agent);
     sheet.maybe("folder", foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()));
     sheet.line("file", foreign.file.to_string_lossy());
-    sheet.line("next", format!("`codemie resume {}` adopts it", shell::word(&foreign.agent_session.0)));
+    sheet.line(
+        "next",
+        format!("`codemie resume {}` continues and adopts it", shell::word(&foreign.agent_session.0)),
+    );
     let title = (foreign.agent_session.0.as_str(), Colour::Heading);
     let words = [title, ("foreign: it never ran through codemie", Colour::Plain)];
     style.heading(&words) + &sheet.render(style)
@@ -314,16 +240,16 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     use super::*;
-    use crate::cmd::words::sample;
+    use crate::cmd::format::sample;
     use crate::session::record::summary;
     use wire::Sums;
 
-    fn portrait() -> Portrait {
+    fn details() -> SessionDetails {
         let mut record = sample();
         record.tags = vec!["bug".into()];
         record.usage.unpriced_models = vec!["brand-new".into(), "claude-opus-4-5".into()];
         record.usage.unpriced_calls = [("brand-new".to_owned(), 1), ("claude-opus-4-5".to_owned(), 2)].into();
-        Portrait {
+        SessionDetails {
             record,
             openings: 2,
             archived: false,
@@ -339,9 +265,9 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_told_in_aligned_lines() {
+    fn a_session_is_drawn_in_aligned_lines() {
         assert_eq!(
-            portrait().draw(Style { colour: false, columns: 100 }, &TimeZone::UTC),
+            Sheets(&details()).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC),
             "\
 fix-auth  completed (clear)
   session       01a1e2f3-0000-4000-8000-000000000001
@@ -372,11 +298,11 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
     }
 
     #[test]
-    fn whatever_stands_in_a_record_is_drawn() {
+    fn hostile_text_in_a_record_is_drawn_harmlessly() {
         crate::output::hostile::draw_everywhere(|text, style| {
-            let mut portrait = portrait();
+            let mut details = details();
             let some = || Some(text.to_owned());
-            let record = &mut portrait.record;
+            let record = &mut details.record;
             for field in
                 [&mut record.session_id, &mut record.name, &mut record.agent, &mut record.working_directory]
             {
@@ -388,25 +314,24 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
             record.correlation.agent_session_id = Some(wire::AgentSessionId(text.into()));
             record.correlation.agent_session_file = some();
             record.usage.unpriced_models = vec![text.into()];
-            (portrait.imported_from, portrait.parent, portrait.children) =
-                (some(), some(), vec![text.into()]);
-            portrait.chain.before = [text.to_owned()].into();
+            (details.imported_from, details.parent, details.children) = (some(), some(), vec![text.into()]);
+            details.chain.before = [text.to_owned()].into();
             let foreign = Foreign {
                 agent: text.into(),
                 agent_session: wire::AgentSessionId(text.into()),
                 file: text.into(),
                 cwd: Some(text.into()),
             };
-            portrait.draw(style, &TimeZone::UTC) + &draw_foreign(&foreign, style)
+            Sheets(&details).draw(style, &TimeZone::UTC) + &draw_foreign(&foreign, style)
         });
     }
 
     #[test]
     fn a_program_that_is_no_agent_has_nothing_to_count() {
-        let mut portrait = portrait();
-        portrait.record.agent = "make".into();
-        portrait.record.usage = summary(Sums::default(), std::collections::BTreeMap::new(), Coverage::None);
-        let text = portrait.draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
+        let mut details = details();
+        details.record.agent = "make".into();
+        details.record.usage = summary(Sums::default(), std::collections::BTreeMap::new(), Coverage::None);
+        let text = Sheets(&details).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
         assert!(
             text.ends_with("\n\n  delivery  9 delivered, 0 waiting, last 2026-11-16 09:05:47\n"),
             "{text}"
@@ -417,7 +342,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
     #[test]
     fn every_line_fits() {
         for columns in [40, 60, 80, 120, 200] {
-            let text = portrait().draw(Style { colour: false, columns }, &TimeZone::UTC);
+            let text = Sheets(&details()).draw(Style { colour: false, columns }, &TimeZone::UTC);
             assert!(text.lines().all(|line| line.width() <= columns), "{columns}:\n{text}");
         }
     }

@@ -13,14 +13,15 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
 use super::Failure;
-use super::open::{self, recover};
-use super::words::date;
+use super::format::date;
 use crate::cli::{Sync, SyncAction};
 use crate::config::Config;
 use crate::forward::{self, DeliveryCount, Drain, Idle, Pace, Progress, Sinks};
 use crate::home::Home;
+use crate::launch::{Origin, settings};
 use crate::log;
 use crate::output::{json, progress};
+use crate::report::open::recover;
 use crate::store::{self, SinkCount, Store};
 use human::counted;
 use system::clock::{Clock, SystemClock};
@@ -82,7 +83,7 @@ fn forget(name: &str, home: &Home, sinks: Option<&Sinks>, err: &mut dyn Write) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// `codemie deliver`: the process apart.
+/// `codemie deliver`: the detached process.
 pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
     let config = configured(home);
     // A home that has gone meanwhile is not made again for this.
@@ -94,7 +95,7 @@ pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
 
 /// The settings, and the log as they want it.
 fn configured(home: &Home) -> Config {
-    let config = open::configured(home);
+    let config = settings(Some(home), &Origin::of_this_process());
     // A log that cannot be written is done without.
     let _ = log::start(home, Some(&config.log_level));
     config
@@ -250,7 +251,7 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<W
                 Idle::Empty { due: None } => return fared(None, moved),
                 Idle::Empty { due: Some(until) } => (until, "some of it is not due yet".to_owned()),
                 Idle::Paused(why) => {
-                    return fared(Some(format!("it {why}; put that right, then run: codemie sync")), moved);
+                    return fared(Some(format!("it {why}; fix that, then run: codemie sync")), moved);
                 }
                 Idle::Reconfigured => {
                     let why = "another address was set up meanwhile; run: codemie sync";

@@ -1,33 +1,28 @@
 //! `codemie usage`: tokens and cost, added up by what is asked.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
-use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
-use super::open::open_existing;
-use super::words::{self, Short, cost, costs, number};
-use crate::agent::Agent;
+use super::format::{self, Short, cost, costs, number};
 use crate::cli::{Usage, UsageBy};
-use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::output::failure::shown;
 use crate::output::progress::Bar;
-use crate::output::table::{Cell, Column, Table, shorten};
-use crate::output::text::clean;
+use crate::output::table::{Cell, Column, Table};
 use crate::output::tilde::at_home;
 use crate::output::{Colour, Style, json};
 use crate::registry;
+use crate::report::open::open_existing;
+use crate::report::usage::{ForeignUsage, SessionLabel, SessionLabels, UsageQuery, UsageReport};
 use crate::scan::{Days, Progress, Scanner};
-use crate::store::{By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
+use crate::store::{By, UsageRow};
+use human::text::{clean, shorten};
 use prices::unpriced;
 use system::clock::{Clock, SystemClock};
-use wire::AgentSessionId;
 use wire::Timestamp;
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -41,11 +36,12 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     };
     let zone = system::zone::local();
     let since = args.since.map(|since| since.before(SystemClock.now(), &zone));
-    let told = !(args.json || args.csv);
+    let query = UsageQuery { by, since };
+    let for_people = !(args.json || args.csv);
     let mut store = open_existing(home)?;
     let report = match &mut store {
         _ if args.scan => {
-            let bar = Bar::on_terminal("reading session files", "B");
+            let bar = Bar::on_terminal("reading session files", human::bytes);
             let scanner = Scanner {
                 folder: home.scans(),
                 agents: registry::AGENTS,
@@ -54,42 +50,30 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
                 watch: bar.as_ref().map(|bar| bar as &dyn Progress),
             };
             match &mut store {
-                Some(store) => store.read(|view| scanned(&scanner, Some(view), by, since, told)),
-                None => scanned(&scanner, None, by, since, told),
+                Some(store) => {
+                    store.read(|view| UsageReport::scanned(&scanner, Some(view), query, for_people))
+                }
+                None => UsageReport::scanned(&scanner, None, query, for_people),
             }?
         }
-        Some(store) => store.read(|view| {
-            Ok::<_, anyhow::Error>(Report {
-                by,
-                rows: view.usage(by, since)?,
-                unreadable: view.unreadable()?,
-                files: view.files_read(&demo::folder(home))?,
-                scan: None,
-                played: !view
-                    .list(&Filter {
-                        agent: Some(Demo.name().to_owned()),
-                        show: Show::All,
-                        ..Filter::default()
-                    })?
-                    .is_empty(),
-                refused: Vec::new(),
-            })
-        })?,
-        None => Report { by, ..Report::default() },
+        Some(store) => store.read(|view| UsageReport::recorded(view, home, query))?,
+        None => UsageReport::empty(by),
     };
     let text = if args.json {
-        report.json()?
+        json::pretty(&report.record())?
     } else {
-        let known = store.as_mut().filter(|_| by == By::Session).map(|store| Known::of(store, &report.rows));
-        let known = known.transpose()?.unwrap_or_default();
+        let known = store.as_mut().filter(|_| by == By::Session);
+        let known =
+            known.map(|store| SessionLabels::of(store, &report.rows)).transpose()?.unwrap_or_default();
+        let drawing = Drawing { report: &report, known: &known };
         if args.csv {
-            report.csv(&known)
+            drawing.csv()
         } else {
-            report.draw(&known, &Moments::now(), since.is_some(), Style::of_stdout())
+            drawing.draw(&Moments::now(), since.is_some(), Style::of_stdout())
         }
     };
     out.write_all(text.as_bytes())?;
-    if let Some(line) = report.left_out() {
+    if let Some(line) = unread_files(&report.refused) {
         write!(err, "{}", shown(&format!("codemie: {line}")))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -101,127 +85,34 @@ impl Progress for Bar {
     }
 }
 
-/// The store's calls and those of all files that are not the store's, in one look at the store.
-fn scanned(
-    scanner: &Scanner<'_>,
-    store: Option<&View<'_>>,
-    by: By,
-    since: Option<Timestamp>,
-    told: bool,
-) -> anyhow::Result<Report> {
-    let found = scanner.scan(store, since)?;
-    for refused in found.refused.iter().chain(&found.unsaved) {
-        tracing::warn!("scan: {refused}");
-    }
-    let owned = store.map(|view| view.usage(by, since)).transpose()?.unwrap_or_default();
-    // The meter looks closer at the lines of the files it follows.
-    let metered = store.map(View::unreadable).transpose()?.unwrap_or_default();
-    let mut unreadable: BTreeMap<PathBuf, u64> = found.unreadable().into_iter().collect();
-    for (path, lines) in metered {
-        if let Some(known) = unreadable.get_mut(&path) {
-            *known = lines.max(*known);
+/// How much of a scan never ran through codemie.
+fn foreign_share(foreign: &ForeignUsage, by: By) -> String {
+    let ForeignUsage { conversations, sum } = foreign;
+    let priced = sum.cost.0 > 0 || sum.unpriced_models.is_empty();
+    let cost = priced.then(|| cost(sum.cost.dollars(), &sum.unpriced_models));
+    let cost = cost.map_or(String::new(), |cost| format!(", {cost},"));
+    let was = if *conversations == 1 { "was" } else { "were" };
+    let mark = if by == By::Session { ": foreign" } else { "" };
+    match *conversations {
+        0 => "All of it was run through codemie.".into(),
+        count => {
+            let which = human::counted(count, "conversation");
+            format!("{which}{cost} {was} not run through codemie{mark}.")
         }
     }
-    let mut scan = Foreign::default();
-    if told {
-        let owned = store.map(|view| view.usage(By::Session, since)).transpose()?.unwrap_or_default();
-        scan = Foreign::of(&joined(By::Session, owned, found.rows(By::Session)));
-    }
-    Ok(Report {
-        by,
-        rows: joined(by, owned, found.rows(by)),
-        unreadable: unreadable.into_iter().collect(),
-        files: found.files() as u64,
-        scan: Some(scan),
-        played: false,
-        refused: found.refused,
+}
+
+/// Files that could not even be opened; reported beside the figures, whatever form they have.
+fn unread_files(refused: &[String]) -> Option<String> {
+    let (first, others) = refused.split_first()?;
+    let first = shorten(first, usize::MAX);
+    Some(match others.len() {
+        0 => format!("not counted, because it cannot be read: {first}"),
+        count => format!("not counted, because they cannot be read: {first}, and {count} more (see the log)"),
     })
 }
 
-/// The conversations that never ran through codemie, of a scan.
-#[derive(Clone, Debug, Default)]
-struct Foreign {
-    conversations: usize,
-    sum: UsageRow,
-}
-
-impl Foreign {
-    fn of(sessions: &[UsageRow]) -> Self {
-        let mut all = Self::default();
-        for row in sessions.iter().filter(|row| row.foreign) {
-            all.conversations += 1;
-            all.sum.add(row);
-        }
-        all
-    }
-
-    fn told(&self, by: By) -> String {
-        let priced = self.sum.cost.0 > 0 || self.sum.unpriced_models.is_empty();
-        let cost = priced.then(|| cost(self.sum.cost.dollars(), &self.sum.unpriced_models));
-        let cost = cost.map_or(String::new(), |cost| format!(", {cost},"));
-        let was = if self.conversations == 1 { "was" } else { "were" };
-        let mark = if by == By::Session { ": foreign" } else { "" };
-        match self.conversations {
-            0 => "All of it was run through codemie.".into(),
-            count => {
-                let which = human::counted(count, "conversation");
-                format!("{which}{cost} {was} not run through codemie{mark}.")
-            }
-        }
-    }
-}
-
-/// What people call the session of a row, where it took place, and when it began.
-#[derive(Clone, Debug, Default)]
-struct Place {
-    name: String,
-    project: Option<String>,
-    started: Option<Timestamp>,
-}
-
-/// What the store knows of the sessions that rows are of.
-#[derive(Debug, Default)]
-struct Known {
-    /// One for each row.
-    places: Vec<Place>,
-    /// Of all sessions there are: what names one of the table must not name another that is not in it.
-    ids: Vec<String>,
-}
-
-impl Known {
-    fn of(store: &mut Store, rows: &[UsageRow]) -> anyhow::Result<Self> {
-        store.read(|view| {
-            let place = |row: &UsageRow| {
-                let id = AgentSessionId(row.key.clone());
-                let found =
-                    row.agent.as_ref().map(|agent| view.session_by_agent_session(agent, &id)).transpose()?;
-                let found = found.flatten().map(|found| Place {
-                    name: found.name,
-                    project: found.place.project,
-                    started: Some(found.started_at),
-                });
-                if let (None, Some(agent)) = (&found, &row.agent) {
-                    let pruned = view.pruned_session(agent, &id)?.map(|pruned| Place {
-                        name: pruned.name,
-                        project: pruned.project,
-                        started: Some(pruned.started_at),
-                    });
-                    return Ok(pruned.unwrap_or_default());
-                }
-                anyhow::Ok(found.unwrap_or_default())
-            };
-            let sessions = view.list(&Filter { show: Show::All, ..Filter::default() })?;
-            let ids =
-                |row: SessionRow| [row.id.to_string()].into_iter().chain(row.agent_session.map(|id| id.0));
-            Ok(Self {
-                places: rows.iter().map(place).collect::<Result<_, _>>()?,
-                ids: sessions.into_iter().flat_map(ids).collect(),
-            })
-        })
-    }
-}
-
-/// How a time is told: as seen from when, and where.
+/// How a time is shown: as seen from when, and where.
 #[derive(Debug)]
 struct Moments {
     now: Timestamp,
@@ -233,124 +124,31 @@ impl Moments {
         Self { now: SystemClock.now(), zone: system::zone::local() }
     }
 
-    fn tell(&self, at: Timestamp) -> String {
+    fn show(&self, at: Timestamp) -> String {
         human::moment(at, self.now, &self.zone)
     }
 }
 
-#[derive(Debug)]
-struct Report {
-    by: By,
-    rows: Vec<UsageRow>,
-    /// Files with lines that could not be read, and how many.
-    unreadable: Vec<(PathBuf, u64)>,
-    files: u64,
-    /// What a scan found beside the store's, if there was one.
-    scan: Option<Foreign>,
-    /// The demonstration was played here.
-    played: bool,
-    /// Files and folders that could not be read, and why.
-    refused: Vec<String>,
+/// A report on its way to a reader. `known`: of the sessions, where the rows are sessions.
+struct Drawing<'a> {
+    report: &'a UsageReport,
+    known: &'a SessionLabels,
 }
 
-impl Default for Report {
-    fn default() -> Self {
-        Self {
-            by: By::Day,
-            rows: Vec::new(),
-            unreadable: Vec::new(),
-            files: 0,
-            scan: None,
-            played: false,
-            refused: Vec::new(),
-        }
-    }
-}
-
-/// The sum of all rows, which has no key.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Total<'a> {
-    input_tokens: i64,
-    output_tokens: i64,
-    cache_read_tokens: i64,
-    cache_write_tokens: i64,
-    reasoning_tokens: i64,
-    api_calls: i64,
-    cost_usd: f64,
-    unpriced_models: &'a [String],
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    unpriced_calls: &'a BTreeMap<String, i64>,
-}
-
-impl Report {
-    fn total(&self) -> UsageRow {
-        self.rows.iter().fold(UsageRow::default(), |mut sum, row| {
-            sum.add(row);
-            sum
-        })
-    }
-
-    /// What could not even be opened; beside the figures, whatever form they have.
-    fn left_out(&self) -> Option<String> {
-        let (first, others) = self.refused.split_first()?;
-        let first = shorten(first, usize::MAX);
-        Some(match others.len() {
-            0 => format!("not counted, because it cannot be read: {first}"),
-            count => {
-                format!("not counted, because they cannot be read: {first}, and {count} more (see the log)")
-            }
-        })
-    }
-
-    fn unreadable_lines(&self) -> u64 {
-        self.unreadable.iter().map(|(_, lines)| lines).sum()
-    }
-
-    fn json(&self) -> anyhow::Result<String> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Shape<'a> {
-            by: By,
-            rows: &'a [UsageRow],
-            total: Total<'a>,
-            unreadable_lines: u64,
-            files: u64,
-        }
-        let total = self.total();
-        let shape = Shape {
-            by: self.by,
-            rows: &self.rows,
-            total: Total {
-                input_tokens: total.input,
-                output_tokens: total.output,
-                cache_read_tokens: total.cache_read,
-                cache_write_tokens: total.cache_write,
-                reasoning_tokens: total.reasoning,
-                api_calls: total.api_calls,
-                cost_usd: total.cost.dollars(),
-                unpriced_models: &total.unpriced_models,
-                unpriced_calls: &total.unpriced_calls,
-            },
-            unreadable_lines: self.unreadable_lines(),
-            files: self.files,
-        };
-        Ok(json::pretty(&shape)?)
-    }
-
+impl Drawing<'_> {
     /// Names are those of sessions, and their column is there where the rows are.
-    fn csv(&self, known: &Known) -> String {
+    fn csv(&self) -> String {
         let mut text = String::from(
             "key,agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels,foreign",
         );
-        let by_session = self.by == By::Session;
+        let by_session = self.report.by == By::Session;
         text.push_str(if by_session { ",name\n" } else { "\n" });
-        for (at, row) in self.rows.iter().enumerate() {
+        for (at, row) in self.report.rows.iter().enumerate() {
             let UsageRow { input, output, cache_read, cache_write, reasoning, api_calls, .. } = row;
             let (key, agent) = (quoted(&row.key), quoted(row.agent.as_deref().unwrap_or("")));
             let (cost, unpriced) = (row.cost.dollars(), quoted(&row.unpriced_models.join(" ")));
             let foreign = row.foreign;
-            let name = known.places.get(at).map_or(String::new(), |place| quoted(&place.name));
+            let name = self.known.labels.get(at).map_or(String::new(), |place| quoted(&place.name));
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
@@ -361,14 +159,13 @@ impl Report {
         text
     }
 
-    /// `known`: of the sessions, where the rows are sessions.
-    fn draw(&self, known: &Known, moments: &Moments, since: bool, style: Style) -> String {
-        let mut text = if self.rows.is_empty() {
+    fn draw(&self, moments: &Moments, since: bool, style: Style) -> String {
+        let mut text = if self.report.rows.is_empty() {
             style.fold(self.nothing(since))
         } else {
-            self.table(known, moments).render(style)
+            self.table(moments).render(style)
         };
-        let total = self.total();
+        let total = self.report.total();
         if !total.unpriced_models.is_empty() {
             let models = unpriced::named(&total.unpriced_models, &total.unpriced_calls);
             note(
@@ -377,10 +174,10 @@ impl Report {
                 style,
             );
         }
-        if let [(first, _), ..] = self.unreadable.as_slice() {
-            let lines = usize::try_from(self.unreadable_lines()).unwrap_or(usize::MAX);
+        if let [(first, _), ..] = self.report.unreadable.as_slice() {
+            let lines = usize::try_from(self.report.unreadable_lines()).unwrap_or(usize::MAX);
             let lines = human::counted(lines, "line");
-            let line = if self.scan.is_some() {
+            let line = if self.report.scan.is_some() {
                 let first = at_home(&first.display().to_string(), style);
                 format!("{lines} could not be read, the first in {first}.")
             } else {
@@ -388,8 +185,8 @@ impl Report {
             };
             note(&mut text, &line, style);
         }
-        if let Some(foreign) = self.scan.as_ref().filter(|_| !self.rows.is_empty()) {
-            note(&mut text, &foreign.told(self.by), style);
+        if let Some(foreign) = self.report.scan.as_ref().filter(|_| !self.report.rows.is_empty()) {
+            note(&mut text, &foreign_share(foreign, self.report.by), style);
         }
         text
     }
@@ -397,25 +194,30 @@ impl Report {
     fn nothing(&self, since: bool) -> &'static str {
         if since {
             "No usage since then. `codemie usage` shows all there is."
-        } else if self.scan.is_some() {
+        } else if self.report.scan.is_some() {
             "No calls in any session file on this machine. Run your agent, for example `codemie claude`."
-        } else if self.played {
-            "Only the demonstration's, which is left out. Run your agent through codemie, for example `codemie claude`."
+        } else if self.report.has_demo {
+            "Only the demonstration was recorded, which is not counted. Run your agent through codemie, for example `codemie claude`."
         } else {
             "No usage recorded yet. Run your agent through codemie, for example `codemie claude`."
         }
     }
 
-    fn table(&self, known: &Known, moments: &Moments) -> Table {
-        let by_session = self.by == By::Session;
-        let ids: Short<'_> =
-            known.ids.iter().chain(self.rows.iter().map(|row| &row.key)).map(String::as_str).collect();
+    fn table(&self, moments: &Moments) -> Table {
+        let by_session = self.report.by == By::Session;
+        let ids: Short<'_> = self
+            .known
+            .ids
+            .iter()
+            .chain(self.report.rows.iter().map(|row| &row.key))
+            .map(String::as_str)
+            .collect();
         let foreign = |row: &UsageRow| format!("foreign {}", ids.of(&row.key));
         // The id of a foreign conversation is all it can be named by.
-        let widest = self.rows.iter().filter(|row| row.foreign).map(|row| foreign(row).width()).max();
-        let mut columns = vec![match self.by {
+        let widest = self.report.rows.iter().filter(|row| row.foreign).map(|row| foreign(row).width()).max();
+        let mut columns = vec![match self.report.by {
             By::Day => Column::text("DAY", usize::MAX),
-            By::Session => Column::text("SESSION", words::NAME.max(widest.unwrap_or(0))),
+            By::Session => Column::text("SESSION", format::NAME.max(widest.unwrap_or(0))),
             By::Model => Column::text("MODEL", 16),
             By::Project => Column::text("PROJECT", 12),
             By::Agent => Column::text("AGENT", usize::MAX),
@@ -426,10 +228,10 @@ impl Report {
             columns.push(Column::text("PROJECT", 8).dispensable(5));
         }
         // The id of a foreign one stands in the first column.
-        let conversations = by_session && self.rows.iter().any(|row| !row.foreign);
+        let conversations = by_session && self.report.rows.iter().any(|row| !row.foreign);
         columns.extend(conversations.then(|| Column::text("CONVERSATION", usize::MAX).dispensable(11)));
-        // Which agents share a row `--by agent` tells.
-        let agents = self.by != By::Agent && self.rows.iter().all(|row| row.agent.is_some());
+        // `--by agent` shows which agents share a row.
+        let agents = self.report.by != By::Agent && self.report.rows.iter().all(|row| row.agent.is_some());
         if agents {
             columns.push(Column::text("AGENT", 6).dispensable(9));
         }
@@ -440,18 +242,18 @@ impl Report {
             Column::number("CACHE READ").dispensable(6),
             Column::number("CACHE WRITE").dispensable(7),
         ]);
-        let reasoning = self.rows.iter().any(|row| row.reasoning > 0);
+        let reasoning = self.report.rows.iter().any(|row| row.reasoning > 0);
         columns.extend(reasoning.then(|| Column::number("REASONING").dispensable(10)));
         columns.extend([Column::number("TOKENS").dispensable(1), Column::number("COST")]);
         let mut table = Table::new(columns);
-        let cells = |row: &UsageRow, first: Cell<'static>, place: Option<&Place>, cost: String| {
+        let cells = |row: &UsageRow, first: Cell<'static>, place: Option<&SessionLabel>, cost: String| {
             let name = place.map(|place| place.name.as_str()).filter(|name| !name.is_empty());
             let mut cells = vec![name.map_or(first, |name| name.to_owned().into())];
             if by_session {
                 let project = row.project.as_deref().or_else(|| place?.project.as_deref());
-                // When a foreign one began nobody knows but by its first call.
+                // The start of a foreign conversation is known by its first call alone.
                 let started = place.and_then(|place| place.started).unwrap_or(row.first_at);
-                let started = if row.key.is_empty() { String::new() } else { moments.tell(started) };
+                let started = if row.key.is_empty() { String::new() } else { moments.show(started) };
                 cells.extend([started.into(), project.unwrap_or("").to_owned().into()]);
             }
             let id = if row.foreign { "" } else { ids.of(&row.key) }.to_owned();
@@ -467,18 +269,18 @@ impl Report {
             cells.push(cost.into());
             cells
         };
-        let total = UsageRow { agent: None, ..self.total() };
-        let amounts = self.rows.iter().chain([&total]);
+        let total = UsageRow { agent: None, ..self.report.total() };
+        let amounts = self.report.rows.iter().chain([&total]);
         let mut costs =
             costs(amounts.map(|row| Some((row.cost, row.unpriced_models.as_slice())))).into_iter();
         let mut next = || costs.next().unwrap_or_default();
-        for (at, row) in self.rows.iter().enumerate() {
+        for (at, row) in self.report.rows.iter().enumerate() {
             let first = if by_session && row.foreign {
                 Cell::painted(foreign(row), Colour::Faint)
             } else {
                 row.key.clone().into()
             };
-            table.row(cells(row, first, known.places.get(at), next()));
+            table.row(cells(row, first, self.known.labels.get(at), next()));
         }
         table.total(cells(&total, "total".into(), None, next()));
         table

@@ -1,6 +1,6 @@
 //! Where events are sent and how: the part of the settings that delivery goes by.
 //!
-//! An address that cannot be one is a line to be said after the agent has ended, and nothing is sent there. No text made
+//! An invalid address is reported after the agent has ended, and nothing is sent there. No text made
 //! here repeats a token, a header or a password.
 
 use std::ffi::OsString;
@@ -8,9 +8,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use human::length::length;
 use reqwest::Url;
 
-use super::{Settings, expand_home, keys};
+use super::{Settings, expand_home};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -90,7 +91,7 @@ impl Delivery {
             }
             CodemieV1 { url, auth }
         });
-        let mut time = |key| settings.text(key).as_deref().and_then(keys::time).unwrap_or_default();
+        let mut time = |key| settings.text(key).as_deref().and_then(length).unwrap_or_default();
         let (interval, exit_timeout) = (time("sync.interval"), time("sync.exitTimeout"));
         let megabytes = settings.get("sync.maxMegabytes").and_then(|(value, _)| value.as_integer());
         Self {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_unless_somebody_says_where() {
+    fn nothing_is_sent_without_an_address() {
         let (delivery, problems) = read("");
         assert!(!delivery.any() && problems.is_empty());
         assert_eq!(
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_in_both_spellings_and_no_secret_in_what_is_said() {
+    fn headers_have_two_spellings_and_no_secret_is_shown() {
         let (delivery, problems) = read(
             "otlp.endpoint = 'http://localhost:4318'\notlp.headers = 'x-key=canary-1, broken canary-2'\n\
              codemieV1.url = 'https://codemie.example/api'\ncodemieV1.auth = 'Cookie: session=canary-3'\n\

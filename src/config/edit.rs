@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_is_gone_and_the_rest_stays() {
+    fn unset_removes_one_key_and_keeps_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.toml");
         for (before, key, after) in [

@@ -1,7 +1,6 @@
 //! The settings there are: one line each, and everything else (`show`, `set`, `doctor`) follows from it.
 
-use std::time::Duration;
-
+use human::length::length;
 use toml_edit::{Item, Value};
 
 /// What a setting's value may be.
@@ -38,7 +37,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Flag,
         variable: Some("CODEMIE_QUIET"),
         default: "false",
-        about: "say nothing after the agent has ended",
+        about: "print nothing after the agent has ended",
     },
     Key {
         name: "log.level",
@@ -66,21 +65,21 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Time,
         variable: None,
         default: "10s",
-        about: "how often what waits is sent",
+        about: "how often pending events are sent",
     },
     Key {
         name: "sync.exitTimeout",
         kind: Kind::Time,
         variable: None,
         default: "1s",
-        about: "how long the shell waits for sending at the end",
+        about: "how long a run's end waits for its events to be sent",
     },
     Key {
         name: "sync.maxMegabytes",
         kind: Kind::Count,
         variable: None,
         default: "256",
-        about: "doctor warns when more than this waits",
+        about: "doctor warns when more than this is pending",
     },
     Key {
         name: "otlp.endpoint",
@@ -94,7 +93,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Secret,
         variable: None,
         default: "",
-        about: "name=value,name=value for it",
+        about: "headers for it: name=value,name=value",
     },
     Key {
         name: "codemieV1.url",
@@ -115,14 +114,14 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Text,
         variable: None,
         default: "",
-        about: "certificates to trust besides the system's",
+        about: "a file of certificates to trust besides the system's",
     },
     Key {
         name: "identity.user",
         kind: Kind::Text,
         variable: None,
         default: "",
-        about: "who is named in events; none: nobody; else the login name",
+        about: "the user named in events; none for nobody; default: the login name",
     },
     Key {
         name: "agent.*.path",
@@ -193,7 +192,7 @@ impl Kind {
                 _ => Err(self.expected()),
             },
             Self::Choice(choices) if !choices.contains(&text) => Err(self.expected()),
-            Self::Time if time(text).is_none() => Err(self.expected()),
+            Self::Time if length(text).is_none() => Err(self.expected()),
             Self::Count => match text.trim().parse::<u32>() {
                 Ok(count) => Ok(i64::from(count).into()),
                 Err(_) => Err(self.expected()),
@@ -208,7 +207,7 @@ impl Kind {
         let right = match self {
             Self::Flag => value.is_bool(),
             Self::Text | Self::Secret => value.is_str(),
-            Self::Time => value.as_str().is_some_and(|text| time(text).is_some()),
+            Self::Time => value.as_str().is_some_and(|text| length(text).is_some()),
             Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
             Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         };
@@ -224,18 +223,6 @@ impl Kind {
             Self::Choice(choices) => format!("must be one of {}", choices.join(", ")),
         }
     }
-}
-
-/// A length of time as people write it: a whole number and one unit.
-pub fn time(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let (number, unit) = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)]
-        .into_iter()
-        .find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, ms)))?;
-    // `parse` would take a sign.
-    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
-    let number: u64 = number.parse().ok().filter(|_| digits)?;
-    Some(Duration::from_millis(number.checked_mul(unit)?))
 }
 
 #[cfg(test)]
@@ -261,16 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn times_as_people_write_them() {
-        for (text, ms) in
-            [("10s", Some(10_000)), ("0s", Some(0)), ("500ms", Some(500)), (" 2m", Some(120_000))]
+    fn a_time_is_a_length_with_its_unit() {
+        for (text, right) in
+            [("10s", true), ("0s", true), ("500ms", true), (" 2m", true), ("10", false), ("-1s", false)]
         {
-            assert_eq!(time(text), ms.map(Duration::from_millis), "{text}");
-        }
-        for wrong in
-            ["", "s", "10", "-1s", "+1s", "1.5s", "1 s", "99999999999999999999s", "18446744073709551615h"]
-        {
-            assert_eq!(time(wrong), None, "{wrong}");
+            assert_eq!(Kind::Time.parse(text).is_ok(), right, "{text}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::output::table::shorten;
 use crate::output::{Colour, Style};
+use human::text::shorten;
 
 /// A screen lower than this has no room for a heading, a shorter one than [`CRAMPED`] none for rules.
 const LOW: usize = 14;

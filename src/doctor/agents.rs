@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::home::Home;
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{Shims, State};
-use crate::shim::resolve::{self, NotFound, Place, Query, Verdict};
+use crate::shim::resolve::{self, NotFound, PathKind, Query, SearchedPath};
 use crate::shim::status::Reach;
 use crate::shim::{depth, override_variable};
 use crate::track::version;
@@ -25,7 +25,14 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     let reals: Vec<_> = patient
         .agents
         .iter()
-        .map(|agent| crate::shim::real_binary(agent, config.agent(agent).path.as_deref()))
+        .map(|agent| {
+            crate::shim::real_binary(
+                agent,
+                config.agent(agent).path.as_deref(),
+                &|name| std::env::var_os(name),
+                None,
+            )
+        })
         .collect();
     // Each of these may take seconds, so all are asked at once.
     let (asked, versions) = std::thread::scope(|scope| {
@@ -47,6 +54,7 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
             name: agent,
             explicit: None,
             path: patient.path.as_deref(),
+            folder: None,
             ourselves: &patient.ourselves,
         };
         let places = query.survey(&DiskFiles);
@@ -67,14 +75,14 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         for Asked { shell, mode, meanings } in &asked {
             let Ok(meanings) = meanings else { continue };
             let wrapped = |path: &Path| {
-                let verdict = resolve::judge(path, agent, &patient.ourselves, &DiskFiles);
-                matches!(verdict, Verdict::SameFile | Verdict::OtherCopy | Verdict::ScriptShim)
+                let kind = resolve::judge(path, agent, &patient.ourselves, &DiskFiles);
+                matches!(kind, PathKind::SameFile | PathKind::OtherCopy | PathKind::ScriptShim)
             };
             let judged = shells::judge(agent, shell, *mode, &meanings[index], wrapped);
             any_wrapped |= judged.as_ref().is_some_and(|finding| finding.level == Level::Ok);
             findings.extend(judged);
         }
-        if let (Some(home), Ok(real), Some(Told::Asked(answer))) = (&patient.home, real, &version) {
+        if let (Some(home), Ok(real), Some(KnownVersion::Asked(answer))) = (&patient.home, real, &version) {
             remember(home, agent, real, answer);
         }
         findings.push(real_binary(agent, real, version));
@@ -88,10 +96,11 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     Examined { findings, wrapped: any_wrapped }
 }
 
-/// Nothing of this name was seen. What lies in a folder that cannot be searched nobody knows, and no shell would find it.
+/// Nothing of this name was seen. A folder that cannot be searched counts as empty: no shell would find anything in it.
 fn nowhere(error: &NotFound) -> bool {
-    let unseen =
-        |place: &Place| !matches!(place.verdict, Verdict::NotExecutable | Verdict::Directory | Verdict::Real);
+    let unseen = |place: &SearchedPath| {
+        !matches!(place.kind, PathKind::NotExecutable | PathKind::Directory | PathKind::Real)
+    };
     error.explicit.is_none() && error.searched.iter().all(unseen)
 }
 
@@ -129,25 +138,25 @@ fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'
 }
 
 /// One line per place that holds something of this name.
-fn hits(agent: &str, places: &[Place]) -> Vec<Finding> {
-    let there = places.iter().filter(|place| place.verdict != Verdict::NotFound);
+fn hits(agent: &str, places: &[SearchedPath]) -> Vec<Finding> {
+    let there = places.iter().filter(|place| place.kind != PathKind::NotFound);
     there
         .enumerate()
-        .map(|(number, Place { path, verdict })| {
-            let what = match verdict {
-                Verdict::Real => manager(path, &DiskFiles).map_or_else(
+        .map(|(number, SearchedPath { path, kind })| {
+            let what = match kind {
+                PathKind::Real => manager(path, &DiskFiles).map_or_else(
                     || "the agent".to_owned(),
                     |manager| format!("a shim of {manager}, which looks for the agent itself"),
                 ),
-                Verdict::SameFile => "a shim of this codemie".to_owned(),
+                PathKind::SameFile => "a shim of this codemie".to_owned(),
                 other => other.to_string(),
             };
             let what = format!("PATH {}: {}: {what}", number + 1, path.display());
-            match verdict {
-                Verdict::NotExecutable => {
+            match kind {
+                PathKind::NotExecutable => {
                     Finding::note(agent, what, format!("remove it, or run: chmod +x {}", shell::path(path)))
                 }
-                Verdict::Directory | Verdict::Unreachable(_) => {
+                PathKind::Directory | PathKind::Unreachable(_) => {
                     Finding::note(agent, what, "harmless; remove it from PATH to be rid of this note")
                 }
                 _ => Finding::ok(agent, what),
@@ -223,7 +232,7 @@ fn reach(
     }
     match reach {
         Reach::Wrapped(_) => {}
-        // Said once for all of them.
+        // One finding for all of them.
         Reach::Bare(_) if usable && !shims_on_path => {}
         Reach::Bare(path) if usable => {
             findings.push(Finding::warn(
@@ -247,7 +256,7 @@ fn reach(
 }
 
 /// How the version of an agent became known.
-enum Told {
+enum KnownVersion {
     /// By its installation, which also says that this is the agent itself. What its program needs and is not there:
     Installed {
         version: String,
@@ -258,11 +267,11 @@ enum Told {
 
 /// An agent is asked only if its installation does not say: Gemini leaves files in its own folder even when it is asked for
 /// its version alone.
-fn version(agent: &str, real: &Path, patient: &Patient<'_>) -> Told {
+fn version(agent: &str, real: &Path, patient: &Patient<'_>) -> KnownVersion {
     let installed = crate::registry::called(agent).and_then(|known| known.installed_version(real));
     match installed {
-        Some(version) => Told::Installed { version, lacking: lacking(real, patient) },
-        None => Told::Asked(ask_version(real, patient)),
+        Some(version) => KnownVersion::Installed { version, lacking: lacking(real, patient) },
+        None => KnownVersion::Asked(ask_version(real, patient)),
     }
 }
 
@@ -275,9 +284,14 @@ fn lacking(script: &Path, patient: &Patient<'_>) -> Option<String> {
     let program = words.next()?;
     let (wanted, there) = if program.ends_with("/env") {
         let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
-        let query =
-            Query { name, explicit: None, path: patient.path.as_deref(), ourselves: &patient.ourselves };
-        (name, query.survey(&DiskFiles).iter().any(|place| place.verdict == Verdict::Real))
+        let query = Query {
+            name,
+            explicit: None,
+            path: patient.path.as_deref(),
+            folder: None,
+            ourselves: &patient.ourselves,
+        };
+        (name, query.survey(&DiskFiles).iter().any(|place| place.kind == PathKind::Real))
     } else {
         (program, Path::new(program).exists())
     };
@@ -292,7 +306,7 @@ fn ask_version(real: &Path, patient: &Patient<'_>) -> Answer {
     ask(&mut command, patient.timeout)
 }
 
-/// What it said is known to the next run of it.
+/// The next run of it knows the version then.
 fn remember(home: &Home, agent: &str, real: &Path, answer: &Answer) {
     if let Answer::Given { stdout, status, .. } = answer
         && status.success()
@@ -314,7 +328,7 @@ fn version_in(answer: &str) -> Option<&str> {
     answer.split_whitespace().take(8).find(plain)
 }
 
-fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<Told>) -> Finding {
+fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<KnownVersion>) -> Finding {
     let path = match real {
         Ok(path) => path,
         Err(error) => {
@@ -328,15 +342,15 @@ fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<To
     let variable = override_variable(agent);
     let fine = |version: &str| Finding::ok(agent, format!("the real {agent} is {shown}, version: {version}"));
     let answer = match version {
-        Some(Told::Installed { version, lacking: None }) => return fine(&version),
-        Some(Told::Installed { lacking: Some(program), .. }) => {
+        Some(KnownVersion::Installed { version, lacking: None }) => return fine(&version),
+        Some(KnownVersion::Installed { lacking: Some(program), .. }) => {
             return Finding::error(
                 agent,
                 format!("{shown} cannot be run: there is no {program}"),
                 format!("install {program}, or put its folder on PATH"),
             );
         }
-        Some(Told::Asked(answer)) => Some(answer),
+        Some(KnownVersion::Asked(answer)) => Some(answer),
         None => None,
     };
     match answer {
@@ -382,7 +396,7 @@ mod tests {
     use crate::shim::files::fake::{Entry, Table, program};
 
     #[test]
-    fn what_an_agent_says_of_its_version() {
+    fn a_version_is_found_in_an_agents_answer() {
         for (answer, version) in [
             ("codex-cli 0.166.0\n", Some("0.166.0")),
             ("2.1.197 (Claude Code)\n", Some("2.1.197")),
@@ -397,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_searched_is_no_agent_that_cannot_be_run() {
+    fn an_unsearchable_folder_is_not_a_broken_agent() {
         use crate::shim::files::Identity;
         let denied = Entry { error: Some(std::io::ErrorKind::PermissionDenied), ..program(1, b"") };
         let table = Table::of(&[
@@ -406,8 +420,13 @@ mod tests {
         ]);
         let ourselves = Identity::default();
         for (path, missing) in [("/none", true), ("/secret:/none", true), ("/secret:/text", false)] {
-            let query =
-                Query { name: "claude", explicit: None, path: Some(path.as_ref()), ourselves: &ourselves };
+            let query = Query {
+                name: "claude",
+                explicit: None,
+                path: Some(path.as_ref()),
+                folder: None,
+                ourselves: &ourselves,
+            };
             assert_eq!(nowhere(&query.resolve(&table).unwrap_err()), missing, "{path}");
         }
     }
@@ -433,12 +452,12 @@ mod tests {
 
     #[test]
     fn every_hit_is_named_in_order_and_misses_are_not() {
-        let at = |path: &str, verdict| Place { path: path.into(), verdict };
+        let at = |path: &str, kind| SearchedPath { path: path.into(), kind };
         let places = [
-            at("/none/claude", Verdict::NotFound),
-            at("/shims/claude", Verdict::SameFile),
-            at("/text/claude", Verdict::NotExecutable),
-            at("/real/claude", Verdict::Real),
+            at("/none/claude", PathKind::NotFound),
+            at("/shims/claude", PathKind::SameFile),
+            at("/text/claude", PathKind::NotExecutable),
+            at("/real/claude", PathKind::Real),
         ];
         let findings = hits("claude", &places);
         let shown: Vec<_> = findings.iter().map(|finding| (finding.level, finding.what.as_str())).collect();

@@ -1,4 +1,4 @@
-//! Delivery: what waits, what was refused, what keeps a receiver from getting it.
+//! Delivery: pending events, refused events, and receivers that cannot be reached.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use human::counted;
 use system::clock::{Clock, SystemClock};
 
 const AREA: &str = "delivery";
-/// Failures in a row that are worth a word: the receiver has been away for minutes.
+/// Failures in a row that are worth a finding: the receiver has been away for minutes.
 const OFTEN: i64 = 5;
 const MEGABYTE: i64 = 1_000_000;
 /// How long a receiver is waited for, at most.
@@ -30,7 +30,7 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
     };
     if let Some(sinks) = Sinks::of(home, &config.delivery) {
         let place = |name: &str| place(name, home, &config.delivery);
-        // One that pauses or fails is not asked once more: the finding says what to do.
+        // A paused or failing receiver is not asked again: the finding says what to do.
         let warned = |name: &str| {
             let place = place(name);
             findings.iter().any(|finding| finding.level >= Level::Warn && finding.what.contains(&place))
@@ -43,7 +43,7 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What asking a receiver brought; `first`: nothing has been said of delivery yet.
+/// What asking a receiver brought; `first`: there is no finding about delivery yet.
 fn answered(place: &str, answer: Result<(), String>, first: bool) -> Option<Finding> {
     match answer {
         Err(why) => Some(Finding::warn(
@@ -123,7 +123,7 @@ fn token(set: Option<Source>, local: bool) -> String {
     }
 }
 
-/// `place`: how it is told where it is configured.
+/// `place`: where it is configured, as the finding names it.
 fn of_sink(row: &SinkRow, count: SinkCount, place: Option<&str>) -> Vec<Finding> {
     let name = &row.name;
     let events = |count: i64| counted(usize::try_from(count).unwrap_or(0), "event");
@@ -146,7 +146,7 @@ fn of_sink(row: &SinkRow, count: SinkCount, place: Option<&str>) -> Vec<Finding>
     if let Some(why) = &row.paused {
         findings.push(Finding::warn(
             AREA,
-            format!("delivery to {place} pauses: it {why}; {wait}"),
+            format!("delivery to {place} is paused: it {why}; {wait}"),
             "put address and credentials right (codemie config set backend.token TOKEN), then run: codemie sync",
         ));
     } else if row.failures >= OFTEN || row.failures > 0 && count.pending > 0 {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trouble_has_its_word() {
+    fn every_trouble_has_its_finding() {
         use Level::{Note, Ok, Warn};
         let some = SinkCount { pending: 3, deferred: 0, dead: 0 };
         let paused = SinkRow { paused: Some("refused the credentials (401)".into()), ..row() };
@@ -213,7 +213,7 @@ mod tests {
         let cases: [(&SinkRow, SinkCount, bool, &[(Level, &str)]); 9] = [
             (&row(), nothing, true, &[(Ok, "backend at b.example:8788, no token: nothing waits")]),
             (&row(), some, true, &[(Ok, "no token: 3 events wait")]),
-            (&paused, some, true, &[(Warn, "pauses: it refused the credentials (401); 3 events wait")]),
+            (&paused, some, true, &[(Warn, "is paused: it refused the credentials (401); 3 events wait")]),
             (
                 &failing,
                 some,
@@ -255,22 +255,22 @@ mod tests {
     }
 
     #[test]
-    fn where_a_receiver_is_and_whose_token_it_gets() {
-        for (url, told) in [
+    fn a_receiver_has_its_host_and_its_token() {
+        for (url, expected) in [
             ("https://b.example/codemie", "b.example"),
             ("http://127.0.0.1:8788", "127.0.0.1:8788"),
             ("http://[::1]:1/", "[::1]:1"),
         ] {
-            assert_eq!(host(&url.parse().unwrap()), told);
+            assert_eq!(host(&url.parse().unwrap()), expected);
         }
         let variable = || Some(Source::Variable("CODEMIE_BACKEND_TOKEN".into()));
-        for (set, local, told) in [
+        for (set, local, expected) in [
             (variable(), true, "token from CODEMIE_BACKEND_TOKEN"),
             (Some(Source::File), true, "token from config.toml"),
             (None, true, "token from the local backend's tokens.json"),
             (None, false, "no token"),
         ] {
-            assert_eq!(token(set, local), told);
+            assert_eq!(token(set, local), expected);
         }
     }
 }

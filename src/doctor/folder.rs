@@ -10,7 +10,7 @@ use super::{Finding, Patient};
 use crate::config::{Config, Settings};
 use crate::home::Home;
 use crate::shim::files::DiskFiles;
-use crate::shim::resolve::{Query, Verdict};
+use crate::shim::resolve::{PathKind, Query};
 use human::shell;
 
 const AREA: &str = "codemie";
@@ -45,17 +45,18 @@ fn on_path(patient: &Patient<'_>) -> Option<Finding> {
         name: "codemie",
         explicit: None,
         path: patient.path.as_deref(),
+        folder: None,
         ourselves: &patient.ourselves,
     };
     let places = query.survey(&DiskFiles);
-    let first = places.iter().find(|place| matches!(place.verdict, Verdict::SameFile | Verdict::Real));
+    let first = places.iter().find(|place| matches!(place.kind, PathKind::SameFile | PathKind::Real));
     match first {
         None => Some(Finding::note(
             AREA,
             "codemie is not on PATH",
             format!("add {} to PATH", patient.codemie.parent().unwrap_or(Path::new("/")).display()),
         )),
-        Some(place) if place.verdict == Verdict::Real => Some(Finding::warn(
+        Some(place) if place.kind == PathKind::Real => Some(Finding::warn(
             AREA,
             format!("`codemie` runs another program, {}", place.path.display()),
             "remove it, or put this one's folder before it on PATH",
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_open_to_others_is_told_with_the_command_that_closes_it() {
+    fn a_folder_open_to_others_is_found_with_the_command_that_closes_it() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let findings = home_folder(folder.path());
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_codemie_from_writing_is_an_error() {
+    fn a_folder_that_cannot_be_written_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(levels(&home_folder(file.path())), [Level::Error]);
         assert_eq!(levels(&home_folder(&file.path().join("inside"))), [Level::Error]);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_database_is_told() {
+    fn a_database_open_to_others_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path());
         assert_eq!(database(&home), None);

@@ -1,4 +1,4 @@
-//! What is wrong and how to put it right: findings as data, gathered by one file per area.
+//! Checks of the set-up: findings as data, each with its fix, gathered by one file per area.
 //!
 //! Promises: looking changes nothing; whatever is asked (a shell with a hung start-up file, an agent that does not
 //! answer) is given up after the time limit and does not outlive it; a finding that is not ok says what to do.
@@ -82,11 +82,11 @@ pub struct Examined {
     pub wrapped: bool,
 }
 
-/// Looks at everything. What has been found of one part, all of its areas, is told as soon as it is known: asking shells
+/// Looks at everything. The findings of each part are reported as soon as they are known: asking shells
 /// and agents takes a while.
 pub fn examine<E>(
     patient: &Patient<'_>,
-    tell: &mut dyn FnMut(&[Finding]) -> Result<(), E>,
+    report: &mut dyn FnMut(&[Finding]) -> Result<(), E>,
 ) -> Result<Examined, E> {
     let mut all = Examined::default();
     let parts: [&dyn Fn() -> Examined; 5] = [
@@ -98,7 +98,7 @@ pub fn examine<E>(
     ];
     for part in parts {
         let Examined { findings, wrapped } = part();
-        tell(&findings)?;
+        report(&findings)?;
         all.findings.extend(findings);
         all.wrapped |= wrapped;
     }

@@ -41,7 +41,7 @@ fn try_ask(command: &mut Command, limit: Duration) -> io::Result<Answer> {
         _ = ended.send(());
     });
     let in_time = end.recv_timeout(limit).is_ok();
-    // Even after an answer: what a start-up file left in the group is not to outlive the question.
+    // Even after an answer: processes that a start-up file left in the group must not outlive the question.
     _ = kill_process_group(pid, Signal::KILL);
     if !in_time {
         _ = child.kill();
@@ -54,7 +54,7 @@ fn try_ask(command: &mut Command, limit: Duration) -> io::Result<Answer> {
     }
 }
 
-/// No answer that is of use is longer than this.
+/// No useful answer is longer than this.
 const LIMIT: u64 = 64 * 1024;
 
 fn content(mut file: File) -> io::Result<String> {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_killed_with_its_children() {
+    fn a_program_that_hangs_is_killed_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("alive");
         rustix::fs::mknodat(
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_behind_with_the_output_open_does_not_delay_the_answer() {
+    fn a_background_process_with_the_output_open_does_not_delay_the_answer() {
         assert!(matches!(ask(&mut sh("sleep 60 & echo hi"), Duration::from_mins(1)), Answer::Given { .. }));
     }
 }

@@ -56,7 +56,7 @@ pub fn list(findings: &[Finding], style: Style) -> String {
     text
 }
 
-/// The last word.
+/// The last line.
 pub fn summary(examined: &Examined) -> String {
     let count = |level| examined.findings.iter().filter(|finding| finding.level == level).count();
     match (count(Level::Error), count(Level::Warn)) {
@@ -111,25 +111,25 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_is_no_praise_for_nothing() {
+    fn the_summary_counts_findings_and_wrapped_agents() {
         let fine = || {
             vec![
                 Finding::ok("terminal", "TERM is xterm"),
                 Finding::note("claude", "not installed", "install it"),
             ]
         };
-        for (findings, wrapped, said) in [
+        for (findings, wrapped, expected) in [
             (findings(), true, "0 errors, 1 warning.\n"),
             (findings(), false, "0 errors, 1 warning.\n"),
             (fine(), true, "All is well.\n"),
             (fine(), false, "Nothing is wrong, but nothing is wrapped yet.\n"),
         ] {
-            assert_eq!(summary(&Examined { findings, wrapped }), said);
+            assert_eq!(summary(&Examined { findings, wrapped }), expected);
         }
     }
 
     #[test]
-    fn whatever_was_found_is_drawn() {
+    fn hostile_findings_are_drawn_harmlessly() {
         crate::output::hostile::draw_everywhere(|text, style| {
             list(&[Finding::warn(text, text, text)], style)
         });

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_told_of_and_a_newer_one_is_an_error() {
+    fn a_store_is_counted_and_a_newer_one_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path());
         drop(Store::open(&home, SystemClock.now()).unwrap());

@@ -35,7 +35,7 @@ pub enum Meaning {
     Nothing,
 }
 
-/// What one shell in one mode said.
+/// The answer of one shell in one mode.
 #[derive(Debug)]
 pub struct Asked {
     pub shell: String,
@@ -44,7 +44,7 @@ pub struct Asked {
     pub meanings: Result<Vec<Meaning>, Finding>,
 }
 
-/// Start-up files print what they like; the answer is told apart by this.
+/// Start-up files print what they like; this marks the answer.
 const MARK: &str = "codemie-doctor-answer:";
 
 /// What a login keeps; everything else comes from the start-up files.
@@ -154,7 +154,7 @@ pub fn set_up(shell: &str) -> String {
     }
 }
 
-/// Judges what one shell said of one agent. `wrapped` tells whether a path is codemie.
+/// Judges the answer of one shell about one agent. `wrapped`: whether a path is codemie.
 pub fn judge(
     agent: &str,
     shell: &str,
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn understands_what_shells_say() {
+    fn answers_of_all_shells_are_parsed() {
         let cases = [
             ("/usr/bin/claude", Meaning::File("/usr/bin/claude".into())),
             ("alias claude='~/.claude/local/claude'", Meaning::Alias("~/.claude/local/claude".into())), // bash, dash
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn start_up_files_may_print_what_they_like() {
+    fn output_of_start_up_files_is_ignored() {
         let output = format!("Welcome back\n\x1b[1m{MARK}/a/claude\nfortune: {MARK}\nbye\n");
         assert_eq!(
             read(&output, &["claude", "codex"]),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_runs_codemie_is_fine() {
+    fn only_an_agent_that_runs_codemie_is_fine() {
         let cases = [
             (Meaning::File("/shims/claude".into()), Some(Level::Ok)),
             (Meaning::File("/usr/bin/claude".into()), Some(Level::Warn)),

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_what_agents_need_of_a_terminal() {
+    fn missing_terminal_features_are_found() {
         use Level::{Note, Ok, Warn};
         type Case = (Option<&'static str>, bool, Option<(u16, u16)>, &'static [Level]);
         let cases: &[Case] = &[

@@ -11,8 +11,8 @@ pub const LONGEST: Duration = Duration::from_mins(5);
 /// No receiver may silence us for longer, whatever it asks for.
 pub const LONGEST_ASKED: Duration = Duration::from_hours(1);
 
-/// Somebody may have noted a wait between our look at the clock and our look at the note, which then seems to be longer than
-/// it is. A store that is busy holds us up for ten seconds between the two.
+/// Another process may note a wait after we read the clock and before we read the note; the wait then seems longer than it
+/// is. A busy store can put ten seconds between the two.
 pub const OVERTAKEN: Duration = Duration::from_mins(1);
 
 /// The wait after so many failures in a row. Half of it is chance (`random` in 0..1), so that a thousand machines do not
@@ -35,7 +35,7 @@ pub fn asked(header: &str, now: Timestamp) -> Option<Duration> {
     Some(wait.min(LONGEST_ASKED))
 }
 
-/// How long to keep still by what was noted. A wait longer than any that is ever noted means that the clock was set back
+/// How long to wait by the noted time. A wait longer than any that is ever noted means that the clock was set back
 /// since, and is over.
 pub fn left(until: Option<Timestamp>, now: Timestamp, longest: Duration) -> Duration {
     let wait = until.map_or(Duration::ZERO, |until| until.since(now));
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_up_to_the_longest_with_half_of_it_chance() {
+    fn the_delay_doubles_up_to_the_longest_and_half_of_it_is_chance() {
         for (failures, least, most) in [
             (0, 500, 1000),
             (1, 500, 1000),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_in_both_spellings_and_never_for_ever() {
+    fn retry_after_takes_seconds_and_dates_and_is_capped() {
         let now = Timestamp::parse("2026-11-16T10:00:00Z").unwrap();
         for (header, seconds) in [
             ("0", Some(0)),

@@ -12,7 +12,7 @@ use super::configured::Sinks;
 use super::drain::{Drain, is_unattended};
 use super::progress::Pace;
 use super::registration::register;
-use crate::apart;
+use crate::detached;
 use crate::home::Home;
 use crate::store::{Error, SinkRow, Store};
 use system::clock::{Clock, SystemClock};
@@ -47,7 +47,7 @@ pub fn needs_delivery(store: &mut Store, sinks: &Sinks) -> Result<bool, Error> {
 
 /// Starts the process.
 pub fn spawn_delivery(home: &Home) {
-    if let Err(error) = apart::start(home, [COMMAND]) {
+    if let Err(error) = detached::start(home, [COMMAND]) {
         tracing::warn!("pending events wait for the next command: {error}");
     }
 }
@@ -71,7 +71,7 @@ pub fn deliver_pending(sinks: &Sinks) -> Result<(), Error> {
 async fn serve(mut drain: Drain, home: &Home, deadline: Instant) {
     let name = drain.name();
     loop {
-        let Some(alone) = apart::alone(home, &format!("deliver-{name}")) else { return };
+        let Some(alone) = detached::lock(home, &format!("deliver-{name}")) else { return };
         let wanted = match send_until(&mut drain, deadline).await {
             Ok(()) => {
                 drop(alone);

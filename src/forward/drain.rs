@@ -204,7 +204,7 @@ impl Drain {
                 batch.events.iter().try_for_each(|event| tx.note_accepted(name, event, accepted))
             })?;
         }
-        let at = Circumstances { pace: self.pace, failures, chance: chance(), now: clock.now() };
+        let at = Circumstances { pace: self.pace, failures, chance: fastrand::f64(), now: clock.now() };
         let what = consequence(verdict, batch.events.len(), &mut self.packing, at);
         self.record(batch, what, verdicts.untaken.as_deref(), at.now)
     }
@@ -341,10 +341,4 @@ impl Drain {
 /// Whether events may be sent to this receiver now and no process is doing so.
 pub(super) fn is_unattended(row: &SinkRow, now: Timestamp) -> bool {
     row.paused.is_none() && wait_left(row, Pace::Background, now).is_none() && !lease::is_held(row, now)
-}
-
-/// A number in 0..1 for jitter.
-fn chance() -> f64 {
-    let bits = Uuid::new_v4().as_u128() & u128::from(u32::MAX);
-    f64::from(u32::try_from(bits).unwrap_or(0)) / f64::from(u32::MAX)
 }

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use super::Style;
 use super::tilde::at_home;
 
-/// An error with its causes. Most of our errors name theirs already: each is said once.
-pub fn told(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
-        match (said.is_empty(), said.contains(&cause)) {
+/// An error with its causes. Most of our errors name theirs already: each stands there once.
+pub fn format_error(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+        match (text.is_empty(), text.contains(&cause)) {
             (true, _) => cause,
-            (false, true) => said,
-            (false, false) => format!("{said}: {cause}"),
+            (false, true) => text,
+            (false, false) => format!("{text}: {cause}"),
         }
     })
 }
@@ -22,7 +22,7 @@ pub fn shown(text: &str) -> String {
     style.fold(&at_home(text, style))
 }
 
-/// Standard output, whose errors say so: of an error number alone nobody knows what could not be written.
+/// Standard output with errors that name it: an error number alone does not say what could not be written.
 #[derive(Debug)]
 pub struct Output<W>(pub W);
 
@@ -59,7 +59,7 @@ mod tests {
     struct Named(#[source] io::Error);
 
     #[test]
-    fn each_cause_is_said_once() {
+    fn each_cause_stands_there_once() {
         let denied = || io::Error::from_raw_os_error(libc::EACCES);
         let table = [
             (anyhow!("there is no session"), "there is no session"),
@@ -76,8 +76,8 @@ mod tests {
                 "cannot start: the copy: Permission denied (os error 13); make it again",
             ),
         ];
-        for (error, said) in table {
-            assert_eq!(told(&error), said);
+        for (error, expected) in table {
+            assert_eq!(format_error(&error), expected);
         }
     }
 
@@ -94,8 +94,8 @@ mod tests {
             }
         }
         let full = Output(Refusing(libc::ENOSPC)).write_all(b"x").unwrap_err();
-        let said = "standard output could not be written: No space left on device (os error 28)";
-        assert_eq!((full.kind(), full.to_string().as_str()), (io::ErrorKind::StorageFull, said));
+        let expected = "standard output could not be written: No space left on device (os error 28)";
+        assert_eq!((full.kind(), full.to_string().as_str()), (io::ErrorKind::StorageFull, expected));
         assert_eq!(
             Output(Refusing(libc::EPIPE)).write_all(b"x").unwrap_err().kind(),
             io::ErrorKind::BrokenPipe

@@ -1,7 +1,7 @@
 //! For tests of whatever is drawn: text as nobody should write it, at many widths.
 
-use super::text::is_harmful;
 use super::{Colour, Style};
+use human::text::is_harmful;
 
 /// Longer than a format's width may be, which ended the program.
 const ENDLESS: usize = 70_000;
@@ -29,9 +29,7 @@ pub(crate) fn draw_everywhere(draw: impl Fn(&str, Style) -> String) {
         for text in texts(length) {
             let drawn = draw(&text, Style { colour: columns % 2 == 0, columns });
             let begin: String = text.chars().take(12).collect();
-            let colours = Colour::ALL.iter().filter_map(|colour| colour.code()).chain(["0"]);
-            let colours = colours.map(|code| format!("\x1b[{code}m"));
-            let bare = colours.fold(drawn, |drawn, colour| drawn.replace(&colour, ""));
+            let bare = Colour::sequences().iter().fold(drawn, |drawn, colour| drawn.replace(colour, ""));
             let harmful = bare.chars().find(|letter| *letter != '\n' && is_harmful(*letter));
             assert_eq!(harmful, None, "{begin:?} on {columns} columns:\n{bare:?}");
         }

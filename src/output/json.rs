@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::text::is_harmful;
+use human::text::is_harmful;
 
 /// Over several lines, with a line end.
 #[expect(clippy::disallowed_methods, reason = "the one place that makes JSON to be printed")]
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_might_obey_is_escaped_and_means_the_same() {
+    fn control_characters_are_escaped_and_the_value_stays_the_same() {
         let all: String = ('\0'..='\u{ffff}').filter(|letter| is_harmful(*letter)).collect();
         let value = json!({"name": format!("a{all}ü修👩‍💻"), "list": ["\u{9b}31m", "\u{202e}"]});
         for text in [pretty(&value).unwrap(), line(&value).unwrap()] {

@@ -1,18 +1,21 @@
-//! What a person sees: tables that fit the terminal, colour only where it is wanted, numbers in words.
+//! What a person sees: tables that fit the terminal, and colour only where it is wanted.
 
 pub mod failure;
 #[cfg(test)]
 pub(crate) mod hostile;
 pub mod json;
 pub mod progress;
+pub mod screen;
 pub mod table;
-pub mod text;
 pub mod tilde;
 pub mod wrap;
 
+use std::fmt::Write;
 use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
+use std::sync::LazyLock;
 
+use anstyle::AnsiColor;
 use rustix::termios::{isatty, tcgetwinsize};
 use unicode_width::UnicodeWidthStr;
 
@@ -61,7 +64,7 @@ impl Style {
     /// Words side by side, or one below the other where they do not fit.
     pub fn heading(self, words: &[(&str, Colour)]) -> String {
         let words: Vec<(String, Colour)> =
-            words.iter().map(|(word, colour)| (table::shorten(word, usize::MAX), *colour)).collect();
+            words.iter().map(|(word, colour)| (human::text::shorten(word, usize::MAX), *colour)).collect();
         let wide: usize = words.iter().map(|(word, _)| word.width() + 2).sum();
         let gap = if wide <= self.columns.saturating_add(2) { "  " } else { "\n  " };
         let words: Vec<String> = words.iter().map(|(word, colour)| self.paint(word, *colour)).collect();
@@ -76,15 +79,14 @@ impl Style {
 
     /// The same at the end of a text.
     fn paint_onto(self, line: &mut String, text: &str, colour: Colour) {
-        let text = text::clean(text);
-        match colour.code() {
-            Some(code) if self.colour && !text.is_empty() => {
-                for part in ["\x1b[", code, "m", &text, "\x1b[0m"] {
-                    *line += part;
-                }
-            }
-            _ => *line += &text,
+        let text = human::text::clean(text);
+        if !self.colour || text.is_empty() || colour == Colour::Plain {
+            *line += &text;
+            return;
         }
+        let ansi = colour.ansi();
+        // Writing to a text cannot fail.
+        let _ = write!(line, "{ansi}{text}{ansi:#}");
     }
 }
 
@@ -102,18 +104,29 @@ pub enum Colour {
 }
 
 impl Colour {
-    pub(crate) const ALL: [Self; 7] =
+    const ALL: [Self; 7] =
         [Self::Plain, Self::Heading, Self::Faint, Self::Good, Self::Note, Self::Warning, Self::Bad];
 
-    fn code(self) -> Option<&'static str> {
-        Some(match self {
-            Self::Plain => return None,
-            Self::Heading => "1",
-            Self::Faint => "2",
-            Self::Good => "32",
-            Self::Note => "36",
-            Self::Warning => "33",
-            Self::Bad => "31",
-        })
+    /// The same for this program's tables and for clap's help.
+    pub const fn ansi(self) -> anstyle::Style {
+        let style = anstyle::Style::new();
+        match self {
+            Self::Plain => style,
+            Self::Heading => style.bold(),
+            Self::Faint => style.dimmed(),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Note => AnsiColor::Cyan.on_default(),
+            Self::Warning => AnsiColor::Yellow.on_default(),
+            Self::Bad => AnsiColor::Red.on_default(),
+        }
+    }
+
+    /// Every escape sequence that this program writes.
+    pub(crate) fn sequences() -> &'static [String] {
+        static SEQUENCES: LazyLock<Vec<String>> = LazyLock::new(|| {
+            let colours = Colour::ALL.iter().map(|colour| colour.ansi().render().to_string());
+            colours.chain([anstyle::Reset.render().to_string()]).filter(|text| !text.is_empty()).collect()
+        });
+        &SEQUENCES
     }
 }

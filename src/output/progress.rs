@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::termios::{isatty, tcgetwinsize};
 
-use super::table::shorten;
+use human::text::shorten;
 
-/// What is over before is not worth a flicker.
+/// Work that ends sooner shows no bar.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// Cells of the bar itself, at most.
@@ -16,19 +16,22 @@ const WIDTH: u64 = 30;
 /// On fewer columns there is no room for anything.
 const NARROWEST: u64 = 20;
 
-/// Bytes done of bytes to do.
+/// How the numbers of a bar are written: [`human::bytes`], [`human::count`].
+pub type Number = fn(u64) -> String;
+
+/// Work done of work to do.
 #[derive(Debug)]
 pub struct Bar {
     what: &'static str,
     since: Instant,
-    unit: &'static str,
+    number: Number,
     drawn: Cell<bool>,
 }
 
 impl Bar {
-    /// `None` where nobody would see it. `unit` stands behind the numbers.
-    pub fn on_terminal(what: &'static str, unit: &'static str) -> Option<Self> {
-        let bar = Self { what, unit, since: Instant::now(), drawn: Cell::new(false) };
+    /// `None` where nobody would see it.
+    pub fn on_terminal(what: &'static str, number: Number) -> Option<Self> {
+        let bar = Self { what, number, since: Instant::now(), drawn: Cell::new(false) };
         (isatty(stderr()) && columns() >= NARROWEST).then_some(bar)
     }
 
@@ -40,7 +43,7 @@ impl Bar {
             terminal::clear_line_on_interrupt();
         }
         // The cursor stays at the beginning: whatever is written next overwrites the bar.
-        let _ = write!(stderr(), "{}\x1b[K\r", line(self.what, self.unit, done, of, columns()));
+        let _ = write!(stderr(), "{}\x1b[K\r", line(self.what, self.number, done, of, columns()));
     }
 }
 
@@ -68,11 +71,11 @@ fn columns() -> u64 {
     tcgetwinsize(stderr()).map_or(0, |size| u64::from(size.ws_col))
 }
 
-/// One cell less than there are columns, or the terminal would fold it. What does not fit goes: the bar shrinks, then the
-/// words are left out.
-fn line(what: &str, unit: &str, done: u64, of: u64, columns: u64) -> String {
+/// One cell less than there are columns, or the terminal would fold it. Where it does not fit, the bar shrinks, then the words
+/// are left out.
+fn line(what: &str, number: Number, done: u64, of: u64, columns: u64) -> String {
     let done = done.min(of);
-    let numbers = format!("{}{unit} of {}{unit}", human::count(done), human::count(of));
+    let numbers = format!("{} of {}", number(done), number(of));
     let taken = |words: &str| words.len() as u64 + numbers.len() as u64 + 5;
     let what = if taken(what) + 5 <= columns { format!("{what} ") } else { String::new() };
     let width = columns.saturating_sub(taken(&what)).min(WIDTH);
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_full_as_the_work_is_done() {
-        let line = |what, done, of| line(what, "B", done, of, 120);
+        let line = |what, done, of| line(what, human::bytes, done, of, 120);
         assert_eq!(line("reading", 0, 2_000_000), "reading [------------------------------] 0B of 2.00MB");
         assert_eq!(
             line("reading", 1_000_000, 2_000_000),
@@ -100,11 +103,11 @@ mod tests {
     #[test]
     fn a_narrow_terminal_has_a_narrow_bar() {
         for columns in NARROWEST..120 {
-            let drawn = line("reading session files", "B", 999_000_000, 1_990_000_000, columns);
+            let drawn = line("reading session files", human::bytes, 999_000_000, 1_990_000_000, columns);
             let fits = (drawn.len() as u64) < columns || columns < 25;
             assert!(fits && drawn.contains("999MB of 1.99GB"), "{columns}: {drawn}");
         }
-        let drawn = line("reading session files", "B", 1_000_000, 2_000_000, 60);
+        let drawn = line("reading session files", human::bytes, 1_000_000, 2_000_000, 60);
         assert_eq!(drawn, "reading session files [########---------] 1.00MB of 2.00MB");
     }
 }

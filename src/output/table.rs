@@ -1,17 +1,17 @@
-//! Aligned tables that fit the terminal: first the roomy columns are shortened, then the least important ones left out, and
-//! what stays is shortened once more where it can bear that.
+//! Aligned tables that fit the terminal. First wide columns are shortened, then the least important ones are dropped, then
+//! the remaining ones are shortened further where their content allows it.
 
 use std::borrow::Cow;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-use super::text::{clean, is_plain};
 use super::{Colour, Style};
+use human::text::{is_plain, shorten};
+use unicode_width::UnicodeWidthStr;
 
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// No cell is wider, whatever somebody else's file says: where nobody folds lines, every row would be as long as the longest.
+/// No cell is wider, because texts come from files of others: where nobody folds lines, every row would be as long as the
+/// longest.
 const WIDEST: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Column {
     pub align: Align,
     /// It may be cut down to this; a column whose content must stay whole has `usize::MAX`.
     pub least: usize,
-    /// And down to this when nothing is left to leave out.
+    /// And down to this when no further column can be dropped.
     pub at_worst: usize,
     /// The higher, the sooner it is left out; 0 stays.
     pub dispensable: u8,
@@ -269,30 +269,6 @@ pub fn padded(text: &str, width: usize) -> String {
     text
 }
 
-/// At most `width` cells, with an ellipsis where something is missing. What a terminal might obey never reaches it.
-pub fn shorten(text: &str, width: usize) -> String {
-    if is_plain(text) && text.len() <= width {
-        return text.to_owned();
-    }
-    let clean = clean(text);
-    if clean.width() <= width {
-        return clean.into_owned();
-    }
-    let mut short = String::new();
-    let mut used = 1; // the ellipsis
-    for letter in clean.chars() {
-        used += letter.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        short.push(letter);
-    }
-    if width > 0 {
-        short.push('…');
-    }
-    short
-}
-
 /// The cells that a text takes. Most are plain, and a table may have ten thousand rows.
 fn width_of(text: &str) -> usize {
     if is_plain(text) { text.len() } else { text.width() }
@@ -323,13 +299,13 @@ total                             12.3k  $0.1201
 ";
 
     #[test]
-    fn columns_are_aligned_by_what_is_seen() {
+    fn columns_are_aligned_by_display_width() {
         assert_eq!(table().render(Style { colour: false, columns: usize::MAX }), WIDE);
         assert_eq!(table().render(Style { colour: false, columns: 48 }), WIDE);
     }
 
     #[test]
-    fn a_narrow_terminal_shortens_first_and_leaves_out_then() {
+    fn a_narrow_terminal_first_shortens_then_drops_columns() {
         for columns in 15..60 {
             let text = table().render(Style { colour: false, columns });
             let widest = text.lines().map(UnicodeWidthStr::width).max().unwrap();
@@ -341,7 +317,7 @@ total                             12.3k  $0.1201
     }
 
     #[test]
-    fn what_must_stay_whole_is_cut_when_nothing_is_left_to_leave_out() {
+    fn whole_columns_are_cut_when_no_column_can_be_dropped() {
         let mut table = Table::new([
             Column::text("NAME", 8),
             Column::text("STATUS", usize::MAX).at_worst(9),
@@ -383,14 +359,6 @@ total                             12.3k  $0.1201
         table.total(["", "", "t"].map(Cell::from));
         let text = table.render(Style { colour: false, columns: 80 });
         assert_eq!(text, "A   B  C\n1\n1  22  333\n       t\n");
-    }
-
-    #[test]
-    fn text_cannot_speak_to_the_terminal() {
-        assert_eq!(shorten("a\x1b[31mb\n", 20), "a [31mb ");
-        assert_eq!(shorten("日本語", 5), "日本…");
-        assert_eq!(shorten("日本語", 4), "日…");
-        assert_eq!(shorten("abc", 0), "");
     }
 
     #[test]

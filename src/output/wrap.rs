@@ -2,10 +2,10 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::table::shorten;
-use super::text::clean;
+use human::text::clean;
+use human::text::shorten;
 
-/// How far the lines after the first are set in.
+/// How far the lines after the first are indented.
 pub const INDENT: usize = 2;
 
 /// One paragraph, each line with its end. What fits stays as it is but for control characters.
@@ -60,7 +60,7 @@ fn folded(text: &str, first: usize, width: usize) -> Vec<String> {
     lines
 }
 
-/// A command in backticks is one word, for people copy it; one that fits no line is as many as it has.
+/// A command in backticks is one word, because people copy it; one that is too long for a line is split into its words.
 fn words(text: &str, width: usize) -> Vec<String> {
     let is_mark = |word: &str| word.matches('`').count() % 2 == 1;
     let mut words = Vec::new();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_is_set_in() {
+    fn continued_lines_are_indented() {
         for (text, width, drawn) in [
             ("one two three", 20, "one two three\n"),
             ("one two three four", 9, "one two\n  three\n  four\n"),

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::output::table::shorten;
 use crate::store::{self, SessionRow, View};
+use human::text::shorten;
 use wire::AgentSessionId;
 
 /// Shorter prefixes are more likely a slip than a name.
@@ -43,7 +43,7 @@ impl Scan for NoScan {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    #[error("there is no session {0:?}; `codemie list --all` shows those there are")]
+    #[error("there is no session {0:?}; `codemie list --all` shows every session")]
     Unknown(String),
     #[error("{wanted:?} could be any of these; give more of it:\n{}", lines(.candidates))]
     Several { wanted: String, candidates: Vec<Candidate> },

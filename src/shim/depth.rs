@@ -1,9 +1,9 @@
 //! Counting how often a call has come back to us without reaching an agent.
 //!
 //! Our shim runs mise's, mise's runs ours, and so on. Neither can see it, so a counter travels in the environment. But
-//! an agent that starts an agent travels through us as well, any number of levels deep, and is no loop. What tells
-//! them apart: a shim hands its arguments on unchanged, an agent makes its own. So the variable carries the counter
-//! together with a fingerprint of the call that was passed on, and only the very same call counts further.
+//! an agent that starts an agent travels through us as well, any number of levels deep, and is no loop. The difference:
+//! a shim hands its arguments on unchanged, an agent makes its own. So the variable carries the counter together with a
+//! fingerprint of the call that was passed on, and only the very same call counts further.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_is_given() {
+    fn a_broken_value_counts_as_none() {
         let at = |value: &str| Depth::arriving(Some(OsStr::new(value)), "claude", ["a"]);
         assert_eq!(at("3"), Depth { rounds: 3, nested: 3 });
         assert!(at("4").exhausted());

@@ -12,7 +12,7 @@ use system::file::open_regular;
 
 pub use system::file::FileId;
 
-/// What a look at a path, symlinks followed, tells.
+/// What is at a path, symlinks followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub id: FileId,

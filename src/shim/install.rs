@@ -83,7 +83,7 @@ impl Shims {
             State::Current => Ok(Done::Unchanged),
             State::Foreign => Err(Error::Foreign { path }),
             State::Missing => match self.create(&path, name) {
-                // Somebody was faster since the look; whose it is, the next look tells.
+                // Another process was faster; the next look finds out what it made.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Foreign { path }),
                 created => created.map(|()| Done::Created).map_err(io),
             },
@@ -112,7 +112,7 @@ impl Shims {
         }
     }
 
-    /// Takes the folder away when nothing is left in it.
+    /// Removes the folder when it is empty.
     pub fn remove_empty_folder(&self) {
         _ = fs::remove_dir(&self.folder);
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_neither_replaced_nor_removed() {
+    fn a_file_of_somebody_else_is_neither_replaced_nor_removed() {
         type Make = fn(&Path);
         let cases: [(&str, Make); 5] = [
             ("a program", |path| fs::write(path, b"\x7fELF").unwrap()),

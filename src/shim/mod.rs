@@ -21,34 +21,40 @@ pub fn override_variable(name: &str) -> String {
     format!("CODEMIE_REAL_{}", name.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// The real binary of an agent on this machine: its variable, then the configured path, then PATH.
-pub fn real_binary(name: &str, configured: Option<&Path>) -> Result<PathBuf, NotFound> {
+/// A look at an environment variable.
+type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// The real binary of an agent on this machine: its variable, then the configured path, then PATH. `folder`: where relative
+/// paths begin, if that is not the folder of this process.
+pub fn real_binary(
+    name: &str,
+    configured: Option<&Path>,
+    var: Var<'_>,
+    folder: Option<&Path>,
+) -> Result<PathBuf, NotFound> {
     let variable = override_variable(name);
-    let from_env = set(&variable);
-    let path = std::env::var_os("PATH");
-    let ourselves = Identity::of_this_process(&DiskFiles);
+    let from_env = var(&variable).filter(|value| !value.is_empty());
     let explicit = match (&from_env, configured) {
         (Some(value), _) => Some((value.as_os_str(), variable.as_str())),
         (None, Some(configured)) => Some((configured.as_os_str(), "config.toml")),
         (None, None) => None,
     };
-    Query { name, explicit, path: path.as_deref(), ourselves: &ourselves }.resolve(&DiskFiles)
+    let ourselves = Identity::of_this_process(&DiskFiles);
+    Query { name, explicit, path: var("PATH").as_deref(), folder, ourselves: &ourselves }.resolve(&DiskFiles)
 }
 
 /// Whether any folder on PATH is seen to hold something of this name.
-pub fn is_on_path(name: &str) -> bool {
-    let path = std::env::var_os("PATH");
+pub fn is_on_path(name: &str, var: Var<'_>, folder: Option<&Path>) -> bool {
     let ourselves = Identity::of_this_process(&DiskFiles);
-    Query { name, explicit: None, path: path.as_deref(), ourselves: &ourselves }.finds_something(&DiskFiles)
+    let path = var("PATH");
+    let query = Query { name, explicit: None, path: path.as_deref(), folder, ourselves: &ourselves };
+    query.finds_something(&DiskFiles)
 }
 
 /// The same list of places as a refused search carries, for a loop that the depth counter has stopped.
-pub fn stopped_loop(name: &str) -> NotFound {
-    let path = std::env::var_os("PATH");
+pub fn stopped_loop(name: &str, var: Var<'_>, folder: Option<&Path>) -> NotFound {
     let ourselves = Identity::of_this_process(&DiskFiles);
-    Query { name, explicit: None, path: path.as_deref(), ourselves: &ourselves }.stopped_loop(&DiskFiles)
-}
-
-fn set(variable: &str) -> Option<OsString> {
-    std::env::var_os(variable).filter(|value| !value.is_empty())
+    let path = var("PATH");
+    let query = Query { name, explicit: None, path: path.as_deref(), folder, ourselves: &ourselves };
+    query.stopped_loop(&DiskFiles)
 }

@@ -23,7 +23,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// What was found at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PathKind {
     /// A program that is not codemie.
     Real,
     NotFound,
@@ -36,15 +36,15 @@ pub enum Verdict {
     Unreachable(io::ErrorKind),
 }
 
-impl Verdict {
-    /// Whether something is known to be there. What lies in a folder that cannot be searched no shell finds, although
-    /// execvp speaks of a permission then.
+impl PathKind {
+    /// Whether something is known to be there. No shell finds anything in a folder that cannot be searched, although execvp
+    /// reports a missing permission then.
     fn is_something(self) -> bool {
         !matches!(self, Self::NotFound | Self::Unreachable(_))
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for PathKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Real => "not codemie",
@@ -61,19 +61,21 @@ impl fmt::Display for Verdict {
 
 /// One place and what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SearchedPath {
     pub path: PathBuf,
-    pub verdict: Verdict,
+    pub kind: PathKind,
 }
 
 /// What to look for, and everything the answer depends on besides the file system.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     pub name: &'a str,
-    /// The user's own word on where it is, and who said so (a variable, the config file). It is obeyed or refused,
-    /// never fallen back from.
+    /// Where the user says it is, and where that is set (a variable, the config file). It is obeyed or refused; there is no
+    /// fallback.
     pub explicit: Option<(&'a OsStr, &'a str)>,
     pub path: Option<&'a OsStr>,
+    /// Where relative paths begin; `None`: in the folder of this process.
+    pub folder: Option<&'a Path>,
     pub ourselves: &'a Identity,
 }
 
@@ -84,28 +86,28 @@ impl Query<'_> {
         }
         let searched = self.survey(files);
         // It may have appeared between the two walks.
-        match searched.iter().find(|place| place.verdict == Verdict::Real) {
+        match searched.iter().find(|place| place.kind == PathKind::Real) {
             Some(place) => Ok(place.path.clone()),
             None => Err(self.not_found(searched, Cause::Nowhere)),
         }
     }
 
     /// Every place in the order of the search, whatever is there.
-    pub fn survey(&self, files: &impl Files) -> Vec<Place> {
+    pub fn survey(&self, files: &impl Files) -> Vec<SearchedPath> {
         let mut places = Vec::new();
         self.walk(|path| {
-            places.push(Place {
+            places.push(SearchedPath {
                 path: path.to_owned(),
-                verdict: judge(path, self.name, self.ourselves, files),
+                kind: judge(path, self.name, self.ourselves, files),
             });
             false
         });
         places
     }
 
-    /// Whether anything of that name is there, and be it nothing that can be run.
+    /// Whether anything of that name is there, whether it can be run or not.
     pub fn finds_something(&self, files: &impl Files) -> bool {
-        self.survey(files).iter().any(|place| place.verdict.is_something())
+        self.survey(files).iter().any(|place| place.kind.is_something())
     }
 
     /// The error for a call that keeps coming back to us.
@@ -116,7 +118,7 @@ impl Query<'_> {
     fn first_real(&self, files: &impl Files) -> Option<PathBuf> {
         let mut found = None;
         self.walk(|path| {
-            let real = judge(path, self.name, self.ourselves, files) == Verdict::Real;
+            let real = judge(path, self.name, self.ourselves, files) == PathKind::Real;
             if real {
                 found = Some(path.to_owned());
             }
@@ -129,13 +131,20 @@ impl Query<'_> {
     fn walk(&self, mut visit: impl FnMut(&Path) -> bool) {
         let wanted = self.explicit.map_or(OsStr::new(self.name), |(value, _)| value);
         if wanted.as_bytes().contains(&b'/') {
-            visit(Path::new(wanted));
+            match self.folder {
+                Some(folder) => visit(&folder.join(wanted)),
+                None => visit(Path::new(wanted)),
+            };
             return;
         }
         let path = self.path.unwrap_or(OsStr::new(DEFAULT_PATH));
         let mut place = OsString::with_capacity(128);
         for folder in path.as_bytes().split(|&byte| byte == b':') {
             place.clear();
+            if let Some(base) = self.folder.filter(|_| folder.first() != Some(&b'/')) {
+                place.push(base);
+                place.push("/");
+            }
             // An empty element is the working directory; with the dot the result is a path for every exec.
             place.push(if folder.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(folder) });
             if place.as_bytes().last() != Some(&b'/') {
@@ -148,7 +157,7 @@ impl Query<'_> {
         }
     }
 
-    fn not_found(&self, searched: Vec<Place>, cause: Cause) -> NotFound {
+    fn not_found(&self, searched: Vec<SearchedPath>, cause: Cause) -> NotFound {
         NotFound {
             name: self.name.to_owned(),
             explicit: self.explicit.map(|(value, source)| (value.to_owned(), source.to_owned())),
@@ -159,36 +168,36 @@ impl Query<'_> {
 }
 
 /// What stands at `path`, cheapest question first.
-pub fn judge(path: &Path, name: &str, ourselves: &Identity, files: &impl Files) -> Verdict {
+pub fn judge(path: &Path, name: &str, ourselves: &Identity, files: &impl Files) -> PathKind {
     let seen = match files.stat(path) {
         Ok(seen) => seen,
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return Verdict::NotFound,
-            kind => return Verdict::Unreachable(kind),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return PathKind::NotFound,
+            kind => return PathKind::Unreachable(kind),
         },
     };
     if seen.is_directory {
-        return Verdict::Directory;
+        return PathKind::Directory;
     }
     if ourselves.file == Some(seen.id) {
-        return Verdict::SameFile;
+        return PathKind::SameFile;
     }
     if !seen.is_regular || !files.executable(path) {
-        return Verdict::NotExecutable;
+        return PathKind::NotExecutable;
     }
     if let Ok(canonical) = files.canonicalize(path) {
         // Equal though the inodes differ: our file was replaced by an upgrade while we run.
         if ourselves.canonical.as_ref() == Some(&canonical) {
-            return Verdict::SameFile;
+            return PathKind::SameFile;
         }
         if name != "codemie" && canonical.file_name() == Some(OsStr::new("codemie")) {
-            return Verdict::OtherCopy;
+            return PathKind::OtherCopy;
         }
     }
     if is_script_shim(path, files) {
-        return Verdict::ScriptShim;
+        return PathKind::ScriptShim;
     }
-    Verdict::Real
+    PathKind::Real
 }
 
 /// A program that may be executed but not read is taken for what it says it is.
@@ -210,7 +219,7 @@ enum Cause {
 pub struct NotFound {
     pub name: String,
     pub explicit: Option<(OsString, String)>,
-    pub searched: Vec<Place>,
+    pub searched: Vec<SearchedPath>,
     cause: Cause,
 }
 
@@ -219,9 +228,9 @@ impl NotFound {
     /// the user named outright is 126 for the want of a permission, too.
     pub fn exit_code(&self) -> u8 {
         let path = self.explicit.as_ref().is_some_and(|(value, _)| value.as_bytes().contains(&b'/'));
-        let denied = self.searched.iter().any(|place| match place.verdict {
-            Verdict::NotExecutable | Verdict::Directory => true,
-            Verdict::Unreachable(kind) => path && kind == io::ErrorKind::PermissionDenied,
+        let denied = self.searched.iter().any(|place| match place.kind {
+            PathKind::NotExecutable | PathKind::Directory => true,
+            PathKind::Unreachable(kind) => path && kind == io::ErrorKind::PermissionDenied,
             _ => false,
         });
         if self.cause == Cause::Nowhere && denied { 126 } else { 127 }
@@ -245,10 +254,10 @@ impl fmt::Display for NotFound {
         }
         writeln!(f, "Searched:")?;
         let width = self.searched.iter().map(|place| place.path.as_os_str().len()).max().unwrap_or(0);
-        for Place { path, verdict } in &self.searched {
+        for SearchedPath { path, kind } in &self.searched {
             // A format's width ends the program beyond 65,535, and PATH may be longer.
             let blanks = " ".repeat(width.saturating_sub(path.as_os_str().len()));
-            writeln!(f, "  {}{blanks}  {verdict}", path.display())?;
+            writeln!(f, "  {}{blanks}  {kind}", path.display())?;
         }
         match (self.cause, &self.explicit) {
             (Cause::Loop, _) => {
@@ -289,7 +298,7 @@ mod tests {
 
     fn query<'a>(path: Option<&'a str>, explicit: Option<&'a str>, ourselves: &'a Identity) -> Query<'a> {
         let explicit = explicit.map(|value| (OsStr::new(value), "CODEMIE_REAL_CLAUDE"));
-        Query { name: "claude", explicit, path: path.map(OsStr::new), ourselves }
+        Query { name: "claude", explicit, path: path.map(OsStr::new), folder: None, ourselves }
     }
 
     #[test]
@@ -324,8 +333,28 @@ mod tests {
     }
 
     #[test]
+    fn relative_places_begin_in_the_folder_that_was_given() {
+        let table = Table::of(&[
+            ("/work/./claude", program(9, ELF)),
+            ("/work/bin/claude", program(10, ELF)),
+            ("/real/claude", program(11, ELF)),
+        ]);
+        let us = us();
+        for (path, explicit, expected) in [
+            ("", None, "/work/./claude"),
+            ("bin:/real", None, "/work/bin/claude"),
+            ("/real:bin", None, "/real/claude"),
+            ("/real", Some("bin/claude"), "/work/bin/claude"),
+            ("bin", Some("/real/claude"), "/real/claude"),
+        ] {
+            let query = Query { folder: Some(Path::new("/work")), ..query(Some(path), explicit, &us) };
+            assert_eq!(query.resolve(&table).as_deref(), Ok(Path::new(expected)), "PATH={path} {explicit:?}");
+        }
+    }
+
+    #[test]
     fn says_what_is_at_each_place_and_which_code_a_shell_would_give() {
-        use Verdict::{Directory, NotExecutable, NotFound, OtherCopy, SameFile, ScriptShim, Unreachable};
+        use PathKind::{Directory, NotExecutable, NotFound, OtherCopy, SameFile, ScriptShim, Unreachable};
         let table = Table::of(&[
             ("/shims/claude", program(1, ELF)),
             ("/other/claude", Entry { canonical: Some("/usr/bin/codemie"), ..program(3, ELF) }),
@@ -337,7 +366,7 @@ mod tests {
             ("/loop/claude", error(io::ErrorKind::InvalidInput)),
             ("/file/claude", error(io::ErrorKind::NotADirectory)),
         ]);
-        let cases: &[(&str, &[Verdict], u8)] = &[
+        let cases: &[(&str, &[PathKind], u8)] = &[
             ("/shims:/missing", &[SameFile, NotFound], 127),
             ("/other:/script", &[OtherCopy, ScriptShim], 127),
             ("/text:/missing", &[NotExecutable, NotFound], 126),
@@ -349,7 +378,7 @@ mod tests {
         ];
         for (path, verdicts, code) in cases {
             let error = query(Some(path), None, &us()).resolve(&table).unwrap_err();
-            let seen: Vec<_> = error.searched.iter().map(|place| place.verdict).collect();
+            let seen: Vec<_> = error.searched.iter().map(|place| place.kind).collect();
             assert_eq!((seen.as_slice(), error.exit_code()), (*verdicts, *code), "PATH={path}");
         }
         for (path, something) in [
@@ -395,7 +424,7 @@ mod tests {
         let binary = Box::leak([ELF, SCRIPT_MARKER].concat().into_boxed_slice());
         for content in [&*far, &*binary] {
             let table = Table::of(&[("/a/claude", program(5, content))]);
-            assert_eq!(judge(Path::new("/a/claude"), "claude", &us(), &table), Verdict::Real);
+            assert_eq!(judge(Path::new("/a/claude"), "claude", &us(), &table), PathKind::Real);
         }
     }
 

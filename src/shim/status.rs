@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::resolve::{Place, Verdict};
+use super::resolve::{PathKind, SearchedPath};
 
 /// What a shell without aliases of its own would run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,17 +16,18 @@ pub enum Reach {
 
 impl Reach {
     /// `places` is a survey of PATH, in its order.
-    pub fn of(places: &[Place]) -> Self {
+    pub fn of(places: &[SearchedPath]) -> Self {
         places
             .iter()
-            .find_map(|Place { path, verdict }| match verdict {
-                Verdict::SameFile | Verdict::OtherCopy | Verdict::ScriptShim => {
+            .find_map(|SearchedPath { path, kind }| match kind {
+                PathKind::SameFile | PathKind::OtherCopy | PathKind::ScriptShim => {
                     Some(Self::Wrapped(path.clone()))
                 }
-                Verdict::Real => Some(Self::Bare(path.clone())),
-                Verdict::NotFound | Verdict::NotExecutable | Verdict::Directory | Verdict::Unreachable(_) => {
-                    None
-                }
+                PathKind::Real => Some(Self::Bare(path.clone())),
+                PathKind::NotFound
+                | PathKind::NotExecutable
+                | PathKind::Directory
+                | PathKind::Unreachable(_) => None,
             })
             .unwrap_or(Self::Nothing)
     }
@@ -38,12 +39,12 @@ mod tests {
 
     #[test]
     fn the_first_that_can_be_run_is_what_is_run() {
-        let at = |path: &str, verdict| Place { path: path.into(), verdict };
+        let at = |path: &str, kind| SearchedPath { path: path.into(), kind };
         let places = [
-            at("/none/claude", Verdict::NotFound),
-            at("/text/claude", Verdict::NotExecutable),
-            at("/shims/claude", Verdict::SameFile),
-            at("/real/claude", Verdict::Real),
+            at("/none/claude", PathKind::NotFound),
+            at("/text/claude", PathKind::NotExecutable),
+            at("/shims/claude", PathKind::SameFile),
+            at("/real/claude", PathKind::Real),
         ];
         assert_eq!(Reach::of(&places), Reach::Wrapped("/shims/claude".into()));
         assert_eq!(Reach::of(&places[..2]), Reach::Nothing);

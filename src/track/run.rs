@@ -15,7 +15,7 @@ use super::shared::SharedRun;
 use super::summary::{Summary, record_of, together};
 use super::timers::{Scope, Wake};
 use super::watch::{Change, Watch};
-use crate::apart;
+use crate::detached;
 use crate::log;
 use crate::session::correlate::{SETTLE, Signal};
 use crate::session::import::found;
@@ -126,7 +126,8 @@ impl Run {
                 && found::is_something(store, &user, &folder)?
             {
                 let args = [OsStr::new("import-found"), folder.as_os_str()];
-                apart::start(&home, args).unwrap_or_else(|error| tracing::warn!("old stores wait: {error}"));
+                detached::start(&home, args)
+                    .unwrap_or_else(|error| tracing::warn!("old stores wait: {error}"));
             }
             if store.log_bytes() > LONG_LOG {
                 store.checkpoint()?;

@@ -170,7 +170,7 @@ fn it_costs_nothing_and_goes_when_it_is_told_to() {
         .env_remove("WAYLAND_DISPLAY"));
     assert!(said.err.contains("no browser to open: http://127.0.0.1:"), "{said:?}");
     let usage = say(&mut sandbox.codemie(&["usage"]));
-    assert!(usage.out.starts_with("Only the demonstration's, which is left out."), "{usage:?}");
+    assert!(usage.out.starts_with("Only the demonstration was recorded, which is not counted."), "{usage:?}");
     let usage = say(&mut sandbox.codemie(&["usage", "--json"]));
     let usage: Value = serde_json::from_str(&usage.out).unwrap();
     assert_eq!((&usage["rows"], &usage["files"]), (&serde_json::json!([]), &0.into()));

@@ -1,4 +1,5 @@
-//! What people read and type: numbers, durations, money, times, words of a shell. The terminal and the dashboard speak alike.
+//! What people read and type: numbers, durations, money, times, text, words of a shell. The terminal and the dashboard use
+//! the same forms.
 
 use std::time::Duration;
 
@@ -7,8 +8,10 @@ use jiff::tz::TimeZone;
 
 use wire::Timestamp;
 
+pub mod length;
 pub mod shell;
 pub mod since;
+pub mod text;
 
 /// `0.4s`, `42s`, `3m 05s`, `2h 07m`, `3d 04h`.
 pub fn duration(time: Duration) -> String {
@@ -45,13 +48,21 @@ fn push_digits(text: &mut String, number: u64, least: usize) {
     text.extend(digits[first..].iter().copied().map(char::from));
 }
 
-/// `999`, `12.3k`, `4.56M`: three digits, never more.
+/// `999`, `12.3k`, `4.56M`, `7.89B`: three digits, never more.
 pub fn count(number: u64) -> String {
-    const UNITS: [(u64, &str); 4] =
-        [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
+    scaled(number, ["k", "M", "B", "T"])
+}
+
+/// `999B`, `12.3kB`, `4.56MB`, `7.89GB`: three digits, never more.
+pub fn bytes(number: u64) -> String {
+    scaled(number, ["k", "M", "G", "T"]) + "B"
+}
+
+/// `letters`: for thousands, millions and so on.
+fn scaled(number: u64, letters: [&str; 4]) -> String {
+    let units = [1_000, 1_000_000, 1_000_000_000, 1_000_000_000_000_u64].into_iter().zip(letters);
     // Rounding must not give 1000k: the next unit begins where the last one would.
-    let Some((unit, letter)) =
-        UNITS.into_iter().find(|(unit, _)| number.saturating_add(unit / 2000) >= *unit)
+    let Some((unit, letter)) = units.rev().find(|(unit, _)| number.saturating_add(unit / 2000) >= *unit)
     else {
         return number.to_string();
     };
@@ -98,7 +109,7 @@ pub fn column(amounts: &[(i64, bool)]) -> Vec<String> {
     let sizes = || amounts.iter().map(|(pico, _)| pico.unsigned_abs()).filter(|pico| *pico > 0);
     let cents = sizes().max().is_some_and(|most| most >= DOLLAR) && sizes().all(|pico| pico >= DOLLAR / 10);
     let more = amounts.iter().any(|(_, more)| *more);
-    let tell = |(pico, plus): &(i64, bool)| {
+    let show = |(pico, plus): &(i64, bool)| {
         let mark = match (plus, more) {
             (true, _) => "+",
             (false, true) => " ",
@@ -106,7 +117,7 @@ pub fn column(amounts: &[(i64, bool)]) -> Vec<String> {
         };
         decimals(*pico, if cents { 2 } else { 4 }) + mark
     };
-    amounts.iter().map(tell).collect()
+    amounts.iter().map(show).collect()
 }
 
 fn decimals(pico: i64, places: u32) -> String {
@@ -217,9 +228,18 @@ mod tests {
             (999_500, "1.00M"),
             (999_999, "1.00M"),
             (4_560_000, "4.56M"),
+            (999_500_000, "1.00B"),
+            (7_890_000_000, "7.89B"),
+            (999_499_999_999, "999B"),
+            (1_000_000_000_000, "1.00T"),
             (u64::MAX, "18446744T"),
         ] {
             assert_eq!(count(number), text);
+        }
+        for (number, text) in
+            [(0, "0B"), (12_345, "12.3kB"), (1_990_000_000, "1.99GB"), (999_500_000, "1.00GB")]
+        {
+            assert_eq!(bytes(number), text);
         }
         assert_eq!(counted(1, "line"), "1 line");
         assert_eq!(counted(1_268, "line"), "1,268 lines");

@@ -1,4 +1,4 @@
-//! The demonstration's own backend: the real one, in a process apart that ends by itself, so that its pages can be looked
+//! The demonstration's own backend: the real one, in a detached process that ends by itself, so that its pages can be looked
 //! at after the demonstration has ended.
 
 use std::io::Write;
@@ -30,17 +30,17 @@ use system::clock::{Clock, SystemClock};
 use system::file::{read_at_most, text_at_most};
 use wire::SessionRecord;
 
-/// The hidden command that the process apart is.
+/// The hidden command that the detached process runs.
 const COMMAND: &str = "demo-backend";
 /// How long the pages can be looked at.
 const LINGERS: Duration = Duration::from_mins(10);
 /// How often it looks whether its folder is still there.
 const LOOK: Duration = Duration::from_secs(2);
-/// Bounds failures only: it is there within a blink.
+/// Bounds failures only: it starts within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// What the process apart says of itself, once, to the one who started it.
+/// What the detached process reports of itself, once, to the process that started it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Embedded {
     address: String,
@@ -49,7 +49,7 @@ pub(super) struct Embedded {
     pub(super) entrance: String,
 }
 
-/// What demonstrations leave for each other is a line.
+/// The notes that demonstrations leave for each other are one line.
 const MAX_NOTE: u64 = 64 << 10;
 
 fn note(home: &Home, nonce: &str) -> PathBuf {
@@ -76,8 +76,12 @@ pub(super) fn start(home: &Home) -> anyhow::Result<Embedded> {
     }
 }
 
-/// Tells it the sessions of the play, and waits until it has committed them; how many events.
-pub(super) fn tell(home: &Home, embedded: &Embedded, chain: &[SessionRecord]) -> anyhow::Result<usize> {
+/// Sends it the sessions of the demonstration, and waits until it has committed them. Returns how many events.
+pub(super) fn send_events(
+    home: &Home,
+    embedded: &Embedded,
+    chain: &[SessionRecord],
+) -> anyhow::Result<usize> {
     let mut store = Store::open(home, SystemClock.now())?;
     let identity = Identity::of(&mut store, &User::Login)?;
     let events: Vec<Outgoing> = store.read(|view| {
@@ -101,7 +105,7 @@ pub(super) fn tell(home: &Home, embedded: &Embedded, chain: &[SessionRecord]) ->
     Ok(events.len())
 }
 
-/// `codemie demo-backend`: the process apart.
+/// `codemie demo-backend`: the detached process.
 pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
     let folder = demo::folder(home);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -144,7 +148,7 @@ impl LocalFacts for Demonstration {
     }
 }
 
-/// There at once or not at all, for its owner alone.
+/// Written whole or not at all, for its owner alone.
 fn say(folder: &Path, file: &Path, embedded: &Embedded) -> anyhow::Result<()> {
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(&serde_json::to_vec(embedded)?)?;
@@ -152,12 +156,12 @@ fn say(folder: &Path, file: &Path, embedded: &Embedded) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names the demonstration that was last: its backend has what those before it had.
+/// Names the latest demonstration: its backend has everything that earlier ones had.
 fn newest(folder: &Path) -> PathBuf {
     folder.join("backend-newest")
 }
 
-/// When nobody can want it any more: its time is up, its folder gone, or another demonstration has one.
+/// When it is of no use any more: its time is up, its folder is gone, or another demonstration has one.
 async fn ended(folder: PathBuf, nonce: &str) {
     let deadline = Instant::now() + LINGERS;
     let ours = || text_at_most(&newest(&folder), MAX_NOTE).is_ok_and(|newest| newest == nonce);

@@ -1,17 +1,17 @@
-//! The one line that is left on the terminal when the agent has ended.
+//! The line that stays on the terminal when the agent has ended.
 
 use std::time::Duration;
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::cmd::words;
+use crate::cmd::format;
 use crate::forward::Sinks;
 use crate::home::Home;
-use crate::output::table::shorten;
 use crate::session::record::open_time;
 use crate::store::{self, Store, View};
 use crate::track::Together;
 use human::shell;
+use human::text::shorten;
 use prices::unpriced;
 use wire::PicoDollars;
 use wire::SessionRecord;
@@ -27,7 +27,7 @@ pub(super) struct Added {
 }
 
 impl Added {
-    /// `None` for a session that began with this run, and where the store does not tell.
+    /// `None` for a session that began with this run, and where the store does not know.
     pub(super) fn by_run(home: &Home, session: &SessionRecord, begun_at: Timestamp) -> Option<Self> {
         if session.start_time >= begun_at {
             return None;
@@ -35,7 +35,7 @@ impl Added {
         let ended_at = session.end_time?;
         let mut store = Store::open(home, ended_at).ok()?;
         let added = store.read(|view| Self::since(view, session, begun_at, ended_at));
-        added.inspect_err(|error| tracing::warn!("what this run added is not told: {error}")).ok()?
+        added.inspect_err(|error| tracing::warn!("the part of this run is not known: {error}")).ok()?
     }
 
     fn since(
@@ -51,7 +51,7 @@ impl Added {
         let Some(row) = row else { return Ok(None) };
         let mut openings = view.openings(row.n)?;
         openings.retain(|opening| opening.opened_at >= begun_at);
-        // One that joined another run opened nothing: what was whose is not known.
+        // One that joined another run opened nothing: which part belongs to which run is not known.
         if openings.is_empty() {
             return Ok(None);
         }
@@ -60,29 +60,34 @@ impl Added {
         for opening in openings {
             let totals = view.opening_totals(row.n, opening.number)?;
             added.calls += totals.api_calls;
-            added.tokens = added.tokens.saturating_add(words::number(totals.tokens()));
+            added.tokens = added.tokens.saturating_add(format::number(totals.tokens()));
             added.cost.0 = added.cost.0.saturating_add(totals.cost.0);
         }
         Ok(Some(added))
     }
 }
 
-/// Delivery that somebody has to put right, in one line: events wait until then, and nothing else would say so.
+/// Delivery that somebody has to fix, in one line: events wait until then, and nothing else would report it.
 pub(super) fn paused(sinks: &Sinks, now: Timestamp) -> Option<String> {
     let mut store = Store::open(&sinks.home, now).ok()?;
     let rows = store.read(|view| view.sinks()).ok()?;
     let configured = sinks.targets();
     let mut rows = rows.iter().filter(|row| configured.iter().any(|target| target.name == row.name));
     let (name, why) = rows.find_map(|row| Some((&row.name, row.paused.as_ref()?)))?;
-    Some(shorten(&format!("codemie: delivery to {name} pauses: it {why}; see: codemie doctor"), usize::MAX))
+    Some(shorten(
+        &format!("codemie: delivery to {name} is paused: it {why}; see: codemie doctor"),
+        usize::MAX,
+    ))
 }
 
-/// How the cost of more than this run's part is told, the roomiest first.
+/// How the cost of everything, beyond this run's part, is shown; the widest form first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whole {
-    Apart,
-    Beside,
-    Left,
+enum TotalForm {
+    /// `$0.0123 · 2 sessions, $0.0399 in all`
+    Separate,
+    /// `$0.0123 of $0.0399`
+    Inline,
+    Omitted,
 }
 
 /// Name, duration, tokens, cost, how to resume, on one line of the terminal where that is possible: the name stands in what
@@ -93,36 +98,41 @@ pub(super) fn line(
     added: Option<Added>,
     columns: usize,
 ) -> String {
-    // After a /clear nothing else tells of the run; of a session that was resumed `show` tells the rest.
+    // After a /clear nothing else shows the run as a whole; a resumed session is shown in full by `show`.
     let forms = match together {
-        Some(_) => &[Whole::Apart, Whole::Beside][..],
-        None if added.is_some() => &[Whole::Apart, Whole::Beside, Whole::Left],
-        None => &[Whole::Apart],
+        Some(_) => &[TotalForm::Separate, TotalForm::Inline][..],
+        None if added.is_some() => &[TotalForm::Separate, TotalForm::Inline, TotalForm::Omitted],
+        None => &[TotalForm::Separate],
     };
-    let mut lines = forms.iter().map(|whole| told(session, together, added, *whole));
+    let mut lines = forms.iter().map(|form| line_in(*form, session, together, added));
     let first = lines.next().unwrap_or_default();
     let fits = |line: &String| line.width() <= columns;
     lines.fold(first, |chosen, next| if fits(&chosen) { chosen } else { next })
 }
 
-fn told(session: &SessionRecord, together: Option<Together>, added: Option<Added>, whole: Whole) -> String {
+fn line_in(
+    form: TotalForm,
+    session: &SessionRecord,
+    together: Option<Together>,
+    added: Option<Added>,
+) -> String {
     let usage = &session.usage;
     // A plus where something has no price; nothing where nothing has one.
-    let price = |dollars: f64| match words::cost(dollars, &usage.unpriced_models) {
+    let price = |dollars: f64| match format::cost(dollars, &usage.unpriced_models) {
         _ if dollars <= 0.0 && !usage.unpriced_models.is_empty() => None,
-        told => Some(told),
+        cost => Some(cost),
     };
     let time = added.map_or(Duration::from_millis(session.duration_ms), |added| added.time);
     let mut parts = vec![human::duration(time)];
     let (calls, tokens, cost, sign) = match added {
         Some(added) => (added.calls, added.tokens, added.cost.dollars(), "+"),
-        None => (usage.api_calls, words::tokens(usage), usage.cost_usd, ""),
+        None => (usage.api_calls, format::tokens(usage), usage.cost_usd, ""),
     };
     let all = match together {
         Some(Together { sessions, cost }) => Some((Some(sessions), cost.dollars())),
         None => added.filter(|_| usage.api_calls > 0).map(|_| (None, usage.cost_usd)),
     };
-    let of = all.filter(|_| whole == Whole::Beside).and_then(|(_, cost)| price(cost));
+    let of = all.filter(|_| form == TotalForm::Inline).and_then(|(_, cost)| price(cost));
     let of = of.map_or(String::new(), |cost| format!(" of {cost}"));
     if calls > 0 {
         parts.push(format!("{sign}{} tokens", human::count(tokens)));
@@ -135,12 +145,12 @@ fn told(session: &SessionRecord, together: Option<Together>, added: Option<Added
         }
     }
     if let Some((sessions, cost)) =
-        all.filter(|_| whole == Whole::Apart || calls == 0 && whole == Whole::Beside)
+        all.filter(|_| form == TotalForm::Separate || calls == 0 && form == TotalForm::Inline)
     {
         let cost = price(cost).map(|cost| format!("{cost} in all"));
         let sessions = sessions.map(|count| format!("{count} sessions"));
-        let said: Vec<String> = sessions.into_iter().chain(cost).collect();
-        parts.extend((!said.is_empty()).then(|| said.join(", ")));
+        let total: Vec<String> = sessions.into_iter().chain(cost).collect();
+        parts.extend((!total.is_empty()).then(|| total.join(", ")));
     }
     if session.correlation.agent_session_file.is_some() {
         parts.push(format!("codemie resume {}", shell::word(&session.name)));
@@ -155,7 +165,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::cmd::words::sample;
+    use crate::cmd::format::sample;
     use crate::session::absorb::{Batch, absorb};
     use crate::session::lifecycle::{self, Conversation};
     use crate::session::record::record;
@@ -173,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_and_says_all() {
+    fn a_usual_line_fits_eighty_columns() {
         let mut session = sample();
         session.name = "claude-2611160731-2".into();
         session.usage.input_tokens = 123_456_789;
@@ -184,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_price_has_no_amount() {
+    fn models_without_a_price_are_named_instead_of_an_amount() {
         let mut session = sample();
-        for (cost, models, said) in [
+        for (cost, models, expected) in [
             (0.0, &["new"][..], "47s · 6.91k tokens · no price for new"),
             (0.5, &["new"], "47s · 6.91k tokens · $0.5000+ · no price for new"),
             (0.5, &[], "47s · 6.91k tokens · $0.5000"),
@@ -196,14 +206,14 @@ mod tests {
             session.usage.unpriced_models = models.iter().map(|&model| model.to_owned()).collect();
             assert_eq!(
                 line(&session, None, None, WIDE),
-                format!("codemie: {said} · codemie resume fix-auth")
+                format!("codemie: {expected} · codemie resume fix-auth")
             );
         }
         session.usage.unpriced_models = vec!["claude-opus-4-5".into()];
         session.usage.unpriced_calls = [("claude-opus-4-5".to_owned(), 3)].into();
         session.usage.cost_usd = 0.5;
-        let said = "$0.5000+ · no price for claude-opus-4-5 in fast mode (3 calls) · codemie resume";
-        assert!(line(&session, None, None, WIDE).contains(said));
+        let expected = "$0.5000+ · no price for claude-opus-4-5 in fast mode (3 calls) · codemie resume";
+        assert!(line(&session, None, None, WIDE).contains(expected));
         session.usage.cost_usd = 0.0;
         let together = Some(Together { sessions: 2, cost: PicoDollars(0) });
         session.usage.unpriced_models = vec!["new".into()];
@@ -212,27 +222,27 @@ mod tests {
     }
 
     #[test]
-    fn after_a_clear_it_tells_of_the_whole_run() {
+    fn after_a_clear_the_cost_of_all_sessions_is_shown() {
         let mut session = sample();
         session.name = "fix-auth.2".into();
         let together = Together { sessions: 2, cost: PicoDollars(39_900_000_000) };
-        for (columns, said) in [
+        for (columns, expected) in [
             (95, "$0.0123 · 2 sessions, $0.0399 in all"),
             (80, "$0.0123 of $0.0399"),
             (40, "$0.0123 of $0.0399"),
         ] {
             assert_eq!(
                 line(&session, Some(together), None, columns),
-                format!("codemie: 47s · 6.91k tokens · {said} · codemie resume fix-auth.2")
+                format!("codemie: 47s · 6.91k tokens · {expected} · codemie resume fix-auth.2")
             );
         }
     }
 
     #[test]
-    fn after_a_resume_it_tells_this_run_from_the_whole() {
+    fn after_a_resume_this_run_and_the_whole_session_are_shown() {
         let mut session = sample();
         session.usage.cost_usd = 0.0269;
-        for (name, added, columns, said) in [
+        for (name, added, columns, expected) in [
             ("fix-auth", added(38, 2), 82, "38s · +12.0k tokens · +$0.0100 · $0.0269 in all"),
             ("fix-auth", added(38, 2), 80, "38s · +12.0k tokens · +$0.0100 of $0.0269"),
             ("claude-2611161405", added(156, 2), 80, "2m 36s · +12.0k tokens · +$0.0100"),
@@ -241,13 +251,13 @@ mod tests {
         ] {
             session.name = name.into();
             let line = line(&session, None, Some(added), columns);
-            assert_eq!(line, format!("codemie: {said} · codemie resume {name}"));
+            assert_eq!(line, format!("codemie: {expected} · codemie resume {name}"));
             assert!(line.width() <= columns.max(80), "{line}");
         }
     }
 
     #[test]
-    fn what_a_run_added_is_told_from_what_was_there() {
+    fn the_part_of_a_run_is_counted_by_its_openings() {
         let mut world = World::new();
         let ended = |world: &mut World, run: RunId, session: SessionId, key: &str, inode: u64| {
             let at = world.wait(2000);
@@ -288,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_session_is_called_the_line_is_drawn() {
+    fn hostile_names_are_drawn_harmlessly() {
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut session = sample();
             (session.name, session.usage.unpriced_models) = (text.into(), vec![text.into()]);
@@ -297,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_pasted_whatever_the_session_is_called() {
+    fn the_resume_command_can_be_pasted_for_any_name() {
         let mut session = sample();
         session.name = "it's mine; x".into();
         let line = line(&session, None, None, WIDE);
@@ -305,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_agents_wrote_cannot_steer_the_terminal_and_no_number_is_too_large() {
+    fn control_characters_and_huge_numbers_do_no_harm() {
         let mut session = sample();
         session.correlation.agent_session_file = None;
         session.usage.unpriced_models = vec!["evil\u{1b}]0;owned\u{7}".into()];

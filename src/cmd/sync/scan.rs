@@ -32,11 +32,11 @@ pub(super) fn run(
     let backend = sinks.native(&identity).zip(sinks.delivery.backend.as_ref());
     let (sink, backend) = backend.ok_or_else(|| Failure {
         code: 1,
-        message: "what never ran through codemie is told to our own backend alone; run: codemie config set \
-                  backend.url ADDRESS"
+        message: "conversations that never ran through codemie are sent to codemie's own backend alone; run: codemie \
+                  config set backend.url ADDRESS"
             .into(),
     })?;
-    let bar = Bar::on_terminal("reading session files", "B");
+    let bar = Bar::on_terminal("reading session files", human::bytes);
     let scanner = Scanner {
         folder: home.scans(),
         agents: registry::AGENTS,
@@ -51,7 +51,7 @@ pub(super) fn run(
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     // Reading may have taken long; sending has the whole time again.
     let deadline = Instant::now() + timeout;
-    let bar = Bar::on_terminal("sending conversations", "");
+    let bar = Bar::on_terminal("sending conversations", human::count);
     let (mut told, conversations_in_all) = (0, foreign.sessions.len() as u64);
     let (mut all, mut waiting) = (DeliveryCount::default(), Vec::<Outgoing>::new());
     let mut conversations = foreign.calls();

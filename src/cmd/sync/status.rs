@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::cmd::words::{Sheet, date};
+use crate::cmd::format::{Sheet, date};
 use crate::config::Delivery;
 use crate::forward::{Sinks, register};
 use crate::home::Home;
-use crate::output::text::clean;
 use crate::output::{Colour, Style, json};
 use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
 use human::counted;
+use human::text::clean;
 use system::clock::{Clock, SystemClock};
 
 /// Dead letters that are named; the rest are counted.
@@ -58,7 +58,7 @@ pub(super) fn run(
         }
         Ok::<_, Error>((states, view.backlog()?))
     })?;
-    let text = if as_json { json_of(&states, backlog, delivery)? } else { told(&states, Style::of_stdout()) };
+    let text = if as_json { json_of(&states, backlog, delivery)? } else { draw(&states, Style::of_stdout()) };
     out.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -89,7 +89,7 @@ fn json_of(states: &[State], (events, bytes): (i64, i64), delivery: &Delivery) -
     Ok(json::pretty(&all)?)
 }
 
-fn told(states: &[State], style: Style) -> String {
+fn draw(states: &[State], style: Style) -> String {
     if states.is_empty() {
         return "Nothing is sent: no backend is set up. `codemie config set backend.url ADDRESS` does that.\n".into();
     }
@@ -107,7 +107,7 @@ fn told(states: &[State], style: Style) -> String {
         sheet.maybe("last delivered", row.last_delivered_at.map(|at| date(at, &zone)));
         sheet.maybe(
             "paused",
-            row.paused.as_ref().map(|why| format!("it {why}; put that right, then run: codemie sync")),
+            row.paused.as_ref().map(|why| format!("it {why}; fix that, then run: codemie sync")),
         );
         if row.failures > 0 {
             let again = row.again_at().map_or(String::new(), |at| format!(", again {}", date(at, &zone)));
@@ -138,7 +138,7 @@ mod tests {
     use crate::output::hostile::draw_everywhere;
 
     #[test]
-    fn whatever_a_receiver_says_is_drawn() {
+    fn hostile_answers_are_drawn_harmlessly() {
         draw_everywhere(|text, style| {
             let row = SinkRow {
                 name: text.into(),
@@ -150,7 +150,7 @@ mod tests {
             let dead = vec![(text.to_owned(), text.to_owned())];
             let state =
                 State { row, count: SinkCount::default(), address: Some(text.into()), dead, before: 1 };
-            told(&[state], style)
+            draw(&[state], style)
         });
     }
 }

@@ -3,9 +3,9 @@
 use jiff::tz::TimeZone;
 
 use crate::agent::transcript::{Item, ItemKind};
-use crate::output::table::shorten;
-use crate::output::text::clean_lines;
 use crate::output::{Colour, Style};
+use human::text::clean_lines;
+use human::text::shorten;
 use wire::Timestamp;
 
 /// Remembers who spoke last, so that the next page goes on where this one ended.

@@ -56,7 +56,10 @@ fn a_damaged_store_is_told_of_once_by_whoever_speaks_first() {
     for args in [&["list"][..], &["usage"], &["show", "keepme"], &["run", "--", "true"]] {
         damage();
         let said = say(&mut sandbox.codemie(args));
-        assert!(said.err.contains("the database was damaged, and a new one begun: "), "{args:?}: {said:?}");
+        assert!(
+            said.err.contains("the database was damaged, and a new one was made: "),
+            "{args:?}: {said:?}"
+        );
         assert!(said.err.contains("set aside as ") && said.err.contains("codemie.db.damaged-"), "{said:?}");
         assert_eq!(say(&mut sandbox.codemie(&["list"])).err, "", "once");
     }

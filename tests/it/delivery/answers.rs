@@ -251,10 +251,10 @@ fn refused_credentials_pause_delivery_until_they_change() {
     }
     assert_eq!(receiver.received().len(), 1, "nothing is sent while it pauses");
     let listed = world.out(&["list"]);
-    assert!(listed.contains("Delivery to backend pauses: it refused the credentials (401)"), "{listed}");
+    assert!(listed.contains("Delivery to backend is paused: it refused the credentials (401)"), "{listed}");
     let found = world.run(&["doctor"]).out;
     assert!(
-        found.contains("pauses") && found.contains("codemie sync") && !found.contains("canary"),
+        found.contains("is paused") && found.contains("codemie sync") && !found.contains("canary"),
         "{found}"
     );
     let said = world.run(&["sync", "--timeout", "5s"]);
@@ -265,7 +265,7 @@ fn refused_credentials_pause_delivery_until_they_change() {
     let right = sinks(&world, &backend(&receiver).replace("canary-token", "right"));
     assert_eq!(drain(&right, Pace::Background), Idle::Empty { due: None });
     assert_eq!(ledger.events().len(), 4);
-    assert!(!world.out(&["list"]).contains("pauses"));
+    assert!(!world.out(&["list"]).contains("is paused"));
 }
 
 #[test]

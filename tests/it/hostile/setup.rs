@@ -80,13 +80,14 @@ fn a_paused_delivery_is_said_after_a_run_on_a_terminal() {
     let line = "exec \"$CODEMIE_UNDER_TEST\" claude";
     let terminal = play.start_in_shell(line, &[("CODEMIE_QUIET", String::new())]);
     assert_eq!(terminal.wait_exit(), Exit::Code(0), "{}", terminal.text());
-    let said = "codemie: delivery to backend pauses: it refused the credentials (401); see: codemie doctor";
+    let said =
+        "codemie: delivery to backend is paused: it refused the credentials (401); see: codemie doctor";
     let text = terminal.text();
     let shown: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains(said), "{text}");
     let quiet = play.start();
     assert_eq!(quiet.wait_exit(), Exit::Code(0));
-    assert!(!quiet.text().contains("pauses"), "{}", quiet.text());
+    assert!(!quiet.text().contains("is paused"), "{}", quiet.text());
     let status = play.codemie(&["sync", "--status"]);
     assert!(status.out.contains("refused the credentials (401)"), "{status:?}");
 }

@@ -1,12 +1,13 @@
-//! A session in words: what several commands say of one in the same way.
+//! Parts of sessions as text: what several commands show in the same form.
 
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use crate::output::table::{padded, shorten};
+use crate::output::table::padded;
 use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style};
+use human::text::shorten;
 use wire::PicoDollars;
 use wire::Status;
 use wire::Timestamp;
@@ -27,7 +28,7 @@ pub(super) fn colour(status: Status) -> Colour {
 /// As much of an id as usually suffices to name it.
 pub(super) const ID: usize = 8;
 
-/// Ids by their beginnings, each long enough to be told from all the others. Those of Codex begin with the time, and are the
+/// Ids by their beginnings, each long enough to differ from all the others. Those of Codex begin with the time, and are the
 /// same for a minute in their first eight characters.
 ///
 /// In order, each behind its first eight bytes as a number: most comparisons among ten thousand end there.
@@ -138,7 +139,7 @@ fn local(at: Timestamp, zone: &TimeZone, format: &str) -> String {
     }
 }
 
-/// Lines of a name and what it is, one below the other; what is not there is left out.
+/// Lines of a name and its value, one below the other; absent values have no line.
 #[derive(Debug, Default)]
 pub(super) struct Sheet(Vec<(&'static str, String)>);
 
@@ -153,8 +154,8 @@ impl Sheet {
         }
     }
 
-    /// Values are not cut: people copy them. What does not fit goes on below itself; a word that would be broken there, and
-    /// is whole on a line of its own, gets one.
+    /// Values are not cut: people copy them. A value that does not fit is folded beside its name; where that would break a
+    /// word, it stands on lines of its own.
     pub(super) fn render(&self, style: Style) -> String {
         let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let beside = MARGIN + width + MARGIN;
@@ -185,7 +186,7 @@ impl Sheet {
 
 /// Before the names, and between them and the values.
 const MARGIN: usize = 2;
-/// Less room than this beside the names is none.
+/// With less room than this beside the names, values stand below them.
 const LEAST: usize = 16;
 
 /// The record that PRODUCT.md shows, more or less.
@@ -217,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_of_one_column_are_alike_and_what_has_none_is_said() {
+    fn costs_of_one_column_have_one_form_and_no_price_is_named() {
         let new = ["new".to_owned()];
         let some = |dollars: i64, models| Some((PicoDollars(dollars * 1_000_000_000_000), models));
         assert_eq!(
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_goes_on_below_itself() {
+    fn a_value_that_does_not_fit_goes_below_its_name() {
         let mut sheet = Sheet::default();
         sheet.line("session", "01a1e2f3-0000-4000-8000-000000000001");
         sheet.line("process", "4243, wrapped by 4242, in a run");
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_as_long_as_tells_it_from_the_others() {
+    fn a_short_id_is_long_enough_to_be_unique() {
         let ids = [
             "01a1e586-1111-7000-8000-000000000001",
             "01a1e586-1112-7000-8000-000000000002",

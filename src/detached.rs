@@ -1,4 +1,4 @@
-//! Processes apart from every run: codemie starts itself once more for work that nobody waits for.
+//! Detached processes: codemie starts itself once more for work that nobody waits for.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,15 +13,15 @@ use system::file::open_private;
 
 /// Starts a codemie command in a session of its own, without a terminal and without any descriptor of ours.
 pub fn start<I: AsRef<OsStr>>(home: &Home, args: impl IntoIterator<Item = I>) -> io::Result<()> {
-    // Its folder is the root, so a relative home would be another.
+    // Its working directory is the root, so a relative home would be another folder.
     let home = std::path::absolute(home.path())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(args).env("CODEMIE_HOME", home);
     terminal::spawn_detached(&mut command)
 }
 
-/// The right to be the one process that does this work, for as long as the file is held; `None` while another is.
-pub fn alone(home: &Home, work: &str) -> Option<File> {
+/// The lock of the one process that may do this work, released with the file; `None` while another process holds it.
+pub fn lock(home: &Home, work: &str) -> Option<File> {
     create_private(&home.run()).ok()?;
     let path = home.run().join(format!("{work}.lock"));
     let file = open_private(&path).ok()?;

@@ -1,0 +1,309 @@
+//! Everything that is decided before a program starts: which binary, with which arguments and environment, and how it is
+//! followed.
+
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::injection::{Call, Changes};
+use super::{Origin, Request, Target, continuation, enclosing_run, note, receivers};
+use crate::agent::{Agent, Invocation, Kind, Trail};
+use crate::config::{AgentConfig, Config};
+use crate::forward::Sinks;
+use crate::home::Home;
+use crate::session::lifecycle::Conversation;
+use crate::shim::resolve::NotFound;
+use crate::shim::{self, depth::Depth};
+use crate::store::{Evidence, Surroundings};
+use crate::track::{Plan, version};
+use system::clock::Clock;
+use terminal::ProgramSpec;
+use wire::{AgentSessionId, Ids};
+
+const BYPASS_VARIABLE: &str = "CODEMIE_BYPASS";
+
+/// What a launch needs of the world besides variables and folder.
+#[expect(missing_debug_implementations, reason = "traits without anything to show")]
+#[derive(Clone, Copy)]
+pub struct World<'a> {
+    pub clock: &'a dyn Clock,
+    pub ids: &'a dyn Ids,
+    pub binaries: &'a dyn Binaries,
+}
+
+/// The agents' programs on a machine.
+pub trait Binaries {
+    /// The real binary of an agent: its variable, then the configured path, then PATH.
+    fn find(&self, agent: &str, configured: Option<&Path>, origin: &Origin) -> Result<PathBuf, NotFound>;
+
+    /// The error for a call that keeps coming back to codemie.
+    fn stopped_loop(&self, agent: &str, origin: &Origin) -> NotFound;
+
+    /// What is known of a binary without starting it.
+    fn installed(&self, agent: &dyn Agent, program: &Path, home: Option<&Home>) -> Installed;
+}
+
+/// What is known of an agent's binary before it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    pub version: Option<String>,
+    /// For remembering the version, once the agent has reported it.
+    pub identity: Option<version::Identity>,
+}
+
+/// This machine's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemBinaries;
+
+impl Binaries for SystemBinaries {
+    fn find(&self, agent: &str, configured: Option<&Path>, origin: &Origin) -> Result<PathBuf, NotFound> {
+        shim::real_binary(agent, configured, &|name| origin.var(name), origin.other_folder())
+    }
+
+    fn stopped_loop(&self, agent: &str, origin: &Origin) -> NotFound {
+        shim::stopped_loop(agent, &|name| origin.var(name), origin.other_folder())
+    }
+
+    fn installed(&self, agent: &dyn Agent, program: &Path, home: Option<&Home>) -> Installed {
+        let identity = version::Identity::of(agent.name(), program);
+        let recalled = || version::recall(home?, agent.name(), identity.as_ref()?);
+        Installed { version: agent.installed_version(program).or_else(recalled), identity }
+    }
+}
+
+/// A program that is ready to be started.
+#[expect(missing_debug_implementations, reason = "a plan has nothing to show")]
+pub enum Prepared {
+    /// No conversation, or the user wants no codemie: to be executed in our place.
+    Execute(ProgramSpec),
+    Wrap {
+        launch: ProgramSpec,
+        /// `None` without a home folder: nothing is recorded.
+        plan: Option<Box<Plan>>,
+        /// Of an interactive conversation, the id that codemie chose for it.
+        assigned: Option<AssignedId>,
+    },
+}
+
+/// The id that an agent was given for its session.
+#[derive(Clone, Debug)]
+pub struct AssignedId {
+    pub agent: &'static dyn Agent,
+    pub id: AgentSessionId,
+}
+
+pub fn prepare(
+    request: Request,
+    origin: &Origin,
+    home: Option<&Home>,
+    config: &Config,
+    world: World<'_>,
+) -> Result<Prepared, NotFound> {
+    let Request { target, args, labels, session, summary } = request;
+    let start = match &target {
+        Target::Command(command) => Start::of_command(command, args),
+        Target::Agent(agent) => {
+            let agent_config = config.agent(agent.name());
+            let call = located(*agent, args, &agent_config, origin, world)?;
+            if stands_aside(call.kind(), origin.var(BYPASS_VARIABLE).as_deref()) {
+                return Ok(Prepared::Execute(call.launch));
+            }
+            Start::of_agent(call, &agent_config, origin, home, world)
+        }
+    };
+    let assigned = start.agent.as_ref().filter(|agent| agent.interactive);
+    let assigned =
+        assigned.and_then(|start| Some(AssignedId { agent: start.agent, id: start.assigned.clone()? }));
+    let Some(home) = home else {
+        return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned });
+    };
+    let folder = origin.folder();
+    let Followed { trail, conversation, chosen, surroundings } = Followed::of(&start, origin, &folder);
+    let (installed, given) =
+        start.agent.map_or_else(Default::default, |start| (start.installed, start.assigned));
+    let plan = Plan {
+        summary,
+        begun_at: world.clock.now(),
+        run: world.ids.run(),
+        session: session.unwrap_or_else(|| world.ids.session()),
+        agent: target.name(),
+        local_only: false,
+        trail,
+        version: installed.version,
+        binary: installed.identity,
+        assigned: given.or(chosen),
+        conversation,
+        folder,
+        surroundings,
+        name: labels.name,
+        tags: labels.tags,
+        group: labels.group,
+        parent: enclosing_run(origin),
+        notes: start.notes,
+        log_level: Some(config.log_level.clone()),
+        sinks: Sinks::of(home, &config.delivery),
+        sinks_now: receivers,
+        home: home.clone(),
+    };
+    Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned })
+}
+
+/// Whether the program is executed in our place: no conversation is to be expected, or the user wants it.
+fn stands_aside(kind: Kind, bypass: Option<&OsStr>) -> bool {
+    kind == Kind::NotAConversation || bypass.is_some_and(|value| value == "1")
+}
+
+/// An agent's binary, and the call that was made of it.
+struct Located {
+    agent: &'static dyn Agent,
+    program: PathBuf,
+    invocation: Invocation,
+    depth: Depth,
+    /// With the arguments as they came.
+    launch: ProgramSpec,
+}
+
+impl Located {
+    fn kind(&self) -> Kind {
+        self.invocation.kind
+    }
+}
+
+fn located(
+    agent: &'static dyn Agent,
+    args: Vec<OsString>,
+    config: &AgentConfig,
+    origin: &Origin,
+    world: World<'_>,
+) -> Result<Located, NotFound> {
+    let depth = Depth::arriving(origin.var(shim::depth::VARIABLE).as_deref(), agent.name(), &args);
+    if depth.exhausted() {
+        return Err(world.binaries.stopped_loop(agent.name(), origin));
+    }
+    let program = world.binaries.find(agent.name(), config.path.as_deref(), origin)?;
+    let launch = ProgramSpec {
+        arg0: arg0(agent, &program),
+        set: vec![counted(depth, agent, &args)],
+        program: program.clone().into_os_string(),
+        args,
+        remove: Vec::new(),
+    };
+    Ok(Located { agent, program, invocation: agent.classify(&launch.args), depth, launch })
+}
+
+/// The loop counter for a program that is started with `args`.
+fn counted(depth: Depth, agent: &dyn Agent, args: &[OsString]) -> (OsString, OsString) {
+    (OsString::from(shim::depth::VARIABLE), depth.leaving(agent.name(), args))
+}
+
+/// A shim manager behind us goes by the name it is called by; a path given outright is its own name.
+fn arg0(agent: &dyn Agent, program: &Path) -> OsString {
+    if program.file_name().is_some_and(|file| file == agent.name()) {
+        agent.name().into()
+    } else {
+        PathBuf::from(program).into_os_string()
+    }
+}
+
+/// A program with everything it is started with.
+struct Start {
+    launch: ProgramSpec,
+    conversation: Conversation,
+    agent: Option<AgentStart>,
+    notes: Vec<Evidence>,
+}
+
+struct AgentStart {
+    agent: &'static dyn Agent,
+    /// By its arguments.
+    interactive: bool,
+    /// The id we chose for its session.
+    assigned: Option<AgentSessionId>,
+    /// The id the user chose.
+    chosen: Option<AgentSessionId>,
+    installed: Installed,
+}
+
+impl Start {
+    fn of_command(command: &OsString, args: Vec<OsString>) -> Self {
+        let launch = ProgramSpec {
+            program: command.clone(),
+            arg0: command.clone(),
+            args,
+            set: Vec::new(),
+            remove: Vec::new(),
+        };
+        Self { launch, conversation: Conversation::Fresh, agent: None, notes: Vec::new() }
+    }
+
+    fn of_agent(
+        located: Located,
+        config: &AgentConfig,
+        origin: &Origin,
+        home: Option<&Home>,
+        world: World<'_>,
+    ) -> Self {
+        let Located { agent, program, invocation, depth, mut launch } = located;
+        let now = world.clock.now();
+        let installed = world.binaries.installed(agent, &program, home);
+        let version = installed.version.as_deref();
+        let call = Call { agent, args: &launch.args, invocation: &invocation, version, config };
+        let changes = Changes::of(&call, &|name| origin.var(name), world.ids);
+        if !changes.args.is_empty() {
+            launch.args.splice(0..0, changes.args);
+            launch.set = vec![counted(depth, agent, &launch.args)];
+        }
+        launch.set.extend(changes.set);
+        launch.remove = changes.remove;
+        Self {
+            launch,
+            conversation: continuation::conversation(&invocation, changes.assigned.is_some()),
+            agent: Some(AgentStart {
+                agent,
+                interactive: invocation.kind == Kind::Interactive,
+                assigned: changes.assigned,
+                chosen: continuation::chosen(&invocation),
+                installed,
+            }),
+            notes: changes.notes.into_iter().map(|(source, detail)| note(now, source, detail)).collect(),
+        }
+    }
+}
+
+/// How a program is followed.
+struct Followed {
+    trail: Option<Box<dyn Trail>>,
+    conversation: Conversation,
+    /// The id the user chose, if it is free.
+    chosen: Option<AgentSessionId>,
+    surroundings: Surroundings,
+}
+
+impl Followed {
+    fn of(start: &Start, origin: &Origin, folder: &Path) -> Self {
+        let mut conversation = start.conversation.clone();
+        let surroundings = RefCell::new(Surroundings::default());
+        let Some(AgentStart { agent, chosen, .. }) = &start.agent else {
+            return Self { trail: None, conversation, chosen: None, surroundings: surroundings.into_inner() };
+        };
+        // As the agent will see it. But a mark of another run means nothing here.
+        let mark = agent.mark(uuid::Uuid::nil()).map(|(name, _)| name);
+        let var = |name: &str| {
+            let set = start.launch.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+            let value = set.or_else(|| origin.var(name).filter(|_| mark != Some(name)));
+            surroundings.borrow_mut().note(name, value.as_deref());
+            value
+        };
+        let mut trail = agent.trail(&var, folder);
+        let mut chosen = chosen.clone();
+        // An id that is taken is refused by the agent; should it continue there all the same, its own files show it.
+        if chosen.as_ref().zip(trail.as_mut()).is_some_and(|(id, trail)| !trail.files(id).is_empty()) {
+            chosen = None;
+            conversation = Conversation::Unsure;
+        }
+        Self { trail, conversation, chosen, surroundings: surroundings.into_inner() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

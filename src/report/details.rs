@@ -1,0 +1,94 @@
+//! One session in full, with what came before and after it, what it cost and what was sent of it.
+
+use std::collections::VecDeque;
+
+use serde_json::json;
+
+use crate::session::lookup::Foreign;
+use crate::session::record::record;
+use crate::store::{self, SessionRow, View};
+use wire::{SessionId, SessionRecord, Timestamp};
+
+/// Everything that is known of one session.
+#[derive(Clone, Debug)]
+pub struct SessionDetails {
+    pub record: SessionRecord,
+    pub openings: u32,
+    pub archived: bool,
+    pub imported_from: Option<String>,
+    /// Along `/clear` and switch, oldest first.
+    pub chain: Chain,
+    pub parent: Option<String>,
+    pub children: Vec<String>,
+    /// Whether anything is to be sent anywhere.
+    pub sends: bool,
+}
+
+/// The sessions before and after one, along `/clear` and switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    pub before: VecDeque<String>,
+    pub after: Vec<String>,
+}
+
+impl SessionDetails {
+    pub fn of(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Self, store::Error> {
+        let parent = row.parent.map(|parent| view.session_number(parent)).transpose()?.flatten();
+        Ok(Self {
+            record: record(view, row, now)?,
+            openings: row.opening,
+            archived: row.archived,
+            imported_from: row.imported_from.clone(),
+            chain: Chain::around(view, row)?,
+            parent: parent.map(|parent| parent.name),
+            children: view.children(row.n)?.into_iter().map(|child| child.name).collect(),
+            sends: !view.sinks()?.is_empty(),
+        })
+    }
+}
+
+impl Chain {
+    fn around(view: &View<'_>, row: &SessionRow) -> Result<Self, store::Error> {
+        // A switch can lead back to where it came from.
+        let mut seen = vec![row.id];
+        let mut chain = Self::default();
+        let mut walk = |on: &dyn Fn(&SessionRow) -> Result<Option<SessionId>, store::Error>| {
+            let mut names = Vec::new();
+            let mut next = on(row)?;
+            while let Some(id) = next.filter(|id| !seen.contains(id)) {
+                seen.push(id);
+                let row = view.session(id)?;
+                names.push(row.as_ref().map_or_else(|| short_id(&id), |row| row.name.clone()));
+                next = row.as_ref().map(on).transpose()?.flatten();
+            }
+            Ok::<_, store::Error>(names)
+        };
+        // The row of a resumed session no longer names its neighbours; its openings, and theirs, do.
+        let before = |row: &SessionRow| Ok(view.came_from(row.n)?.map(|(from, _)| from));
+        let after = |row: &SessionRow| match row.transitioned_to {
+            Some(to) => Ok(Some(to)),
+            None => view.went_to(row.id),
+        };
+        chain.before.extend(walk(&before)?.into_iter().rev());
+        chain.after = walk(&after)?;
+        Ok(chain)
+    }
+}
+
+/// Of a session that is no longer in the store.
+fn short_id(id: &SessionId) -> String {
+    id.to_string().chars().take(8).collect()
+}
+
+/// The record of a conversation that codemie never wrapped: what its agent's files say of it.
+pub fn foreign_record(foreign: &Foreign) -> serde_json::Value {
+    json!({
+        "foreign": true,
+        "agent": foreign.agent,
+        "workingDirectory": foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()),
+        "correlation": {
+            "agentSessionId": foreign.agent_session,
+            "agentSessionFile": foreign.file.to_string_lossy(),
+        },
+    })
+}

@@ -1,0 +1,139 @@
+//! Sessions as a list: the first of those that match, and what a table shows of each.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::session::record::{open_time, records};
+use crate::store::{self, Filter, ListedSession, Store, View};
+use wire::{SessionRecord, Timestamp};
+
+/// The first sessions that match, and how many more there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing<T> {
+    pub sessions: Vec<T>,
+    pub more: usize,
+}
+
+/// The records of the first sessions that match. `shown`: how many of so many.
+pub fn recorded(
+    store: Option<&mut Store>,
+    filter: &Filter,
+    shown: impl Fn(usize) -> usize,
+    now: Timestamp,
+) -> Result<Listing<SessionRecord>, store::Error> {
+    first(store, filter, shown, |view, most| records(view, &view.list_first(filter, most)?, now))
+}
+
+/// What a table shows of the first sessions that match. `wide`: with their branches and tags.
+pub fn summarised(
+    store: Option<&mut Store>,
+    filter: &Filter,
+    shown: impl Fn(usize) -> usize,
+    now: Timestamp,
+    wide: bool,
+) -> Result<Listing<SessionLine>, store::Error> {
+    first(store, filter, shown, |view, most| SessionLine::of(view, view.listed(filter, most)?, now, wide))
+}
+
+/// More sessions than there are, and few enough to add to.
+const ENDLESS: usize = usize::MAX / 2;
+
+/// Makes something of the first sessions, as many as `shown` allows.
+fn first<T>(
+    store: Option<&mut Store>,
+    filter: &Filter,
+    shown: impl Fn(usize) -> usize,
+    of: impl Fn(&View<'_>, usize) -> Result<Vec<T>, store::Error>,
+) -> Result<Listing<T>, store::Error> {
+    let Some(store) = store else { return Ok(Listing { sessions: Vec::new(), more: 0 }) };
+    let shows_all = shown(ENDLESS) == ENDLESS;
+    store.read(|view| {
+        // To count them is to read all of them once more.
+        let count = if shows_all { ENDLESS } else { view.count(filter)? };
+        let sessions = of(view, shown(count))?;
+        let more = if shows_all { 0 } else { count - sessions.len() };
+        Ok(Listing { sessions, more })
+    })
+}
+
+/// What the table shows of a session: less than its record.
+#[derive(Clone, Debug)]
+pub struct SessionLine {
+    pub row: ListedSession,
+    /// Looked up only for wide tables.
+    pub tags: Vec<String>,
+    /// How long it was open, all openings together.
+    pub open: Duration,
+    pub unpriced_models: Vec<String>,
+}
+
+impl SessionLine {
+    fn of(
+        view: &View<'_>,
+        rows: Vec<ListedSession>,
+        now: Timestamp,
+        wide: bool,
+    ) -> Result<Vec<Self>, store::Error> {
+        let which = |wanted: fn(&ListedSession) -> bool| {
+            rows.iter().filter(|row| wanted(row)).map(|row| row.n).collect::<Vec<_>>()
+        };
+        let openings = view.openings_of(&which(|row| row.opening > 1))?;
+        let mut unpriced_models = view.unpriced_models_of(&which(|row| row.api_calls > 0))?;
+        let mut tags = if wide { view.tags_of(&which(|_| true))? } else { HashMap::new() };
+        let line = |mut row: ListedSession| {
+            row.branch = row.branch.filter(|_| wide);
+            Self {
+                tags: tags.remove(&row.n).unwrap_or_default(),
+                open: match openings.get(&row.n) {
+                    Some(openings) => Duration::from_millis(open_time(openings, now)),
+                    None => row.ended_at.unwrap_or(now).since(row.started_at),
+                },
+                unpriced_models: unpriced_models.remove(&row.n).unwrap_or_default(),
+                row,
+            }
+        };
+        Ok(rows.into_iter().map(line).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::lifecycle::Conversation;
+    use crate::session::tests::World;
+
+    #[test]
+    fn the_newest_are_listed_and_the_others_counted() {
+        let mut world = World::new();
+        let started: Vec<String> =
+            (0..3).map(|_| world.start(Conversation::Fresh).1.session.to_string()).collect();
+        let (now, filter) = (world.now, Filter::default());
+        for (limit, expected, more) in [(2, 2, 1), (3, 3, 0), (usize::MAX, 3, 0), (0, 0, 3)] {
+            let shown = |count: usize| count.min(limit);
+            let recorded = recorded(Some(&mut world.store), &filter, shown, now).unwrap();
+            let summarised = summarised(Some(&mut world.store), &filter, shown, now, true).unwrap();
+            assert_eq!((recorded.sessions.len(), recorded.more), (expected, more), "{limit}");
+            assert_eq!((summarised.sessions.len(), summarised.more), (expected, more), "{limit}");
+            let newest = summarised.sessions.first().map(|line| line.row.id.as_str());
+            assert_eq!(newest, started.last().map(String::as_str).filter(|_| limit > 0), "{limit}");
+        }
+    }
+
+    #[test]
+    fn without_a_store_there_is_no_session() {
+        let listing = recorded(None, &Filter::default(), |count| count, Timestamp(0)).unwrap();
+        assert_eq!((listing.sessions.len(), listing.more), (0, 0));
+    }
+
+    #[test]
+    fn branches_are_looked_up_for_wide_tables_alone() {
+        let mut world = World::new();
+        world.start(Conversation::Fresh);
+        let now = world.now;
+        for (wide, branch) in [(true, Some("main")), (false, None)] {
+            let listing =
+                summarised(Some(&mut world.store), &Filter::default(), |count| count, now, wide).unwrap();
+            assert_eq!(listing.sessions[0].row.branch.as_deref(), branch);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What commands, and other callers after them, ask about sessions: typed results, nothing printed.
+//!
+//! Each function reads the store through a [`View`](crate::store::View), so that one answer is one look at it. How an answer
+//! is drawn (tables, JSON, CSV) is its caller's business.
+
+pub mod conversation;
+pub mod current;
+pub mod details;
+pub mod explain;
+pub mod find;
+pub mod list;
+pub mod open;
+pub mod usage;

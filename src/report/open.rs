@@ -1,0 +1,133 @@
+//! The store as a question finds it: open, and with every session ended that vanished since the last one looked.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use crate::forward::{self, Sinks};
+use crate::home::Home;
+use crate::launch::{Origin, enclosing_run, settings};
+use crate::log;
+use crate::store::{self, Store, View};
+use crate::track;
+use system::clock::{Clock, SystemClock};
+
+/// Longer than a START takes on a loaded machine; a run of another home is not waited for longer.
+const START_TIMEOUT: Duration = Duration::from_millis(500);
+const START_POLL: Duration = Duration::from_millis(5);
+
+/// An open store and the upkeep that goes with answering questions from it. A command catches up once; a caller that stays
+/// opens it once and catches up when it is due.
+#[derive(Debug)]
+pub struct Archive {
+    store: Store,
+    home: Home,
+    /// Where events are sent; `None`: nowhere.
+    sinks: Option<Sinks>,
+    caught_up: Option<Instant>,
+}
+
+impl Archive {
+    /// Makes the store if there is none, and starts the log. A run that `origin` lies in is in it by then.
+    pub fn open(home: &Home, origin: &Origin) -> anyhow::Result<Self> {
+        let config = settings(Some(home), origin);
+        // A log that cannot be written is done without.
+        let _ = log::start(home, Some(&config.log_level));
+        let mut store = Store::open(home, SystemClock.now())?;
+        await_own_run(&mut store, origin)?;
+        let sinks = Sinks::of(home, &config.delivery);
+        Ok(Self { store, home: home.clone(), sinks, caught_up: None })
+    }
+
+    /// Ends sessions that vanished, and has a detached process send what waits.
+    pub fn catch_up(&mut self) {
+        recover(&mut self.store, &self.home);
+        if let Some(sinks) = &self.sinks {
+            send_leftovers(&mut self.store, sinks);
+        }
+        self.caught_up = Some(Instant::now());
+    }
+
+    /// The same, unless the last time is less than `interval` ago.
+    pub fn catch_up_every(&mut self, interval: Duration) {
+        if self.caught_up.is_none_or(|last| last.elapsed() >= interval) {
+            self.catch_up();
+        }
+    }
+
+    /// One look at the store.
+    pub fn read<T, E: From<store::Error>>(
+        &mut self,
+        work: impl FnOnce(&View<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.store.read(work)
+    }
+
+    pub fn into_store(self) -> Store {
+        self.store
+    }
+}
+
+/// The store for one command, caught up; made if there is none.
+pub fn open(home: &Home) -> anyhow::Result<Store> {
+    let mut archive = Archive::open(home, &Origin::of_this_process())?;
+    archive.catch_up();
+    Ok(archive.into_store())
+}
+
+/// For a question that an absent store answers as well: none is made for it.
+pub fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
+    let folder = home.path();
+    if folder.exists() && !folder.is_dir() {
+        bail!("{} is not a folder; set CODEMIE_HOME to one", folder.display());
+    }
+    let inside_a_run = || enclosing_run(&Origin::of_this_process()).is_some();
+    if home.may_have_database() || inside_a_run() { open(home).map(Some) } else { Ok(None) }
+}
+
+/// Has a detached process send what an earlier run or command could not.
+pub fn send_leftovers(store: &mut Store, sinks: &Sinks) {
+    match forward::needs_delivery(store, sinks) {
+        Ok(true) => forward::spawn_delivery(&sinks.home),
+        Ok(false) => {}
+        Err(error) => tracing::warn!("not looked for events to be sent: {error}"),
+    }
+}
+
+/// Ends sessions that vanished. What cannot be recovered now is recovered by a later command; this one can still answer.
+pub fn recover(store: &mut Store, home: &Home) {
+    if let Err(error) = track::recover(store, home) {
+        tracing::warn!("not recovered: {error}");
+    }
+}
+
+/// A session is stored beside its agent's start. A question from inside the agent within the first milliseconds must not be
+/// answered with "no such session".
+fn await_own_run(store: &mut Store, origin: &Origin) -> Result<(), store::Error> {
+    let Some(run) = enclosing_run(origin) else { return Ok(()) };
+    let deadline = Instant::now() + START_TIMEOUT;
+    while store.read(|view| view.run(run))?.is_none() && Instant::now() < deadline {
+        std::thread::sleep(START_POLL);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_that_stays_catches_up_when_it_is_due() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = Origin::given([], folder.path().to_owned());
+        let mut archive = Archive::open(&Home::at(folder.path()), &origin).unwrap();
+        assert!(archive.caught_up.is_none(), "opening alone ends nothing");
+        archive.catch_up_every(Duration::from_hours(1));
+        let first = archive.caught_up.expect("the first time is always due");
+        archive.catch_up_every(Duration::from_hours(1));
+        assert_eq!(archive.caught_up, Some(first));
+        archive.catch_up_every(Duration::ZERO);
+        assert_ne!(archive.caught_up, Some(first));
+        assert_eq!(archive.read(|view| view.list(&store::Filter::default())).unwrap().len(), 0);
+    }
+}
