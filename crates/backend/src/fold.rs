@@ -196,20 +196,7 @@ impl Change {
 fn contribution(attributes: &Attributes) -> (&str, Numbers) {
     let none = Numbers::default();
     match attributes {
-        Attributes::Usage(usage) => (
-            &usage.model,
-            Numbers {
-                api_calls: 1,
-                unpriced_calls: i64::from(usage.cost_usd.is_none()),
-                input: usage.input_tokens.get(),
-                output: usage.output_tokens.get(),
-                cache_read: usage.cache_read_tokens.get(),
-                cache_write: usage.cache_write_tokens.get(),
-                reasoning: usage.reasoning_tokens.get(),
-                cost: usage.cost().unwrap_or_default().0,
-                ..none
-            },
-        ),
+        Attributes::Usage(usage) => (&usage.model, Numbers::of_call(usage)),
         Attributes::Tool(tool) => (
             "",
             Numbers {

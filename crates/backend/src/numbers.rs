@@ -1,6 +1,7 @@
 //! The numbers that are added up: one set of them, the same for a session, a day, a model, everything.
 
 use wire::PicoDollars;
+use wire::event::Usage;
 
 /// Declares the struct together with the order of its columns, so that SQL and Rust cannot drift apart.
 macro_rules! numbers {
@@ -72,6 +73,21 @@ impl Numbers {
     fn carry(&mut self) {
         self.cost_carried = self.cost_carried.saturating_add(self.cost.div_euclid(CARRY));
         self.cost = self.cost.rem_euclid(CARRY);
+    }
+
+    /// What one call adds.
+    pub fn of_call(usage: &Usage) -> Self {
+        Self {
+            api_calls: 1,
+            unpriced_calls: i64::from(usage.cost_usd.is_none()),
+            input: usage.input_tokens.get(),
+            output: usage.output_tokens.get(),
+            cache_read: usage.cache_read_tokens.get(),
+            cache_write: usage.cache_write_tokens.get(),
+            reasoning: usage.reasoning_tokens.get(),
+            cost: usage.cost().unwrap_or_default().0,
+            ..Self::default()
+        }
     }
 
     /// The same numbers in their one form; a database may have added up `cost` beyond it.

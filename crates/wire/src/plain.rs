@@ -4,6 +4,7 @@
 //! the same each time, so that receivers go on counting and telling apart. Event ids are made of the keys as they are.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -97,45 +98,33 @@ fn bare_extension(extension: &str) -> Option<String> {
 /// Attributes of an event as they may be sent: nothing but what their structs declare, and of freely chosen names the plain ones.
 /// Of a type that only a newer codemie knows, numbers and plain names are sent.
 pub fn publish(attributes: &mut Attributes) {
+    let each_key = |own: &mut Key| replace(own.0.as_mut(), key, |plain| plain);
     match attributes {
         Attributes::Start(start) => {
-            each(&mut start.agent_version, name);
-            if let Some(project) = &mut start.project {
-                let plain = folder(project);
-                if *plain != **project {
-                    *project = Dimension::cut(plain.into_owned());
-                }
-            }
+            replace(start.agent_version.as_mut(), name, Text::cut);
+            replace(start.project.as_mut(), folder, Dimension::cut);
             start.repository.take_if(|text| repository(text).is_none());
         }
-        Attributes::Bound(bound) => put(&mut bound.agent_session_id, key),
+        Attributes::Bound(bound) => replace([&mut bound.agent_session_id], key, Text::cut),
         Attributes::Usage(usage) => {
-            publish_key(&mut usage.key);
-            let plain = model(&usage.model);
-            if *plain != *usage.model {
-                usage.model = Dimension::cut(plain.into_owned());
-            }
+            each_key(&mut usage.key);
+            replace([&mut usage.model], model, Dimension::cut);
         }
         Attributes::Tool(tool) => {
-            publish_key(&mut tool.key);
-            put(&mut tool.name, name);
+            each_key(&mut tool.key);
+            replace([&mut tool.name], name, Text::cut);
             let extension = tool.file_extension.take();
             tool.file_extension = extension.and_then(|text| bare_extension(&text)).map(Text::cut);
         }
-        Attributes::Prompt(prompt) => publish_key(&mut prompt.key),
+        Attributes::Prompt(prompt) => each_key(&mut prompt.key),
         Attributes::Error(error) => {
-            publish_key(&mut error.key);
-            each(&mut error.kind, category);
+            each_key(&mut error.key);
+            replace(error.kind.as_mut(), category, Text::cut);
         }
         Attributes::End(end) => {
             let Some(totals) = &mut end.totals else { return };
             totals.unpriced_models.0.truncate(LONGEST_LIST);
-            for text in &mut totals.unpriced_models.0 {
-                let plain = model(text);
-                if *plain != **text {
-                    *text = plain.into_owned();
-                }
-            }
+            replace(&mut totals.unpriced_models.0, model, |plain| plain);
             let calls = std::mem::take(&mut totals.unpriced_calls.0).into_iter();
             totals.unpriced_calls.0.extend(calls.map(|(name, count)| (model(&name).into_owned(), count)));
         }
@@ -146,25 +135,17 @@ pub fn publish(attributes: &mut Attributes) {
     }
 }
 
-fn put(text: &mut Text, plain: fn(&str) -> Cow<'_, str>) {
-    let sent = plain(text);
-    if *sent != **text {
-        *text = Text::cut(sent.into_owned());
-    }
-}
-
-fn each(text: &mut Option<Text>, plain: fn(&str) -> Cow<'_, str>) {
-    if let Some(text) = text {
-        put(text, plain);
-    }
-}
-
-fn publish_key(own: &mut Key) {
-    if let Some(text) = &mut own.0
-        && let plain = key(text)
-        && *plain != **text
-    {
-        *text = plain.into_owned();
+/// Each text by its plain form, where that is another.
+fn replace<'a, T: Deref<Target = str> + 'a>(
+    texts: impl IntoIterator<Item = &'a mut T>,
+    plain: fn(&str) -> Cow<'_, str>,
+    made: fn(String) -> T,
+) {
+    for text in texts {
+        let sent = plain(text);
+        if *sent != **text {
+            *text = made(sent.into_owned());
+        }
     }
 }
 

@@ -112,17 +112,7 @@ impl<'a> Turn<'a> {
         self.until = self.until.max(time);
         match what {
             Attributes::Usage(usage) => {
-                self.sums.add(&Numbers {
-                    api_calls: 1,
-                    input: usage.input_tokens.get(),
-                    output: usage.output_tokens.get(),
-                    cache_read: usage.cache_read_tokens.get(),
-                    cache_write: usage.cache_write_tokens.get(),
-                    reasoning: usage.reasoning_tokens.get(),
-                    cost: usage.cost().unwrap_or_default().0,
-                    unpriced_calls: i64::from(usage.cost_usd.is_none()),
-                    ..Numbers::default()
-                });
+                self.sums.add(&Numbers::of_call(usage));
                 self.subagent_calls += i64::from(usage.subagent.is_set());
             }
             Attributes::Tool(tool) => {

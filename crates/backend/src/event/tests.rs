@@ -1,43 +1,10 @@
 use super::*;
 use serde_json::{Value, json};
-use uuid::Uuid;
 use wire::Attributes;
 
-const AT: &str = "2026-11-16T00:00:00.000Z";
-
+/// One event of each type, as it comes.
 fn examples() -> Vec<Value> {
-    let attributes = [
-        (
-            "session.start",
-            json!({"name": "fix-auth", "reason": "clear", "agentVersion": "2.1.197", "wrapperVersion": "0.1.0",
-            "project": "p", "repository": "acme/widgets", "branch": "main", "transitionedFrom": "s0",
-            "parentSessionId": null, "tags": ["a", "b"], "group": "g"}),
-        ),
-        ("session.bound", json!({"agentSessionId": "a1", "evidence": "registry"})),
-        (
-            "usage",
-            json!({"key": "k", "model": "m", "inputTokens": 92, "outputTokens": 152, "cacheReadTokens": 6032,
-            "cacheWriteTokens": 632, "reasoningTokens": 1, "costUsd": 0.0123, "subagent": true, "source": "proxy",
-            "latencyMs": 1200, "ttftMs": 300}),
-        ),
-        (
-            "tool",
-            json!({"key": "k", "name": "Edit", "ok": false, "kind": "edit", "fileExtension": "rs", "linesAdded": 3,
-            "linesRemoved": 1}),
-        ),
-        ("prompt", json!({"key": "k"})),
-        ("error", json!({"key": "k", "status": 529, "kind": "overloaded"})),
-        (
-            "session.end",
-            json!({"status": "completed", "endReason": "exit", "exitCode": 0, "durationMs": 47792,
-            "transitionedTo": null, "totals": {"apiCalls": 6, "filesChanged": 2, "coverage": "transcript"}, "lastSeq": 9}),
-        ),
-    ];
-    let event = |(kind, attributes): (&str, Value)| {
-        json!({"id": Uuid::from_u128(7), "rev": 0, "type": kind, "sessionId": "s1", "seq": 1, "time": AT,
-            "agent": "claude", "machine": "m", "user": null, "attributes": attributes})
-    };
-    attributes.map(event).to_vec()
+    serde_json::from_str(include_str!("../../../wire/src/event/examples.json")).unwrap()
 }
 
 /// A small generator, so that a failure can be repeated.

@@ -28,39 +28,9 @@ fn whichever_field_is_wrong_is_named() {
     assert!(format!("{refused:?}").contains("exitCode"), "{refused:?}");
 }
 
+/// One event of each type, as it comes.
 fn examples() -> Vec<Value> {
-    let attributes = [
-        (
-            "session.start",
-            json!({"name": "fix-auth", "reason": "clear", "agentVersion": "2.1.197", "wrapperVersion": "0.1.0",
-            "project": "p", "repository": "acme/widgets", "branch": "main", "transitionedFrom": "s0",
-            "parentSessionId": null, "tags": ["a", "b"], "group": "g"}),
-        ),
-        ("session.bound", json!({"agentSessionId": "a1", "evidence": "registry"})),
-        (
-            "usage",
-            json!({"key": "k", "model": "m", "inputTokens": 92, "outputTokens": 152, "cacheReadTokens": 6032,
-            "cacheWriteTokens": 632, "reasoningTokens": 1, "costUsd": 0.0123, "subagent": true, "source": "proxy",
-            "latencyMs": 1200, "ttftMs": 300}),
-        ),
-        (
-            "tool",
-            json!({"key": "k", "name": "Edit", "ok": false, "kind": "edit", "fileExtension": "rs", "linesAdded": 3,
-            "linesRemoved": 1}),
-        ),
-        ("prompt", json!({"key": "k"})),
-        ("error", json!({"key": "k", "status": 529, "kind": "overloaded"})),
-        (
-            "session.end",
-            json!({"status": "completed", "endReason": "exit", "exitCode": 0, "durationMs": 47792,
-            "transitionedTo": null, "totals": {"apiCalls": 6, "filesChanged": 2, "coverage": "transcript"}, "lastSeq": 9}),
-        ),
-    ];
-    let event = |(kind, attributes): (&str, Value)| {
-        json!({"id": Uuid::from_u128(7), "rev": 0, "type": kind, "sessionId": "s1", "seq": 1, "time": AT,
-            "agent": "claude", "machine": "m", "user": null, "attributes": attributes})
-    };
-    attributes.map(event).to_vec()
+    serde_json::from_str(include_str!("examples.json")).unwrap()
 }
 
 #[test]
@@ -122,19 +92,17 @@ fn sent(kind: EventType, written: &Value) -> Value {
 
 #[test]
 fn fields_are_sent_in_the_order_of_the_alphabet() {
-    for (kind, schema) in Attributes::schemas() {
-        let fields = [
-            field::names_of::<Start>(),
-            field::names_of::<Bound>(),
-            field::names_of::<Usage>(),
-            field::names_of::<Tool>(),
-            field::names_of::<Prompt>(),
-            field::names_of::<ApiError>(),
-            field::names_of::<End>(),
-            field::names_of::<Totals>(),
-        ];
-        assert!(fields.iter().all(|names| names.is_sorted()), "{fields:?}");
-        assert!(schema["properties"].as_object().is_some_and(|fields| !fields.is_empty()), "{kind}");
+    for names in [
+        field::names_of::<Start>(),
+        field::names_of::<Bound>(),
+        field::names_of::<Usage>(),
+        field::names_of::<Tool>(),
+        field::names_of::<Prompt>(),
+        field::names_of::<ApiError>(),
+        field::names_of::<End>(),
+        field::names_of::<Totals>(),
+    ] {
+        assert!(!names.is_empty() && names.is_sorted(), "{names:?}");
     }
 }
 
