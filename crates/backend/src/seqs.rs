@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The highest `seq` there can be. A billion events are no session.
 pub const HIGHEST: i64 = 1_000_000_000;
 
-/// So many separate ranges no honest sender makes: it sends in order, and what is refused leaves single holes.
+/// More separate ranges than any honest sender makes: it sends in order, and refused events leave single holes.
 const MOST_RANGES: usize = 4096;
 
 /// Sorted, disjoint, never adjacent ranges, both ends included.

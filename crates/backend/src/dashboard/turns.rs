@@ -2,6 +2,7 @@
 //! Pure: events in, steps out.
 
 use crate::attributes::{Attributes, End, Start};
+use crate::fold::contribution;
 use crate::model::TimelineEvent;
 use crate::numbers::Numbers;
 use wire::EvidenceKind;
@@ -112,17 +113,7 @@ impl<'a> Turn<'a> {
         self.until = self.until.max(time);
         match what {
             Attributes::Usage(usage) => {
-                self.sums.add(&Numbers {
-                    api_calls: 1,
-                    input: usage.input_tokens,
-                    output: usage.output_tokens,
-                    cache_read: usage.cache_read_tokens,
-                    cache_write: usage.cache_write_tokens,
-                    reasoning: usage.reasoning_tokens,
-                    cost: usage.cost.unwrap_or_default().0,
-                    unpriced_calls: i64::from(usage.cost.is_none()),
-                    ..Numbers::default()
-                });
+                self.sums.add(&contribution(what).1);
                 self.subagent_calls += i64::from(usage.subagent);
             }
             Attributes::Tool(tool) => {
