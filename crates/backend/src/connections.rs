@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_mark_authenticated_and_who_is_in_front_keeps_the_seat() {
+    async fn connections_with_a_token_and_of_proxies_keep_their_slots() {
         let slots = ConnectionSlots::new(&[address("10.9.9.9")]);
         let (mut known, mut proxied) = (Vec::new(), Vec::new());
         for _ in 0..=limits::ANONYMOUS_PER_ADDRESS {

@@ -193,7 +193,7 @@ impl Change {
 }
 
 /// The numbers that an event adds to the sums, and their model; empty for what no model did.
-fn contribution(attributes: &Attributes) -> (&str, Numbers) {
+pub(crate) fn contribution(attributes: &Attributes) -> (&str, Numbers) {
     let none = Numbers::default();
     match attributes {
         Attributes::Usage(usage) => (&usage.model, Numbers::of_call(usage)),

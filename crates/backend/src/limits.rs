@@ -1,4 +1,4 @@
-//! What one client may ask of a backend. Constants, each with its reason, but for the rate, which the operator sets.
+//! The limits of one client of a backend: constants, each with its reason. Only the rate is set by the operator.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub const ANONYMOUS_PER_ADDRESS: usize = 128;
 pub const HEAD_WHEN_SCARCE: Duration = Duration::from_secs(5);
 /// How long requests that are under way may go on after the server was asked to end.
 pub const DRAIN: Duration = Duration::from_secs(20);
-/// Who watches at once, and for how long before it must show its token again.
+/// Live feeds open at once, and how long one lasts before its client must show the token again.
 pub const WATCHERS: usize = 256;
 pub const WATCH: Duration = Duration::from_mins(15);
 

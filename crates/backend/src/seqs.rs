@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// So many separate ranges no honest sender makes: it sends in order, and what is refused leaves single holes.
+/// More separate ranges than any honest sender makes: it sends in order, and refused events leave single holes.
 const MOST_RANGES: usize = 4096;
 
 /// Sorted, disjoint, never adjacent ranges, both ends included.

@@ -116,7 +116,7 @@ pub trait Storage: Reader {
     /// Notes that a logout ended the pass with this signature; after `until` it would have expired.
     fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()>;
 
-    /// Whether it was.
+    /// Whether a logout ended this pass.
     fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool>;
 
     /// Revokes the token of this name. False if there is none, or it was revoked before.

@@ -28,7 +28,7 @@ impl Role {
     }
 }
 
-/// What is stored in place of a token. The token has 256 random bits, so a plain hash is no easier to guess than it.
+/// The stored form of a token. The token has 256 random bits, so a plain hash is no easier to guess than it.
 #[derive(Clone, Copy)]
 pub struct TokenHash(pub [u8; 32]);
 

@@ -63,7 +63,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// What changed next; `None` when it is time to hang up.
+    /// The next changes; `None` when the stream ends.
     async fn next(&mut self) -> Option<Vec<Event>> {
         let mut touched: BTreeMap<String, EventType> = BTreeMap::new();
         tokio::select! {

@@ -69,7 +69,7 @@ pub struct Filter {
     pub sort: Sort,
     /// Where the page begins: what the page before it ended with.
     pub after: Option<String>,
-    /// What the range is where the address names none.
+    /// The range of an address that names none.
     default: Range,
 }
 
@@ -230,7 +230,7 @@ impl Filter {
             && (self.model.is_none() || self.days(today).0.is_some_and(|first| first >= reach))
     }
 
-    /// What this asks of the sums.
+    /// This filter as a query of the sums.
     pub fn usage(&self, today: Date, there: &Facets) -> UsageFilter {
         let (since, until) = self.bounds(today);
         UsageFilter {
@@ -245,7 +245,7 @@ impl Filter {
         }
     }
 
-    /// What this asks of the sessions.
+    /// This filter as a query of the sessions.
     pub fn sessions(&self, today: Date, there: &Facets) -> SessionFilter {
         let (since, until) = self.bounds(today);
         SessionFilter {

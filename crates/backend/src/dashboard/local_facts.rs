@@ -1,4 +1,4 @@
-//! What only the machine of a local dashboard knows: the store there, not the backend.
+//! Facts that only a user's own machine has, for the dashboard there: they are in its store, not in the backend.
 
 use super::agents::KnownAgents;
 use wire::Timestamp;

@@ -68,7 +68,7 @@ fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
     all.push(tokens_total(filter, view, sums));
     let failed = (!of_model).then(|| format!("{} failed", grouped(counts.api_errors)));
     all.push(figure("API calls", count(counts.api_calls)).maybe(failed));
-    // What no model does is not zero under one: it is not known.
+    // Numbers that belong to no model are not zero under one: they are not known.
     if !of_model {
         let failed = match counts.tool_calls {
             1.. => format!("{} failed", share(float(counts.tool_errors), float(counts.tool_calls))),

@@ -1,4 +1,4 @@
-//! What pages are put together from: panels with a heading, figures in a row, facts in a list.
+//! Components of pages: panels with a heading, figures in a row, facts in a list.
 
 use maud::{Markup, Render, html};
 

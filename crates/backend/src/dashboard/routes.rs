@@ -82,7 +82,7 @@ async fn harden(mut response: Response) -> Response {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // What shows numbers of people's work stays in no cache.
+    // Pages with numbers of people's work stay in no cache.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }

@@ -72,7 +72,7 @@ impl Table {
 
     #[must_use]
     pub fn column<R>(mut self, heading: Heading, rows: &[R], cell: impl Fn(&R) -> Cell) -> Self {
-        self.columns.push(Column { heading, cells: rows.iter().map(cell).collect() });
+        self.columns.push(Column { heading, cells: cells(rows, &cell) });
         self
     }
 
@@ -90,6 +90,11 @@ impl Table {
     fn rows(&self) -> usize {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
+}
+
+/// Compiled once per type of row, not once per column.
+fn cells<R>(rows: &[R], cell: &dyn Fn(&R) -> Cell) -> Vec<Cell> {
+    rows.iter().map(cell).collect()
 }
 
 impl Render for Table {

@@ -36,7 +36,7 @@ CREATE INDEX session_gaps_by_start ON session (started_at, id) WHERE missing > 0
 DROP INDEX session_with_gaps;
 ";
 
-/// What sessions are looked for and ordered by, in short rows. Words leave the table that every batch writes to, and tags
+/// The columns that sessions are searched and ordered by, in short rows. Words leave the table that every batch writes to, and tags
 /// no longer have to be cut out of them.
 const LISTED: &str = r#"
 CREATE TABLE session_list (

@@ -14,7 +14,7 @@ use wire::PicoDollars;
 use wire::Timestamp;
 
 const CHILDREN: i64 = 100;
-/// So many sessions with the search text are read in full.
+/// The most sessions with the search text that are read in full.
 const FOUND: usize = 2000;
 
 pub(super) async fn list(
@@ -334,7 +334,7 @@ fn tool_row(row: &dyn Columns) -> Result<ToolRow, Error> {
 
 fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
     let kind = text(row, "kind")?;
-    // What an earlier version took in and this one would not is shown by its type alone.
+    // An event that an earlier version accepted and this one would not is shown by its type alone.
     let attributes = Attributes::kept(&kind, &text(row, "attributes")?).or_else(|_| Attributes::other(&kind));
     Ok(TimelineEvent {
         seq: int(row, "seq")?,

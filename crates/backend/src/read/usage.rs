@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// What a query chooses among the rows of three months, each day and month there, in the order of time.
+    /// The rows that a query chooses among those of three months, every day and month, in the order of time.
     fn chosen(query: &Query) -> Vec<String> {
         let conn = rusqlite::Connection::open_in_memory().unwrap();
         conn.execute_batch("CREATE TABLE d (day INTEGER)").unwrap();

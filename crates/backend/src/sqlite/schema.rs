@@ -27,7 +27,7 @@ CREATE UNIQUE INDEX event_by_id ON event (owner, id);
 /// The list of sessions with gaps, in its order.
 const GAPS: &str = "CREATE INDEX session_gaps_by_start ON session (started_at, id) WHERE missing > 0";
 
-/// What sessions are looked for and ordered by, in short rows. Words leave the table that every batch writes to, and tags
+/// The columns that sessions are searched and ordered by, in short rows. Words leave the table that every batch writes to, and tags
 /// no longer have to be cut out of them.
 const LISTED: &str = "
 CREATE TABLE session_list (
