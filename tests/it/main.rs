@@ -23,6 +23,7 @@ mod real_api;
 mod real_sessions;
 mod real_terminal;
 mod robust;
+mod rooms;
 mod sandbox;
 mod shims;
 mod support;
