@@ -138,10 +138,10 @@ impl Serialize for UsageRow {
 }
 
 impl View<'_> {
-    /// The calls since a time, by key, those of pruned sessions included; the demo's are play money and left out.
+    /// The calls since a time, by key, those of pruned sessions included; local ones, the demonstration's, are left out.
     pub fn usage(&self, by: By, since: Option<Timestamp>) -> Result<Vec<UsageRow>, Error> {
-        let here =
-            self.usage_in("record r JOIN session s ON s.n = r.session AND r.kind = 'usage'", by, since)?;
+        let here = "record r JOIN session s ON s.n = r.session AND r.kind = 'usage' AND s.local_only = 0";
+        let here = self.usage_in(here, by, since)?;
         let pruned = self.usage_in("pruned_call r JOIN pruned_session s ON s.n = r.session", by, since)?;
         Ok(if pruned.is_empty() { here } else { joined(by, here, pruned) })
     }
@@ -164,7 +164,7 @@ impl View<'_> {
                    {input}, {output}, {cache_read}, {cache_write}, {reasoning}, {cost} AS cost,
                    json_group_array(r.model) FILTER (WHERE r.cost IS NULL), min(r.at)
                  FROM {calls}
-                 WHERE s.local_only = 0 AND (?1 IS NULL OR r.at >= ?1)
+                 WHERE ?1 IS NULL OR r.at >= ?1
                  GROUP BY 1 ORDER BY {order}"
             ),
             params![since],

@@ -295,7 +295,7 @@ fn builds_from_the_checkout_with_the_locked_dependencies() {
         let target = sandbox.outside("target folder");
         let cargo = "echo \"cargo $*\"
             while [ \"$1\" != --target-dir ]; do shift; done
-            mkdir -p \"$2/release\" && cp \"$CODEMIE_BUILT\" \"$2/release/codemie\"";
+            mkdir -p \"$2/dist\" && cp \"$CODEMIE_BUILT\" \"$2/dist/codemie\"";
         let run = |body: &str| {
             let tools = sandbox.outside("tools");
             fs::create_dir_all(&tools).unwrap();

@@ -197,5 +197,5 @@ fn an_id_that_would_be_an_option_of_the_agent_is_not_gone_on_with() {
     let run = world.start("fix-build");
     world.bind(run, "--dangerously-skip-permissions", None);
     world.end(run, 0);
-    world.fails(&["resume", "fix-build"], 1, "no id to go on with");
+    world.fails(&["resume", "fix-build"], 1, "it cannot be continued");
 }

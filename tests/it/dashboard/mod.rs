@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use backend::dashboard::KnownAgents;
 use backend::postgres::Postgres;
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
@@ -67,7 +68,9 @@ impl Served {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let never = std::future::pending();
-            tokio::spawn(backend::run(listener, storage.clone(), Options::default(), never));
+            let agents = KnownAgents(&["claude", "codex", "gemini"]);
+            let options = Options { agents, ..Options::default() };
+            tokio::spawn(backend::run(listener, storage.clone(), options, never));
             address
         });
         Self { runtime, storage, address, token, _folder: None }

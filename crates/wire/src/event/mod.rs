@@ -46,10 +46,8 @@ pub struct Event {
 
 /// The fields around the attributes, with texts and attributes as they are at hand: borrowed on the way out, checked on the
 /// way in.
-///
-/// Refusals call it by the name it is renamed to here.
 #[derive(Serialize, Deserialize)]
-#[serde(rename = "Wire", rename_all = "camelCase")]
+#[serde(expecting = "an event", rename_all = "camelCase")]
 struct Envelope<T, D, A> {
     id: Uuid,
     rev: Revision,

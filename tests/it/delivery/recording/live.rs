@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::fixture::Comparison;
 use super::stable::Stable;
-use super::{compare_requests, file, receiver, said, settings};
-use crate::sandbox::Sandbox;
+use super::{codemie, compare_requests, file, receiver, said, settings};
+use crate::sandbox::{Sandbox, say};
 use crate::support::processes;
 use crate::support::scripted::{Scripted, await_some, install};
 
@@ -221,7 +221,9 @@ fn live_runs_are_sent_as_recorded() {
     stage.wait(&fourth, "/endReason", &json!("crash"));
 
     // A program that is no agent: nothing of it is ever bound.
-    said(&stage.sandbox, &["run", "--name", "plain", "--", "true"]);
+    let plain =
+        say(codemie(&stage.sandbox, &["run", "--name", "plain", "--", "true"]).current_dir(&stage.folder));
+    assert_eq!(plain.code, Some(0), "{plain:?}");
 
     let mut comparison = Comparison::default();
     let receiver = receiver();
