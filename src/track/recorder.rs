@@ -14,7 +14,7 @@ use super::plan::Plan;
 use super::sessions::{FileChange, Sessions};
 use super::version;
 use super::writer::StoreWriter;
-use crate::session::correlate::{Correlator, Decision, Method, Signal};
+use crate::session::correlate::{Correlator, Decision, Fork, Method, Signal};
 use crate::session::lifecycle::{self, Binding, Bound, Conversation, Transition};
 use crate::session::publish::publish;
 use crate::session::{self};
@@ -201,8 +201,8 @@ impl Recorder {
                 let to = to.as_ref().map(|id| binding(looker, id, *evidence));
                 self.transition(at, *kind, to, folder)
             }
-            Decision::Forked { to, process } => {
-                self.fork(at, binding(looker, to, EvidenceKind::Registry), *process, folder)
+            Decision::Forked(fork) => {
+                self.fork(at, binding(looker, &fork.to, EvidenceKind::Registry), fork, folder)
             }
             Decision::Ambiguous { .. } => {
                 let session = self.sessions.current();
@@ -245,13 +245,15 @@ impl Recorder {
         &mut self,
         at: Timestamp,
         binding: Binding,
-        process: ProcessId,
+        fork: &Fork,
         folder: &Path,
     ) -> Result<(), session::Error> {
-        let begin = background::run_of(&self.plan, process, Conversation::Unsure, folder);
+        // Its own lines begin with its process. Nothing of it is older than this run, whatever its entry claims.
+        let begun_at = fork.begun_at.map_or(at, |begun| begun.clamp(self.plan.begun_at.min(at), at));
+        let begin = background::run_of(&self.plan, fork.process, Conversation::Unsure, folder);
         let surroundings = self.plan.surroundings.clone();
         let session = self.transact(|tx| {
-            let session = background::start(tx, at, &begin, &surroundings)?;
+            let session = background::start(tx, begun_at, &begin, &surroundings)?;
             lifecycle::bind(tx, at, &RandomIds, session, &binding)?;
             Ok(session)
         })?;

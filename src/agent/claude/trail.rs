@@ -193,7 +193,8 @@ impl ClaudeTrail {
             let copied = self.copied_from(&entry.session).map(|from| (from, true));
             let origin = copied.or_else(|| resumed_by(entry.pid, processes).map(|from| (from, false)));
             if let (Some((from, forked)), Some(process)) = (origin, process) {
-                seen.signals.push(Signal::Background { from, to: entry.session.clone(), process, forked });
+                let (to, begun_at) = (entry.session.clone(), entry.started_at);
+                seen.signals.push(Signal::Background { from, to, process, forked, begun_at });
             }
         }
         if let (false, false, Some(process)) = (ours, entry.background, process) {

@@ -20,10 +20,16 @@ pub enum Decision {
         candidates: Vec<AgentSessionId>,
     },
     /// A copy of the current conversation goes on in a process of its own; the run stays where it is.
-    Forked {
-        to: AgentSessionId,
-        process: ProcessId,
-    },
+    Forked(Fork),
+}
+
+/// A copy of a conversation in a process of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fork {
+    pub to: AgentSessionId,
+    pub process: ProcessId,
+    /// When the process began, by its own account. It is seen some time later, and may have asked the model before.
+    pub begun_at: Option<Timestamp>,
 }
 
 /// Decisions in the order in which they are to be carried out, and the evidence to keep for `explain`. Its sources are

@@ -23,7 +23,7 @@ mod signal;
 mod traces;
 
 pub use self::core::SETTLE;
-pub use decision::{Conclusion, Decision};
+pub use decision::{Conclusion, Decision, Fork};
 pub use signal::{Beginning, HistoryEntry, NewSessionFile, RegistryEntry, Signal, Thread};
 pub use traces::{Maker, TextFingerprint, Trace, Typed};
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::clear_log::{ClearLog, ClearedFile, Successor};
 use super::core::{Context, Resumes, Rules, RunState};
-use super::decision::Decision;
+use super::decision::{Decision, Fork};
 use super::signal::{Beginning, HistoryEntry, NewSessionFile, RegistryEntry, Signal};
 use super::traces::Maker;
 use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKind};
@@ -55,11 +55,11 @@ impl Rules for RegistryRules {
             Signal::History(entry) => self.history(context, entry),
             Signal::NewFile(file) => self.new_file(context, file),
             Signal::Continued { id, maker } => self.continued(context, id, maker),
-            Signal::Background { from, to, process, forked: false } => {
+            Signal::Background { from, to, process, forked: false, .. } => {
                 self.background(context, &from, to, process);
             }
-            Signal::Background { from, to, process, forked: true } => {
-                self.forked(context, &from, to, process);
+            Signal::Background { from, to, process, forked: true, begun_at } => {
+                self.forked(context, &from, Fork { to, process, begun_at });
             }
             Signal::HandedOver { from, to } => self.handed_over(context, &from, to),
             _ => {}
@@ -298,16 +298,10 @@ impl RegistryRules {
     }
 
     /// Its entry is rewritten again and again, and is news once.
-    fn forked(
-        &mut self,
-        context: &mut Context<'_>,
-        from: &AgentSessionId,
-        to: AgentSessionId,
-        process: ProcessId,
-    ) {
-        if context.run.is_in(from) && self.forks.insert(to.clone()) {
-            context.accept("background", &to.0, "a copy of our conversation in the background");
-            context.decide(Decision::Forked { to, process });
+    fn forked(&mut self, context: &mut Context<'_>, from: &AgentSessionId, fork: Fork) {
+        if context.run.is_in(from) && self.forks.insert(fork.to.clone()) {
+            context.accept("background", &fork.to.0, "a copy of our conversation in the background");
+            context.decide(Decision::Forked(fork));
         }
     }
 

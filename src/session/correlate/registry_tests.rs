@@ -359,9 +359,9 @@ fn the_agents_view_takes_a_conversation_into_the_background() {
     let mut run = assigned();
     run.registry(900, "a", Beginning::Absent);
     let process = ProcessId { pid: Pid(300), start: StartTime(7) };
-    let foreign = Signal::Background { from: id("x"), to: id("y"), process, forked: false };
+    let foreign = Signal::Background { from: id("x"), to: id("y"), process, forked: false, begun_at: None };
     assert_eq!(run.feed(1000, foreign), NOTHING);
-    let ours = Signal::Background { from: id("a"), to: id("b"), process, forked: false };
+    let ours = Signal::Background { from: id("a"), to: id("b"), process, forked: false, begun_at: None };
     assert_eq!(run.feed(1000, ours), ["switch to b registry"]);
     assert_eq!(run.other_process(1100, 300, "b"), NOTHING);
     assert_eq!(run.registry(1200, "a", SPOKEN), NOTHING, "the old process has nothing new to say");
@@ -510,7 +510,13 @@ fn a_fork_goes_on_beside_the_conversation_and_is_decided_once() {
     let mut run = assigned();
     run.registry(900, "a", Beginning::Absent);
     let process = ProcessId { pid: Pid(300), start: StartTime(7) };
-    let fork = |from: &str| Signal::Background { from: id(from), to: id("f"), process, forked: true };
+    let fork = |from: &str| Signal::Background {
+        from: id(from),
+        to: id("f"),
+        process,
+        forked: true,
+        begun_at: Some(Timestamp(950)),
+    };
     assert_eq!(run.feed(1000, fork("x")), NOTHING, "of another conversation");
     assert_eq!(run.feed(1000, fork("a")), ["forked to f in 300"]);
     assert_eq!(run.other_process(1000, 300, "f"), NOTHING);

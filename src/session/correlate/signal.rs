@@ -98,8 +98,14 @@ pub enum Signal {
     /// Registry: somebody spoke in a conversation that was there before this run.
     Continued { id: AgentSessionId, maker: Maker },
     /// Registry: a background process was started to go on with conversation `from` as `to`. `forked`: with a copy of it, and who was
-    /// in it stays there.
-    Background { from: AgentSessionId, to: AgentSessionId, process: ProcessId, forked: bool },
+    /// in it stays there. `begun_at`: when the process began, by its own account.
+    Background {
+        from: AgentSessionId,
+        to: AgentSessionId,
+        process: ProcessId,
+        forked: bool,
+        begun_at: Option<Timestamp>,
+    },
     /// Registry: conversation `from` was given to the agent's background service, which goes on with it as `to` when it is asked to.
     HandedOver { from: AgentSessionId, to: AgentSessionId },
     /// Held: a process of ours has taken the right to write to this conversation, or has begun to write to it.

@@ -53,7 +53,7 @@ pub(super) fn shown(decision: &Decision) -> String {
             let to = to.as_ref().map_or("?", |id| &id.0);
             format!("{kind} to {to} {evidence}")
         }
-        Decision::Forked { to, process } => format!("forked to {to} in {}", process.pid),
+        Decision::Forked(fork) => format!("forked to {} in {}", fork.to, fork.process.pid),
         Decision::Ambiguous { candidates } => {
             let names: Vec<&str> = candidates.iter().map(|id| id.0.as_str()).collect();
             format!("ambiguous {}", names.join(" "))
