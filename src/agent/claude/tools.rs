@@ -24,11 +24,12 @@ const MAX_PATH: usize = 4096;
 #[serde(transparent)]
 pub(super) struct Waiting(VecDeque<(String, Half)>);
 
+/// The names are part of the state that stores of earlier versions hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Half {
     Use(Use),
-    ToolOutcome(ToolOutcome),
+    Outcome(ToolOutcome),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +64,7 @@ impl Waiting {
     /// A `tool_use` block; a record if its result is already there.
     pub(super) fn used(&mut self, id: &str, name: &str, input: Option<&RawValue>) -> Option<Record> {
         let call = Use { name: cut(name, MAX_NAME), file: input.and_then(input_file) };
-        if let Some(Half::ToolOutcome(outcome)) = self.take(id) {
+        if let Some(Half::Outcome(outcome)) = self.take(id) {
             return Some(record(id, call, outcome));
         }
         self.wait(id, Half::Use(call));
@@ -75,7 +76,7 @@ impl Waiting {
         if let Some(Half::Use(call)) = self.take(id) {
             return Some(record(id, call, outcome));
         }
-        self.wait(id, Half::ToolOutcome(outcome));
+        self.wait(id, Half::Outcome(outcome));
         None
     }
 
@@ -273,6 +274,15 @@ mod tests {
         assert_eq!(restored.used("toolu_1", "Read", None).unwrap().key, "toolu_1");
         assert_eq!(restored.ended("toolu_2", outcome(false, "{}")).unwrap().at, Timestamp(7));
         assert!(restored.is_empty());
+    }
+
+    #[test]
+    fn a_state_of_an_earlier_version_is_read() {
+        let state = r#"[["toolu_1",{"use":{"name":"Read","file":"/p/a.rs"}}],["toolu_2",{"outcome":{"at":7,"ok":true,"copied":false,"subagent":null,"change":{"file":null,"added":0,"removed":0}}}]]"#;
+        let mut waiting: Waiting = serde_json::from_str(state).unwrap();
+        assert_eq!(serde_json::to_string(&waiting).unwrap(), state);
+        assert!(waiting.ended("toolu_1", outcome(true, "{}")).is_some());
+        assert!(waiting.used("toolu_2", "Bash", None).is_some());
     }
 
     #[test]
