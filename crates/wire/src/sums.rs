@@ -1,4 +1,4 @@
-//! What is added up over a session's records, and the form it has in the record of the session.
+//! The sums over the records of a session, and their form in the record of the session.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct Sums {
     pub output: i64,
     pub cache_read: i64,
     pub cache_write: i64,
-    /// The part of `output` spent on it.
+    /// The part of `output` spent on reasoning.
     pub reasoning: i64,
     pub cost: PicoDollars,
     pub prompts: i64,
