@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream, StreamExt};
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -18,7 +19,6 @@ use tokio::time::Instant;
 
 use super::Backend;
 use super::answer::Refusal;
-use super::read::watched;
 use crate::limits;
 use crate::metrics::Watching;
 use crate::model::{Record, Touched};
@@ -91,7 +91,8 @@ impl Watcher {
         let sessions = storage.sessions_by_id(touched.keys().cloned().collect()).await.unwrap_or_default();
         let events = sessions.iter().filter_map(|session| {
             let latest = touched.get(&session.id).copied();
-            let message = watched(&Record::of(session, now), latest, now);
+            let record = Record::of(session, now);
+            let message = json!({"time": now, "event": latest, "session": record});
             Event::default().event("session").json_data(message).ok()
         });
         Some(events.collect())

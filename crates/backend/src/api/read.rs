@@ -14,12 +14,11 @@ use serde_json::{Value, json};
 use super::Backend;
 use super::answer::Refusal;
 use crate::model::{
-    By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, TimelinePosition, UsageFilter,
-    UsageRow,
+    By, Cursor, Day, Order, Page, Record, SessionFilter, TimelineEvent, TimelinePosition, UsageFilter,
+    UsageRow, UsageSums,
 };
 use human::since::Since;
 use wire::Status;
-use wire::Timestamp;
 
 type Shared = State<Arc<Backend>>;
 
@@ -247,7 +246,7 @@ pub(super) const OF_NO_MODEL: [&str; 7] =
     ["sessions", "prompts", "toolCalls", "toolErrors", "linesAdded", "linesRemoved", "apiErrors"];
 
 /// With the names of `codemie usage --json`.
-fn sums(sums: &Sums, unpriced_models: &[String], of_model: bool) -> Value {
+fn sums(sums: &UsageSums, unpriced_models: &[String], of_model: bool) -> Value {
     let counts = &sums.counts;
     let mut sums_json = json!({
         "sessions": counts.sessions,
@@ -284,9 +283,4 @@ const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) async fn metrics(State(backend): Shared) -> ([(HeaderName, &'static str); 1], String) {
     let health = backend.storage.health(0).await.ok();
     ([(header::CONTENT_TYPE, EXPOSITION)], backend.metrics.text(health.as_ref()))
-}
-
-/// The record with what happened last, for those who watch.
-pub(super) fn watched(record: &Record, latest: Option<wire::EventType>, now: Timestamp) -> Value {
-    json!({"time": now, "event": latest, "session": record})
 }

@@ -373,8 +373,8 @@ impl From<FormRejection> for Failure {
 }
 
 impl From<super::filter::BadParameter> for Failure {
-    fn from(misread: super::filter::BadParameter) -> Self {
-        Self::BadParameter(misread.to_string())
+    fn from(bad: super::filter::BadParameter) -> Self {
+        Self::BadParameter(bad.to_string())
     }
 }
 
