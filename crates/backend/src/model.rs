@@ -45,7 +45,7 @@ impl Day {
         [self, Month::of(self).row()]
     }
 
-    fn date(self) -> jiff::civil::Date {
+    pub(super) fn date(self) -> jiff::civil::Date {
         let start = jiff::Timestamp::from_millisecond(self.start().0).unwrap_or_default();
         start.to_zoned(jiff::tz::TimeZone::UTC).date()
     }

@@ -34,11 +34,15 @@ impl Stamp {
         Some(Self { length: meta.len(), changed: meta.modified().ok()? })
     }
 
-    /// Whether a further change would have another time. One from the future is no reason to wait for it.
     pub fn is_settled(&self, now: Timestamp) -> bool {
-        let changed = Timestamp::from(self.changed);
-        now < changed || now.since(changed) >= TICK
+        is_settled(Timestamp::from(self.changed), now)
     }
+}
+
+/// Whether a change of a file that changed at `changed` would have another time now. A time in the future is no reason to wait
+/// for it.
+pub fn is_settled(changed: Timestamp, now: Timestamp) -> bool {
+    now < changed || now.since(changed) >= TICK
 }
 
 /// When a file was written last.

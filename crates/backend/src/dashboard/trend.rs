@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::agents::KnownAgents;
 use super::chart::{self, Column, Series};
-use super::filter::{self, Filter, Range};
+use super::filter::{Filter, Range};
 use super::frame::Frame;
 use super::model::Overview;
 use super::panel::panel_with;
@@ -46,7 +46,7 @@ struct Plot<'a> {
 impl<'a> Trend<'a> {
     pub fn new(frame: &Frame, filter: &'a Filter, view: &'a Overview) -> Self {
         let (today, known) = (frame.now.today(), frame.agents);
-        let days = view.days.iter().map(|row| filter::date(row.day));
+        let days = view.days.iter().map(|row| row.day.date());
         let columns = Columns::covering(filter.days(today), days, today);
         let mut agents: Vec<&str> = view.days.iter().map(|row| known.known(&row.key)).collect();
         agents.sort_unstable_by_key(|agent| (known.order(agent), *agent));
@@ -195,7 +195,7 @@ fn gather(columns: &Columns, known: KnownAgents, agents: &[&str], days: &[Series
     let none = ColumnSums { whole: UsageSums::default(), by_agent: vec![UsageSums::default(); agents.len()] };
     let mut sums = vec![none; columns.spans.len()];
     for row in days {
-        let at = columns.of(filter::date(row.day));
+        let at = columns.of(row.day.date());
         let agent = agents.iter().position(|agent| *agent == known.known(&row.key));
         if let (Some(at), Some(agent)) = (at, agent) {
             sums[at].whole.add(&row.sums);
