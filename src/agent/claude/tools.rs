@@ -7,17 +7,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::shape::Text;
+use crate::agent::tool_text::{MAX_NAME, MAX_PATH, cut, line_count};
 use crate::meter::record::{Fact, Record, Tool};
 use wire::Timestamp;
 use wire::ToolKind;
 
-/// Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. Older
+/// Bounds the stored state, together with the longest name and path. Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. Older
 /// entries are leftovers of killed runs; the oldest go first.
 const MAX_WAITING: usize = 256;
-
-/// Longest tool name kept; longest path is `PATH_MAX`. Together with [`MAX_WAITING`] they keep the stored state small.
-const MAX_NAME: usize = 256;
-const MAX_PATH: usize = 4096;
 
 /// The halves of tool calls that wait for each other, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,7 +155,7 @@ impl Change {
         };
         let file = result.file_path.0.map(|path| cut(&path, MAX_PATH));
         if result.kind.0.as_deref() == Some("create") {
-            let added = result.content.0.map_or(0, |content| lines(&content));
+            let added = result.content.0.map_or(0, |content| line_count(&content));
             return Self { file, added, removed: 0 };
         }
         let (added, removed) = result.structured_patch.map_or((0, 0), patch);
@@ -180,15 +177,6 @@ fn patch(raw: &RawValue) -> (u64, u64) {
         '-' => (added, removed + 1),
         _ => (added, removed), // context, and git's "\ No newline at end of file"
     })
-}
-
-/// Lines of a text, an unfinished last one included.
-fn lines(text: &str) -> u64 {
-    u64::try_from(text.lines().count()).unwrap_or(u64::MAX)
-}
-
-fn cut(text: &str, limit: usize) -> String {
-    text[..text.floor_char_boundary(limit)].to_owned()
 }
 
 #[cfg(test)]
