@@ -24,7 +24,9 @@ use crate::metrics::Watching;
 use crate::model::{Record, Touched};
 use wire::EventType;
 
+/// Changes within this time are sent together.
 const GATHER: Duration = Duration::from_millis(100);
+/// How often a quiet stream is written to, so that proxies keep it and a dead one is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) async fn live(
@@ -87,7 +89,7 @@ impl Watcher {
             return None;
         }
         let (storage, now) = (&self.backend.storage, self.backend.clock.now());
-        // A database that does not answer is no reason to end the stream: the next change is sent again.
+        // A database that does not answer is no reason to end the stream: the session's next change sends the whole record.
         let sessions = storage.sessions_by_id(touched.keys().cloned().collect()).await.unwrap_or_default();
         let events = sessions.iter().filter_map(|session| {
             let latest = touched.get(&session.id).copied();

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::auth::Need;
 use super::read::{MOST_ROWS, ROWS, SESSIONS};
 use super::routes::ROUTES;
-use super::schemas;
+use super::schemas::{self, reference};
 use crate::event::MOST_EVENTS;
 use crate::limits;
 use crate::model::{By, Page};
@@ -21,10 +21,6 @@ pub(super) struct Operation {
 }
 
 const JSON: &str = "application/json";
-
-fn reference(schema: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{schema}")})
-}
 
 fn operation(summary: &'static str, content: &'static str, schema: Value) -> Operation {
     Operation {
