@@ -16,7 +16,7 @@ use wire::Timestamp;
 /// The parameters as they stand in an address. A form sends its empty fields too.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Parameters {
+pub struct FilterParameters {
     range: String,
     from: String,
     to: String,
@@ -81,7 +81,7 @@ pub struct BadParameter {
     expected: &'static str,
 }
 
-impl Parameters {
+impl FilterParameters {
     pub fn filter(self, default: Range) -> Result<Filter, BadParameter> {
         let date = |name, text: &str| match text {
             "" => Ok(None),
@@ -327,7 +327,7 @@ pub fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parameters(pairs: &[(&str, &str)]) -> Parameters {
+    fn parameters(pairs: &[(&str, &str)]) -> FilterParameters {
         let object = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
         serde_json::from_value(serde_json::Value::Object(object)).unwrap()
     }

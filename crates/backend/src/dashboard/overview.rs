@@ -284,7 +284,7 @@ mod tests {
     }
 
     fn all(model: &str) -> Filter {
-        let parameters: filter::Parameters =
+        let parameters: filter::FilterParameters =
             serde_json::from_value(serde_json::json!({"model": model})).unwrap();
         parameters.filter(Range::All).unwrap()
     }

@@ -10,7 +10,7 @@ use super::frame::Frame;
 use super::model::Overview;
 use super::panel::panel_with;
 use super::scale::Scale;
-use super::span::{self, Columns};
+use super::span::{self, TimeColumns};
 use super::table::{Table, cell, heading};
 use super::text::{cost, float, grouped, priced, short_count};
 use crate::model::{SeriesRow, UsageSums};
@@ -18,7 +18,7 @@ use crate::model::{SeriesRow, UsageSums};
 /// The days of an overview, gathered into the columns of its charts.
 pub struct Trend<'a> {
     filter: &'a Filter,
-    columns: Columns,
+    columns: TimeColumns,
     known: KnownAgents,
     /// The agents there are, in the order of their colours.
     agents: Vec<&'a str>,
@@ -47,7 +47,7 @@ impl<'a> Trend<'a> {
     pub fn new(frame: &Frame, filter: &'a Filter, view: &'a Overview) -> Self {
         let (today, known) = (frame.now.today(), frame.agents);
         let days = view.days.iter().map(|row| row.day.date());
-        let columns = Columns::covering(filter.days(today), days, today);
+        let columns = TimeColumns::covering(filter.days(today), days, today);
         let mut agents: Vec<&str> = view.days.iter().map(|row| known.known(&row.key)).collect();
         agents.sort_unstable_by_key(|agent| (known.order(agent), *agent));
         agents.dedup();
@@ -191,7 +191,7 @@ impl<'a> Trend<'a> {
     }
 }
 
-fn gather(columns: &Columns, known: KnownAgents, agents: &[&str], days: &[SeriesRow]) -> Vec<ColumnSums> {
+fn gather(columns: &TimeColumns, known: KnownAgents, agents: &[&str], days: &[SeriesRow]) -> Vec<ColumnSums> {
     let none = ColumnSums { whole: UsageSums::default(), by_agent: vec![UsageSums::default(); agents.len()] };
     let mut sums = vec![none; columns.spans.len()];
     for row in days {
@@ -223,7 +223,7 @@ mod tests {
             key: agent.into(),
             sums: UsageSums { cost_usd, ..UsageSums::default() },
         };
-        let columns = Columns::between(date(2026, 11, 14), date(2026, 11, 16));
+        let columns = TimeColumns::between(date(2026, 11, 14), date(2026, 11, 16));
         let days = [
             row("2026-11-14", "claude", 1.0),
             row("2026-11-16", "codex", 2.0),
