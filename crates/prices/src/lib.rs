@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_price_is_none() {
+    fn calls_outside_the_table_have_no_price() {
         for (model, tokens, tier) in [
             ("", NONE, Tier::Standard),
             ("<synthetic>", NONE, Tier::Standard),

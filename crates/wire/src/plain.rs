@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_imported_file_wrote_into_an_event_does_not_leave() {
+    fn texts_of_an_imported_file_are_not_sent() {
         for (kind, written, expected) in [
             (
                 EventType::Start,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_error_only_its_category() {
+    fn only_the_category_of_an_error_is_sent() {
         for (kind, sent) in [
             ("authentication_failed", "authentication_failed"),
             ("unknown", "unknown"),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_only_its_extension() {
+    fn only_the_extension_of_a_file_is_sent() {
         let table = [
             ("/a/b.rs", Some("rs")),
             ("b.TAR", Some("tar")),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_type_unknown_here_only_numbers_and_plain_names_are_sent() {
+    fn an_unknown_type_sends_only_numbers_and_plain_names() {
         let written =
             json!({"n": 3, "ok": true, "window": "5h", "words": "a canary", "deep": [{"at": "/canary"}]});
         let expected = json!({"n": 3, "ok": true, "window": "5h", "words": null, "deep": [{"at": null}]});

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_added_up_stops_at_the_largest_integer() {
+    fn overflowing_sums_stop_at_the_largest_integer() {
         let mut sums = Sums::default();
         for _ in 0..2 {
             sums.add_call(&Tokens { input: u64::MAX, ..Tokens::default() }, Some(PicoDollars(i64::MAX)));
