@@ -71,7 +71,8 @@ pub(super) fn read<'a>(args: &'a [OsString], table: &'static [Flag]) -> Vec<Item
     items
 }
 
-fn looks_like_a_flag(arg: &[u8]) -> bool {
+/// `-` alone and the empty string are operands.
+pub(super) fn looks_like_a_flag(arg: &[u8]) -> bool {
     arg.len() > 1 && arg[0] == b'-'
 }
 

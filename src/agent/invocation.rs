@@ -4,7 +4,7 @@ use wire::AgentSessionId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    pub kind: Kind,
+    pub kind: InvocationKind,
     pub session: Conversation,
     /// Our own flags may be put in front of the arguments: every flag the user gave is known, and none names a
     /// session.
@@ -15,7 +15,7 @@ pub struct Invocation {
 
 /// By the arguments alone: piped standard streams turn an `Interactive` run into a print run, and only the caller sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum InvocationKind {
     Interactive,
     Print,
     /// Help, version, subcommands that manage something: no session.
@@ -44,7 +44,7 @@ pub enum Conversation {
 impl Invocation {
     pub fn not_a_conversation() -> Self {
         Self {
-            kind: Kind::NotAConversation,
+            kind: InvocationKind::NotAConversation,
             session: Conversation::Unknown,
             injectable: false,
             persistent: false,

@@ -10,14 +10,15 @@ mod files;
 pub mod gemini;
 pub mod invocation;
 mod launch;
-mod looked;
 mod loose;
 mod neighbours;
 mod package;
+mod read_stamps;
 #[cfg(test)]
 mod recordings;
 #[cfg(test)]
 pub(crate) mod scribe;
+mod tool_text;
 mod trail;
 pub mod transcript;
 
@@ -25,7 +26,7 @@ use std::ffi::OsString;
 use std::fmt::Debug;
 
 pub use files::{ConversationFiles, SessionFile, SessionFiles};
-pub use invocation::{Conversation, Invocation, Kind};
+pub use invocation::{Conversation, Invocation, InvocationKind};
 pub use launch::{Injection, Launch, Remark};
 pub use trail::{Follow, Seen, Territory, Trail};
 

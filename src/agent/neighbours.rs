@@ -14,7 +14,7 @@ use wire::Pid;
 use wire::Timestamp;
 
 /// A process this old has made its first file. Why so long: it may have asked the user something first.
-const STARTED: Duration = Duration::from_mins(2);
+const SETTLED_AGE: Duration = Duration::from_mins(2);
 
 /// An older file may have been made by a process that has ended since. Why 1 s: from its first file to its end the agent
 /// takes longer even without a terminal, and a look comes within half of that.
@@ -22,12 +22,12 @@ const STILL_HERE: Duration = Duration::from_secs(1);
 
 /// Which processes of the agent ran in a folder at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Present {
+pub(super) struct Neighbours {
     maker: Maker,
     at: Timestamp,
 }
 
-impl Present {
+impl Neighbours {
     /// `agent` is the process that codemie started, `program` recognises its neighbours.
     pub(super) fn look(agent: Pid, folder: &Path, program: &Program, processes: &dyn Processes) -> Self {
         let running = processes.running(&|command| program.is_run_by(command));
@@ -46,7 +46,7 @@ fn judge(agent: Pid, folder: &Path, running: &[Running]) -> Maker {
     let others = running.iter().filter(|process| !ours.contains(&process.pid));
     // The folder of a process may not be visible to us.
     let here = others.filter(|process| process.folder.as_deref().is_none_or(|at| at == folder));
-    here.map(|process| if process.age < STARTED { Maker::Anybody } else { Maker::Settled })
+    here.map(|process| if process.age < SETTLED_AGE { Maker::Anybody } else { Maker::Settled })
         .max()
         .unwrap_or(Maker::Ours)
 }
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn present_processes_are_no_evidence_for_older_files() {
+    fn running_processes_are_no_evidence_for_older_files() {
         for maker in [Maker::Ours, Maker::Settled, Maker::Anybody] {
-            let present = Present { maker, at: Timestamp(10_000) };
+            let neighbours = Neighbours { maker, at: Timestamp(10_000) };
             for (made, expected) in
                 [(9_000, maker), (10_000, maker), (10_500, maker), (8_999, Maker::Anybody)]
             {
-                assert_eq!(present.maker(Timestamp(made)), expected, "{maker:?} {made}");
+                assert_eq!(neighbours.maker(Timestamp(made)), expected, "{maker:?} {made}");
             }
         }
     }

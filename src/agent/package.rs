@@ -18,10 +18,10 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// agent: a manager's shim, a script.
 pub(super) fn version(program: &Path, name: &str) -> Option<String> {
     let program = fs::canonicalize(program).ok()?;
-    program.ancestors().skip(1).take(LEVELS).find_map(|folder| stated(&folder.join("package.json"), name))
+    program.ancestors().skip(1).take(LEVELS).find_map(|folder| version_in(&folder.join("package.json"), name))
 }
 
-fn stated(file: &Path, name: &str) -> Option<String> {
+fn version_in(file: &Path, name: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Package {
         name: String,
@@ -62,8 +62,7 @@ mod tests {
         let program = root.path().join("claude");
         fs::write(&program, "").unwrap();
         let pipe = root.path().join("package.json");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
-            .unwrap();
+        system::file::make_pipe(&pipe).unwrap();
         assert_eq!(version(&program, "@anthropic-ai/claude-code"), None);
     }
 }

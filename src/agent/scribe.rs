@@ -16,7 +16,8 @@ use rusqlite::{Connection, OpenFlags};
 use super::trail::{Seen, Trail};
 use super::transcript::{Item, ItemKind, Reader};
 use super::{
-    Agent, Conversation, ConversationFiles, Follow, Invocation, Kind, Launch, SessionFile, SessionFiles, Var,
+    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, SessionFile,
+    SessionFiles, Var,
 };
 use crate::meter::form::Form;
 use crate::meter::line::{Harvest, Lines, Unreadable};
@@ -47,7 +48,7 @@ impl Agent for Scribe {
 impl Launch for Scribe {
     fn classify(&self, _: &[OsString]) -> Invocation {
         Invocation {
-            kind: Kind::Interactive,
+            kind: InvocationKind::Interactive,
             session: Conversation::Fresh,
             injectable: false,
             persistent: true,

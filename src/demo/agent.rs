@@ -7,7 +7,8 @@ use crate::agent::claude::Claude;
 use crate::agent::claude::files::ClaudeFiles;
 use crate::agent::claude::trail::ClaudeTrail;
 use crate::agent::{
-    Agent, Conversation, ConversationFiles, Follow, Invocation, Kind, Launch, Trail, Var, transcript,
+    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Trail, Var,
+    transcript,
 };
 use crate::home::Home;
 
@@ -15,7 +16,7 @@ use crate::home::Home;
 pub struct Demo;
 
 impl Demo {
-    pub const NAME: &'static str = "demo";
+    pub const NAME: &'static str = wire::DEMO;
 
     /// Where it keeps its files.
     pub(super) fn files(home: &Home) -> ClaudeFiles {
@@ -36,7 +37,7 @@ impl Agent for Demo {
 impl Launch for Demo {
     fn classify(&self, _: &[OsString]) -> Invocation {
         Invocation {
-            kind: Kind::Interactive,
+            kind: InvocationKind::Interactive,
             session: Conversation::Fresh,
             injectable: true,
             persistent: true,

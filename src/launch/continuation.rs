@@ -27,10 +27,10 @@ pub(super) fn chosen(invocation: &Invocation) -> Option<AgentSessionId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Kind;
+    use crate::agent::InvocationKind;
 
     fn invocation(session: Asked, injectable: bool) -> Invocation {
-        Invocation { kind: Kind::Interactive, session, injectable, persistent: true }
+        Invocation { kind: InvocationKind::Interactive, session, injectable, persistent: true }
     }
 
     fn id() -> AgentSessionId {

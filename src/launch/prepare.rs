@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::injection::{Call, Changes};
 use super::{Origin, Request, Target, continuation, enclosing_run, note, receivers};
-use crate::agent::{Agent, Invocation, Kind, Trail};
+use crate::agent::{Agent, Invocation, InvocationKind, Trail};
 use crate::config::{AgentConfig, Config};
 use crate::forward::Sinks;
 use crate::home::Home;
@@ -149,8 +149,8 @@ pub fn prepare(
 }
 
 /// Whether the program is executed in our place: no conversation is to be expected, or the user wants it.
-fn stands_aside(kind: Kind, bypass: Option<&OsStr>) -> bool {
-    kind == Kind::NotAConversation || bypass.is_some_and(|value| value == "1")
+fn stands_aside(kind: InvocationKind, bypass: Option<&OsStr>) -> bool {
+    kind == InvocationKind::NotAConversation || bypass.is_some_and(|value| value == "1")
 }
 
 /// An agent's binary, and the call that was made of it.
@@ -164,7 +164,7 @@ struct Located {
 }
 
 impl Located {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> InvocationKind {
         self.invocation.kind
     }
 }
@@ -260,7 +260,7 @@ impl Start {
             conversation: continuation::conversation(&invocation, changes.assigned.is_some()),
             agent: Some(AgentStart {
                 agent,
-                interactive: invocation.kind == Kind::Interactive,
+                interactive: invocation.kind == InvocationKind::Interactive,
                 assigned: changes.assigned,
                 chosen: continuation::chosen(&invocation),
                 installed,

@@ -13,9 +13,9 @@ use serde::{Deserializer, de};
 use serde_json::value::RawValue;
 
 use super::line::{Harvest, Lines};
-use super::tail::{Batch, LongLines, Position, Restart, Source, hash_on, take_line};
+use super::tail::{Batch, LongLineTurn, Position, Restart, Source, hash_on, take_line};
 use system::clock::{Clock, SystemClock};
-use system::file::TICK;
+use system::file::is_settled;
 use wire::Timestamp;
 
 /// A longer document is counted as unreadable. Why 64 MiB: the agents that write such files parse and rewrite all of it with
@@ -49,7 +49,7 @@ pub struct Document<L> {
     /// When it was last written, at the time it was read.
     checked: Option<(i64, i64)>,
     lines: L,
-    turn: Option<Arc<LongLines>>,
+    turn: Option<Arc<LongLineTurn>>,
 }
 
 impl<L: Lines> Document<L> {
@@ -58,7 +58,7 @@ impl<L: Lines> Document<L> {
         list: &'static str,
         position: Option<Position>,
         lines: L,
-        turn: Option<Arc<LongLines>>,
+        turn: Option<Arc<LongLineTurn>>,
     ) -> Self {
         Self { list, position, checked: None, lines, turn }
     }
@@ -97,7 +97,10 @@ impl<L: Lines> Document<L> {
             return Ok(None); // rewritten while it was read, which is a reason to look again
         }
         // A second change within the same tick would not show.
-        self.checked = written.filter(|written| is_settled(*written));
+        self.checked = written.filter(|(seconds, nanos)| {
+            let at = Timestamp(seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000));
+            is_settled(at, SystemClock.now())
+        });
         if from == Some(batch.to) {
             return Ok(None);
         }
@@ -126,13 +129,6 @@ impl<L: Lines> Document<L> {
         (batch.to.offset, batch.to.mark) = (bytes.offset, bytes.mark);
         read
     }
-}
-
-/// Whether a further change would have another time. A time in the future is no reason to wait for it.
-fn is_settled((seconds, nanos): (i64, i64)) -> bool {
-    let written = Timestamp(seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000));
-    let now = SystemClock.now();
-    now < written || now.since(written) >= TICK
 }
 
 /// The bytes of a source in order, with a hash over all of them.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::document::Document;
 use super::line::Lines;
 use super::rows::{RowSource, RowStatus, RowTail, Rows};
-use super::tail::{Batch, LongLines, Position, Source, Tail};
+use super::tail::{Batch, LongLineTurn, Position, Source, Tail};
 use system::file::{FileId, open_regular};
 
 /// How a conversation is written.
@@ -118,7 +118,7 @@ impl<L: Lines> Followed<L> {
         position: Option<Position>,
         lines: L,
         buffer: &mut Vec<u8>,
-        turn: Arc<LongLines>,
+        turn: Arc<LongLineTurn>,
     ) -> Self {
         match form {
             Form::Lines => Self::Lines(Tail::lent(position, lines, std::mem::take(buffer), turn)),

@@ -128,17 +128,17 @@ pub struct Tail<L> {
     /// The size that the buffer shrinks to when nothing is left to read: zero, unless it was lent.
     lent: usize,
     /// Where several read at once: whose turn it is to hold a long line, and whether it is ours.
-    turn: Option<(Arc<LongLines>, bool)>,
+    turn: Option<(Arc<LongLineTurn>, bool)>,
 }
 
 /// Lets one reader at a time hold a long line, so that memory stays bounded however many read at once.
 #[derive(Debug, Default)]
-pub struct LongLines {
+pub struct LongLineTurn {
     held: Mutex<bool>,
     free: Condvar,
 }
 
-impl LongLines {
+impl LongLineTurn {
     fn take(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let held = self.free.wait_while(held, |held| *held);
@@ -147,7 +147,7 @@ impl LongLines {
 
     /// Waits for the turn, and has it until the guard is dropped.
     pub(super) fn hold(&self) -> impl Drop + '_ {
-        struct Held<'a>(&'a LongLines);
+        struct Held<'a>(&'a LongLineTurn);
         impl Drop for Held<'_> {
             fn drop(&mut self) {
                 self.0.give();
@@ -171,7 +171,7 @@ impl<L: Lines> Tail<L> {
 
     /// As [`Tail::new`], with a buffer whose length is read at once, for reading many files one after another and
     /// beside others that do.
-    pub fn lent(position: Option<Position>, lines: L, buffer: Vec<u8>, turn: Arc<LongLines>) -> Self {
+    pub fn lent(position: Option<Position>, lines: L, buffer: Vec<u8>, turn: Arc<LongLineTurn>) -> Self {
         Self { lent: buffer.len(), buffer, turn: Some((turn, false)), ..Self::new(position, lines) }
     }
 

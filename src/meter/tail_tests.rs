@@ -255,7 +255,7 @@ fn chunks_of_any_size_give_the_same_lines() {
 
 #[test]
 fn readers_with_lent_buffers_hold_long_lines_one_at_a_time_and_give_the_buffer_back() {
-    let turn = Arc::<LongLines>::default();
+    let turn = Arc::<LongLineTurn>::default();
     let long = 5 * CHUNK;
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -132,7 +132,7 @@ impl ForeignSessions {
     }
 }
 
-/// ForeignSessions sessions one by one, each with its calls. Memory holds those of some sessions at a time.
+/// The foreign sessions one by one, each with its calls. Memory holds the calls of some sessions at a time.
 #[derive(Debug)]
 pub struct ForeignCalls<'a> {
     foreign: &'a ForeignSessions,

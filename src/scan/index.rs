@@ -293,7 +293,7 @@ impl FileFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::sums::Sums;
+    use crate::scan::sums::CallSums;
 
     fn index() -> Index {
         let mut strings = StringTable::default();
@@ -318,7 +318,7 @@ mod tests {
             in_view: true,
         };
         let fresh = FileFacts { position: None, state: None, last: None, closed: false, ..file.clone() };
-        let sums = Sums { calls: 1, cost: i64::MAX, first: -5, ..Sums::default() };
+        let sums = CallSums { calls: 1, cost: i64::MAX, first: -5, ..CallSums::default() };
         Index {
             outdated: Vec::new(),
             calls: Some(("calls-1".into(), 9, 10)),

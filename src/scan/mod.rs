@@ -12,8 +12,8 @@
 //!
 //! ```text
 //! files ─ Followed, Lines ─ calls ─ sorted runs ─┐
-//! calls of earlier scans ────────────────────┼─ merge: whose is it, which revision ─┬─ calls, sorted by key
-//! keys that sessions of the store own ───────┘                                      └─ sums by conversation, model, day
+//! calls of earlier scans ────────────────────────┼─ merge: whose is it, which revision ─┬─ calls, sorted by key
+//! keys that sessions of the store own ───────────┘                                      └─ sums by conversation, model, day
 //! ```
 //!
 //! `index` and `calls-*` lie in `$CODEMIE_HOME/scan`. The index names its file of calls and is replaced as a whole, last.
@@ -189,7 +189,7 @@ impl Scanner<'_> {
         let mut plan = self.plan(&mut index, &tree);
         let mut scanned =
             if plan.to_read.is_empty() && !plan.changed && index.basis == basis && index.calls.is_some() {
-                self.as_remembered(index, plan, &tree)?
+                self.cached_answer(index, plan, &tree)?
             } else {
                 let (lock, unsaved) = early.unwrap_or_else(|| self.lock());
                 if lock.is_some() && !rebuild && identity(&self.index_path()) != seen {
@@ -197,7 +197,7 @@ impl Scanner<'_> {
                     plan = self.plan(&mut index, &tree);
                 }
                 index.basis = basis;
-                self.renewed(index, &plan, tree, store, threads, lock.is_some(), unsaved)?
+                self.read_and_add_up(index, &plan, tree, store, threads, lock.is_some(), unsaved)?
             };
         if let Some(since) = since {
             scanned.daily = if rollup::suffice(&scanned.daily, since) {
@@ -227,7 +227,7 @@ impl Scanner<'_> {
     }
 
     /// The answer of the cache, because nothing has changed.
-    fn as_remembered(&self, mut index: Index, plan: ReadPlan, tree: &Tree) -> io::Result<Scanned> {
+    fn cached_answer(&self, mut index: Index, plan: ReadPlan, tree: &Tree) -> io::Result<Scanned> {
         let calls = vec![self.calls_run(&index)?].into_iter().flatten().collect();
         let daily = std::mem::take(&mut index.daily);
         let refused = tree.refused.clone();
@@ -242,7 +242,7 @@ impl Scanner<'_> {
 
     /// Reads new content and adds everything up again.
     #[expect(clippy::too_many_arguments, reason = "one step of a sequence, not an interface")]
-    fn renewed(
+    fn read_and_add_up(
         &self,
         mut index: Index,
         plan: &ReadPlan,
@@ -349,7 +349,7 @@ impl Scanner<'_> {
         let mut projects = Projects::default();
         for outcome in &reading.outcomes {
             let (place, number) = plan.to_read[outcome.job];
-            note(index, number, &tree.found[place], outcome, &mut projects);
+            note_outcome(index, number, &tree.found[place], outcome, &mut projects);
         }
         // Deleted before it could be opened.
         for &(place, number) in &plan.to_read {
@@ -456,8 +456,8 @@ fn is_replaced(group: &Group<'_>, number: FileNo, files: &[Option<FileFacts>]) -
         .any(|other| !other.closed && other.path.as_os_str() == file.path.as_os_str())
 }
 
-/// Notes in the index what was learned of a file.
-fn note(
+/// Notes the result of reading a file in the index.
+fn note_outcome(
     index: &mut Index,
     number: FileNo,
     found: &tree::FoundFile,

@@ -17,7 +17,7 @@ use crate::agent::Agent;
 use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
-use crate::meter::tail::{LongLines, Position, Restart};
+use crate::meter::tail::{LongLineTurn, Position, Restart};
 use prices::tier::Tier;
 use wire::Timestamp;
 
@@ -26,7 +26,7 @@ use wire::Timestamp;
 const AT_ONCE: usize = 512 * 1024;
 
 /// How often progress is reported.
-const TICK: Duration = Duration::from_millis(50);
+const REPORT_EVERY: Duration = Duration::from_millis(50);
 
 /// Receives the progress of a scan.
 pub trait Progress {
@@ -82,7 +82,7 @@ struct ReadQueue<'a> {
     fresh: AtomicU32,
     strings: &'a Mutex<StringTable>,
     folder: &'a Path,
-    turn: Arc<LongLines>,
+    turn: Arc<LongLineTurn>,
 }
 
 /// Reads all jobs. `fresh` is the first number that no file has.
@@ -119,7 +119,7 @@ pub(super) fn read(
             None => work(&queue)?,
             Some(watch) => {
                 while others.iter().any(|other| !other.is_finished()) {
-                    std::thread::park_timeout(TICK);
+                    std::thread::park_timeout(REPORT_EVERY);
                     watch.progress(queue.done.load(Ordering::Relaxed), total);
                 }
                 ReadFiles::default()

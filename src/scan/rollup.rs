@@ -12,7 +12,7 @@ use super::hash::CheapMap;
 use super::index::{FileFacts, Index};
 use super::merge::Group;
 use super::strings::{StringId, StringTable};
-use super::sums::{DailySum, Sums};
+use super::sums::{CallSums, DailySum};
 use crate::store::{By, UsageRow};
 use prices::Prices;
 use wire::Timestamp;
@@ -28,7 +28,7 @@ pub(super) struct Rollup<'a> {
     /// Earlier calls are left out.
     since: Option<Timestamp>,
     prices: CheapMap<u32, Option<Prices>>,
-    sums: CheapMap<SumKey, Sums>,
+    sums: CheapMap<SumKey, CallSums>,
 }
 
 impl<'a> Rollup<'a> {
@@ -51,7 +51,7 @@ impl<'a> Rollup<'a> {
             self.prices.entry(sighting.model.0).or_insert_with(|| Prices::of(strings.text(sighting.model)));
         let cost = prices.as_ref().and_then(|prices| prices.cost(&sighting.tokens, sighting.tier));
         let place = (file.agent, file.conversation, sighting.model, self.days.number(sighting.at));
-        let none = Sums { first: i64::MAX, last: i64::MIN, ..Sums::default() };
+        let none = CallSums { first: i64::MAX, last: i64::MIN, ..CallSums::default() };
         self.sums.entry(place).or_insert(none).add(&sighting, cost);
     }
 

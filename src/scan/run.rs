@@ -127,7 +127,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The cache does not hold what was written to it.
+/// The error for a cache that is damaged.
 pub(super) fn damaged(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }

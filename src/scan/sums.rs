@@ -11,11 +11,11 @@ pub(super) struct DailySum {
     pub(super) conversation: StringId,
     pub(super) model: StringId,
     pub(super) day: i32,
-    pub(super) sums: Sums,
+    pub(super) sums: CallSums,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct CallSums {
     pub(super) calls: i64,
     /// Calls without a price.
     pub(super) unpriced: i64,
@@ -30,7 +30,7 @@ pub(super) struct Sums {
     pub(super) last: i64,
 }
 
-impl Sums {
+impl CallSums {
     pub(super) fn add(&mut self, sighting: &Sighting, cost: Option<PicoDollars>) {
         let add = |sum: &mut i64, count: u64| {
             *sum = sum.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
@@ -55,8 +55,18 @@ impl DailySum {
             put(out, u64::from(string.0));
         }
         put_signed(out, i64::from(self.day));
-        let Sums { calls, unpriced, input, output, cache_read, cache_write, reasoning, cost, first, last } =
-            self.sums;
+        let CallSums {
+            calls,
+            unpriced,
+            input,
+            output,
+            cache_read,
+            cache_write,
+            reasoning,
+            cost,
+            first,
+            last,
+        } = self.sums;
         for sum in [calls, unpriced, input, output, cache_read, cache_write, reasoning, cost, first, last] {
             put_signed(out, sum);
         }
@@ -68,7 +78,7 @@ impl DailySum {
             conversation: StringId(from.small()?),
             model: StringId(from.small()?),
             day: from.signed()?.try_into().ok()?,
-            sums: Sums {
+            sums: CallSums {
                 calls: from.signed()?,
                 unpriced: from.signed()?,
                 input: from.signed()?,

@@ -36,13 +36,13 @@ pub enum Arrival {
 /// One batch, put in order: of an id that comes twice the highest revision, sorted by id, so that two nodes that store the same
 /// events at once wait for each other instead of each for the other.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct BatchPlan {
     pub events: Vec<Event>,
     /// Further events with an id that is in `events`: received, nothing more.
     pub repeats: Vec<Event>,
 }
 
-impl Plan {
+impl BatchPlan {
     pub fn new(batch: Vec<Event>) -> Self {
         let mut highest: HashMap<Uuid, usize> = HashMap::with_capacity(batch.len());
         for (at, event) in batch.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Plan {
 
 /// A session while a batch is taken in.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct SessionChange {
     pub session: Session,
     /// What it counted under before; `None` if it is new.
     pub was: Option<Dimensions>,
@@ -79,7 +79,7 @@ pub struct Change {
     pub latest: Option<EventType>,
 }
 
-impl Change {
+impl SessionChange {
     /// A session as it is stored.
     pub fn of(session: Session) -> Self {
         let was = Some(session.dimensions());
@@ -226,8 +226,8 @@ pub struct DailyKey {
 pub struct Daily(pub BTreeMap<DailyKey, Numbers>);
 
 impl Daily {
-    /// `before`: the session's days as they were, if it [moves](Change::moves); else nothing.
-    pub fn add(&mut self, change: &Change, before: &[(Day, String, Numbers)]) {
+    /// `before`: the session's days as they were, if it [moves](SessionChange::moves); else nothing.
+    pub fn add(&mut self, change: &SessionChange, before: &[(Day, String, Numbers)]) {
         let now = change.session.dimensions();
         for ((day, model), numbers) in &change.days {
             for row in day.rows() {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::admit::{self, Refused};
 use super::event::Rejected;
-use super::fold::{Arrival, Change, Daily, Plan};
+use super::fold::{Arrival, BatchPlan, Daily, SessionChange};
 use super::model::{Day, Session, Touched};
 use super::numbers::Numbers;
 use super::storage::Ingested;
@@ -23,10 +23,10 @@ use wire::Timestamp;
 pub struct Intake {
     /// As it came, until it is decided which events are taken in.
     batch: Vec<Event>,
-    plan: Plan,
+    plan: BatchPlan,
     now: Timestamp,
     /// By id, so that every node locks sessions in the same order.
-    changes: BTreeMap<String, Change>,
+    changes: BTreeMap<String, SessionChange>,
     result: Ingested,
     /// Events that must not be stored.
     refused: Vec<Event>,
@@ -34,12 +34,12 @@ pub struct Intake {
     origins: BTreeMap<(String, String), i64>,
 }
 
-/// What a storage has before it takes a batch in.
+/// The state of the storage before it takes a batch in.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The number of the owner that brings the batch.
     pub owner: i64,
-    /// The stored ones of [`Intake::sessions`], whoever owns them.
+    /// The stored ones of [`Intake::sessions`], of any owner.
     pub sessions: Vec<Session>,
     /// The stored revisions of [`Intake::far_revisions`], with the id of the session they belong to.
     pub revisions: HashMap<Uuid, (String, i64)>,
@@ -49,7 +49,7 @@ impl Intake {
     pub fn new(batch: Vec<Event>, now: Timestamp) -> Self {
         Self {
             batch,
-            plan: Plan::default(),
+            plan: BatchPlan::default(),
             now,
             changes: BTreeMap::new(),
             result: Ingested::default(),
@@ -84,7 +84,8 @@ impl Intake {
     /// Events that may not be taken in change nothing.
     pub fn load(&mut self, found: Found) {
         let Found { owner, sessions, revisions } = found;
-        self.changes.extend(sessions.into_iter().map(|session| (session.id.clone(), Change::of(session))));
+        self.changes
+            .extend(sessions.into_iter().map(|session| (session.id.clone(), SessionChange::of(session))));
         let batch = std::mem::take(&mut self.batch);
         // In the order of `seq`, not of arrival: a batch makes no jumps that it fills itself.
         let mut order: Vec<usize> = (0..batch.len()).collect();
@@ -107,7 +108,7 @@ impl Intake {
                 }
             }
         }
-        self.plan = Plan::new(taken);
+        self.plan = BatchPlan::new(taken);
         self.result.duplicates += self.plan.repeats.len();
         for change in self.changes.values_mut() {
             change.session.received_at = self.now;
@@ -122,7 +123,7 @@ impl Intake {
         revisions: &HashMap<Uuid, (String, i64)>,
     ) -> Result<(), Refused> {
         let stored = revisions.get(&event.id).filter(|(session, _)| **session == *event.session);
-        let admit = |change: &Change| {
+        let admit = |change: &SessionChange| {
             admit::owner(owner, &change.session)?;
             admit::revision(event.rev, stored.map(|(_, rev)| *rev))?;
             admit::sequence(event, &change.session)
@@ -131,7 +132,7 @@ impl Intake {
             admit(change)?;
             return change.receive(event);
         }
-        let mut change = Change::begin(owner, event);
+        let mut change = SessionChange::begin(owner, event);
         admit(&change)?;
         change.receive(event)?;
         self.changes.insert(event.session.to_string(), change);
@@ -161,7 +162,7 @@ impl Intake {
     }
 
     /// Sessions to write, sorted by id.
-    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+    pub fn changes(&self) -> impl Iterator<Item = &SessionChange> {
         self.changes.values().filter(|change| change.changed)
     }
 
@@ -191,7 +192,7 @@ impl Intake {
 
 /// The stored event of the same id.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredEvent {
     pub same_session: bool,
     pub rev: i64,
     pub kind: String,
@@ -199,7 +200,7 @@ pub struct Stored {
     pub attributes: String,
 }
 
-impl Stored {
+impl StoredEvent {
     /// How the event that came relates to it.
     pub fn against(self, event: &Event) -> Arrival {
         if !self.same_session || self.rev >= event.rev || self.kind != event.kind().as_str() {

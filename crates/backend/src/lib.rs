@@ -6,13 +6,14 @@
 //! numbers, model       the sums, and the read model
 //! storage              the traits; sqlite and postgres implement them (sql, read: shared by both)
 //! intake               one batch on its way into a storage
-//! api                  routes, tokens, limits, the description; unpack, limits, metrics
+//! api                  the HTTP interface: routes, authentication, description; unpack, limits, metrics
 //! server, connections, timeouts  connections, their limits, and how long a client may take
-//! bootstrap, database, log  what a process around it needs
+//! token                who may do what: roles and owners
+//! bootstrap, database, log  the first start, the choice of a database, the log of a server
 //! dashboard            the same read model as pages
 //! ```
 //!
-//! Decisions are made in `fold`, the same for every storage: a storage only finds the events that are new and writes the
+//! Decisions are made in `admit` and `fold`, the same for every storage: a storage only finds the events that are new and writes the
 //! changes. The transaction that takes events in also updates the sums, so they are right however often, late or revised
 //! an event comes, and to two nodes at once.
 #![cfg_attr(

@@ -45,7 +45,7 @@ impl Day {
         [self, Month::of(self).row()]
     }
 
-    fn date(self) -> jiff::civil::Date {
+    pub(super) fn date(self) -> jiff::civil::Date {
         let start = jiff::Timestamp::from_millisecond(self.start().0).unwrap_or_default();
         start.to_zoned(jiff::tz::TimeZone::UTC).date()
     }
@@ -89,16 +89,16 @@ impl Serialize for Day {
     }
 }
 
-/// Sums over many sessions. The cost is apart: nine million dollars are the most that 64 bits of pico-dollars hold, and a
-/// large team spends that.
+/// Sums over many sessions. The cost has a field of its own: 64 bits of pico-dollars hold nine million dollars at most, and a
+/// large team spends more.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sums {
+pub struct UsageSums {
     /// Its `cost` is zero.
     pub counts: Numbers,
     pub cost_usd: f64,
 }
 
-impl Sums {
+impl UsageSums {
     /// Everything billed.
     pub fn tokens(&self) -> i64 {
         self.counts.tokens()
@@ -119,7 +119,7 @@ pub struct UsageRow {
     pub agent: Option<String>,
     /// By session: our id.
     pub session_id: Option<String>,
-    pub sums: Sums,
+    pub sums: UsageSums,
     /// Models without a price: their calls are in the tokens, not in the cost.
     pub unpriced_models: Vec<String>,
 }
@@ -136,10 +136,10 @@ pub struct UsagePage {
 pub struct SeriesRow {
     pub day: Day,
     pub key: String,
-    pub sums: Sums,
+    pub sums: UsageSums,
 }
 
-/// What one model did in a session.
+/// The calls of one model in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelRow {
     pub model: String,
@@ -179,7 +179,7 @@ impl ToolNumbers {
     }
 }
 
-/// What one tool did in a session; most used first.
+/// The calls of one tool in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRow {
     pub name: String,

@@ -50,7 +50,7 @@ numbers!(
         output,
         cache_read,
         cache_write,
-        /// The part of `output` spent on it.
+        /// The part of `output` spent on reasoning.
         reasoning,
         /// Pico-dollars, from 0 to below [`CARRY`].
         cost,

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_told_up_to_the_last() {
+    fn holes_are_listed_up_to_the_last() {
         let table: [(&[i64], i64, &[(i64, i64)]); 6] = [
             (&[], 0, &[]),
             (&[], 4, &[(1, 4)]),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::intake::Stored;
+use super::intake::StoredEvent;
 use super::model::{Day, Session};
 use super::numbers::{CARRY, Numbers};
 use super::seqs::Seqs;
@@ -200,7 +200,7 @@ impl From<&str> for Value {
     }
 }
 
-/// A row of an answer, its columns by name, whichever database gave it.
+/// A row of an answer of either database, its columns by name.
 pub trait Columns {
     fn int(&self, column: &str) -> Result<Option<i64>, Error>;
     fn text(&self, column: &str) -> Result<Option<String>, Error>;
@@ -374,8 +374,8 @@ pub fn token(row: &dyn Columns) -> Result<Token, Error> {
 pub const STORED_EVENT_COLUMNS: &str = "session, rev, kind, time, attributes";
 
 /// A stored event, seen from one of the session with this number.
-pub fn stored_event(row: &dyn Columns, session: i64) -> Result<Stored, Error> {
-    Ok(Stored {
+pub fn stored_event(row: &dyn Columns, session: i64) -> Result<StoredEvent, Error> {
+    Ok(StoredEvent {
         same_session: int(row, "session")? == session,
         rev: int(row, "rev")?,
         kind: text(row, "kind")?,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
-use wire::Timestamp;
+use wire::{PicoDollars, Timestamp};
 
 pub mod length;
 pub mod shell;
@@ -135,9 +135,7 @@ fn decimals(pico: i64, places: u32) -> String {
 
 /// Dollars that were summed up elsewhere.
 pub fn usd(dollars: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "for showing; a float beyond the range saturates")]
-    let pico = (dollars * 1e12).round() as i64;
-    self::dollars(pico)
+    self::dollars(PicoDollars::from_dollars(dollars).0)
 }
 
 /// `14:05` today, `Nov 15 14:05` this year, `2025-11-15` before.

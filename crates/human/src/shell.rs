@@ -46,8 +46,8 @@ mod tests {
     fn a_shell_reads_the_word_as_it_was() {
         for text in ["", "=ls", "fix auth", "it's mine; x", "'", "a\\'b\\", "$HOME `id` \"\" !! ~ *\u{a0}"] {
             let line = format!("printf %s {}", word(text));
-            let said = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&said.stdout), text, "{line}");
+            let printed = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&printed.stdout), text, "{line}");
         }
     }
 }

@@ -25,6 +25,7 @@ pub enum Since {
 pub struct NotATime;
 
 impl Since {
+    /// The moment that it names, seen from `now`.
     pub fn before(&self, now: Timestamp, zone: &TimeZone) -> Timestamp {
         match self {
             // Nothing is older than the clock.

@@ -8,7 +8,7 @@
 //! price, cached input is billed as input; a missing 1-hour price stays missing. Free and audio models are left out. A tier
 //! without cache prices of its own has the standard ones. See [`Tier`] for what the tiers are; Claude's fast mode is a factor on
 //! all rates.
-//! Whoever changes the table raises [`TABLE_VERSION`].
+//! With every change of the table [`TABLE_VERSION`] is raised.
 //!
 //! Nothing is parsed before it is asked for: a look-up is a binary search in the embedded text.
 
@@ -26,12 +26,13 @@ pub const TABLE_VERSION: u32 = 2;
 
 static TABLE: &str = include_str!("prices.tsv");
 
-/// What the call cost; `None` when the model, or what was used of it, has no price here. Never a guess, never a silent zero.
+/// The cost of a call; `None` when the model, or the mode in which it was used, has no price here. Never a guess, never a silent
+/// zero.
 pub fn cost(model: &str, tokens: &Tokens, tier: Tier) -> Option<PicoDollars> {
     Prices::of(model)?.cost(tokens, tier)
 }
 
-/// Of models and their calls without a price those that have one otherwise: they lack it in one of their modes.
+/// From calls without a price, by model, those of models that do have a price: it is missing for one of their modes.
 pub fn of_priced_models(mut calls: BTreeMap<String, i64>) -> BTreeMap<String, i64> {
     calls.retain(|model, _| Prices::of(model).is_some());
     calls
@@ -60,7 +61,7 @@ impl Prices {
         })
     }
 
-    /// The modes in which an agent can have used `model`, whose prices these are, without a price for that.
+    /// The modes of `model`, whose prices these are, that an agent can use and that have no price.
     pub fn modes_without(&self, model: &str) -> Vec<&'static str> {
         let long = self.threshold.is_some();
         // The agents that use these models name no other tiers.
@@ -86,7 +87,7 @@ impl Prices {
         modes
     }
 
-    /// What a call cost; `None` when what was used of the model has no price.
+    /// The cost of a call; `None` when the mode in which it was made has no price.
     pub fn cost(&self, tokens: &Tokens, tier: Tier) -> Option<PicoDollars> {
         self.rates(tokens, tier)?.cost(tokens)
     }
@@ -200,7 +201,7 @@ impl Rates {
 /// 4. without a date at its end (`-20251101`, `@20251101`, `-2026-04-23`): a snapshot that has no price of its own costs what
 ///    the model costs.
 ///
-/// Regions (`eu.`, `us-gov.`) are never taken off: they are dearer.
+/// Regions (`eu.`, `us-gov.`) are never taken off: they are more expensive.
 fn row(model: &str) -> Option<Row> {
     if let Some(row) = find(model) {
         return Some(row);
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_prompt_is_dearer_as_a_whole_and_cached_tokens_make_it_long() {
+    fn a_long_prompt_costs_more_as_a_whole_and_cached_tokens_make_it_long() {
         let model = "claude-haiku-5-5"; // from 100,000 tokens on: 5 times
         let at = Tokens { input: 50_000, cache_read: 40_000, cache_write_5m: 10_000, output: 1000, ..NONE };
         let standard = 50_000 * 100_000 + 40_000 * 10_000 + 10_000 * 125_000 + 1000 * 500_000;
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_price_is_none() {
+    fn calls_outside_the_table_have_no_price() {
         for (model, tokens, tier) in [
             ("", NONE, Tier::Standard),
             ("<synthetic>", NONE, Tier::Standard),
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_up_in_the_order_of_the_page() {
+    fn names_are_looked_up_in_the_documented_order() {
         for (model, listed) in [
             ("claude-opus-4-8[1m]", Some("claude-opus-4-8")),
             ("claude-haiku-4-5-20251001", Some("claude-haiku-4-5-20251001")),

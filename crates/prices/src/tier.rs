@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub enum Tier {
     #[default]
     Standard,
-    /// Faster and dearer: Claude's fast mode, the priority tiers of others.
+    /// Faster and more expensive: Claude's fast mode, the priority tiers of others.
     Fast,
     /// Slower and cheaper.
     Flex,
@@ -60,7 +60,7 @@ impl Tier {
 }
 
 /// How a tier is written in JSON, among the fields of what has it. `fast` alone was written before there were other tiers, and
-/// it is all that an older codemie reads: of the others it thinks what it always did, that they are standard.
+/// it is all that an older codemie reads, which takes the other tiers for the standard one.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Fields {

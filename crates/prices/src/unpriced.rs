@@ -1,4 +1,4 @@
-//! What has no price, in words: a model nobody has a price for, or the calls of one in a mode that has none.
+//! Models and calls without a price, in words: a model nobody has a price for, or the calls of one in a mode that has none.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What a file is, whatever it is called; and what is in a folder.
+//! Files and folders that others may have made: their identity, and how to open, read and list them without waiting or
+//! unbounded memory.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use wire::Timestamp;
 
-/// Device and inode. A deleted file's inode is given to a later one, so who keeps this for long keeps a second mark.
+/// Device and inode. A deleted file's inode is given to a later one, so code that stores this for long stores a second mark as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileId {
     pub device: u64,
@@ -33,11 +34,15 @@ impl Stamp {
         Some(Self { length: meta.len(), changed: meta.modified().ok()? })
     }
 
-    /// Whether a further change would have another time. One from the future is no reason to wait for it.
     pub fn is_settled(&self, now: Timestamp) -> bool {
-        let changed = Timestamp::from(self.changed);
-        now < changed || now.since(changed) >= TICK
+        is_settled(Timestamp::from(self.changed), now)
     }
+}
+
+/// Whether a change of a file that changed at `changed` would have another time now. A time in the future is no reason to wait
+/// for it.
+pub fn is_settled(changed: Timestamp, now: Timestamp) -> bool {
+    now < changed || now.since(changed) >= TICK
 }
 
 /// When a file was written last.
@@ -58,7 +63,7 @@ pub fn open_regular(path: &Path) -> io::Result<fs::File> {
 pub fn open_regular_with(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
     // Neither waits for the other end of a pipe nor makes a terminal ours; a regular file does not notice.
     let opened = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
-    // What the kernel says of a socket, and of a pipe that nobody reads.
+    // The kernel's errors for a socket, and for a pipe that nobody reads.
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO | libc::EISDIR) => not_regular(),
         _ => error,
@@ -113,13 +118,13 @@ pub fn too_large(most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it is larger than {most} bytes"))
 }
 
-/// The same of a text.
+/// As [`read_at_most`], for UTF-8 text.
 pub fn text_at_most(path: &Path, most: u64) -> io::Result<String> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     String::from_utf8(read_at_most(path, most)?).map_err(invalid)
 }
 
-/// What is in a folder; nothing in one that does not exist.
+/// The paths in a folder; none if it does not exist.
 pub fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
@@ -133,13 +138,12 @@ pub fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// For tests: a pipe that nobody writes to.
 /// `mkdir -p` with mode 0700 for every folder that had to be made.
 pub fn create_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// A pipe at a path: what tests put in the place of a file.
+/// For tests: a pipe in the place of a file, which nobody writes to.
 #[doc(hidden)]
 pub fn make_pipe(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU)?)

@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 20;
 const DATABASES: [&str; 4] =
     ["/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/usr/lib/zoneinfo", "/etc/zoneinfo"];
 
-/// The zone in which people here tell the time; UTC where nothing says which.
+/// The zone that the environment or the system names; UTC where neither names one.
 pub fn local() -> TimeZone {
     let set = |name: &str| std::env::var_os(name);
     named(set("TZ").as_deref(), set("TZDIR").as_deref(), |path| read_at_most(path, MAX_BYTES).ok())

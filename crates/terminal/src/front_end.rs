@@ -118,7 +118,7 @@ pub trait JobControl {
     /// Drops output that was written and is not shown yet.
     fn drop_output(&mut self) {}
 
-    /// Gives input back at the end of the run: what the program has not read, and what was not passed on to it.
+    /// Gives input back at the end of the run: bytes that the program has not read, and bytes that were not passed on to it.
     fn return_input(&mut self, _unread: &TypedAhead, _unsent: &[u8]) {}
 }
 

@@ -1,4 +1,5 @@
-//! The identity of a process: its pid *and* its start time, because pids are reused; its relatives and its open files.
+//! The processes of this machine: whether one still runs (by pid *and* start time, because pids are reused), its relatives, its
+//! command line and its open files.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

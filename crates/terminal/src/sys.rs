@@ -256,7 +256,7 @@ pub fn replace(to: RawFd, from: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Closes a number that belongs to the process this one was forked from, or that nothing in this program made.
 pub fn close(fd: RawFd) {
-    // SAFETY: a forked child never runs the destructors of what its parent owns, and what was inherited has none.
+    // SAFETY: a forked child never runs its parent's destructors, and an inherited descriptor has none.
     unsafe { libc::close(fd) };
 }
 

@@ -56,7 +56,7 @@ fn presses_enter(bytes: &[u8]) -> bool {
 /// was put to sleep in between is not waited for, and loses the chunk.
 const TRIES: usize = 100;
 
-/// Output between pump and reader. What was lost stands before or behind the bytes, never between them.
+/// Output between pump and reader. A loss is before or behind the bytes, never between them.
 #[derive(Debug, Default)]
 struct Collected {
     lost_before: u64,

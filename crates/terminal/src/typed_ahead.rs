@@ -95,7 +95,7 @@ impl TypedAhead {
             if !self.partial.is_empty() {
                 write(master, &self.partial)?;
                 if self.lines.is_empty() {
-                    // Looking for input makes the kernel work off what was written.
+                    // Looking for input makes the kernel process the bytes written before.
                     wait(&mut [Watch::new(far, true, false)], Some(Duration::ZERO))?;
                 } else {
                     // It does not, where there is some already. The price of being too early is a second echo.

@@ -114,7 +114,7 @@ impl JobControl for UserTerminal {
     fn return_input(&mut self, unread: &TypedAhead, unsent: &[u8]) {
         let Some(raw) = &self.raw else { return };
         let mut late = TypedAhead { partial: unsent.to_vec(), ..TypedAhead::default() };
-        // A byte of ours shows whether the kernel lets us type, and comes back with what was typed before it.
+        // Typing a zero shows whether the kernel lets us type. It is read back behind the keys that were typed before it.
         if (unread.is_empty() && late.is_empty()) || sys::type_into(self.tty.as_fd(), 0).is_err() {
             return;
         }

@@ -1,4 +1,7 @@
-//! How much of the agent's use of its API the numbers of a session cover: decided by what was read, not by what was found.
+//! How much of the agent's use of its API the numbers of a session cover.
+//!
+//! A session without calls is either one in which nobody asked anything, or one whose calls could not be read. Its prompts, tool
+//! calls and unreadable lines decide between the two.
 
 use super::{Link, spelled};
 
@@ -7,14 +10,14 @@ spelled!(
     Coverage {
         /// Nothing could be read.
         None = "none",
-        /// What the agent's own file tells.
+        /// Every call that the agent's own file records.
         Transcript = "transcript",
         /// Every call, seen by the proxy.
         Complete = "complete",
     }
 );
 
-/// What was read of a conversation.
+/// The content of a conversation, as far as it could be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     pub calls: i64,
@@ -32,8 +35,8 @@ impl Coverage {
     /// - Neither, but the conversation shows that the model was asked (a prompt, unless the agent then failed; a tool call), or
     ///   lines that could not be understood: `none`. Zero calls would be a guess. An answer that is still being written, or was
     ///   broken off, is such a case, too: nothing of it can be read.
-    /// - Nothing at all, in a conversation that is known: nobody has asked anything, and zero calls is what its transcript
-    ///   says: `transcript`.
+    /// - Nothing at all, in a conversation that is known: nobody has asked anything, and zero calls is the
+    ///   right number: `transcript`.
     pub fn of(link: Link, read: Reading) -> Self {
         let asked = read.prompts > 0 && !read.failed || read.tool_calls > 0 || read.unreadable;
         match link {
@@ -48,7 +51,7 @@ mod tests {
     use crate::*;
 
     #[test]
-    fn coverage_is_what_was_read() {
+    fn coverage_depends_on_the_content_and_on_the_link() {
         let nothing = Reading::default();
         for (read, expected) in [
             (nothing, Coverage::Transcript),

@@ -43,16 +43,15 @@ uuid_id!(
 pub struct AgentSessionId(pub String);
 
 impl AgentSessionId {
-    /// Whether it can stand on the agent's command line and in the name of a file as nothing but an id. What is taken in
-    /// from files that are not the agent's own, and what is put on a command line, has to be; the agent's own word of what it
-    /// is in is taken as it comes.
+    /// Whether it is safe on a command line and in the name of a file: neither an option nor a path. Ids from files that are not
+    /// the agent's own, and ids that go on a command line, must be plain; one that the agent itself reports is accepted as it is.
     pub fn is_plain(&self) -> bool {
         self.0.len() <= 256
             && self.0.starts_with(|first: char| first.is_ascii_alphanumeric())
             && self.0.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
     }
 
-    /// `None` for what could be taken for something else.
+    /// `None` for a text that is not plain.
     pub fn plain(text: String) -> Option<Self> {
         Some(Self(text)).filter(Self::is_plain)
     }

@@ -1,8 +1,7 @@
 //! One form for each fact that leaves a room: ids, moments, money, tokens, the words for states and reasons, the record of a
 //! session, and an event with its attributes.
 //!
-//! Whoever produces a fact builds these types, whoever receives one parses them, and nothing else in the house spells a field's
-//! name. No I/O, no policy.
+//! Senders build these types, receivers parse them, and no other code spells the name of a field. No I/O, no policy.
 
 mod coverage;
 pub mod event;

@@ -1,4 +1,4 @@
-//! Money, exactly.
+//! Amounts of money as whole numbers.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl PicoDollars {
         self.0 as f64 / 1e12
     }
 
-    /// The nearest amount; up to nine thousand dollars the one that was meant.
+    /// The nearest amount; exact up to nine thousand dollars.
     #[expect(clippy::cast_possible_truncation, reason = "beyond the bounds, the bound")]
     pub fn from_dollars(dollars: f64) -> Self {
         Self((dollars * 1e12).round() as i64)

@@ -1,7 +1,7 @@
 //! What may leave the machine of names that somebody else chose freely: an agent, a model, a tool server, an imported file.
 //!
 //! A plain name is sent as it is, to the letter. Of anything else (a path, words, a command line) a fixed word or a hash is sent,
-//! the same each time, so that receivers go on counting and telling apart. Event ids are made of the keys as they are.
+//! the same each time, so that receivers can still count and distinguish them. Event ids are made of the keys as they are.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 use crate::event::{Attributes, Dimension, Key, LONGEST_LIST, Text, fit};
 use crate::hex::hex;
 
-/// Sent in place of a name that is none.
+/// Sent in place of a text that is not a plain name.
 const OTHER: &str = "other";
-/// No tool or version is called anything longer; what is may be a text.
+/// No tool or version has a longer name; a longer text may be anything.
 const LONGEST_NAME: usize = 128;
 /// A cloud's name for a model has some hundred characters.
 const LONGEST_MODEL: usize = 256;
@@ -50,8 +50,8 @@ pub fn model(text: &str) -> Cow<'_, str> {
 
 /// An id of an agent's own: of a message, a tool call, a conversation.
 pub fn key(text: &str) -> Cow<'_, str> {
-    // Gemini's tool calls are told apart by two ids with a slash between; a path would have a dot, more slashes, or none of the
-    // digits of an id in front.
+    // The key of a Gemini tool call is two ids with a slash between; a path would have a dot, more slashes, or no digits before
+    // the slash.
     let is_id = |id: &str| id.len() >= 8 && id.contains(|letter: char| letter.is_ascii_digit());
     let plain = match text.split_once('/') {
         None => text.is_empty() || is_part(text, ""),
@@ -76,14 +76,14 @@ pub fn folder(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or_default())
 }
 
-/// `owner/name`; nothing else says which repository it is without saying where.
+/// `owner/name`; `None` for any other form, because it would reveal where the repository is.
 pub fn repository(text: &str) -> Option<&str> {
     let (owner, name) = text.split_once('/')?;
     let part = |text: &str| !text.is_empty() && !text.contains(|c: char| c == '/' || c.is_whitespace());
     (part(owner) && part(name)).then_some(text)
 }
 
-/// What kind of file it was. Something long or odd after the last dot is part of a name.
+/// The extension of a file in lower case. Something long or odd after the last dot is not an extension but part of the name.
 pub fn extension(file: &str) -> Option<String> {
     let name = file.rsplit(['/', '\\']).next()?;
     let (stem, extension) = name.rsplit_once('.')?;
@@ -135,7 +135,7 @@ pub fn publish(attributes: &mut Attributes) {
     }
 }
 
-/// Each text by its plain form, where that is another.
+/// Replaces each text by its plain form, where that differs.
 fn replace<'a, T: Deref<Target = str> + 'a>(
     texts: impl IntoIterator<Item = &'a mut T>,
     plain: fn(&str) -> Cow<'_, str>,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_imported_file_wrote_into_an_event_does_not_leave() {
+    fn texts_of_an_imported_file_are_not_sent() {
         for (kind, written, expected) in [
             (
                 EventType::Start,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_error_only_its_category() {
+    fn only_the_category_of_an_error_is_sent() {
         for (kind, sent) in [
             ("authentication_failed", "authentication_failed"),
             ("unknown", "unknown"),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_only_its_extension() {
+    fn only_the_extension_of_a_file_is_sent() {
         let table = [
             ("/a/b.rs", Some("rs")),
             ("b.TAR", Some("tar")),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_type_unknown_here_only_numbers_and_plain_names_are_sent() {
+    fn an_unknown_type_sends_only_numbers_and_plain_names() {
         let written =
             json!({"n": 3, "ok": true, "window": "5h", "words": "a canary", "deep": [{"at": "/canary"}]});
         let expected = json!({"n": 3, "ok": true, "window": "5h", "words": null, "deep": [{"at": null}]});

@@ -21,7 +21,7 @@ impl fmt::Display for Pid {
 #[serde(transparent)]
 pub struct StartTime(pub u64);
 
-/// One process, told apart from a later one with the same pid.
+/// One process, distinguished from a later one with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessId {
     pub pid: Pid,

@@ -59,7 +59,7 @@ pub struct UsageSummary {
     pub reasoning_tokens: i64,
     pub cost_usd: f64,
     pub unpriced_models: Vec<String>,
-    /// Of those that have a price, and none for one of their modes: how many calls have none.
+    /// For models that have a price, but not in every mode (a tier, long prompts): the number of calls without one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unpriced_calls: BTreeMap<String, i64>,
     pub prompts: i64,

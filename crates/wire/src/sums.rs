@@ -1,4 +1,4 @@
-//! What is added up over a session's records, and the form it has in the record of the session.
+//! The sums over the records of a session, and their form in the record of the session.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct Sums {
     pub output: i64,
     pub cache_read: i64,
     pub cache_write: i64,
-    /// The part of `output` spent on it.
+    /// The part of `output` spent on reasoning.
     pub reasoning: i64,
     pub cost: PicoDollars,
     pub prompts: i64,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_added_up_stops_at_the_largest_integer() {
+    fn overflowing_sums_stop_at_the_largest_integer() {
         let mut sums = Sums::default();
         for _ in 0..2 {
             sums.add_call(&Tokens { input: u64::MAX, ..Tokens::default() }, Some(PicoDollars(i64::MAX)));

@@ -16,13 +16,13 @@ impl Timestamp {
         text.parse::<jiff::Timestamp>().ok().map(|at| Self(at.as_millisecond()))
     }
 
-    /// Whether it is from 1970 to 2199, as receivers want it. What others wrote may say anything, and a clock may be wrong, but
-    /// a chart over ten thousand years is none.
+    /// Whether it is from 1970 to 2199, as receivers require. Files of others may hold any time, and clocks may be wrong; a chart
+    /// over ten thousand years would be useless.
     pub fn is_a_date(self) -> bool {
         (0..=7_258_118_399_999).contains(&self.0)
     }
 
-    /// So much later.
+    /// This moment plus `time`.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)))
@@ -34,7 +34,7 @@ impl Timestamp {
     }
 }
 
-/// What lies before 1970 is held at its beginning.
+/// A time before 1970 becomes the beginning of 1970.
 impl From<SystemTime> for Timestamp {
     fn from(at: SystemTime) -> Self {
         Self(0).after(at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))

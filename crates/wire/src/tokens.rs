@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// More of anything no call uses and no tool writes: a count beyond it is damage or a bad joke, and sums of many such stay
-/// within what a database's integer holds.
+/// The largest plausible count: no call uses more tokens, and no tool writes more lines. A larger one is damage. Sums of many
+/// such counts still fit the integers of a database.
 pub const MAX_COUNT: u64 = 1 << 40;
 
 /// Token counts, disjoint but for `reasoning`, which is the part of `output` spent on it.

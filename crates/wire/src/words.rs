@@ -91,7 +91,7 @@ spelled!(
 );
 
 impl EvidenceKind {
-    /// For people: known by …
+    /// For people, to follow "known by".
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Assigned => "the id it was given",

@@ -201,7 +201,7 @@ pub fn head(bytes: &[u8]) -> Head {
         note(&mut head.version, &line.version);
         head.session =
             head.session.or_else(|| line.session_id.0.as_deref().map(|id| AgentSessionId(id.to_owned())));
-        if let Some(beginning) = spoken(&line) {
+        if let Some(beginning) = decided_beginning(&line) {
             head.beginning = beginning;
             head.at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
             head.prompt = line.prompt_id.0.as_deref().map(str::to_owned);
@@ -214,19 +214,19 @@ pub fn head(bytes: &[u8]) -> Head {
     head
 }
 
-/// When these lines last hold a prompt after that time. Summaries and answers do not count: the process that asked was
-/// there earlier.
-pub fn spoken_since(bytes: &[u8], since: Timestamp) -> Option<Timestamp> {
+/// The time of the last prompt in these lines, if it is not before `since`. Summaries and answers do not count: the process that
+/// asked was there earlier.
+pub fn last_prompt_since(bytes: &[u8], since: Timestamp) -> Option<Timestamp> {
     bytes.rsplit(|&byte| byte == b'\n').find_map(|line| {
         let line = serde_json::from_slice::<Line>(line).ok()?;
-        let spoke = line.kind.0.as_deref() == Some("user");
+        let prompted = line.kind.0.as_deref() == Some("user");
         let at = line.timestamp.0.as_deref().and_then(Timestamp::parse)?;
-        (spoke && !line.is_copied() && at >= since).then_some(at)
+        (prompted && !line.is_copied() && at >= since).then_some(at)
     })
 }
 
 /// How the file begins, if this line decides it.
-fn spoken(line: &Line) -> Option<Beginning> {
+fn decided_beginning(line: &Line) -> Option<Beginning> {
     let kind = line.kind.0.as_deref()?;
     if line.is_copied() {
         return Some(Beginning::Spoken { copied: true });

@@ -9,7 +9,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use super::flags::{self, Arity, Flag, Meaning};
-use crate::agent::{Conversation, Invocation, Kind};
+use crate::agent::args::looks_like_a_flag;
+use crate::agent::{Conversation, Invocation, InvocationKind};
 use wire::AgentSessionId;
 
 /// Whether the agent's global configuration may open the agents view instead of a prompt. Finding the name suffices: the
@@ -33,9 +34,9 @@ pub fn classify(args: &[OsString]) -> Invocation {
         return Invocation::not_a_conversation();
     }
     Invocation {
-        kind: if parsed.print { Kind::Print } else { Kind::Interactive },
+        kind: if parsed.print { InvocationKind::Print } else { InvocationKind::Interactive },
         session: parsed.conversation(),
-        injectable: !parsed.doubt && !parsed.speaks_of_a_session(),
+        injectable: !parsed.doubt && !parsed.names_a_session(),
         persistent: !parsed.not_persistent,
     }
 }
@@ -155,7 +156,7 @@ impl Parsed {
         }
     }
 
-    fn speaks_of_a_session(&self) -> bool {
+    fn names_a_session(&self) -> bool {
         self.continues
             || self.forks
             || self.looked_up
@@ -203,11 +204,6 @@ impl Parsed {
 fn uuid(text: &[u8]) -> Option<AgentSessionId> {
     let text = std::str::from_utf8(text).ok()?;
     (text.len() == 36 && uuid::Uuid::try_parse(text).is_ok()).then(|| AgentSessionId(text.to_owned()))
-}
-
-/// `-` alone and the empty string are operands.
-fn looks_like_a_flag(arg: &[u8]) -> bool {
-    arg.len() > 1 && arg[0] == b'-'
 }
 
 /// `-pc`: the first flag and the letters after it.

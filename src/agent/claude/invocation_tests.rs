@@ -46,7 +46,7 @@ fn management_commands_are_no_conversations() {
         "--init-only",
     ] {
         let invocation = of(line);
-        assert_eq!(invocation.kind, Kind::NotAConversation, "claude {line}");
+        assert_eq!(invocation.kind, InvocationKind::NotAConversation, "claude {line}");
         assert!(!invocation.injectable, "claude {line}");
     }
 }
@@ -54,23 +54,23 @@ fn management_commands_are_no_conversations() {
 #[test]
 fn conversations_that_resemble_management_commands_are_recognised() {
     for (line, kind) in [
-        ("-d mcp list", Kind::Interactive), // mcp is the debug filter, `list` the prompt
-        ("--add-dir a mcp list", Kind::Interactive), // variadic: all of them are folders
-        ("--allowedTools Bash Edit mcp", Kind::Interactive),
-        ("x mcp", Kind::Interactive),
-        ("mcp -p", Kind::Print), // no subcommands with a literal -p
-        ("-p mcp", Kind::Print),
-        ("help", Kind::Interactive),
-        ("config list", Kind::Interactive),
-        ("x attach", Kind::Interactive),
-        ("--model -h", Kind::Interactive), // a required value may look like a flag
-        ("-- -h", Kind::Interactive),
-        ("-", Kind::Interactive),
+        ("-d mcp list", InvocationKind::Interactive), // mcp is the debug filter, `list` the prompt
+        ("--add-dir a mcp list", InvocationKind::Interactive), // variadic: all of them are folders
+        ("--allowedTools Bash Edit mcp", InvocationKind::Interactive),
+        ("x mcp", InvocationKind::Interactive),
+        ("mcp -p", InvocationKind::Print), // no subcommands with a literal -p
+        ("-p mcp", InvocationKind::Print),
+        ("help", InvocationKind::Interactive),
+        ("config list", InvocationKind::Interactive),
+        ("x attach", InvocationKind::Interactive),
+        ("--model -h", InvocationKind::Interactive), // a required value may look like a flag
+        ("-- -h", InvocationKind::Interactive),
+        ("-", InvocationKind::Interactive),
     ] {
         assert_eq!(of(line).kind, kind, "claude {line}");
     }
-    assert_eq!(classify(&["explain -h and --bg to me".into()]).kind, Kind::Interactive);
-    assert_eq!(classify(&[OsString::new()]).kind, Kind::Interactive);
+    assert_eq!(classify(&["explain -h and --bg to me".into()]).kind, InvocationKind::Interactive);
+    assert_eq!(classify(&[OsString::new()]).kind, InvocationKind::Interactive);
 }
 
 #[test]
@@ -196,10 +196,10 @@ fn the_agents_view_can_be_the_default_only_without_other_arguments() {
 #[test]
 fn subcommands_of_2_1_325_are_no_conversations() {
     for line in ["purge", "purge /x --yes", "import", "import codex", "workspace-trust"] {
-        assert_eq!(of(line).kind, Kind::NotAConversation, "claude {line}");
+        assert_eq!(of(line).kind, InvocationKind::NotAConversation, "claude {line}");
     }
     for line in ["-p purge", "please purge", "--restricted hi", "--autocompact auto hi"] {
-        assert_ne!(of(line).kind, Kind::NotAConversation, "claude {line}");
+        assert_ne!(of(line).kind, InvocationKind::NotAConversation, "claude {line}");
     }
     for line in ["--restricted hi", "--autocompact auto hi", "--system-prompt-snapshot on hi"] {
         assert!(of(line).injectable, "claude {line}");

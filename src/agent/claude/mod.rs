@@ -1,4 +1,4 @@
-//! Claude Code: what its arguments mean, where its files are, what its lines say, what evidence it gives.
+//! Claude Code: what its arguments mean, where its files are, what its lines mean, what evidence it gives.
 //!
 //! Facts were measured on 2.1.197 and, where they differ, on the versions named beside them. Everything here reads; nothing writes.
 

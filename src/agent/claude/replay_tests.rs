@@ -67,12 +67,12 @@ impl Recording {
     fn replay(&self, agent: ProcessId, assigned: &str, mode: Registry) -> Vec<(i64, Decision)> {
         let start = self.registry[0].0 - 1000;
         let mut events = vec![(start, Signal::Assigned(AgentSessionId(assigned.to_owned())))];
-        let words = match mode {
+        let entries = match mode {
             Registry::Works => &self.registry[..],
             Registry::Stale => &self.registry[..1],
             Registry::Missing => &[],
         };
-        for (at, bytes) in words {
+        for (at, bytes) in entries {
             let entry = evidence::registry_entry(bytes).unwrap();
             let file = self.beginning(&entry.session.0, *at);
             events.push((*at, Signal::Registry { entry, file }));
@@ -137,8 +137,8 @@ fn three_clears_in_one_process_are_three_transitions() {
         let made: Vec<Decision> = decisions.iter().map(|(_, decision)| decision.clone()).collect();
         assert_eq!(made, expected);
         if mode == Registry::Works {
-            for ((at, _), (word, _)) in decisions[1..].iter().zip(&recording.registry[2..]) {
-                assert_eq!(at, word, "decided on the registry's word, before the file was there");
+            for ((at, _), (written, _)) in decisions[1..].iter().zip(&recording.registry[2..]) {
+                assert_eq!(at, written, "decided on the registry entry, before the file was there");
             }
         }
     }

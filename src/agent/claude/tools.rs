@@ -7,28 +7,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::shape::Text;
+use crate::agent::tool_text::{MAX_NAME, MAX_PATH, cut, line_count};
 use crate::meter::record::{Fact, Record, Tool};
 use wire::Timestamp;
 use wire::ToolKind;
 
-/// Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. Older
+/// Bounds the stored state, together with the longest name and path. Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. Older
 /// entries are leftovers of killed runs; the oldest go first.
 const MAX_WAITING: usize = 256;
-
-/// Longest tool name kept; longest path is `PATH_MAX`. Together with [`MAX_WAITING`] they keep the stored state small.
-const MAX_NAME: usize = 256;
-const MAX_PATH: usize = 4096;
 
 /// The halves of tool calls that wait for each other, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Waiting(VecDeque<(String, Half)>);
 
+/// The names are part of the state that stores of earlier versions hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Half {
     Use(Use),
-    ToolOutcome(ToolOutcome),
+    Outcome(ToolOutcome),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +61,7 @@ impl Waiting {
     /// A `tool_use` block; a record if its result is already there.
     pub(super) fn used(&mut self, id: &str, name: &str, input: Option<&RawValue>) -> Option<Record> {
         let call = Use { name: cut(name, MAX_NAME), file: input.and_then(input_file) };
-        if let Some(Half::ToolOutcome(outcome)) = self.take(id) {
+        if let Some(Half::Outcome(outcome)) = self.take(id) {
             return Some(record(id, call, outcome));
         }
         self.wait(id, Half::Use(call));
@@ -75,7 +73,7 @@ impl Waiting {
         if let Some(Half::Use(call)) = self.take(id) {
             return Some(record(id, call, outcome));
         }
-        self.wait(id, Half::ToolOutcome(outcome));
+        self.wait(id, Half::Outcome(outcome));
         None
     }
 
@@ -157,7 +155,7 @@ impl Change {
         };
         let file = result.file_path.0.map(|path| cut(&path, MAX_PATH));
         if result.kind.0.as_deref() == Some("create") {
-            let added = result.content.0.map_or(0, |content| lines(&content));
+            let added = result.content.0.map_or(0, |content| line_count(&content));
             return Self { file, added, removed: 0 };
         }
         let (added, removed) = result.structured_patch.map_or((0, 0), patch);
@@ -179,15 +177,6 @@ fn patch(raw: &RawValue) -> (u64, u64) {
         '-' => (added, removed + 1),
         _ => (added, removed), // context, and git's "\ No newline at end of file"
     })
-}
-
-/// Lines of a text, an unfinished last one included.
-fn lines(text: &str) -> u64 {
-    u64::try_from(text.lines().count()).unwrap_or(u64::MAX)
-}
-
-fn cut(text: &str, limit: usize) -> String {
-    text[..text.floor_char_boundary(limit)].to_owned()
 }
 
 #[cfg(test)]
@@ -273,6 +262,15 @@ mod tests {
         assert_eq!(restored.used("toolu_1", "Read", None).unwrap().key, "toolu_1");
         assert_eq!(restored.ended("toolu_2", outcome(false, "{}")).unwrap().at, Timestamp(7));
         assert!(restored.is_empty());
+    }
+
+    #[test]
+    fn a_state_of_an_earlier_version_is_read() {
+        let state = r#"[["toolu_1",{"use":{"name":"Read","file":"/p/a.rs"}}],["toolu_2",{"outcome":{"at":7,"ok":true,"copied":false,"subagent":null,"change":{"file":null,"added":0,"removed":0}}}]]"#;
+        let mut waiting: Waiting = serde_json::from_str(state).unwrap();
+        assert_eq!(serde_json::to_string(&waiting).unwrap(), state);
+        assert!(waiting.ended("toolu_1", outcome(true, "{}")).is_some());
+        assert!(waiting.used("toolu_2", "Bash", None).is_some());
     }
 
     #[test]

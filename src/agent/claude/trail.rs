@@ -9,8 +9,8 @@ use super::evidence::{self, HEAD_BYTES};
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::version::lacks_registry;
-use crate::agent::looked::Looked;
-use crate::agent::neighbours::{Present, Program};
+use crate::agent::neighbours::{Neighbours, Program};
+use crate::agent::read_stamps::ReadStamps;
 use crate::agent::trail::{Seen, Territory, Trail};
 use crate::meter::line::Lines;
 use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
@@ -53,16 +53,16 @@ pub struct ClaudeTrail {
     projects: BTreeSet<PathBuf>,
     /// The one it is in.
     project: PathBuf,
-    registry: Looked,
+    registry: ReadStamps,
     /// The agent's own process, once it has registered: the one codemie started, or one that a launcher started.
     proper: Option<ProcessId>,
     /// Registered processes that are none of ours: who started a process does not change, and to find out means to look at all
     /// its ancestors.
     strangers: HashSet<ProcessId>,
-    /// Entries of living processes that others work in. What these are in is theirs to follow: an entry is rewritten several times
-    /// a turn, and every run of a folder would read every other's each time.
+    /// Entries of living processes of other runs, which follow them: an entry is rewritten several times a turn, and every run of a
+    /// folder would read every other's each time.
     followed_by_others: HashMap<PathBuf, ProcessId>,
-    /// What its entry said last.
+    /// The conversation that its entry named last.
     registered_as: Option<AgentSessionId>,
     /// Its entry is rewritten with every `/clear`.
     names_clears: bool,
@@ -75,7 +75,7 @@ pub struct ClaudeTrail {
     entered: BTreeMap<PathBuf, bool>,
     /// Sub-agents' files beside the sessions, begun since, and their conversation as soon as they name it.
     beside: BTreeMap<PathBuf, Option<AgentSessionId>>,
-    folders: Looked,
+    folders: ReadStamps,
     /// Where the current conversation's files were found.
     found: Option<(AgentSessionId, Vec<PathBuf>)>,
 }
@@ -89,7 +89,7 @@ impl ClaudeTrail {
             stock_taken: false,
             projects: BTreeSet::new(),
             project: PathBuf::new(),
-            registry: Looked::default(),
+            registry: ReadStamps::default(),
             proper: None,
             strangers: HashSet::new(),
             followed_by_others: HashMap::new(),
@@ -100,7 +100,7 @@ impl ClaudeTrail {
             known: BTreeMap::new(),
             entered: BTreeMap::new(),
             beside: BTreeMap::new(),
-            folders: Looked::default(),
+            folders: ReadStamps::default(),
             found: None,
         }
     }
@@ -158,7 +158,7 @@ impl ClaudeTrail {
             self.registry.note(&path, stamp, entry.is_some(), SystemClock.now(), seen);
             read.extend(entry);
         }
-        // Ours first: what others are in can only narrow down what it leaves open.
+        // Ours first: the entries of others only narrow down the possibilities that it leaves.
         read.sort_by_key(|entry| entry.pid != agent.pid);
         for entry in read {
             self.registered(entry, agent, processes, seen);
@@ -321,18 +321,19 @@ impl ClaudeTrail {
         for (path, whose) in self.beside.iter_mut().filter(|(_, whose)| whose.is_none()) {
             *whose = head(path).and_then(|head| head.session);
         }
-        // A process that says what it is in leaves nothing to conclude from other runs' files.
+        // Where our process names its conversation itself, the files of other runs are no evidence.
         let own = self.own_entry().map(|_| self.own_files());
         self.look_at_beginnings(own.as_deref(), agent, processes, seen);
     }
 
-    /// The entry by which our process says at any time which conversation it is in, if it is one that does.
+    /// The registry entry of our process, if its version keeps the conversation in it up to date.
     fn own_entry(&self) -> Option<PathBuf> {
         let own = self.proper.filter(|_| self.names_clears)?;
         Some(self.files.registry_entry(own.pid)).filter(|entry| entry.is_file())
     }
 
-    /// How files begin that have not said so yet: these, or all that are known, those that somebody goes on with included.
+    /// Looks at the beginnings of files whose beginning is not known yet: of `only` these, or of all known files. In the latter case
+    /// also looks for older conversations that a process continues.
     fn look_at_beginnings(
         &mut self,
         only: Option<&[PathBuf]>,
@@ -342,13 +343,13 @@ impl ClaudeTrail {
     ) {
         // Where our process registers, that says more than who else is here.
         let unregistered = self.proper.is_none();
-        let mut present: Option<Present> = None;
+        let mut neighbours: Option<Neighbours> = None;
         let mut maker = |at: Option<Timestamp>, cwd: Option<&str>| {
             // Two folders may have one project folder; of a process in the other one nothing is known.
             let here = cwd.is_some_and(|cwd| Path::new(cwd) == self.folder);
             let at = at.filter(|_| here)?;
-            let look = || Present::look(agent.pid, &self.folder, &PROGRAM, processes);
-            Some(present.get_or_insert_with(look).maker(at))
+            let look = || Neighbours::look(agent.pid, &self.folder, &PROGRAM, processes);
+            Some(neighbours.get_or_insert_with(look).maker(at))
         };
         // Up to 2.1.75 what registers under a fresh id stays there, although it continues another conversation.
         let placeholder =
@@ -356,7 +357,7 @@ impl ClaudeTrail {
         if only.is_none() && self.found.is_none() && self.registered_as.as_ref().is_none_or(placeholder) {
             for (path, entered) in &mut self.entered {
                 let Some(id) = files::session_id(path).filter(|_| !*entered) else { continue };
-                if let Some((at, cwd)) = gone_on_with(path, self.prepared) {
+                if let Some((at, cwd)) = continued_since(path, self.prepared) {
                     *entered = true;
                     let maker = maker(Some(at), cwd.as_deref()).unwrap_or(Maker::Anybody);
                     seen.signals.push(Signal::Continued { id, maker });
@@ -364,7 +365,7 @@ impl ClaudeTrail {
             }
         }
         for (path, known) in &mut self.known {
-            // Once a file has said how it begins, it will not say otherwise.
+            // Once it is known how a file begins, that does not change.
             let Some(Beginning::Absent | Beginning::Silent) = known else { continue };
             if only.is_some_and(|only| !only.contains(path)) {
                 continue;
@@ -428,10 +429,10 @@ impl Trail for ClaudeTrail {
         watched
     }
 
-    /// A process that registers says by its own entry which conversation it is in, so no other file says so earlier. Older
-    /// versions do not after a `/clear`: there it may be any file of the folder.
+    /// A process that registers names its conversation in its own entry, before any other file does. Older versions do not after a
+    /// `/clear`: there it may be any file of the folder.
     ///
-    /// Of the shared folders only the registry says something of others that can be about us: a new entry may be the process in
+    /// Of the shared folders only the registry holds news of others that can concern us: a new entry may be the process in
     /// which the background service goes on with our conversation. Lines of the history are typed, so they come with an Enter,
     /// after which there are looks; and these versions keep sub-agents' files below the conversation's own folder.
     fn territory(&self) -> Option<Territory> {
@@ -514,9 +515,9 @@ fn latest(files: &[PathBuf]) -> Vec<PathBuf> {
 
 /// When a conversation began in a file: at its deciding line, or with the file if its lines are copies of older ones. The
 /// file itself may exist long before.
-fn begun_at(path: &Path, said: Option<Timestamp>) -> Option<Timestamp> {
+fn begun_at(path: &Path, deciding_line: Option<Timestamp>) -> Option<Timestamp> {
     let born = fs::metadata(path).and_then(|meta| meta.created()).map(Timestamp::from);
-    born.ok().max(said)
+    born.ok().max(deciding_line)
 }
 
 /// The end of a file that was written to since a time.
@@ -532,9 +533,9 @@ fn tail_since(path: &Path, since: Timestamp) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// When an older conversation got its last prompt since, and in which folder.
-fn gone_on_with(path: &Path, since: Timestamp) -> Option<(Timestamp, Option<String>)> {
-    let at = evidence::spoken_since(&tail_since(path, since)?, since)?;
+/// The time of the last prompt that an older conversation got after `since`, and its folder.
+fn continued_since(path: &Path, since: Timestamp) -> Option<(Timestamp, Option<String>)> {
+    let at = evidence::last_prompt_since(&tail_since(path, since)?, since)?;
     Some((at, head(path).and_then(|head| head.cwd)))
 }
 

@@ -12,8 +12,8 @@ use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
 use crate::agent::{
-    Agent, ConversationFiles, Follow, Injection, Invocation, Kind, Launch, Remark, SessionFiles, Trail, Var,
-    package, transcript,
+    Agent, ConversationFiles, Follow, Injection, Invocation, InvocationKind, Launch, Remark, SessionFiles,
+    Trail, Var, package, transcript,
 };
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
@@ -72,7 +72,7 @@ impl Launch for Codex {
         _fresh: Uuid,
         _var: Var<'_>,
     ) -> Option<Injection> {
-        let wanted = invocation.injectable && invocation.kind == Kind::Interactive;
+        let wanted = invocation.injectable && invocation.kind == InvocationKind::Interactive;
         (wanted && version.is_some_and(takes_config_flag) && !invocation::decides_where(args))
             .then(|| Injection { args: HARMLESS.map(OsString::from).to_vec(), assigned: None })
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::shape::{Counts, TokenInfo};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sums {
+pub(super) struct ReportedSums {
     /// The last event's `total`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     total: Option<Counts>,
@@ -34,7 +34,7 @@ pub(super) struct Sums {
     pub(super) counted: u64,
 }
 
-impl Sums {
+impl ReportedSums {
     pub(super) fn of_thread(forked: bool) -> Self {
         Self { forked, ..Self::default() }
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// Events as (answered before, total, last), and what each must count.
-    fn play(mut sums: Sums, events: &[(bool, u64, u64, Option<u64>)]) {
+    fn play(mut sums: ReportedSums, events: &[(bool, u64, u64, Option<u64>)]) {
         for &(answered, total, last, expected) in events {
             if answered {
                 sums.answered();
@@ -120,7 +120,7 @@ mod tests {
     fn each_call_counts_once_in_both_orders() {
         for before in [true, false] {
             play(
-                Sums::of_thread(false),
+                ReportedSums::of_thread(false),
                 &[
                     (before, 10, 10, Some(10)),
                     (false, 10, 10, None),  // repeated
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_resumed_process_begins_at_zero() {
-        let mut sums = Sums::of_thread(false);
+        let mut sums = ReportedSums::of_thread(false);
         let info =
             |total, last| TokenInfo { total_token_usage: counts(total), last_token_usage: counts(last) };
         assert_eq!(sums.call(&info(100, 100)), Some(counts(100)));
@@ -149,13 +149,13 @@ mod tests {
 
     #[test]
     fn a_fork_begins_with_its_parents_sum() {
-        play(Sums::of_thread(true), &[(true, 4130, 1050, Some(1050)), (true, 4200, 70, Some(70))]);
-        play(Sums::of_thread(true), &[(false, 3080, 1040, None), (true, 4150, 1070, Some(1070))]);
+        play(ReportedSums::of_thread(true), &[(true, 4130, 1050, Some(1050)), (true, 4200, 70, Some(70))]);
+        play(ReportedSums::of_thread(true), &[(false, 3080, 1040, None), (true, 4150, 1070, Some(1070))]);
     }
 
     #[test]
     fn where_calls_are_recorded_sums_count_nothing() {
-        let mut sums = Sums::of_thread(false);
+        let mut sums = ReportedSums::of_thread(false);
         sums.recorded();
         play(sums, &[(true, 10, 10, None), (true, 20, 10, None)]);
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use uuid::Uuid;
 
 use crate::agent::args::{self, Arity, Flag, Item, flag};
-use crate::agent::{Conversation, Invocation, Kind};
+use crate::agent::{Conversation, Invocation, InvocationKind};
 use wire::AgentSessionId;
 
 /// Flags of the interactive command, `exec`, `review`, `resume` and `fork` together: no flag has two meanings.
@@ -119,7 +119,7 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
         _ => Conversation::Fresh,
     };
     Invocation {
-        kind: if print { Kind::Print } else { Kind::Interactive },
+        kind: if print { InvocationKind::Print } else { InvocationKind::Interactive },
         session,
         injectable: !items.contains(&Item::Unknown),
         persistent: !has("--ephemeral"),
@@ -154,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn conversations_and_what_is_none() {
-        use Kind::{Interactive, NotAConversation, Print};
+    fn conversations_are_distinguished_from_management_commands() {
+        use InvocationKind::{Interactive, NotAConversation, Print};
         for (line, kind) in [
             ("", Interactive),
             ("fix-the-test", Interactive),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::copies::Copies;
-use super::fallback::Sums;
+use super::fallback::ReportedSums;
 use super::shape::{
     Counts, Event, Failure, Git, Item, Line, Meta, ResponseItem, TokenInfo, TurnContext, UsageRecord, peek,
     text,
@@ -50,7 +50,7 @@ struct Memory {
     tier: Tier,
     /// Prompts of versions that give them no id.
     prompts: u64,
-    sums: Sums,
+    sums: ReportedSums,
     /// The lines that follow are the parent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     copies: Option<Copies>,
@@ -152,7 +152,7 @@ impl CodexLines {
         self.memory = Memory {
             thread: meta.id.0.as_deref().map(str::to_owned),
             helper: meta.is_helper(),
-            sums: Sums::of_thread(forked),
+            sums: ReportedSums::of_thread(forked),
             ..Memory::default()
         };
         facts.session = meta.root().map(|root| AgentSessionId(root.to_owned()));
@@ -315,8 +315,8 @@ impl CodexLines {
             }
             return;
         }
-        let stamp = self.stamp(at);
-        into.records.extend(self.memory.waiting.item_ended(item, stamp));
+        let origin = self.origin(at);
+        into.records.extend(self.memory.waiting.item_ended(item, origin));
     }
 
     fn response(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
@@ -334,18 +334,18 @@ impl CodexLines {
             self.memory.sums.answered();
         }
         let Some(id) = id.filter(|_| !self.usage_only) else { return Ok(()) };
-        let stamp = self.stamp(at);
+        let origin = self.origin(at);
         match kind {
             // Tools that the vendor runs: the line is written when they are done.
             "web_search_call" | "image_generation_call" => {
                 let name = kind.trim_end_matches("_call");
-                into.records.push(tools::at_once(id, name, stamp));
+                into.records.push(tools::at_once(id, name, origin));
             }
             "local_shell_call" => self.memory.waiting.called(id, "local_shell"),
             "tool_search_call" => self.memory.waiting.called(id, "tool_search"),
             _ if is_output => {
                 let output = text(item.output).unwrap_or_default();
-                into.records.extend(self.memory.waiting.answered(id, &output, stamp));
+                into.records.extend(self.memory.waiting.answered(id, &output, origin));
             }
             "function_call" | "custom_tool_call" => {
                 self.memory.waiting.called(id, item.name.0.as_deref().unwrap_or_default());
@@ -359,7 +359,7 @@ impl CodexLines {
         Record { key: key.to_owned(), at, copied: false, subagent: self.subagent(), fact }
     }
 
-    fn stamp(&self, at: Timestamp) -> CallOrigin {
+    fn origin(&self, at: Timestamp) -> CallOrigin {
         CallOrigin { at, subagent: self.subagent() }
     }
 

@@ -1,4 +1,4 @@
-//! OpenAI Codex: what its arguments mean, where its files are, what its lines say, what evidence it gives.
+//! OpenAI Codex: what its arguments mean, where its files are, what its lines mean, what evidence it gives.
 //!
 //! Facts were measured on 0.166.0. Everything here reads; nothing writes.
 

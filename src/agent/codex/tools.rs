@@ -10,17 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::shape::{Item, Text};
+use crate::agent::tool_text::{MAX_NAME, MAX_PATH, cut, line_count};
 use crate::meter::record::{Fact, Record, Tool};
 use wire::Timestamp;
 use wire::ToolKind;
 
-/// Why 256: one answer calls some tens of tools at most. Older entries are leftovers of killed runs and of
+/// Bounds the stored state, together with the longest name and path. Why 256: one answer calls some tens of tools at most. Older entries are leftovers of killed runs and of
 /// commands that never end; the oldest go first.
 const MAX_WAITING: usize = 256;
-
-/// Longest tool name kept; longest path is `PATH_MAX`. Together with [`MAX_WAITING`] they keep the stored state small.
-const MAX_NAME: usize = 256;
-const MAX_PATH: usize = 4096;
 
 /// Files of one patch that are counted beside the first; no patch a model writes has more.
 const MAX_FURTHER: usize = 1000;
@@ -79,20 +76,20 @@ impl Waiting {
     }
 
     /// An item that came to its end; a record if that ends the call.
-    pub(super) fn item_ended(&mut self, item: &Item, stamp: CallOrigin) -> Option<Record> {
+    pub(super) fn item_ended(&mut self, item: &Item, origin: CallOrigin) -> Option<Record> {
         let id = item.id.0.as_deref()?;
         let at = self.position(id)?;
         let outcome = ToolOutcome::of(item)?;
         if self.0[at].1.goes_on {
             let (id, call) = self.0.remove(at)?;
-            return Some(record(id, call, outcome, stamp));
+            return Some(record(id, call, outcome, origin));
         }
         self.0[at].1.outcome = Some(outcome);
         None
     }
 
     /// The output for the model; a record unless the command goes on.
-    pub(super) fn answered(&mut self, id: &str, output: &str, stamp: CallOrigin) -> Option<Record> {
+    pub(super) fn answered(&mut self, id: &str, output: &str, origin: CallOrigin) -> Option<Record> {
         let at = self.position(id)?;
         let call = &mut self.0[at].1;
         let outcome = match call.outcome.take() {
@@ -104,7 +101,7 @@ impl Waiting {
             None => ToolOutcome { ok: went_well(&call.name, output), ..ToolOutcome::default() },
         };
         let (id, call) = self.0.remove(at)?;
-        Some(record(id, call, outcome, stamp))
+        Some(record(id, call, outcome, origin))
     }
 
     fn position(&self, id: &str) -> Option<usize> {
@@ -113,19 +110,19 @@ impl Waiting {
 }
 
 /// A call that is one line, with no output to wait for.
-pub(super) fn at_once(id: &str, name: &str, stamp: CallOrigin) -> Record {
+pub(super) fn at_once(id: &str, name: &str, origin: CallOrigin) -> Record {
     let call = Call { name: name.to_owned(), goes_on: false, outcome: None };
     let outcome = ToolOutcome { ok: true, ..ToolOutcome::default() };
-    record(cut(id, MAX_NAME), call, outcome, stamp)
+    record(cut(id, MAX_NAME), call, outcome, origin)
 }
 
-fn record(key: String, call: Call, outcome: ToolOutcome, stamp: CallOrigin) -> Record {
+fn record(key: String, call: Call, outcome: ToolOutcome, origin: CallOrigin) -> Record {
     let kind = outcome.kind.unwrap_or_else(|| kind(&call.name));
     Record {
         key,
-        at: stamp.at,
+        at: origin.at,
         copied: false,
-        subagent: stamp.subagent,
+        subagent: origin.subagent,
         fact: Fact::Tool(Tool {
             name: call.name,
             ok: outcome.ok,
@@ -224,7 +221,7 @@ fn changes(raw: Option<&RawValue>, plain: ToolOutcome) -> ToolOutcome {
             Some(_) if outcome.further.len() < MAX_FURTHER => outcome.further.push(cut(path, MAX_PATH)),
             Some(_) => {}
         }
-        let content = || change.content.0.as_deref().map_or(0, lines);
+        let content = || change.content.0.as_deref().map_or(0, line_count);
         match change.kind.0.as_deref() {
             Some("add") => outcome.added += content(),
             Some("delete") => outcome.removed += content(),
@@ -267,20 +264,11 @@ fn diff(text: &str) -> (u64, u64) {
     })
 }
 
-/// Lines of a text, an unfinished last one included.
-fn lines(text: &str) -> u64 {
-    u64::try_from(text.lines().count()).unwrap_or(u64::MAX)
-}
-
-fn cut(text: &str, limit: usize) -> String {
-    text[..text.floor_char_boundary(limit)].to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stamp() -> CallOrigin {
+    fn origin() -> CallOrigin {
         CallOrigin { at: Timestamp(7), subagent: None }
     }
 
@@ -300,9 +288,9 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.called("c", name);
         if let Some(reported) = reported {
-            assert_eq!(waiting.item_ended(&item(reported), stamp()), None);
+            assert_eq!(waiting.item_ended(&item(reported), origin()), None);
         }
-        let tool = tool(waiting.answered("c", output, stamp()));
+        let tool = tool(waiting.answered("c", output, origin()));
         assert!(waiting.is_empty());
         tool
     }
@@ -381,11 +369,11 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.called("c", "exec_command");
         let output = "Chunk ID: a\nWall time: 0.3 seconds\nProcess running with session ID 31310\nOutput:\n";
-        assert_eq!(waiting.answered("c", output, stamp()), None);
+        assert_eq!(waiting.answered("c", output, origin()), None);
         let state = serde_json::to_string(&waiting).unwrap();
         let mut waiting: Waiting = serde_json::from_str(&state).unwrap();
         let ended = r#"{"type":"CommandExecution","id":"c","status":"failed","exit_code":-1}"#;
-        assert!(!tool(waiting.item_ended(&item(ended), stamp())).ok);
+        assert!(!tool(waiting.item_ended(&item(ended), origin())).ok);
         assert!(waiting.is_empty());
     }
 
@@ -393,8 +381,8 @@ mod tests {
     fn an_output_without_a_call_is_no_call() {
         let mut waiting = Waiting::default();
         let by_the_user = r#"{"type":"CommandExecution","id":"x","status":"completed"}"#;
-        assert_eq!(waiting.item_ended(&item(by_the_user), stamp()), None);
-        assert_eq!(waiting.answered("x", "", stamp()), None);
+        assert_eq!(waiting.item_ended(&item(by_the_user), origin()), None);
+        assert_eq!(waiting.answered("x", "", origin()), None);
         for call in 0..=MAX_WAITING {
             waiting.called(&format!("c{call}"), &"n".repeat(MAX_NAME * 2));
         }

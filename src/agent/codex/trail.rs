@@ -45,7 +45,7 @@ struct LockId {
 
 /// A thread that a process has the lock or the rollout of open.
 #[derive(Debug)]
-struct Open {
+struct OpenThread {
     thread: AgentSessionId,
     lock: Option<LockId>,
     rollout: Option<PathBuf>,
@@ -53,7 +53,7 @@ struct Open {
 
 /// A thread that the agent's process holds.
 #[derive(Debug)]
-struct Held {
+struct HeldThread {
     lock: Option<LockId>,
     rollout: Option<PathBuf>,
     /// Its rollout was there when it was taken.
@@ -74,7 +74,7 @@ pub struct CodexTrail {
     prepared: Timestamp,
     since: Option<Instant>,
     agent: Option<ProcessId>,
-    held: BTreeMap<AgentSessionId, Held>,
+    held: BTreeMap<AgentSessionId, HeldThread>,
     /// Locks that were open at the last look while the agent examined all of them.
     suspected: BTreeSet<LockId>,
     turns: BTreeSet<AgentSessionId>,
@@ -101,7 +101,12 @@ impl CodexTrail {
 
     /// The threads that the agent's process may write to, each with its lock and its rollout as far as they are open; those
     /// taken first come first.
-    fn open_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Seen) -> Vec<Open> {
+    fn open_threads(
+        &mut self,
+        started: ProcessId,
+        processes: &dyn Processes,
+        seen: &mut Seen,
+    ) -> Vec<OpenThread> {
         let before = std::mem::take(&mut self.suspected);
         if let Some(agent) = self.agent.filter(|agent| processes.alive(*agent)) {
             return self.threads_of(agent, processes, &before, seen);
@@ -126,14 +131,14 @@ impl CodexTrail {
         processes: &dyn Processes,
         before: &BTreeSet<LockId>,
         seen: &mut Seen,
-    ) -> Vec<Open> {
+    ) -> Vec<OpenThread> {
         let files = processes.open_files(process.pid);
         let mut open = threads_among(&files);
         open.retain(|open| self.held.contains_key(&open.thread) || self.may_be_its_own(open));
         if !files.iter().any(|file| files::is_coordination(&file.path)) {
             return open;
         }
-        let (ours, looked_at): (Vec<Open>, Vec<Open>) = open.into_iter().partition(|open| {
+        let (ours, looked_at): (Vec<OpenThread>, Vec<OpenThread>) = open.into_iter().partition(|open| {
             let known = self.held.get(&open.thread).is_some_and(|held| is_same(held.lock, open.lock));
             known || open.lock.is_none_or(|lock| before.contains(&lock))
         });
@@ -143,7 +148,7 @@ impl CodexTrail {
     }
 
     /// A lock that was there before this run belongs to another process, or to none any more, unless its thread is written to.
-    fn may_be_its_own(&self, open: &Open) -> bool {
+    fn may_be_its_own(&self, open: &OpenThread) -> bool {
         let prepared = UNIX_EPOCH + self.prepared.since(Timestamp(0));
         open.rollout.is_some()
             || files::begun(&open.thread).is_some_and(|begun| begun >= self.prepared)
@@ -155,8 +160,8 @@ impl CodexTrail {
         self.report_released(&open, seen);
         // A thread given up and taken again is news. `exec` gives up a thread we still want to read, so it is remembered.
         let mut order = Vec::new();
-        for Open { thread, lock, rollout } in open {
-            let same = |held: &&mut Held| is_same(held.lock, lock);
+        for OpenThread { thread, lock, rollout } in open {
+            let same = |held: &&mut HeldThread| is_same(held.lock, lock);
             if let Some(held) = self.held.get_mut(&thread).filter(same) {
                 held.lock = lock.or(held.lock);
                 held.rollout = rollout.or(held.rollout.take());
@@ -168,7 +173,7 @@ impl CodexTrail {
                     Some(path) if existed => Turn::from_here_on(path),
                     _ => Turn::default(),
                 };
-                self.held.insert(thread.clone(), Held { lock, rollout, existed, reported: None, turn });
+                self.held.insert(thread.clone(), HeldThread { lock, rollout, existed, reported: None, turn });
             }
             order.push(thread);
         }
@@ -179,8 +184,8 @@ impl CodexTrail {
 
     /// Reports the threads that are no longer held and were not known to have a file. Those without one are reported first:
     /// time decides between those that are held.
-    fn report_released(&mut self, open: &[Open], seen: &mut Seen) {
-        let given_up = |(thread, held): &(&AgentSessionId, &Held)| {
+    fn report_released(&mut self, open: &[OpenThread], seen: &mut Seen) {
+        let given_up = |(thread, held): &(&AgentSessionId, &HeldThread)| {
             held.reported == Some(Thread::Unwritten) && !open.iter().any(|open| open.thread == **thread)
         };
         let given_up: Vec<AgentSessionId> =
@@ -267,8 +272,10 @@ impl CodexTrail {
                 seen.signals.push(Signal::Marked { id: id.clone(), thread });
                 let turn = Turn::default();
                 let rollout = Some(path.clone());
-                self.held
-                    .insert(id, Held { lock: None, rollout, existed: false, reported: Some(thread), turn });
+                self.held.insert(
+                    id,
+                    HeldThread { lock: None, rollout, existed: false, reported: Some(thread), turn },
+                );
             }
             self.examined.insert(path);
         }
@@ -321,7 +328,7 @@ impl Trail for CodexTrail {
     }
 }
 
-fn threads_among(files: &[OpenFile]) -> Vec<Open> {
+fn threads_among(files: &[OpenFile]) -> Vec<OpenThread> {
     let mut threads: BTreeMap<AgentSessionId, (Option<LockId>, Option<PathBuf>)> = BTreeMap::new();
     for open in files {
         if let Some(thread) = files::locked_thread(&open.path) {
@@ -334,8 +341,8 @@ fn threads_among(files: &[OpenFile]) -> Vec<Open> {
             threads.entry(thread).or_default().1 = Some(open.path.clone());
         }
     }
-    let mut threads: Vec<Open> =
-        threads.into_iter().map(|(thread, (lock, rollout))| Open { thread, lock, rollout }).collect();
+    let mut threads: Vec<OpenThread> =
+        threads.into_iter().map(|(thread, (lock, rollout))| OpenThread { thread, lock, rollout }).collect();
     threads.sort_by_key(|open| open.lock);
     threads
 }

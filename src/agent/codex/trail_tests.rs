@@ -306,7 +306,7 @@ fn a_mark_is_evidence_where_the_process_cannot_be_inspected() {
     stage.lock(NATIVE.pid, 2);
     assert_eq!(stage.look().adopted, Some(NATIVE), "the process itself is better");
     stage.write(4, r#","originator":"codemie-x""#);
-    assert_eq!(stage.signals(), [], "and from then on it alone speaks");
+    assert_eq!(stage.signals(), [], "and from then on the mark is not used");
 }
 
 #[test]

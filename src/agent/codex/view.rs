@@ -25,16 +25,16 @@ fn event_item(event: &Event) -> Option<ItemKind> {
         "turn_aborted" => Some(ItemKind::Note("interrupted by the user")),
         "task_complete" => failure(event.error?),
         // Older versions.
-        "user_message" => spoken(event.message.0.as_deref()?).map(ItemKind::User),
-        "agent_message" => spoken(event.message.0.as_deref()?).map(ItemKind::Assistant),
+        "user_message" => non_blank(event.message.0.as_deref()?).map(ItemKind::User),
+        "agent_message" => non_blank(event.message.0.as_deref()?).map(ItemKind::Assistant),
         _ => None,
     }
 }
 
 fn completed(item: &Completed) -> Option<ItemKind> {
     match item.kind.0.as_deref()? {
-        "UserMessage" => spoken(&text(item.content)?).map(ItemKind::User),
-        "AgentMessage" => spoken(&text(item.content)?).map(ItemKind::Assistant),
+        "UserMessage" => non_blank(&text(item.content)?).map(ItemKind::User),
+        "AgentMessage" => non_blank(&text(item.content)?).map(ItemKind::Assistant),
         "CommandExecution" | "FileChange" if item.status.0.as_deref() == Some("failed") => {
             let output = item.aggregated_output.0.as_deref().or(item.stderr.0.as_deref());
             Some(ItemKind::ToolFailed(one_line(output.unwrap_or_default())))
@@ -113,7 +113,7 @@ fn about(arguments: &str) -> String {
     shown.map(|text| one_line(&text)).unwrap_or_default()
 }
 
-fn spoken(text: &str) -> Option<String> {
+fn non_blank(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }
 

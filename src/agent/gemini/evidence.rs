@@ -90,7 +90,7 @@ pub(super) enum LineEvidence {
     /// A process continues it.
     Entered(AgentSessionId),
     /// A prompt, in each form in which the log may hold it.
-    Prompt { at: Timestamp, words: Vec<TextFingerprint> },
+    Prompt { at: Timestamp, forms: Vec<TextFingerprint> },
 }
 
 /// `None`: no evidence. Most lines are not even parsed.
@@ -119,14 +119,14 @@ pub(super) fn line_evidence(line: &[u8]) -> Option<LineEvidence> {
     let whole = line.prompt()?;
     let first = line.content.map(shape::texts).and_then(|texts| texts.into_iter().next());
     let shown = line.display_content.map(|content| shape::texts(content).concat());
-    let mut words: Vec<TextFingerprint> = Vec::new();
+    let mut forms: Vec<TextFingerprint> = Vec::new();
     for text in [Some(whole), first, shown].into_iter().flatten() {
         let text = TextFingerprint::of(&text);
-        if !words.contains(&text) {
-            words.push(text);
+        if !forms.contains(&text) {
+            forms.push(text);
         }
     }
-    Some(LineEvidence::Prompt { at, words })
+    Some(LineEvidence::Prompt { at, forms })
 }
 
 #[cfg(test)]
@@ -223,8 +223,8 @@ mod tests {
         assert_eq!(line_evidence(header), Some(LineEvidence::Header { id: id.clone(), at: then }));
         assert_eq!(line_evidence(br#"{"$set":{"sessionId":"i"}}"#), Some(LineEvidence::Entered(id)));
         let prompt = br#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"user","content":[{"text":"see @a"},{"text":" more"}],"displayContent":[{"text":"see it"}]}"#;
-        let words = ["see @a more", "see @a", "see it"].map(TextFingerprint::of).to_vec();
-        assert_eq!(line_evidence(prompt), Some(LineEvidence::Prompt { at: then, words }));
+        let forms = ["see @a more", "see @a", "see it"].map(TextFingerprint::of).to_vec();
+        assert_eq!(line_evidence(prompt), Some(LineEvidence::Prompt { at: then, forms }));
         for nothing in [
             &br#"{"sessionId":"s","startTime":"2026-11-16T00:00:01.000Z","kind":"subagent"}"#[..],
             br#"{"$set":{"summary":"x"}}"#,

@@ -357,8 +357,7 @@ mod tests {
             assert_eq!(of_conversation(vec![path.clone()], &id).len(), usize::from(known), "{text}");
         }
         fs::remove_file(&path).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
-            .unwrap();
+        system::file::make_pipe(&path).unwrap();
         assert_eq!(header(&path), None, "a pipe is not waited for");
     }
 

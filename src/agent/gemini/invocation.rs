@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use crate::agent::args::{self, Arity, Flag, Item, flag};
-use crate::agent::{Conversation, Invocation, Kind};
+use crate::agent::{Conversation, Invocation, InvocationKind};
 use wire::AgentSessionId;
 
 static FLAGS: [Flag; 29] = [
@@ -75,7 +75,7 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
     };
     let protocol = PROTOCOLS.into_iter().any(given);
     Invocation {
-        kind: if protocol || given("--prompt") { Kind::Print } else { Kind::Interactive },
+        kind: if protocol || given("--prompt") { InvocationKind::Print } else { InvocationKind::Interactive },
         injectable: session == Conversation::Fresh && !protocol && !items.contains(&Item::Unknown),
         session,
         persistent: true,
@@ -96,8 +96,8 @@ mod tests {
     }
 
     #[test]
-    fn conversations_are_told_from_management_commands() {
-        use Kind::{Interactive, NotAConversation, Print};
+    fn conversations_are_distinguished_from_management_commands() {
+        use InvocationKind::{Interactive, NotAConversation, Print};
         for (line, kind) in [
             ("", Interactive),
             ("hello there", Interactive),

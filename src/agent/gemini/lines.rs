@@ -119,7 +119,7 @@ impl GeminiLines {
         broken
     }
 
-    fn message(&mut self, message: &Line, place: MessageOrigin, into: &mut Harvest) {
+    fn message(&mut self, message: &Line, origin: MessageOrigin, into: &mut Harvest) {
         let Some(id) = message.id.0.as_deref() else { return };
         let at = time(&message.timestamp);
         let subagent = self.memory.session.as_deref().filter(|_| self.memory.subagent);
@@ -145,7 +145,7 @@ impl GeminiLines {
                     into.records.extend(calls.filter_map(|call| call.record(id, subagent, at)));
                 }
             }
-            _ if self.usage_only.is_some() || place == MessageOrigin::Replay => {}
+            _ if self.usage_only.is_some() || origin == MessageOrigin::Replay => {}
             Some("user") => {
                 let texts = message.content.map(shape::texts).unwrap_or_default();
                 let context = texts.first().is_some_and(|text| shape::is_context(text));

@@ -1,4 +1,4 @@
-//! Gemini CLI: what its arguments mean, where its files are, what its lines say, what evidence it gives.
+//! Gemini CLI: what its arguments mean, where its files are, what its lines mean, what evidence it gives.
 //!
 //! Facts were measured on 0.61.0. Everything here reads; nothing writes.
 

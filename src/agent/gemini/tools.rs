@@ -5,13 +5,10 @@ use serde_json::value::RawValue;
 
 use super::shape::Text;
 use crate::agent::loose::Loose;
+use crate::agent::tool_text::{MAX_NAME, MAX_PATH, cut};
 use crate::meter::record::{Fact, Record, Tool};
 use wire::Timestamp;
 use wire::ToolKind;
-
-/// Longest tool name and path kept.
-const MAX_NAME: usize = 256;
-const MAX_PATH: usize = 4096;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -148,10 +145,6 @@ impl Change {
             removed: sum(&stat.model_removed_lines, &stat.user_removed_lines),
         }
     }
-}
-
-fn cut(text: &str, limit: usize) -> String {
-    text[..text.floor_char_boundary(limit)].to_owned()
 }
 
 #[cfg(test)]

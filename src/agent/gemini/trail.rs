@@ -1,6 +1,6 @@
 //! Following one run of Gemini CLI by the files it writes: the folder's log of typed prompts, and the conversations.
 //!
-//! All its processes in a folder write to the same places without naming themselves, so every trace goes to the correlator
+//! All its processes in a folder write to the same files without naming themselves, so every trace goes to the correlator
 //! together with the processes that can have made it ([`crate::agent::neighbours`]).
 
 use std::collections::HashSet;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use super::evidence::{self, LineEvidence, LogReader};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
-use crate::agent::looked::Looked;
-use crate::agent::neighbours::{Present, Program};
+use crate::agent::neighbours::{Neighbours, Program};
+use crate::agent::read_stamps::ReadStamps;
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 use crate::meter::form::Form;
@@ -45,14 +45,14 @@ pub(crate) struct GeminiTrail {
     files: GeminiFiles,
     /// Where the run works, as the agent sees it.
     folder: PathBuf,
-    /// The agent's places for that folder, once it has run there.
-    places: Vec<AgentFolder>,
+    /// The agent's own folders for that folder, once it has run there.
+    agent_folders: Vec<AgentFolder>,
     /// Before the agent was started: older traces are not new.
     prepared: Timestamp,
-    looked: Looked,
+    log_stamps: ReadStamps,
     chats: BTreeMap<PathBuf, Chat>,
     /// The conversations of files that were removed.
-    taken_away: BTreeMap<PathBuf, AgentSessionId>,
+    removed: BTreeMap<PathBuf, AgentSessionId>,
     /// The conversation whose files were asked for last, for its sub-agents' folder.
     followed: Option<AgentSessionId>,
 }
@@ -77,7 +77,7 @@ impl AgentFolder {
 struct Chat {
     id: Option<AgentSessionId>,
     /// Of one that is a document.
-    document: Pages,
+    document: DocumentProgress,
     /// Everything before it has been read.
     offset: u64,
     inside_long_line: bool,
@@ -85,7 +85,7 @@ struct Chat {
 
 /// How far a document has been read.
 #[derive(Debug, Default)]
-struct Pages {
+struct DocumentProgress {
     /// As it was then; `None`: it is to be read.
     stamp: Option<Stamp>,
     /// It was there before the run.
@@ -96,7 +96,7 @@ struct Pages {
 
 /// One piece of evidence in a file.
 #[derive(Debug)]
-struct News {
+struct NewEvidence {
     /// The conversation of that file.
     id: AgentSessionId,
     evidence: LineEvidence,
@@ -112,47 +112,51 @@ impl GeminiTrail {
         Self {
             files,
             folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
-            places: Vec::new(),
+            agent_folders: Vec::new(),
             prepared,
-            looked: Looked::default(),
+            log_stamps: ReadStamps::default(),
             chats: BTreeMap::new(),
-            taken_away: BTreeMap::new(),
+            removed: BTreeMap::new(),
             followed: None,
         }
     }
 
-    /// Places appear when the agent runs in the folder. Which one a process writes to depends on its version.
-    fn find_places(&mut self) {
+    /// The agent makes them when it runs in the folder. Which one a process writes to depends on its version.
+    fn find_agent_folders(&mut self) {
         let hashed = self.files.hashed(&self.folder);
         let (mut by_hash, mut by_name) = (false, false);
-        for place in &self.places {
-            by_hash |= place.path == hashed;
-            by_name |= place.path != hashed;
+        for folder in &self.agent_folders {
+            by_hash |= folder.path == hashed;
+            by_name |= folder.path != hashed;
         }
         if !by_name && let Some(named) = self.files.project(&self.folder) {
-            self.add_place(named);
+            self.add_agent_folder(named);
         }
         if !by_hash && hashed.is_dir() {
-            self.add_place(hashed);
+            self.add_agent_folder(hashed);
         }
     }
 
-    fn add_place(&mut self, path: PathBuf) {
-        self.places.push(AgentFolder { path, log: LogReader::since(self.prepared), log_passed_over: false });
+    fn add_agent_folder(&mut self, path: PathBuf) {
+        self.agent_folders.push(AgentFolder {
+            path,
+            log: LogReader::since(self.prepared),
+            log_passed_over: false,
+        });
     }
 
     fn look_at_logs(&mut self, seen: &mut Seen) {
-        for place in &mut self.places {
-            let path = place.path.join("logs.json");
-            let Some(stamp) = self.looked.due(&path) else { continue };
+        for folder in &mut self.agent_folders {
+            let path = folder.path.join("logs.json");
+            let Some(stamp) = self.log_stamps.due(&path) else { continue };
             if stamp.length > MAX_LOG {
-                if !std::mem::replace(&mut place.log_passed_over, true) {
+                if !std::mem::replace(&mut folder.log_passed_over, true) {
                     seen.signals.push(Signal::Trace(Trace::LogTooLong));
                 }
                 continue;
             }
-            let entries = head(&path, MAX_LOG).ok().and_then(|bytes| place.log.read(&bytes).ok());
-            self.looked.note(&path, stamp, entries.is_some(), SystemClock.now(), seen);
+            let entries = head(&path, MAX_LOG).ok().and_then(|bytes| folder.log.read(&bytes).ok());
+            self.log_stamps.note(&path, stamp, entries.is_some(), SystemClock.now(), seen);
             let typed = entries.into_iter().flatten().map(|entry| {
                 Signal::Trace(Trace::Typed { under: entry.under, at: entry.at, what: entry.what })
             });
@@ -163,18 +167,18 @@ impl GeminiTrail {
     /// The conversations' files; `None` where a folder cannot be listed now.
     fn paths(&self) -> Option<Vec<PathBuf>> {
         let mut paths = Vec::new();
-        for place in &self.places {
-            paths.extend(files::main_files(&place.chats()).ok()?);
+        for folder in &self.agent_folders {
+            paths.extend(files::main_files(&folder.chats()).ok()?);
         }
         paths.sort();
         Some(paths)
     }
 
     /// New evidence in the files. A folder that cannot be listed now counts as unchanged.
-    fn look_at_chats(&mut self, seen: &mut Seen) -> Vec<News> {
+    fn look_at_chats(&mut self, seen: &mut Seen) -> Vec<NewEvidence> {
         let Some(paths) = self.paths() else { return Vec::new() };
         for (path, chat) in self.chats.extract_if(.., |path, _| paths.binary_search(path).is_err()) {
-            self.taken_away.extend(chat.id.map(|id| (path, id)));
+            self.removed.extend(chat.id.map(|id| (path, id)));
         }
         let mut ids: HashSet<AgentSessionId> =
             self.chats.values().filter_map(|chat| chat.id.clone()).collect();
@@ -185,7 +189,7 @@ impl GeminiTrail {
                 Entry::Vacant(place) => {
                     let mut chat = Chat::first_met(&path, self.prepared);
                     // Written again, perhaps without a header.
-                    chat.id = chat.id.or_else(|| self.taken_away.remove(&path));
+                    chat.id = chat.id.or_else(|| self.removed.remove(&path));
                     ids.extend(chat.id.clone());
                     place.insert(chat)
                 }
@@ -213,7 +217,7 @@ impl GeminiTrail {
                     chat.id = Some(id.clone());
                 }
                 if let Some(id) = &chat.id {
-                    all.push(News { id: id.clone(), evidence, known, at });
+                    all.push(NewEvidence { id: id.clone(), evidence, known, at });
                 }
             }
         }
@@ -223,11 +227,11 @@ impl GeminiTrail {
     /// A run that moved to another folder by itself (`--worktree`) is followed to its first conversation.
     fn follow_to(&mut self, file: &Path) {
         let Some(path) = file.parent().and_then(Path::parent).map(Path::to_owned) else { return };
-        if self.places.is_empty() || self.chats.is_empty() {
+        if self.agent_folders.is_empty() || self.chats.is_empty() {
             self.folder = self.files.folder_of(file).unwrap_or_else(|| self.folder.clone());
-            self.places.retain(|place| place.path == path);
-            if self.places.is_empty() {
-                self.add_place(path);
+            self.agent_folders.retain(|folder| folder.path == path);
+            if self.agent_folders.is_empty() {
+                self.add_agent_folder(path);
             }
         }
     }
@@ -249,7 +253,7 @@ impl Chat {
 
     fn at_its_end(path: &Path, id: Option<AgentSessionId>, prepared: Timestamp) -> Self {
         let offset = fs::metadata(path).map_or(0, |meta| meta.len());
-        let document = Pages { stamp: None, old: true, until: prepared };
+        let document = DocumentProgress { stamp: None, old: true, until: prepared };
         Self { id, document, offset, inside_long_line: false }
     }
 
@@ -329,31 +333,31 @@ impl Trail for GeminiTrail {
     }
 
     fn watched(&self) -> Vec<PathBuf> {
-        if self.places.is_empty() {
+        if self.agent_folders.is_empty() {
             return vec![self.files.root().to_owned(), self.files.projects()];
         }
         let mut watched = vec![self.files.projects()];
-        for place in &self.places {
-            let chats = place.chats();
+        for folder in &self.agent_folders {
+            let chats = folder.chats();
             watched.extend(self.followed.as_ref().map(|id| files::subagent_folder(&chats, id)));
-            watched.extend([place.path.clone(), chats]);
+            watched.extend([folder.path.clone(), chats]);
         }
         watched
     }
 
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
         let mut seen = Seen::default();
-        self.find_places();
+        self.find_agent_folders();
         // The agent logs a command before it makes a file, so files are read first: then the log holds the line of every file seen.
         let news = self.look_at_chats(&mut seen);
         self.look_at_logs(&mut seen);
-        let mut present: Option<Present> = None;
+        let mut neighbours: Option<Neighbours> = None;
         let mut made_by = |at: Timestamp| {
-            present
-                .get_or_insert_with(|| Present::look(agent.pid, &self.folder, &PROGRAM, processes))
+            neighbours
+                .get_or_insert_with(|| Neighbours::look(agent.pid, &self.folder, &PROGRAM, processes))
                 .maker(at)
         };
-        for News { id, evidence, known, at } in news {
+        for NewEvidence { id, evidence, known, at } in news {
             match evidence {
                 LineEvidence::Header { id, at } => {
                     let maker = made_by(at);
@@ -362,9 +366,9 @@ impl Trail for GeminiTrail {
                 LineEvidence::Entered(id) => {
                     seen.signals.push(Signal::Trace(Trace::Entered { id, maker: made_by(at) }));
                 }
-                LineEvidence::Prompt { at, words } => {
+                LineEvidence::Prompt { at, forms } => {
                     let trace = |text| Signal::Trace(Trace::Prompted { id: id.clone(), at, text });
-                    seen.signals.extend(words.into_iter().map(trace));
+                    seen.signals.extend(forms.into_iter().map(trace));
                 }
             }
         }
@@ -386,7 +390,7 @@ impl Trail for GeminiTrail {
         }
         let chats: Vec<PathBuf> = match mains.first().and_then(|main| main.parent()) {
             Some(chats) => vec![chats.to_owned()],
-            None => self.places.iter().map(AgentFolder::chats).collect(),
+            None => self.agent_folders.iter().map(AgentFolder::chats).collect(),
         };
         let subagents = chats.iter().flat_map(|chats| files::subagents(chats, id));
         mains.into_iter().chain(subagents).collect()

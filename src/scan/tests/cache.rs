@@ -91,7 +91,7 @@ fn a_truncated_or_replaced_file_is_read_again_and_its_old_calls_stay_counted() {
     let longer =
         [answer("m4", "a", 80), answer("m5", "a", 160), answer("m6", "a", 320), answer("m7", "a", 0)];
     stage.put("a.jsonl", &longer);
-    assert_eq!(stage.sessions()["a"], 630, "the same inode, longer, other strings");
+    assert_eq!(stage.sessions()["a"], 630, "the same inode, longer, other content");
 }
 
 #[test]

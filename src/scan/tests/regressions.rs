@@ -80,7 +80,7 @@ fn a_line_marked_as_a_copy_never_decides_ownership() {
     assert_eq!(
         stage.sessions(),
         BTreeMap::from([("a".into(), 20), ("z".into(), 10)]),
-        "m2 is sighting by copies alone: it was made, and its own file is gone"
+        "only copies of m2 are there: it was made, and its own file is gone"
     );
 }
 

@@ -33,13 +33,13 @@ impl Need {
     }
 }
 
-/// The tokens of the storage. Each lookup is remembered for a moment, also one that found none.
-pub(super) struct Tokens {
+/// Checks the token of a request against those of the storage. Each lookup is remembered for a moment, also one that found none.
+pub(super) struct Authenticator {
     storage: Arc<dyn Storage>,
     cache: LookupCache,
 }
 
-impl Tokens {
+impl Authenticator {
     pub(super) fn new(storage: Arc<dyn Storage>) -> Self {
         Self { storage, cache: LookupCache::default() }
     }

@@ -37,13 +37,14 @@ impl LastCheck {
     }
 }
 
+/// The check that every request shares.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(super) struct ReadinessCheck {
     last: Mutex<LastCheck>,
     asking: tokio::sync::Mutex<()>,
 }
 
-impl Health {
+impl ReadinessCheck {
     fn last(&self) -> MutexGuard<'_, LastCheck> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }

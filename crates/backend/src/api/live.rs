@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream, StreamExt};
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -18,13 +19,14 @@ use tokio::time::Instant;
 
 use super::Backend;
 use super::answer::Refusal;
-use super::read::watched;
 use crate::limits;
 use crate::metrics::Watching;
 use crate::model::{Record, Touched};
 use wire::EventType;
 
+/// Changes within this time are sent together.
 const GATHER: Duration = Duration::from_millis(100);
+/// How often a quiet stream is written to, so that proxies keep it and a dead one is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) async fn live(
@@ -87,11 +89,12 @@ impl Watcher {
             return None;
         }
         let (storage, now) = (&self.backend.storage, self.backend.clock.now());
-        // A database that does not answer is no reason to end the stream: the next change is sent again.
+        // A database that does not answer is no reason to end the stream: the session's next change sends the whole record.
         let sessions = storage.sessions_by_id(touched.keys().cloned().collect()).await.unwrap_or_default();
         let events = sessions.iter().filter_map(|session| {
             let latest = touched.get(&session.id).copied();
-            let message = watched(&Record::of(session, now), latest, now);
+            let record = Record::of(session, now);
+            let message = json!({"time": now, "event": latest, "session": record});
             Event::default().event("session").json_data(message).ok()
         });
         Some(events.collect())

@@ -23,8 +23,8 @@ use super::limits::{self, Rates};
 use super::metrics::Metrics;
 use super::storage::Storage;
 use super::timeouts::Timeouts;
-use auth::Tokens;
-use health::Health;
+use auth::Authenticator;
+use health::ReadinessCheck;
 use system::clock::{Clock, SystemClock};
 
 /// The options of an operator.
@@ -56,8 +56,8 @@ pub struct Backend {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
-    tokens: Tokens,
-    health: Health,
+    tokens: Authenticator,
+    health: ReadinessCheck,
     rates: Rates,
     /// Room for bodies, in KiB.
     bodies: Arc<Semaphore>,
@@ -75,11 +75,11 @@ impl std::fmt::Debug for Backend {
 impl Backend {
     pub fn new(storage: Arc<dyn Storage>, options: &Options, closing: watch::Receiver<bool>) -> Self {
         Self {
-            tokens: Tokens::new(storage.clone()),
+            tokens: Authenticator::new(storage.clone()),
             storage,
             clock: Arc::new(SystemClock),
             metrics: Arc::default(),
-            health: Health::default(),
+            health: ReadinessCheck::default(),
             rates: Rates::new(options.rate),
             bodies: Arc::new(Semaphore::new(limits::ALL_BODIES >> 10)),
             watchers: Arc::new(Semaphore::new(limits::WATCHERS)),

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::auth::Need;
-use super::read::{MOST_ROWS, ROWS, SESSIONS};
+use super::read::{DEFAULT_ROWS, DEFAULT_SESSIONS, MAX_ROWS};
 use super::routes::ROUTES;
-use super::schemas;
+use super::schemas::{self, reference};
 use crate::event::MOST_EVENTS;
 use crate::limits;
 use crate::model::{By, Page};
@@ -21,10 +21,6 @@ pub(super) struct Operation {
 }
 
 const JSON: &str = "application/json";
-
-fn reference(schema: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{schema}")})
-}
 
 fn operation(summary: &'static str, content: &'static str, schema: Value) -> Operation {
     Operation {
@@ -117,7 +113,7 @@ pub(super) fn get_sessions() -> Operation {
             "`next` of the page before",
             &json!({"type": "string", "pattern": "^([0-9]{1,13}\\.[^\\x00]+)?$"}),
         ),
-        limit(SESSIONS, Page::MOST),
+        limit(DEFAULT_SESSIONS, Page::MOST),
     ])
 }
 
@@ -130,7 +126,7 @@ pub(super) fn get_session() -> Operation {
 pub(super) fn get_timeline() -> Operation {
     let after = json!({"type": "string", "pattern": "^([0-9]{1,9}|1000000000)(\\.[0-9a-f]{32})?$"});
     let after = query("after", "`next` of the page before; or beyond this seq", &after);
-    let parameters = vec![session_id(), after, limit(ROWS, MOST_ROWS)];
+    let parameters = vec![session_id(), after, limit(DEFAULT_ROWS, MAX_ROWS)];
     operation("A session's events in the order of seq", JSON, reference("Timeline"))
         .with(parameters)
         .refused(404, "there is no such session")
@@ -151,7 +147,7 @@ pub(super) fn get_usage() -> Operation {
         text("user", "Of this user"),
         moment("since", "From this day on"),
         moment("until", "Up to this day"),
-        limit(ROWS, MOST_ROWS),
+        limit(DEFAULT_ROWS, MAX_ROWS),
         query(
             "cursor",
             "`next` of the page before",

@@ -14,24 +14,24 @@ use serde_json::{Value, json};
 use super::Backend;
 use super::answer::Refusal;
 use crate::model::{
-    By, Cursor, Day, Order, Page, Record, SessionFilter, Sums, TimelineEvent, TimelinePosition, UsageFilter,
-    UsageRow,
+    By, Cursor, Day, Order, Page, Record, SessionFilter, TimelineEvent, TimelinePosition, UsageFilter,
+    UsageRow, UsageSums,
 };
 use human::since::Since;
 use wire::Status;
-use wire::Timestamp;
 
 type Shared = State<Arc<Backend>>;
 
 /// The number of sessions, rows or events without a `limit`.
-pub(super) const SESSIONS: usize = 50;
-pub(super) const ROWS: usize = 1000;
-pub(super) const MOST_ROWS: usize = 10_000;
+pub(super) const DEFAULT_SESSIONS: usize = 50;
+pub(super) const DEFAULT_ROWS: usize = 1000;
+/// The highest `limit` for rows or events.
+pub(super) const MAX_ROWS: usize = 10_000;
 
-/// The query, strictly: an unknown name is an error.
-pub(super) struct Parameters<T>(pub(super) T);
+/// The query of an address; an unknown name in it is an error.
+pub(super) struct StrictQuery<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
@@ -100,7 +100,7 @@ fn limit(asked: Option<usize>, otherwise: usize, most: usize) -> Result<usize, R
 
 pub(super) async fn sessions(
     State(backend): Shared,
-    Parameters(query): Parameters<SessionsQuery>,
+    StrictQuery(query): StrictQuery<SessionsQuery>,
 ) -> Result<Json<SessionsAnswer>, Refusal> {
     let now = backend.clock.now();
     let cursor: Option<Cursor> = query
@@ -108,7 +108,7 @@ pub(super) async fn sessions(
         .map(|cursor| cursor.parse())
         .transpose()
         .map_err(|error| Refusal::BadRequest(format!("cursor: {error}")))?;
-    let page = Page { after: cursor, limit: limit(query.limit, SESSIONS, Page::MOST)? };
+    let page = Page { after: cursor, limit: limit(query.limit, DEFAULT_SESSIONS, Page::MOST)? };
     let at = |moment: Option<Since>| moment.map(|moment| moment.before(now, &TimeZone::UTC));
     let filter = SessionFilter {
         without_agent: None,
@@ -159,9 +159,9 @@ pub(super) struct TimelineAnswer {
 pub(super) async fn timeline(
     State(backend): Shared,
     Path(id): Path<String>,
-    Parameters(query): Parameters<TimelineQuery>,
+    StrictQuery(query): StrictQuery<TimelineQuery>,
 ) -> Result<Json<TimelineAnswer>, Refusal> {
-    let (id, limit) = (checked(id)?, limit(query.limit, ROWS, MOST_ROWS)?);
+    let (id, limit) = (checked(id)?, limit(query.limit, DEFAULT_ROWS, MAX_ROWS)?);
     let after: Option<TimelinePosition> = query
         .after
         .map(|after| after.parse())
@@ -199,7 +199,7 @@ pub(super) struct UsageQuery {
 
 pub(super) async fn usage(
     State(backend): Shared,
-    Parameters(query): Parameters<UsageQuery>,
+    StrictQuery(query): StrictQuery<UsageQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let now = backend.clock.now();
     let day = |moment: Option<Since>| moment.map(|moment| Day::of(moment.before(now, &TimeZone::UTC)));
@@ -213,10 +213,10 @@ pub(super) async fn usage(
         since: day(query.since),
         until: day(query.until),
     };
-    let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, ROWS, MOST_ROWS)?);
+    let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, DEFAULT_ROWS, MAX_ROWS)?);
     let of_model = filter.model.is_some();
     // The total covers everything, not only the rows of this page; agents are few.
-    let all = backend.storage.usage(By::Agent, filter.clone(), 0..MOST_ROWS).await?;
+    let all = backend.storage.usage(By::Agent, filter.clone(), 0..MAX_ROWS).await?;
     let before = usize::try_from(query.cursor.unwrap_or(0)).unwrap_or(usize::MAX);
     let page = backend.storage.usage(by, filter, before..before.saturating_add(limit)).await?;
     let mut total = UsageRow::default();
@@ -247,7 +247,7 @@ pub(super) const OF_NO_MODEL: [&str; 7] =
     ["sessions", "prompts", "toolCalls", "toolErrors", "linesAdded", "linesRemoved", "apiErrors"];
 
 /// With the names of `codemie usage --json`.
-fn sums(sums: &Sums, unpriced_models: &[String], of_model: bool) -> Value {
+fn sums(sums: &UsageSums, unpriced_models: &[String], of_model: bool) -> Value {
     let counts = &sums.counts;
     let mut sums_json = json!({
         "sessions": counts.sessions,
@@ -284,9 +284,4 @@ const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) async fn metrics(State(backend): Shared) -> ([(HeaderName, &'static str); 1], String) {
     let health = backend.storage.health(0).await.ok();
     ([(header::CONTENT_TYPE, EXPOSITION)], backend.metrics.text(health.as_ref()))
-}
-
-/// The record with what happened last, for those who watch.
-pub(super) fn watched(record: &Record, latest: Option<wire::EventType>, now: Timestamp) -> Value {
-    json!({"time": now, "event": latest, "session": record})
 }

@@ -1,4 +1,4 @@
-//! The shapes of what is sent and answered, as JSON schemas.
+//! The bodies of requests and answers, as JSON schemas.
 
 use serde_json::{Map, Value, json};
 
@@ -20,6 +20,11 @@ fn any_int() -> Value {
 
 fn dollars() -> Value {
     json!({"type": "number", "minimum": 0})
+}
+
+/// A reference to one of the schemas of this file.
+pub(super) fn reference(schema: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{schema}")})
 }
 
 /// An object of which every field is there.
@@ -138,7 +143,6 @@ pub(super) fn all() -> Value {
         ("time", any_int()),
         ("attributes", json!({"type": "object"})),
     ]);
-    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     json!({
         "Error": whole(&[("error", json!({"type": "string"}))]),
         "Status": whole(&[("status", json!({"type": "string"}))]),

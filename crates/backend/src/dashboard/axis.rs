@@ -23,7 +23,7 @@ const WORTH_A_BREAK: i64 = 20;
 /// An opening is no narrower than this part of them all, however short it was.
 const NARROWEST: f64 = 0.03;
 /// Labels stand no closer than this: a date and a time have room, on half of a screen.
-const APART: f64 = 0.1;
+const LABEL_DISTANCE: f64 = 0.1;
 
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
@@ -147,9 +147,9 @@ impl Axis {
     /// Round times along it, each text once.
     pub fn labels(&self, zone: &TimeZone) -> Vec<(f64, String)> {
         let open: i64 = self.pieces.iter().map(|piece| piece.last - piece.first).sum();
-        let rough = float(open) * APART;
+        let rough = float(open) * LABEL_DISTANCE;
         let step = STEPS.into_iter().find(|step| float(*step) >= rough).unwrap_or(STEPS[STEPS.len() - 1]);
-        let written = Written::new(self.pieces[0].first, self.pieces[self.pieces.len() - 1].last, zone);
+        let format = LabelFormat::new(self.pieces[0].first, self.pieces[self.pieces.len() - 1].last, zone);
         let (mut labels, mut seen): (Vec<(f64, String)>, HashSet<String>) = (Vec::new(), HashSet::new());
         for piece in &self.pieces {
             let mut times: Vec<i64> = piece.multiples(step, offset(zone, piece.first)).collect();
@@ -158,8 +158,8 @@ impl Axis {
                 times.push(piece.first);
             }
             for time in times {
-                let (x, label) = (piece.at(time), written.label(time, step));
-                let clear = labels.last().is_none_or(|(last, _)| x - last >= APART * 0.85);
+                let (x, label) = (piece.at(time), format.label(time, step));
+                let clear = labels.last().is_none_or(|(last, _)| x - last >= LABEL_DISTANCE * 0.85);
                 if clear && seen.insert(label.clone()) {
                     labels.push((x, label));
                 }
@@ -190,14 +190,14 @@ fn offset(zone: &TimeZone, at: i64) -> i64 {
     i64::from(zone.to_offset(at).seconds()) * SECOND
 }
 
-/// How times are written on an axis from the one to the other.
-struct Written<'a> {
+/// The format of the labels of an axis, by the times it covers.
+struct LabelFormat<'a> {
     zone: &'a TimeZone,
     date: &'static str,
     years: bool,
 }
 
-impl<'a> Written<'a> {
+impl<'a> LabelFormat<'a> {
     fn new(first: i64, last: i64, zone: &'a TimeZone) -> Self {
         let local = |ms| jiff::Timestamp::from_millisecond(ms).unwrap_or_default().to_zoned(zone.clone());
         let (begun, ended) = (local(first), local(last));

@@ -28,9 +28,9 @@ pub struct Column {
     pub values: Vec<f64>,
 }
 
+/// A chart of stacked columns over time.
 #[derive(Debug)]
-#[expect(clippy::struct_field_names, reason = "columns is what columns are made of")]
-pub struct Columns<'a> {
+pub struct ColumnChart<'a> {
     /// What is shown, for screen readers.
     pub label: &'a str,
     pub series: &'a [Series],
@@ -90,7 +90,7 @@ pub fn grid(scale: Scale) -> Markup {
 }
 
 /// Stacked columns over time, with a legend.
-pub fn columns(chart: &Columns<'_>) -> Markup {
+pub fn columns(chart: &ColumnChart<'_>) -> Markup {
     let sum = |column: &Column| column.values.iter().sum::<f64>();
     let scale = Scale::up_to(chart.columns.iter().map(sum).fold(0.0, f64::max), chart.least);
     let number = chart.columns.len().max(1);
@@ -146,7 +146,7 @@ fn stacked(column: &Column, series: &[Series], scale: Scale, slot: Slot) -> Mark
 }
 
 /// The series that are drawn somewhere, if they are several.
-fn legend(chart: &Columns<'_>) -> Markup {
+fn legend(chart: &ColumnChart<'_>) -> Markup {
     let drawn = |at: usize| {
         chart.columns.iter().any(|column| column.values.get(at).is_some_and(|value| *value > 0.0))
     };
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_chart_has_axes_titles_and_no_style_of_its_own() {
         let (series, columns) = (series(&["a", "b"]), [column(&[1.0, 2.0]), column(&[0.0, 0.0])]);
-        let chart = Columns {
+        let chart = ColumnChart {
             label: "cost",
             series: &series,
             columns: &columns,
@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn an_empty_chart_is_drawn_too() {
-        let empty = Columns { label: "", series: &[], columns: &[], least: 1.0, tick: |v, _| format!("{v}") };
+        let empty =
+            ColumnChart { label: "", series: &[], columns: &[], least: 1.0, tick: |v, _| format!("{v}") };
         assert!(columns(&empty).into_string().contains("<svg"));
     }
 }

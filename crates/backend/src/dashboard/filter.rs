@@ -16,7 +16,7 @@ use wire::Timestamp;
 /// The parameters as they stand in an address. A form sends its empty fields too.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Parameters {
+pub struct FilterParameters {
     range: String,
     from: String,
     to: String,
@@ -81,7 +81,7 @@ pub struct BadParameter {
     expected: &'static str,
 }
 
-impl Parameters {
+impl FilterParameters {
     pub fn filter(self, default: Range) -> Result<Filter, BadParameter> {
         let date = |name, text: &str| match text {
             "" => Ok(None),
@@ -306,12 +306,6 @@ fn day(date: Date) -> Day {
     Day::of(Timestamp(start.unwrap_or_default()))
 }
 
-/// A day as the calendar has it.
-pub fn date(day: Day) -> Date {
-    let start = jiff::Timestamp::from_millisecond(day.start().0).unwrap_or_default();
-    start.to_zoned(TimeZone::UTC).date()
-}
-
 /// For an address: everything but letters, digits and a few marks is escaped.
 pub fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -333,7 +327,7 @@ pub fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parameters(pairs: &[(&str, &str)]) -> Parameters {
+    fn parameters(pairs: &[(&str, &str)]) -> FilterParameters {
         let object = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
         serde_json::from_value(serde_json::Value::Object(object)).unwrap()
     }
@@ -443,6 +437,6 @@ mod tests {
             ["2026-11-01", "2026-11-02", "2026-11-01T00:00:00.000Z", "2026-11-03T00:00:00.000Z"]
         );
         assert_eq!(bounds(&[("range", "all")]), ["", "", "", ""]);
-        assert_eq!(date(day(today)), today);
+        assert_eq!(day(today).date(), today);
     }
 }

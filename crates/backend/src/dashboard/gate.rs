@@ -28,7 +28,7 @@ pub struct Once {
     key: TokenHash,
     /// Signatures of passes that a logout ended.
     ended: Mutex<Vec<[u8; 32]>>,
-    /// Cookies ignore ports: the name keeps apart the dashboards of this machine.
+    /// Cookies ignore ports: each dashboard of this machine has a name of its own.
     cookie: String,
 }
 

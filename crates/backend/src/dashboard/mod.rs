@@ -3,10 +3,11 @@
 //! ```text
 //! routes, stream        addresses: ask the read model, make the page
 //! gate, login           who may see it: a token once, then a cookie
-//! local_facts           what only a user's own machine knows, handed in
+//! local_facts           facts that only a user's own machine has, handed in
+//! filter, model         the parameters of a page, and the answers it shows
 //! overview, sessions, session, live, health    pages: pure, from answers of the read model to HTML
 //! trend, chain, steps, activity, cost_curve    parts of one page
-//! panel, table, chart, controls, frame, text, assets    components of all pages
+//! panel, table, chart, controls, frame, text, agents, assets    components of all pages
 //! turns, span, axis, scale    pure: turns from events, columns from days, the time of a session, round numbers
 //! ```
 //!

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::agents::{KnownAgents, OTHERS};
 use crate::model::{
-    ActivityBucket, Counted, Facets, SeriesRow, SessionDetail, SessionPage, Sums, TimelineEvent, UsageRow,
+    ActivityBucket, Counted, Facets, SeriesRow, SessionDetail, SessionPage, TimelineEvent, UsageRow,
+    UsageSums,
 };
 
 /// The numbers of the overview, under one filter.
@@ -17,7 +18,7 @@ pub struct Overview {
     pub projects: Vec<UsageRow>,
     pub users: Vec<UsageRow>,
     /// The sums of as many days before these.
-    pub before: Option<Sums>,
+    pub before: Option<UsageSums>,
     /// Where one model is asked for: the sessions begun that called it, unless counting takes too long. The sums by model
     /// know of no sessions.
     pub with_model: Option<Counted>,
@@ -28,7 +29,7 @@ pub struct Overview {
 impl Overview {
     /// The days added up by agent, the most expensive first; other programs last, and nothing that costs nothing.
     pub fn agents(&self, known: KnownAgents) -> Vec<UsageRow> {
-        let mut agents: BTreeMap<&str, Sums> = BTreeMap::new();
+        let mut agents: BTreeMap<&str, UsageSums> = BTreeMap::new();
         for row in &self.days {
             agents.entry(known.known(&row.key)).or_default().add(&row.sums);
         }
@@ -44,16 +45,16 @@ impl Overview {
         rows
     }
 
-    pub fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
+    pub fn sums(&self) -> UsageSums {
+        let mut sums = UsageSums::default();
         for row in &self.days {
             sums.add(&row.sums);
         }
         sums
     }
 
-    pub fn added(rows: &[UsageRow]) -> Sums {
-        let mut sums = Sums::default();
+    pub fn added(rows: &[UsageRow]) -> UsageSums {
+        let mut sums = UsageSums::default();
         for row in rows {
             sums.add(&row.sums);
         }

@@ -1,4 +1,4 @@
-//! The overview: what was spent, by whom and on what, over time.
+//! The overview page: cost, tokens and sessions over time, and the cost by agent, model, project and user.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::table::{Cell, Table, cell, heading};
 use super::text::{cents, cost, count, float, grouped, share};
 use super::trend::Trend;
 use super::{chart, controls};
-use crate::model::{Counted, Sums, UsageRow};
+use crate::model::{Counted, UsageRow, UsageSums};
 use prices::unpriced;
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
@@ -60,7 +60,7 @@ fn numbers(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     }
 }
 
-fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
+fn totals(filter: &Filter, view: &Overview, sums: &UsageSums) -> Markup {
     let counts = &sums.counts;
     let of_model = filter.model.is_some();
     let mut all = vec![cost_total(filter, view, sums)];
@@ -81,13 +81,13 @@ fn totals(filter: &Filter, view: &Overview, sums: &Sums) -> Markup {
     figures(&all)
 }
 
-fn cost_total(filter: &Filter, view: &Overview, sums: &Sums) -> Figure {
+fn cost_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Figure {
     figure("Cost", cost(sums.cost_usd, sums.counts.unpriced_calls))
         .maybe(cost_per_session(filter, view, sums))
         .maybe(compared(filter, view, sums, |sums| sums.cost_usd))
 }
 
-fn sessions_total(filter: &Filter, view: &Overview, sums: &Sums) -> Option<Figure> {
+fn sessions_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Option<Figure> {
     if let Some(with_model) = view.with_model {
         return Some(figure("Sessions", at_most(with_model.sessions)).hint("begun, that called it"));
     }
@@ -101,7 +101,7 @@ fn sessions_total(filter: &Filter, view: &Overview, sums: &Sums) -> Option<Figur
     Some(figure("Sessions", grouped(sums.counts.sessions)).hint(hint).maybe(compared))
 }
 
-fn tokens_total(filter: &Filter, view: &Overview, sums: &Sums) -> Figure {
+fn tokens_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Figure {
     let counts = &sums.counts;
     let input = counts.input + counts.cache_read + counts.cache_write;
     let cached = match input {
@@ -113,7 +113,7 @@ fn tokens_total(filter: &Filter, view: &Overview, sums: &Sums) -> Figure {
 }
 
 /// The average cost of a session, if there is one to divide by.
-fn cost_per_session(filter: &Filter, view: &Overview, sums: &Sums) -> Option<String> {
+fn cost_per_session(filter: &Filter, view: &Overview, sums: &UsageSums) -> Option<String> {
     let paying = match (&filter.model, view.with_model) {
         (None, _) => view.paying_sessions(),
         (Some(_), Some(Counted { sessions: 1..COUNTED, .. })) => view.with_model?.sessions,
@@ -129,7 +129,12 @@ fn at_most(sessions: i64) -> String {
 }
 
 /// `+18 % on 30 days before`.
-fn compared(filter: &Filter, view: &Overview, now: &Sums, value: fn(&Sums) -> f64) -> Option<String> {
+fn compared(
+    filter: &Filter,
+    view: &Overview,
+    now: &UsageSums,
+    value: fn(&UsageSums) -> f64,
+) -> Option<String> {
     let before = view.before.as_ref()?;
     let days = match filter.range {
         Range::Days(1) => "the day before".to_owned(),
@@ -264,7 +269,7 @@ mod tests {
     fn the_note_names_models_and_modes_without_a_price_and_their_calls() {
         let row = |model: &str, unpriced_calls| UsageRow {
             key: model.into(),
-            sums: Sums {
+            sums: UsageSums {
                 counts: Numbers { api_calls: 26_364, unpriced_calls, ..Numbers::default() },
                 cost_usd: 1.0,
             },
@@ -279,14 +284,14 @@ mod tests {
     }
 
     fn all(model: &str) -> Filter {
-        let parameters: filter::Parameters =
+        let parameters: filter::FilterParameters =
             serde_json::from_value(serde_json::json!({"model": model})).unwrap();
         parameters.filter(Range::All).unwrap()
     }
 
     fn agent_day(agent: &str, cost_usd: f64, api_calls: i64, sessions: i64) -> SeriesRow {
         let counts = Numbers { sessions, api_calls, ..Numbers::default() };
-        SeriesRow { day: Day(20_000), key: agent.into(), sums: Sums { counts, cost_usd } }
+        SeriesRow { day: Day(20_000), key: agent.into(), sums: UsageSums { counts, cost_usd } }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::filter::{Parameters, Range, encoded};
+use super::filter::{FilterParameters, Range, encoded};
 use super::frame::{Deployment, Frame, empty};
 use super::gate::{Gate, cookies};
 use super::local_facts::Outbox;
@@ -110,7 +110,7 @@ async fn guard(State(dashboard): Shared, request: Request, next: Next) -> Result
 
 async fn overview_page(
     State(dashboard): Shared,
-    Query(given): Query<Parameters>,
+    Query(given): Query<FilterParameters>,
 ) -> Result<Html<String>, Failure> {
     let (frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
     let (reader, today) = (&dashboard.reader, frame.now.today());
@@ -146,7 +146,7 @@ async fn overview_page(
 
 async fn sessions_page(
     State(dashboard): Shared,
-    Query(given): Query<Parameters>,
+    Query(given): Query<FilterParameters>,
 ) -> Result<Html<String>, Failure> {
     let (frame, filter) = (dashboard.frame(), given.filter(Range::All)?);
     let after = filter
@@ -373,8 +373,8 @@ impl From<FormRejection> for Failure {
 }
 
 impl From<super::filter::BadParameter> for Failure {
-    fn from(misread: super::filter::BadParameter) -> Self {
-        Self::BadParameter(misread.to_string())
+    fn from(bad: super::filter::BadParameter) -> Self {
+        Self::BadParameter(bad.to_string())
     }
 }
 

@@ -58,12 +58,12 @@ impl Unit {
 
 /// The columns from one day to another, both included, each as its first and last day; those at the ends may be partial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Columns {
+pub struct TimeColumns {
     pub unit: Unit,
     pub spans: Vec<(Date, Date)>,
 }
 
-impl Columns {
+impl TimeColumns {
     /// From and to the days that were asked for, or as far as there are numbers; never into a future without numbers,
     /// and never over more years than can be distinguished.
     pub fn covering(
@@ -133,7 +133,7 @@ mod tests {
             (date(2000, 5, 1), date(2026, 11, 16), Unit::Year, 27),
             (date(2026, 11, 17), date(2026, 11, 16), Unit::Day, 0),
         ] {
-            let made = Columns::between(first, last);
+            let made = TimeColumns::between(first, last);
             assert_eq!((made.unit, made.spans.len()), (unit, columns), "{first} to {last}");
             if columns > 0 {
                 assert_eq!((made.spans[0].0, made.spans[columns - 1].1), (first, last));
@@ -154,18 +154,18 @@ mod tests {
             ((Some(Date::MIN), Some(Date::MAX)), &days, (Unit::Year, 93, date(1934, 11, 16), today)),
             ((None, None), &[date(1, 1, 1)], (Unit::Year, 93, date(1934, 11, 16), today)),
         ] {
-            let Columns { unit, spans } = Columns::covering(asked, days.iter().copied(), today);
+            let TimeColumns { unit, spans } = TimeColumns::covering(asked, days.iter().copied(), today);
             let (first, last) = (spans[0].0, spans[spans.len() - 1].1);
             assert_eq!((unit, spans.len(), first, last), expected, "{asked:?} {days:?}");
         }
         let future = (Some(date(9000, 1, 1)), Some(date(9000, 2, 1)));
-        assert!(Columns::covering(future, days.into_iter(), today).spans.is_empty());
+        assert!(TimeColumns::covering(future, days.into_iter(), today).spans.is_empty());
     }
 
     #[test]
     fn every_day_is_in_exactly_one_column() {
         let (first, last) = (date(2025, 2, 25), date(2026, 3, 5));
-        let columns = Columns::between(first, last);
+        let columns = TimeColumns::between(first, last);
         let mut day = first;
         while day <= last {
             let at = columns.of(day).unwrap();

@@ -38,9 +38,9 @@ use wire::{EventType, Status};
 /// Events on their way to one browser. One that does not read makes the sender wait, not the memory grow.
 const QUEUE: usize = 64;
 /// Changes within this time are sent together: a busy backend is not asked for every event.
-const TOGETHER: Duration = Duration::from_millis(150);
+const GATHER: Duration = Duration::from_millis(150);
 /// How often a quiet stream is written to, so that proxies keep it and a dead one is noticed.
-const ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// An older event is no news when it arrives: a machine may send its history.
 const NEWS_MS: i64 = 600_000;
 
@@ -68,7 +68,7 @@ pub(super) async fn events(State(dashboard): State<Arc<Dashboard>>, headers: Hea
     let rows = stream::poll_fn(move |context| {
         receiver.poll_recv(context).map(|event| event.map(Ok::<_, Infallible>))
     });
-    Sse::new(rows).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
+    Sse::new(rows).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
 /// Why a stream ended.
@@ -122,7 +122,7 @@ async fn next_changes(touched: &mut Receiver<Arc<[Touched]>>) -> Option<Changes>
         Err(RecvError::Lagged(_)) => missed = true,
         Err(RecvError::Closed) => return None,
     }
-    tokio::time::sleep(TOGETHER).await;
+    tokio::time::sleep(GATHER).await;
     loop {
         match touched.try_recv() {
             Ok(batch) => add(&batch),
@@ -233,7 +233,7 @@ mod tests {
         // While it gathers: the first arrives, the second is lost.
         touch("a");
         let while_it_gathers = async {
-            tokio::time::sleep(TOGETHER / 3).await;
+            tokio::time::sleep(GATHER / 3).await;
             for id in ["b", "d", "c"] {
                 touch(id);
             }

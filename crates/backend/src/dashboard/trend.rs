@@ -5,20 +5,20 @@ use maud::{Markup, html};
 
 use super::agents::KnownAgents;
 use super::chart::{self, Column, Series};
-use super::filter::{self, Filter, Range};
+use super::filter::{Filter, Range};
 use super::frame::Frame;
 use super::model::Overview;
 use super::panel::panel_with;
 use super::scale::Scale;
-use super::span::{self, Columns};
+use super::span::{self, TimeColumns};
 use super::table::{Table, cell, heading};
 use super::text::{cost, float, grouped, priced, short_count};
-use crate::model::{SeriesRow, Sums};
+use crate::model::{SeriesRow, UsageSums};
 
 /// The days of an overview, gathered into the columns of its charts.
 pub struct Trend<'a> {
     filter: &'a Filter,
-    columns: Columns,
+    columns: TimeColumns,
     known: KnownAgents,
     /// The agents there are, in the order of their colours.
     agents: Vec<&'a str>,
@@ -28,9 +28,9 @@ pub struct Trend<'a> {
 
 #[derive(Clone, Debug)]
 struct ColumnSums {
-    whole: Sums,
+    whole: UsageSums,
     /// Of each agent.
-    by_agent: Vec<Sums>,
+    by_agent: Vec<UsageSums>,
 }
 
 /// A chart of a trend: its name and scale, and of each column the text and the values.
@@ -46,8 +46,8 @@ struct Plot<'a> {
 impl<'a> Trend<'a> {
     pub fn new(frame: &Frame, filter: &'a Filter, view: &'a Overview) -> Self {
         let (today, known) = (frame.now.today(), frame.agents);
-        let days = view.days.iter().map(|row| filter::date(row.day));
-        let columns = Columns::covering(filter.days(today), days, today);
+        let days = view.days.iter().map(|row| row.day.date());
+        let columns = TimeColumns::covering(filter.days(today), days, today);
         let mut agents: Vec<&str> = view.days.iter().map(|row| known.known(&row.key)).collect();
         agents.sort_unstable_by_key(|agent| (known.order(agent), *agent));
         agents.dedup();
@@ -56,7 +56,7 @@ impl<'a> Trend<'a> {
     }
 
     /// All charts. Of one model the sessions are not known.
-    pub fn charts(&self, sums: &Sums) -> Markup {
+    pub fn charts(&self, sums: &UsageSums) -> Markup {
         let per = |what: &str| format!("{what} per {}", self.unit());
         let spent = priced(sums.cost_usd, sums.counts.unpriced_calls);
         let with_table = html! { (self.cost()) (self.table()) };
@@ -79,8 +79,8 @@ impl<'a> Trend<'a> {
     }
 
     fn cost(&self) -> Markup {
-        let amount = |sums: &Sums| priced(sums.cost_usd, sums.counts.unpriced_calls);
-        let spent = |sums: &Sums| sums.cost_usd > 0.0 || sums.counts.unpriced_calls > 0;
+        let amount = |sums: &UsageSums| priced(sums.cost_usd, sums.counts.unpriced_calls);
+        let spent = |sums: &UsageSums| sums.cost_usd > 0.0 || sums.counts.unpriced_calls > 0;
         self.plot(&Plot {
             name: "Cost in US dollars",
             series: &self.agent_series(),
@@ -155,7 +155,7 @@ impl<'a> Trend<'a> {
             }
         };
         let columns: Vec<Column> = self.columns.spans.iter().zip(&self.sums).map(column).collect();
-        chart::columns(&chart::Columns {
+        chart::columns(&chart::ColumnChart {
             label: &format!("{} per {}", plot.name, self.unit()),
             series: plot.series,
             columns: &columns,
@@ -167,8 +167,8 @@ impl<'a> Trend<'a> {
     /// The same numbers for people who do not see the charts, or want to copy them.
     fn table(&self) -> Markup {
         let rows = self.columns.spans.iter().zip(&self.sums).map(|(span, sums)| (span, &sums.whole)).rev();
-        let used = |sums: &Sums| sums.counts.sessions + sums.counts.api_calls > 0;
-        let rows: Vec<(&(Date, Date), &Sums)> = rows.filter(|(_, sums)| used(sums)).collect();
+        let used = |sums: &UsageSums| sums.counts.sessions + sums.counts.api_calls > 0;
+        let rows: Vec<(&(Date, Date), &UsageSums)> = rows.filter(|(_, sums)| used(sums)).collect();
         let number = |value: i64| cell("n", grouped(value));
         let sessions = self.filter.model.is_none();
         let table = Table::plain()
@@ -191,11 +191,11 @@ impl<'a> Trend<'a> {
     }
 }
 
-fn gather(columns: &Columns, known: KnownAgents, agents: &[&str], days: &[SeriesRow]) -> Vec<ColumnSums> {
-    let none = ColumnSums { whole: Sums::default(), by_agent: vec![Sums::default(); agents.len()] };
+fn gather(columns: &TimeColumns, known: KnownAgents, agents: &[&str], days: &[SeriesRow]) -> Vec<ColumnSums> {
+    let none = ColumnSums { whole: UsageSums::default(), by_agent: vec![UsageSums::default(); agents.len()] };
     let mut sums = vec![none; columns.spans.len()];
     for row in days {
-        let at = columns.of(filter::date(row.day));
+        let at = columns.of(row.day.date());
         let agent = agents.iter().position(|agent| *agent == known.known(&row.key));
         if let (Some(at), Some(agent)) = (at, agent) {
             sums[at].whole.add(&row.sums);
@@ -221,9 +221,9 @@ mod tests {
         let row = |day: &str, agent: &str, cost_usd| SeriesRow {
             day: Day::parse(day).unwrap(),
             key: agent.into(),
-            sums: Sums { cost_usd, ..Sums::default() },
+            sums: UsageSums { cost_usd, ..UsageSums::default() },
         };
-        let columns = Columns::between(date(2026, 11, 14), date(2026, 11, 16));
+        let columns = TimeColumns::between(date(2026, 11, 14), date(2026, 11, 16));
         let days = [
             row("2026-11-14", "claude", 1.0),
             row("2026-11-16", "codex", 2.0),

@@ -69,8 +69,8 @@ fn nothing_beyond_the_limit_is_looked_at() {
         (format!("[{}] 1", ones(3)), Err(BadBatch::NoArray)),
         (format!("{{\"a\":{}}}", ones(1)), Err(BadBatch::NoArray)),
     ] {
-        let told = Batch::parse(body.as_bytes()).map(|batch| batch.rejected.len());
-        assert_eq!(told, expected, "{}…", &body[..20.min(body.len())]);
+        let checked = Batch::parse(body.as_bytes()).map(|batch| batch.rejected.len());
+        assert_eq!(checked, expected, "{}…", &body[..20.min(body.len())]);
     }
 }
 
@@ -98,7 +98,7 @@ fn whatever_comes_is_taken_whole_or_refused_whole() {
         };
         assert_eq!(batch.events.len() + batch.rejected.len(), parts.unwrap(), "seed {seed}");
         for event in &batch.events {
-            // What was taken can be stored in either database and read again.
+            // An accepted event can be stored in either database and read again.
             let stored = event.attributes.to_kept_json();
             let again = Attributes::kept(event.kind().as_str(), &stored).unwrap();
             assert_eq!(again.to_kept_json(), stored, "seed {seed}");

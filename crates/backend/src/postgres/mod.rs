@@ -24,7 +24,7 @@ use tokio_postgres::types::ToSql;
 
 use super::intake::Intake;
 use super::model::Touched;
-use super::read::{Database, EachRow};
+use super::read::{EachRow, SqlDatabase};
 use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, token};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Token, TokenHash};
@@ -80,7 +80,7 @@ impl Postgres {
 
     /// The owner's number in this database; given now if it has none. It is not part of a transaction: it stays if the batch
     /// fails.
-    async fn number(&self, owner: &Owner) -> Result<i64, Error> {
+    async fn owner_number(&self, owner: &Owner) -> Result<i64, Error> {
         let known = || self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(n) = known().get(owner) {
             return Ok(*n);
@@ -173,7 +173,7 @@ impl Value {
     }
 }
 
-impl Database for Postgres {
+impl SqlDatabase for Postgres {
     fn dialect(&self) -> Dialect {
         Dialect::Postgres
     }
@@ -198,7 +198,7 @@ impl Storage for Postgres {
             if batch.is_empty() {
                 return Ok(Ingested::default());
             }
-            let owner = self.number(&owner).await?;
+            let owner = self.owner_number(&owner).await?;
             let mut intake = Intake::new(batch, now);
             let mut tries = 0;
             loop {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::rows::Rows;
 use super::{IngestError, RowColumns};
-use crate::fold::{Arrival, Change};
+use crate::fold::{Arrival, SessionChange};
 use crate::intake::{Found, Intake};
 use crate::model::{Day, Session};
 use crate::numbers::Numbers;
@@ -26,8 +26,8 @@ const STRIPES: u32 = 256;
 /// The class of our advisory locks.
 const LOCKS: i32 = 0x636d;
 
-/// Each statement sees what was committed before it, whatever the default of the server or the role is: under a stricter
-/// level all of them would see what was there before the lock was waited for.
+/// Each statement sees everything committed before it, whatever the default of the server or the role is. Under a stricter
+/// level all of them would see the state from before the wait for the lock.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// Three waits for the server: the stored sessions, the new events, and the commit.
@@ -86,7 +86,7 @@ async fn begin(
     stripes.sort_unstable();
     stripes.dedup();
     let lock = format!("SELECT pg_advisory_xact_lock({LOCKS}, stripe) FROM unnest($1::int[]) AS stripe");
-    // A statement of its own: it sees what was committed while the lock was waited for.
+    // A statement of its own: it sees everything committed during the wait for the lock.
     let select = format!("SELECT {}, s.n AS n FROM session s WHERE s.id = ANY($1)", session_columns());
     // A number for each, since it is not known yet which are there; there are more than will ever be used.
     let numbers = "SELECT nextval('session_n') AS n FROM generate_series(1, $1::bigint)";
@@ -117,7 +117,7 @@ async fn begin(
     Ok((keys, sessions))
 }
 
-fn number(keys: &SessionKeys, id: &str) -> i64 {
+fn session_number(keys: &SessionKeys, id: &str) -> i64 {
     keys.get(id).map_or(0, |key| key.n)
 }
 
@@ -147,7 +147,7 @@ async fn add_events(
 ) -> Result<(), IngestError> {
     let events = || intake.events().iter();
     let rows = Rows::default()
-        .int("session", events().map(|event| number(keys, &event.session)))
+        .int("session", events().map(|event| session_number(keys, &event.session)))
         .int("seq", events().map(|event| event.seq))
         .uuid("id", events().map(|event| event.id))
         .int("rev", events().map(|event| event.rev))
@@ -166,7 +166,7 @@ async fn add_events(
     let mut arrivals = vec![Arrival::New; intake.events().len()];
     if let Some(added) = added {
         let added = added.into_iter().collect();
-        settle_others(tx, owner, intake.events(), &added, &mut arrivals, keys).await?;
+        settle_stored(tx, owner, intake.events(), &added, &mut arrivals, keys).await?;
     }
     for (at, arrival) in arrivals.iter().enumerate() {
         intake.settle(at, arrival);
@@ -175,7 +175,7 @@ async fn add_events(
 }
 
 /// Events whose ids are stored: replaced by a higher revision of the same session, else left alone.
-async fn settle_others(
+async fn settle_stored(
     tx: &Transaction<'_>,
     owner: i64,
     events: &[Event],
@@ -192,7 +192,7 @@ async fn settle_others(
     let mut revised = Vec::new();
     for (event, arrival) in events.iter().zip(arrivals).filter(|(event, _)| !added.contains(&event.id)) {
         *arrival = match stored.get(&event.id) {
-            Some(row) => stored_event(&RowColumns(row), number(keys, &event.session))?.against(event),
+            Some(row) => stored_event(&RowColumns(row), session_number(keys, &event.session))?.against(event),
             None => Arrival::Duplicate,
         };
         if matches!(arrival, Arrival::Revised { .. }) {
@@ -218,7 +218,7 @@ async fn days_before(tx: &Transaction<'_>, intake: &Intake, keys: &SessionKeys) 
     let mut days = Days::new();
     for change in intake.changes().filter(|change| change.moves()) {
         let sql = format!("SELECT {} FROM session_day WHERE session = $1", session_day_columns());
-        let rows = tx.query(&sql, &[&number(keys, &change.session.id)]).await?;
+        let rows = tx.query(&sql, &[&session_number(keys, &change.session.id)]).await?;
         let rows = rows.iter().map(|row| session_day(&RowColumns(row)));
         days.insert(change.session.id.clone(), rows.collect::<Result<_, _>>()?);
     }
@@ -234,14 +234,15 @@ async fn write(
     before: &Days,
     now: Timestamp,
 ) -> Result<(), IngestError> {
-    let changes: Vec<&Change> = intake.changes().collect();
-    let here = |change: &&&Change| keys.get(&change.session.id).is_some_and(|key| key.stored);
-    let (old, new): (Vec<&Change>, Vec<&Change>) = changes.iter().copied().partition(|change| here(&change));
+    let changes: Vec<&SessionChange> = intake.changes().collect();
+    let here = |change: &&&SessionChange| keys.get(&change.session.id).is_some_and(|key| key.stored);
+    let (old, new): (Vec<&SessionChange>, Vec<&SessionChange>) =
+        changes.iter().copied().partition(|change| here(&change));
     // Of all new sessions and of some stored ones the description changes. Each row is written once: every version of one is
     // a whole row.
-    let (described, recounted): (Vec<&Change>, Vec<&Change>) =
+    let (described, recounted): (Vec<&SessionChange>, Vec<&SessionChange>) =
         changes.iter().partition(|change| change.life_changed);
-    let redescribed: Vec<&Change> = old.iter().copied().filter(|change| change.life_changed).collect();
+    let redescribed: Vec<&SessionChange> = old.iter().copied().filter(|change| change.life_changed).collect();
     let sums = intake.daily(before).0;
     let origins: Vec<_> = intake.origins().collect();
     let mut statements: Vec<(String, Rows<'_>)> = Vec::new();
@@ -310,17 +311,17 @@ fn upsert(rows: &Rows<'_>, table: &str, key: &str) -> String {
     format!("{} ON CONFLICT ({key}) DO UPDATE SET {}", rows.insert(table), numbers_added(table))
 }
 
-fn numbered<'a>(name: &'static str, changes: &[&Change], keys: &SessionKeys) -> Rows<'a> {
-    Rows::default().int(name, changes.iter().map(|change| number(keys, &change.session.id)))
+fn numbered<'a>(name: &'static str, changes: &[&SessionChange], keys: &SessionKeys) -> Rows<'a> {
+    Rows::default().int(name, changes.iter().map(|change| session_number(keys, &change.session.id)))
 }
 
-fn named<'a>(changes: &[&'a Change], keys: &SessionKeys) -> Rows<'a> {
+fn named<'a>(changes: &[&'a SessionChange], keys: &SessionKeys) -> Rows<'a> {
     numbered("n", changes, keys)
         .text("id", changes.iter().map(|change| Some(&*change.session.id)))
         .int("owner", changes.iter().map(|change| change.session.owner))
 }
 
-fn with<'a>(mut rows: Rows<'a>, columns: &[SessionColumn], changes: &[&'a Change]) -> Rows<'a> {
+fn with<'a>(mut rows: Rows<'a>, columns: &[SessionColumn], changes: &[&'a SessionChange]) -> Rows<'a> {
     let sessions = || changes.iter().map(|change| &change.session);
     for (name, get) in columns {
         rows = match *get {
@@ -332,14 +333,14 @@ fn with<'a>(mut rows: Rows<'a>, columns: &[SessionColumn], changes: &[&'a Change
 }
 
 /// With the columns that every batch changes.
-fn counted<'a>(rows: Rows<'a>, changes: &[&'a Change]) -> Rows<'a> {
+fn counted<'a>(rows: Rows<'a>, changes: &[&'a SessionChange]) -> Rows<'a> {
     with(rows, &COUNTED, changes).numbers(changes.iter().map(|change| &change.session.numbers))
 }
 
-fn session_days<'a>(changes: &[&'a Change], keys: &SessionKeys) -> Rows<'a> {
+fn session_days<'a>(changes: &[&'a SessionChange], keys: &SessionKeys) -> Rows<'a> {
     let days = || {
         changes.iter().flat_map(|change| {
-            let n = number(keys, &change.session.id);
+            let n = session_number(keys, &change.session.id);
             change.days.iter().map(move |((day, model), numbers)| (n, day, model, numbers))
         })
     };
@@ -350,10 +351,10 @@ fn session_days<'a>(changes: &[&'a Change], keys: &SessionKeys) -> Rows<'a> {
         .numbers(days().map(|row| row.3).collect::<Vec<_>>().into_iter())
 }
 
-fn session_tools<'a>(changes: &[&'a Change], keys: &SessionKeys) -> Rows<'a> {
+fn session_tools<'a>(changes: &[&'a SessionChange], keys: &SessionKeys) -> Rows<'a> {
     let tools = || {
         changes.iter().flat_map(|change| {
-            let n = number(keys, &change.session.id);
+            let n = session_number(keys, &change.session.id);
             change.tools.iter().map(move |((tool, kind), sums)| (n, tool, *kind, sums))
         })
     };

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::sessions::{all, by_id, openings};
-use super::{Database, fetch};
+use super::{SqlDatabase, fetch};
 use crate::model::{Session, TimelineEvent};
 use crate::sql::{self, Query, text};
 use crate::storage::Error;
@@ -17,13 +17,13 @@ const CHAIN: usize = 50;
 
 /// Where a session came from and went to, by the last opening that reports it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Ends {
+struct ChainLinks {
     from: Option<String>,
     to: Option<String>,
 }
 
-impl Ends {
-    async fn of(database: &dyn Database, session: &Session) -> Result<Self, Error> {
+impl ChainLinks {
+    async fn of(database: &dyn SqlDatabase, session: &Session) -> Result<Self, Error> {
         let last = Self {
             from: session.transitioned_from().map(str::to_owned),
             to: session.transitioned_to().map(str::to_owned),
@@ -36,28 +36,28 @@ impl Ends {
     }
 
     fn of_openings(openings: &[TimelineEvent]) -> Self {
-        let mut ends = Self::default();
+        let mut links = Self::default();
         for event in openings {
             let (reported, end) = match &event.attributes {
-                Attributes::Start(start) => (&start.transitioned_from, &mut ends.from),
-                Attributes::End(end) => (&end.transitioned_to, &mut ends.to),
+                Attributes::Start(start) => (&start.transitioned_from, &mut links.from),
+                Attributes::End(end) => (&end.transitioned_to, &mut links.to),
                 _ => continue,
             };
             if let Some(reported) = reported {
                 *end = Some(reported.to_string());
             }
         }
-        ends
+        links
     }
 }
 
 /// Back and forth along the transitions. A switch back makes a ring of it, which is walked once.
-pub(super) async fn chain(database: &dyn Database, session: &Session) -> Result<Vec<Session>, Error> {
+pub(super) async fn chain(database: &dyn SqlDatabase, session: &Session) -> Result<Vec<Session>, Error> {
     let mut seen = HashSet::from([session.id.clone()]);
     let mut chain = Vec::new();
     let mut at = session.clone();
     while chain.len() < CHAIN
-        && let Some(from) = Ends::of(database, &at).await?.from
+        && let Some(from) = ChainLinks::of(database, &at).await?.from
         && seen.insert(from.clone())
         && let Some(earlier) = by_id(database, &from).await?
     {
@@ -79,8 +79,8 @@ pub(super) async fn chain(database: &dyn Database, session: &Session) -> Result<
 }
 
 /// The session that follows this one; found by its START if this one's END has not come.
-async fn successor(database: &dyn Database, session: &Session) -> Result<Option<Session>, Error> {
-    if let Some(next) = Ends::of(database, session).await?.to {
+async fn successor(database: &dyn SqlDatabase, session: &Session) -> Result<Option<Session>, Error> {
+    if let Some(next) = ChainLinks::of(database, session).await?.to {
         return by_id(database, &next).await;
     }
     let mut query = all();
@@ -91,7 +91,7 @@ async fn successor(database: &dyn Database, session: &Session) -> Result<Option<
 
 /// The sessions that another one follows, and the reopened ones whose events report a transition.
 pub(super) async fn chained(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     ids: Vec<String>,
     reopened: Vec<String>,
 ) -> Result<Vec<String>, Error> {

@@ -1,11 +1,11 @@
 //! The state of delivery, and the values to filter by.
 
-use super::{Database, fetch, limit_to};
+use super::{SqlDatabase, fetch, limit_to};
 use crate::model::{Facets, Health, Origin, Page};
 use crate::sql::{self, Columns, Query, int, session_columns, text, time};
 use crate::storage::Error;
 
-pub(super) async fn health(database: &dyn Database, limit: usize) -> Result<Health, Error> {
+pub(super) async fn health(database: &dyn SqlDatabase, limit: usize) -> Result<Health, Error> {
     let mut query = Query::new(format!("SELECT {} FROM session s WHERE s.missing > 0", session_columns()));
     query.push(" ORDER BY s.received_at DESC");
     limit_to(&mut query, limit.min(Page::MOST));
@@ -28,7 +28,7 @@ pub(super) async fn health(database: &dyn Database, limit: usize) -> Result<Heal
     Ok(Health { gaps, gap_count, origins, sessions, active })
 }
 
-pub(super) async fn facets(database: &dyn Database) -> Result<Facets, Error> {
+pub(super) async fn facets(database: &dyn SqlDatabase) -> Result<Facets, Error> {
     let mut lists: [Vec<String>; 4] = Default::default();
     let places = [("session", "agent"), ("daily", "model"), ("session", "project"), ("session", "user_name")];
     for (list, (table, column)) in lists.iter_mut().zip(places) {

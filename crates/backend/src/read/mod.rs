@@ -19,9 +19,9 @@ use super::sql::{Columns, Decode, Dialect, Query};
 use super::storage::{Answer, Error, Reader};
 use wire::Timestamp;
 
-/// What differs between the databases when reading. It is used as `&dyn Database`, so that every query of the read model is
+/// What differs between the databases when reading. It is used as `&dyn SqlDatabase`, so that every query of the read model is
 /// compiled once and not once per database.
-pub trait Database: Send + Sync {
+pub trait SqlDatabase: Send + Sync {
     fn dialect(&self) -> Dialect;
 
     /// Runs a query, and hands each row of the answer to `each`, in order.
@@ -35,7 +35,7 @@ pub type EachRow = Box<dyn FnMut(&dyn Columns) -> Result<(), Error> + Send>;
 
 /// All rows of an answer, decoded.
 pub async fn fetch<T: Send + 'static>(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     query: Query,
     decode: Decode<T>,
 ) -> Result<Vec<T>, Error> {
@@ -51,7 +51,7 @@ pub async fn fetch<T: Send + 'static>(
     Ok(std::mem::take(&mut *decoded.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-impl<D: Database> Reader for D {
+impl<D: SqlDatabase> Reader for D {
     fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage> {
         Box::pin(sessions::list(self, filter, page))
     }

@@ -1,7 +1,7 @@
 //! Sessions: lists of them, and one with everything around it.
 
 use super::chain::chain;
-use super::{Database, fetch, limit_to, numbers_summed};
+use super::{SqlDatabase, fetch, limit_to, numbers_summed};
 use crate::model::{
     ActivityBucket, Counted, Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter,
     SessionPage, TimelineEvent, TimelinePage, TimelinePosition, ToolNumbers, ToolRow,
@@ -18,7 +18,7 @@ const CHILDREN: i64 = 100;
 const FOUND: usize = 2000;
 
 pub(super) async fn list(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     filter: SessionFilter,
     page: Page,
 ) -> Result<SessionPage, Error> {
@@ -39,7 +39,7 @@ pub(super) async fn list(
 /// The page, if the first sessions with the search text and the tag are enough for it. All short rows are looked at before,
 /// and few long ones after; a database by itself would read every long one.
 async fn found(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     filter: &SessionFilter,
     after: Option<&Cursor>,
     limit: usize,
@@ -70,7 +70,7 @@ async fn found(
 
 /// How many there are, counted no further than `most`.
 pub(super) async fn count(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     filter: SessionFilter,
     most: i64,
 ) -> Result<Counted, Error> {
@@ -90,7 +90,7 @@ fn counted(row: &dyn Columns) -> Result<Counted, Error> {
     Ok(Counted { sessions: int(row, "sessions")?, cost_usd, unpriced_calls: int(row, "unpriced_calls")? })
 }
 
-pub(super) async fn by_ids(database: &dyn Database, ids: Vec<String>) -> Result<Vec<Session>, Error> {
+pub(super) async fn by_ids(database: &dyn SqlDatabase, ids: Vec<String>) -> Result<Vec<Session>, Error> {
     let mut sessions = Vec::with_capacity(ids.len());
     for ids in ids.chunks(Page::MOST) {
         let mut query = all();
@@ -101,7 +101,7 @@ pub(super) async fn by_ids(database: &dyn Database, ids: Vec<String>) -> Result<
     Ok(sessions)
 }
 
-pub(super) async fn detail(database: &dyn Database, id: String) -> Result<Option<SessionDetail>, Error> {
+pub(super) async fn detail(database: &dyn SqlDatabase, id: String) -> Result<Option<SessionDetail>, Error> {
     let Some(session) = by_id(database, &id).await? else { return Ok(None) };
     let mut query = Query::new(format!(
         "SELECT d.model AS model, {} FROM session_day d JOIN session s ON s.n = d.session WHERE d.model <> ''",
@@ -133,7 +133,7 @@ pub(super) async fn detail(database: &dyn Database, id: String) -> Result<Option
 }
 
 /// A session's STARTs, bounds and ENDs.
-pub(super) async fn openings(database: &dyn Database, id: &str) -> Result<Vec<TimelineEvent>, Error> {
+pub(super) async fn openings(database: &dyn SqlDatabase, id: &str) -> Result<Vec<TimelineEvent>, Error> {
     let mut query = Query::new(events(""));
     query.push(" AND e.kind IN ('session.start', 'session.bound', 'session.end')");
     query.and_equal("s.id", Some(id));
@@ -151,7 +151,7 @@ fn events(more: &str) -> String {
 
 /// Two events may have the same `seq`; their ids order them.
 pub(super) async fn timeline(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     id: String,
     after: TimelinePosition,
     limit: usize,
@@ -181,7 +181,7 @@ pub(super) async fn timeline(
 }
 
 pub(super) async fn activity(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     id: String,
     from: Timestamp,
     to: Timestamp,
@@ -228,7 +228,7 @@ pub(super) fn all() -> Query {
     Query::new(format!("SELECT {} FROM session s WHERE true", session_columns()))
 }
 
-pub(super) async fn by_id(database: &dyn Database, id: &str) -> Result<Option<Session>, Error> {
+pub(super) async fn by_id(database: &dyn SqlDatabase, id: &str) -> Result<Option<Session>, Error> {
     let mut query = all();
     query.and_equal("s.id", Some(id));
     Ok(fetch(database, query, sql::session).await?.pop())

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::{Database, fetch, limit_to, numbers_summed};
-use crate::model::{By, Day, Month, SeriesRow, Sums, UsageFilter, UsagePage, UsageRow};
+use super::{SqlDatabase, fetch, limit_to, numbers_summed};
+use crate::model::{By, Day, Month, SeriesRow, UsageFilter, UsagePage, UsageRow, UsageSums};
 use crate::numbers::Numbers;
 use crate::sql::{Columns, Dialect, Query, day, numbers, text};
 use crate::storage::Error;
 
 pub(super) async fn page(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     by: By,
     filter: UsageFilter,
     wanted: Range<usize>,
@@ -35,7 +35,7 @@ pub(super) async fn page(
 }
 
 pub(super) async fn series(
-    database: &dyn Database,
+    database: &dyn SqlDatabase,
     by: By,
     filter: UsageFilter,
 ) -> Result<Vec<SeriesRow>, Error> {
@@ -53,7 +53,7 @@ pub(super) async fn series(
     restrict(&mut query, filter, by == By::Model);
     query.push(" GROUP BY 1, 2 ORDER BY 1, 2");
     let mut rows = fetch(database, query, series_row).await?;
-    rows.retain(|row| row.sums != Sums::default());
+    rows.retain(|row| row.sums != UsageSums::default());
     Ok(rows)
 }
 
@@ -164,9 +164,9 @@ fn grouped(dialect: Dialect, by: By, filter: UsageFilter) -> Query {
 }
 
 /// The sums of a row. Their money may need more than 64 bits, and has the column `spent` of its own.
-fn sums(row: &dyn Columns) -> Result<Sums, Error> {
+fn sums(row: &dyn Columns) -> Result<UsageSums, Error> {
     let counts = Numbers { cost: 0, ..numbers(row)? };
-    Ok(Sums { counts, cost_usd: row.float("spent")?.unwrap_or(0.0) / 1e12 })
+    Ok(UsageSums { counts, cost_usd: row.float("spent")?.unwrap_or(0.0) / 1e12 })
 }
 
 fn usage_row(row: &dyn Columns) -> Result<UsageRow, Error> {

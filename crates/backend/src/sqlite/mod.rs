@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
 use super::intake::Intake;
 use super::model::Touched;
-use super::read::{Database, EachRow};
+use super::read::{EachRow, SqlDatabase};
 use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, json, token};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Token, TokenHash};
@@ -303,7 +303,7 @@ impl rusqlite::ToSql for Value {
     }
 }
 
-impl Database for Sqlite {
+impl SqlDatabase for Sqlite {
     fn dialect(&self) -> Dialect {
         Dialect::Sqlite
     }

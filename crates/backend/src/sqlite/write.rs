@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, pa
 use uuid::Uuid;
 
 use super::{RowColumns, failed, read_rows};
-use crate::fold::{Arrival, Change};
+use crate::fold::{Arrival, SessionChange};
 use crate::intake::{Found, Intake};
 use crate::model::{Day, Session};
 use crate::numbers::Numbers;
@@ -26,7 +26,7 @@ pub(super) fn ingest(
     intake: &mut Intake,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let owner = number(conn, owner)?;
+    let owner = owner_number(conn, owner)?;
     let (keys, sessions) = load(conn, intake)?;
     let revisions = stored_revisions(conn, owner, intake)?;
     intake.load(Found { owner, sessions, revisions });
@@ -38,7 +38,7 @@ pub(super) fn ingest(
 }
 
 /// The owner's number in this database; given now if it has none.
-pub(super) fn number(conn: &Connection, owner: &Owner) -> Result<i64, Error> {
+fn owner_number(conn: &Connection, owner: &Owner) -> Result<i64, Error> {
     let mut select = prepare(conn, "SELECT n FROM owner WHERE name = ?1")?;
     if let Some(n) = select.query_row([owner.as_str()], |row| row.get(0)).optional().map_err(failed)? {
         return Ok(n);
@@ -218,7 +218,7 @@ fn counted(session: &Session) -> (String, Vec<Box<dyn ToSql>>) {
     (format!("{}, {}", names(&COUNTED), number_columns("{}")), values)
 }
 
-fn questions(count: usize) -> String {
+fn placeholders(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 
@@ -231,7 +231,7 @@ fn insert(
 ) -> Result<(), Error> {
     let mut all: Vec<Box<dyn ToSql>> = vec![Box::new(n)];
     all.extend(values);
-    let sql = format!("INSERT INTO {table} ({key}, {columns}) VALUES ({})", questions(all.len()));
+    let sql = format!("INSERT INTO {table} ({key}, {columns}) VALUES ({})", placeholders(all.len()));
     prepare(conn, &sql)?.execute(params_from_iter(all)).map_err(failed)?;
     Ok(())
 }
@@ -243,18 +243,18 @@ fn update(
     columns: &str,
     mut values: Vec<Box<dyn ToSql>>,
 ) -> Result<(), Error> {
-    let sql = format!("UPDATE {table} SET ({columns}) = ({}) WHERE {key} = ?", questions(values.len()));
+    let sql = format!("UPDATE {table} SET ({columns}) = ({}) WHERE {key} = ?", placeholders(values.len()));
     values.push(Box::new(n));
     prepare(conn, &sql)?.execute(params_from_iter(values)).map_err(failed)?;
     Ok(())
 }
 
-fn write_sums(conn: &Connection, n: i64, change: &Change) -> Result<(), Error> {
+fn write_sums(conn: &Connection, n: i64, change: &SessionChange) -> Result<(), Error> {
     let sql = format!(
         "INSERT INTO session_day (session, day, model, {}) VALUES (?, ?, ?, {})
          ON CONFLICT (session, day, model) DO UPDATE SET {}",
         number_columns("{}"),
-        questions(Numbers::COUNT),
+        placeholders(Numbers::COUNT),
         numbers_added("session_day")
     );
     let mut upsert = prepare(conn, &sql)?;
@@ -287,7 +287,7 @@ fn write_daily(
         "INSERT INTO daily (day, agent, model, project, user_name, {}) VALUES (?, ?, ?, ?, ?, {})
          ON CONFLICT (day, agent, model, project, user_name) DO UPDATE SET {}",
         number_columns("{}"),
-        questions(Numbers::COUNT),
+        placeholders(Numbers::COUNT),
         numbers_added("daily")
     );
     let mut upsert = prepare(conn, &sql)?;

@@ -1,9 +1,13 @@
 //! Terminal requests that no crate offers, and the command line under which listings show this process.
 
-use std::ffi::{OsStr, c_int};
+use std::ffi::OsStr;
 use std::io;
+#[cfg(not(target_os = "linux"))]
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+#[cfg(target_os = "linux")]
 use std::os::unix::ffi::OsStrExt;
+#[cfg(target_os = "linux")]
 use std::ptr;
 
 /// Which terminal a descriptor is, by the device itself: `/dev/tty` and `/dev/pts/3` may be one. `None` for anything else.
@@ -29,7 +33,7 @@ pub fn terminal_device(fd: RawFd) -> Option<u64> {
 pub fn packet_mode(master: BorrowedFd<'_>) -> bool {
     #[cfg(target_os = "linux")]
     {
-        let on: c_int = 1;
+        let on: libc::c_int = 1;
         // SAFETY: the request reads one int.
         unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCPKT, &raw const on) == 0 }
     }

@@ -270,7 +270,7 @@ impl From<UsageSummary> for Totals {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Other {
     pub kind: Text,
-    /// Of one that came from elsewhere nothing is read: null.
+    /// Null for a received event: nothing of it is read.
     pub fields: Value,
 }
 
@@ -287,7 +287,7 @@ pub enum Attributes {
     Other(Other),
 }
 
-/// The same of whatever struct it is.
+/// One expression for the attributes of every known type, and one for [`Other`].
 macro_rules! each {
     ($attributes:expr, $one:ident => $known:expr, $other:ident => $unknown:expr) => {
         match $attributes {
@@ -327,7 +327,7 @@ impl Attributes {
         }
     }
 
-    /// Of an event of this type, nothing but the type.
+    /// The type alone, without attributes.
     pub fn other(kind: &str) -> Result<Self, serde_json::Error> {
         let kind = Text::new(kind.to_owned()).map_err(serde_json::Error::custom)?;
         Ok(Self::Other(Other { kind, fields: Value::Null }))
@@ -506,7 +506,7 @@ impl Field for Attributes {
     }
 }
 
-/// Cuts texts and lists as receivers take them.
+/// Cuts texts and lists to the length that receivers accept.
 pub(crate) fn fit(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > Text::MOST_BYTES || text.contains('\0') => {

@@ -33,7 +33,7 @@ pub trait Field: Serialize {
         false
     }
 
-    /// Whether a receiver would take it. What was parsed is; what a sender filled in may be beyond any sense.
+    /// Whether a receiver would accept it. A parsed value always is; one that a sender filled in may be out of bounds.
     fn is_acceptable(&self) -> bool {
         true
     }
@@ -109,7 +109,7 @@ macro_rules! limited_text {
                 }
             }
 
-            /// As much of it as is taken; no letter is cut in two.
+            /// The beginning of a text, as long as is accepted; no letter is cut in two.
             pub fn cut(mut text: String) -> Self {
                 if text.contains('\0') {
                     text.retain(|letter| letter != '\0');
@@ -165,7 +165,8 @@ limited_text!(
     Dimension, 512, "is longer than 512 bytes"
 );
 
-/// The agent's id of something. It is sent for other receivers; ours knows an event by its own id, and reads none of it.
+/// The agent's own id of a call, a tool call or a prompt. It is sent for other receivers; our backend identifies an event by the
+/// event's id, and does not read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Key(pub Option<String>);
@@ -261,7 +262,7 @@ limited_number!(
     Addend, MOST_ADDED, "a number is not between 0 and 1000000000"
 );
 
-/// A time that only whoever sees a call on its way can measure: nothing is sent where nobody did.
+/// A time that only the proxy can measure, because it sees the call on its way. Not sent where no proxy measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Timing(Option<Count>);
@@ -402,7 +403,7 @@ impl Field for Flag {
 pub struct Tags(Vec<Text>);
 
 impl Tags {
-    /// As many as are taken, each as long as is taken.
+    /// As many as are accepted, each as long as is accepted.
     pub fn cut(tags: impl IntoIterator<Item = String>) -> Self {
         Self(tags.into_iter().take(LONGEST_LIST).map(Text::cut).collect())
     }
@@ -434,7 +435,7 @@ impl Field for Tags {
     }
 }
 
-/// A sum of the sender's own. Ours adds up events itself: it refuses no event for one, and keeps none.
+/// A sum that the sender made. Our backend adds up events itself: it refuses no event because of such a sum, and keeps none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct SenderSum<T>(pub T);
@@ -453,7 +454,7 @@ impl<T: Serialize> Field for SenderSum<T> {
         true
     }
 
-    /// Whatever the sender likes.
+    /// Any value.
     fn schema() -> Value {
         Value::Null
     }
@@ -492,11 +493,11 @@ pub fn or_null(mut schema: Value) -> Value {
     schema
 }
 
-/// The names of a struct's fields, as serde spells them: read from the reading, so that no list has to repeat them.
+/// The names of a struct's fields, as serde spells them: taken from its `Deserialize`, so that no list has to repeat them.
 pub(super) fn names_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
-    struct Asked<'a>(&'a mut &'static [&'static str]);
+    struct NameCollector<'a>(&'a mut &'static [&'static str]);
 
-    impl<'de> Deserializer<'de> for Asked<'_> {
+    impl<'de> Deserializer<'de> for NameCollector<'_> {
         type Error = serde::de::value::Error;
 
         fn deserialize_any<V: serde::de::Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
@@ -521,6 +522,6 @@ pub(super) fn names_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
 
     let mut names: &'static [&'static str] = &[];
     // It never succeeds: nothing is read.
-    let _ = T::deserialize(Asked(&mut names));
+    let _ = T::deserialize(NameCollector(&mut names));
     names
 }

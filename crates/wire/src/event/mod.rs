@@ -1,9 +1,9 @@
-//! An event as it crosses the wire: one form for whoever sends it and whoever receives it.
+//! An event as it crosses the wire: one form for sender and receiver.
 //!
 //! ```text
-//! event.sent(machine, user)     the JSON that is sent: every field, null where nothing is known
-//! Event::parse(json)            what was received, checked; a refusal names the field and repeats no value
-//! attributes.to_kept_json()     what a receiver stores: without anything absent
+//! event.sent(machine, user)     the JSON to send: every field, null where nothing is known
+//! Event::parse(json)            a received event, checked; a refusal names the field and repeats no value
+//! attributes.to_kept_json()     the JSON that a receiver stores: without anything absent
 //! ```
 //!
 //! A field of an attribute is added in one place, its struct in `attributes`; `plain` decides what of it may leave the machine.
@@ -80,7 +80,7 @@ impl Event {
         }
     }
 
-    /// One that was received. The error says what is wrong without the value that is.
+    /// Parses a received event. The error names what is wrong and repeats no value.
     pub fn parse(json: &str) -> Result<Self, String> {
         let event: Envelope<Text, Dimension, &RawValue> =
             serde_json::from_str(json).map_err(|error| refusal::reason("", json, &error))?;
@@ -153,7 +153,7 @@ impl Event {
     }
 }
 
-/// Where the schema of an END describes them.
+/// The path of the totals in the schema of an END.
 const TOTALS: &str = "/properties/attributes/properties/totals";
 
 fn envelope_names() -> &'static [&'static str] {

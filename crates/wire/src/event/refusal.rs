@@ -1,5 +1,5 @@
-//! Why an event was refused, in words that repeat nothing of it: it may be anything, and this goes into logs and lists at
-//! the sender's.
+//! Why an event was refused. The text repeats nothing of the event, which may hold anything: it goes to the log, and to the
+//! sender.
 
 use super::attributes::Attributes;
 use super::envelope_names;

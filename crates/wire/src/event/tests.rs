@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 const AT: &str = "2026-11-16T00:00:00.000Z";
 
 #[test]
-fn whichever_field_is_wrong_is_named() {
+fn every_wrong_field_is_named() {
     fn names(value: &Value, found: &mut Vec<String>) {
         for (name, value) in value.as_object().into_iter().flatten() {
             found.push(name.clone());
@@ -83,7 +83,7 @@ fn a_refusal_names_the_field_and_not_the_value() {
     assert_eq!(Event::parse(&example.to_string()).unwrap_err(), "agent: expected a string, found sequence");
 }
 
-/// What the sender's store holds of an event, and what is sent of it.
+/// The attributes that are sent, from those that the sender's store holds.
 fn sent(kind: EventType, written: &Value) -> Value {
     let mut attributes = Attributes::written(kind.into(), &written.to_string());
     crate::plain::publish(&mut attributes);

@@ -12,21 +12,23 @@ use wire::Timestamp;
 /// millisecond, so a file that stays unreadable is broken or not theirs.
 const TRIES: u32 = 3;
 
+/// The stamps that files had when they were last read.
 #[derive(Debug, Default)]
-pub(super) struct Looked(BTreeMap<PathBuf, Look>);
+pub(super) struct ReadStamps(BTreeMap<PathBuf, LastRead>);
 
 #[derive(Debug)]
-struct Look {
+struct LastRead {
     stamp: Stamp,
     /// How often it could not be read with this stamp.
     torn: u32,
+    /// It need not be read again until it changes.
     known: bool,
 }
 
-impl Looked {
+impl ReadStamps {
     /// The stamp of a file or folder that may hold unread content.
     pub(super) fn due(&self, path: &Path) -> Option<Stamp> {
-        let known = self.0.get(path).filter(|look| look.known).map(|look| look.stamp);
+        let known = self.0.get(path).filter(|last| last.known).map(|last| last.stamp);
         Stamp::of(path).filter(|stamp| known != Some(*stamp))
     }
 
@@ -39,14 +41,14 @@ impl Looked {
         now: Timestamp,
         seen: &mut Seen,
     ) {
-        let before = self.0.get(path).filter(|look| look.stamp == stamp).map_or(0, |look| look.torn);
+        let before = self.0.get(path).filter(|last| last.stamp == stamp).map_or(0, |last| last.torn);
         let torn = if understood { 0 } else { before + 1 };
         let known = stamp.is_settled(now) && (understood || torn >= TRIES);
         if !known && understood {
             seen.look_again(TICK);
         }
         seen.torn |= !known && !understood;
-        self.0.insert(path.to_owned(), Look { stamp, torn, known });
+        self.0.insert(path.to_owned(), LastRead { stamp, torn, known });
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(&Path) -> bool) {
@@ -71,7 +73,7 @@ mod tests {
     fn a_file_is_read_again_when_torn_or_just_changed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("7.json");
-        // When it is read, whether it can be understood; whether it is due again then, how soon it is looked at.
+        // When it is read, whether it can be understood; whether it is due again then, how soon it is stamps at.
         let steps = [
             ("x", 5000, true, false, (false, None)),
             ("xx", 1005, true, true, (false, Some(TICK))),
@@ -87,17 +89,17 @@ mod tests {
             ("zz", 1020, false, false, (false, None)),
             ("future", 900, true, false, (false, None)),
         ];
-        let mut looked = Looked::default();
-        assert_eq!(looked.due(&path), None, "there is none");
+        let mut stamps = ReadStamps::default();
+        assert_eq!(stamps.due(&path), None, "there is none");
         for (text, now, understood, due, again) in steps {
             write(&path, text);
-            let stamp = looked.due(&path).expect("it was not noted yet");
+            let stamp = stamps.due(&path).expect("it was not noted yet");
             let mut seen = Seen::default();
-            looked.note(&path, stamp, understood, Timestamp(now), &mut seen);
+            stamps.note(&path, stamp, understood, Timestamp(now), &mut seen);
             assert_eq!((seen.torn, seen.again), again, "{text:?} at {now}");
-            assert_eq!(looked.due(&path).is_some(), due, "{text:?} at {now}");
+            assert_eq!(stamps.due(&path).is_some(), due, "{text:?} at {now}");
         }
-        looked.retain(|_| false);
-        assert!(looked.due(&path).is_some());
+        stamps.retain(|_| false);
+        assert!(stamps.due(&path).is_some());
     }
 }
