@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(shown(&copy).await[0].status(), Status::Active);
         assert_eq!(copy.catch_up().await.unwrap(), 0, "nothing new");
         let at = world.wait(500);
-        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
         world.bind(started.session, "a").unwrap();
         world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change)).unwrap();
         assert!(copy.catch_up().await.unwrap() >= 3);

@@ -450,7 +450,7 @@ mod tests {
             agent: "scribe".into(),
             local_only: false,
             agent_version: None,
-            place: crate::store::Place {
+            workspace: crate::store::Workspace {
                 cwd: stage.folder.clone(),
                 project: None,
                 repository: None,

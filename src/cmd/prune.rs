@@ -152,7 +152,7 @@ fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
         table.row([
             row.name.as_str().into(),
             row.agent.as_str().into(),
-            row.place.project.as_deref().unwrap_or("").into(),
+            row.workspace.project.as_deref().unwrap_or("").into(),
             row.ended_at.map_or(String::new(), |at| human::moment(at, now, zone)).into(),
             Cell::painted(ids.of(id), Colour::Faint),
         ]);
@@ -172,7 +172,7 @@ mod tests {
         let row = world.session(started.session);
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut row = row.clone();
-            (row.name, row.agent, row.place.project) = (text.into(), text.into(), Some(text.into()));
+            (row.name, row.agent, row.workspace.project) = (text.into(), text.into(), Some(text.into()));
             row.former_id = Some(text.into());
             table(&[row], Timestamp(0), &TimeZone::UTC).render(style)
         });

@@ -49,7 +49,7 @@ fn look_up(session: &str, home: &Home) -> anyhow::Result<Resumable> {
                 name: row.name,
                 agent: row.agent,
                 conversation: row.agent_session,
-                folder: Some(row.place.cwd),
+                folder: Some(row.workspace.cwd),
             },
             Found::Foreign(foreign) => Resumable {
                 name: foreign.agent_session.to_string(),

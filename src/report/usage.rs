@@ -222,7 +222,7 @@ impl SessionLabel {
         let id = AgentSessionId(row.key.clone());
         if let Some(found) = view.session_by_agent_session(agent, &id)? {
             let started = Some(found.started_at);
-            return Ok(Self { name: found.name, project: found.place.project, started });
+            return Ok(Self { name: found.name, project: found.workspace.project, started });
         }
         let pruned = view.pruned_session(agent, &id)?.map(|pruned| Self {
             name: pruned.name,

@@ -16,7 +16,7 @@ use super::Error;
 use super::event::amend_end;
 use super::state::{Move, Phase, State};
 use crate::meter::record::Fact;
-use crate::store::{Draft, FileId, Known, Position, Priced, RecordKind, SessionRow, Tx};
+use crate::store::{Draft, FileId, Position, Priced, RecordKind, SessionRow, StoredRecord, Tx};
 use wire::EventType;
 use wire::SessionId;
 use wire::Timestamp;
@@ -117,7 +117,7 @@ impl Taking<'_> {
     fn take(&mut self, priced: &Priced, owns_from: Option<Timestamp>) -> Result<(), Error> {
         let record = &priced.record;
         let kind = RecordKind::of(&record.fact);
-        if let Some(known) = self.tx.known(&self.row.agent, kind, &record.key)? {
+        if let Some(known) = self.tx.stored_record(&self.row.agent, kind, &record.key)? {
             return self.revise(&known, priced);
         }
         let older = owns_from.is_some_and(|from| record.at < from);
@@ -158,7 +158,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    fn revise(&mut self, known: &Known, priced: &Priced) -> Result<(), Error> {
+    fn revise(&mut self, known: &StoredRecord, priced: &Priced) -> Result<(), Error> {
         let Fact::Usage(usage) = &priced.record.fact else { return Ok(()) };
         if !usage.tokens.supersedes(&known.tokens) {
             return Ok(());

@@ -15,13 +15,13 @@ fn start(view: &View<'_>, row: &SessionRow) -> Result<Attributes, store::Error> 
     let parent = parent.filter(|parent| parent.phase != Phase::Provisional);
     Ok(Attributes::Start(Start {
         agent_version: row.agent_version.as_deref().map(text),
-        branch: row.place.branch.as_deref().map(text),
+        branch: row.workspace.branch.as_deref().map(text),
         group: row.group.as_deref().map(text),
         name: Some(text(&row.name)),
         parent_session_id: parent.map(|parent| text(&parent.id.to_string())),
-        project: row.place.project.clone().map(Dimension::cut),
+        project: row.workspace.project.clone().map(Dimension::cut),
         reason: Some(opening.map_or(StartReason::Startup, |opening| opening.reason)),
-        repository: row.place.repository.as_deref().map(text),
+        repository: row.workspace.repository.as_deref().map(text),
         tags: Tags::cut(view.tags(row.n)?),
         transitioned_from: row.transitioned_from.map(|id| text(&id.to_string())),
         wrapper_version: Some(text(&row.wrapper_version)),

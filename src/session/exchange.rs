@@ -21,7 +21,9 @@ use super::record::record;
 use super::state::{Exit, Phase, State};
 use crate::short::{self, shorten};
 use crate::store::old::EXPORT;
-use crate::store::{self, Draft, Evidence, NewSession, OpeningRow, Place, RecordRow, SessionRow, Tx, View};
+use crate::store::{
+    self, Draft, Evidence, NewSession, OpeningRow, RecordRow, SessionRow, Tx, View, Workspace,
+};
 use wire::SessionId;
 use wire::SessionRecord;
 use wire::Timestamp;
@@ -207,7 +209,7 @@ pub(super) fn take_in(
         tx.insert_evidence(n, None, evidence)?;
     }
     for row in &exported.records {
-        if row.is_plausible() && tx.known(&exported.session.agent, row.kind, &row.key)?.is_none() {
+        if row.is_plausible() && tx.stored_record(&exported.session.agent, row.kind, &row.key)?.is_none() {
             tx.insert_record_row(&exported.session.agent, n, row)?;
             if row.kind == store::RecordKind::Usage {
                 tx.take_back_call(&exported.session.agent, &row.key)?;
@@ -255,7 +257,7 @@ fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error>
         run: None,
         parent,
         transitioned_from: first.and_then(|opening| opening.transitioned_from),
-        place: &Place {
+        workspace: &Workspace {
             cwd: record.working_directory.clone().into(),
             project: record.project.clone(),
             repository: record.repository.clone(),
@@ -312,7 +314,9 @@ fn insert_event(tx: &Tx<'_>, session: i64, agent: &str, event: &ExportedEvent) -
     };
     let key = event.attributes.get("key").and_then(Value::as_str);
     let known = match (kind, key) {
-        (Some(kind), Some(key)) => tx.known(agent, kind, key)?.filter(|known| known.session == session),
+        (Some(kind), Some(key)) => {
+            tx.stored_record(agent, kind, key)?.filter(|known| known.session == session)
+        }
         _ => None,
     };
     let attributes = event.attributes.to_string();

@@ -246,11 +246,11 @@ fn take_in(
     written: Timestamp,
 ) -> Result<Option<SessionId>, Error> {
     let old = &old.bounded();
-    let place = source.to_string_lossy();
-    if tx.was_imported(&place, &old.entry)? {
+    let source_path = source.to_string_lossy();
+    if tx.was_imported(&source_path, &old.entry)? {
         return Ok(None);
     }
-    let Some((id, former_id)) = identity(tx, &place, old)? else {
+    let Some((id, former_id)) = identity(tx, &source_path, old)? else {
         return Ok(None);
     };
     let started_at = old.time().unwrap_or(written);
@@ -272,7 +272,7 @@ fn take_in(
         run: None,
         parent: None,
         transitioned_from: None,
-        place: &old.place,
+        workspace: &old.workspace,
         // Calls made under the earlier tool were its to count.
         owns_from: Some(at),
         group: None,
@@ -286,7 +286,7 @@ fn take_in(
         tx.set_imported_binding(n, agent_session, old.agent_session_file.as_deref())?;
     }
     tx.set_phase(n, (if bound.is_some() { State::ClosedMatched } else { State::ClosedFailed }).parts())?;
-    tx.set_imported(n, &place, former_id.as_deref())?;
+    tx.set_imported(n, &source_path, former_id.as_deref())?;
     if let Some(former_id) = &former_id {
         tx.add_alias(former_id, n)?;
     }
@@ -301,14 +301,14 @@ fn take_in(
             source: "import".into(),
             verdict: if bound.is_some() { Verdict::Accepted } else { Verdict::Noted },
             agent_session_id: old.agent_session.clone(),
-            detail: format!("{} ({place}, {})", old.note, old.entry),
+            detail: format!("{} ({source_path}, {})", old.note, old.entry),
         },
     )?;
     let row = tx.session_number(n)?.ok_or(Error::NoSession(id))?;
     keep_back_life(tx, &row)?;
     // Publishing it now could lie over the very file it was read from.
     tx.set_published(n)?;
-    tx.note_imported(&place, &old.entry, &row.shown_id(), at)?;
+    tx.note_imported(&source_path, &old.entry, &row.shown_id(), at)?;
     Ok(Some(id))
 }
 

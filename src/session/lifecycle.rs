@@ -10,7 +10,7 @@ use super::Error;
 use super::event::{amend_end, queue_bound, queue_end, queue_start, revise_start};
 use super::names::{self, Name};
 use super::state::{Ending, Move, Next, Phase, State};
-use crate::store::{NewRun, NewSession, Place, RunRow, SessionRow, Tx};
+use crate::store::{NewRun, NewSession, RunRow, SessionRow, Tx, Workspace};
 use wire::Timestamp;
 use wire::{AgentSessionId, Ids, RunId, SessionId};
 use wire::{EndReason, EvidenceKind, StartReason, TransitionKind};
@@ -28,7 +28,7 @@ pub struct Begin {
     /// Nothing of it is ever sent, and `usage` leaves it out.
     pub local_only: bool,
     pub agent_version: Option<String>,
-    pub place: Place,
+    pub workspace: Workspace,
     pub conversation: Conversation,
     pub name: Option<String>,
     pub tags: Vec<String>,
@@ -65,7 +65,7 @@ pub struct Transition {
     /// Known at once from most evidence; otherwise `bind` follows.
     pub binding: Option<Binding>,
     /// Where the new session works; `None`: where the old one did.
-    pub place: Option<Place>,
+    pub workspace: Option<Workspace>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
             run,
             parent: parent.map(|parent| parent.n),
             from: None,
-            place: &begin.place,
+            workspace: &begin.workspace,
             owns_from: (!fresh).then_some(at),
             tags: &begin.tags,
             group: begin.group.as_deref(),
@@ -211,7 +211,7 @@ pub fn transition(
                 run: run.n,
                 parent: old.parent,
                 from: Some(old.id),
-                place: transition.place.as_ref().unwrap_or(&old.place),
+                workspace: transition.workspace.as_ref().unwrap_or(&old.workspace),
                 owns_from: (kind == TransitionKind::Switch).then_some(Timestamp(at.0 - NOTICED_WITHIN_MS)),
                 tags: &tx.tags(old.n)?,
                 group: old.group.as_deref(),
@@ -248,7 +248,7 @@ pub fn bind(
     match (row.phase, row.run.map(|run| tx.run_number(run)).transpose()?.flatten()) {
         (Phase::Open, Some(run)) if row.agent_session.is_none() => {
             let change =
-                Transition { kind: TransitionKind::Switch, binding: Some(binding.clone()), place: None };
+                Transition { kind: TransitionKind::Switch, binding: Some(binding.clone()), workspace: None };
             transition(tx, at, ids, run.id, &change).map(Bound::Switched)
         }
         _ => merge(tx, &row, &known).map(Bound::Merged),
@@ -323,7 +323,7 @@ struct Creation<'a> {
     run: i64,
     parent: Option<i64>,
     from: Option<SessionId>,
-    place: &'a Place,
+    workspace: &'a Workspace,
     owns_from: Option<Timestamp>,
     tags: &'a [String],
     group: Option<&'a str>,
@@ -345,7 +345,7 @@ fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<Started, Err
         run: Some(new.run),
         parent: new.parent,
         transitioned_from: new.from,
-        place: new.place,
+        workspace: new.workspace,
         owns_from: new.owns_from,
         group: new.group,
     })?;

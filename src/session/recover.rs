@@ -139,7 +139,7 @@ mod tests {
         let mut world = World::new();
         let (run, first) = world.start(Conversation::Fresh);
         world.bind(first.session, "a").unwrap();
-        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
         let at = world.wait(1000);
         let ids = &world.ids;
         let second = world.store.write(|tx| transition(tx, at, ids, run, &change)).unwrap().new.session;

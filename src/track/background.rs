@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::begin::place;
+use super::begin::workspace;
 use super::plan::Plan;
 use crate::session::lifecycle::{self, Begin, Conversation};
 use crate::session::{self};
@@ -21,7 +21,7 @@ pub(super) fn run_of(plan: &Plan, process: ProcessId, conversation: Conversation
         agent: plan.agent.clone(),
         local_only: plan.local_only,
         agent_version: plan.version.clone(),
-        place: place(folder),
+        workspace: workspace(folder),
         conversation,
         name: None,
         tags: plan.tags.clone(),

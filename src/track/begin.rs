@@ -10,7 +10,7 @@ use crate::forward::{self, Sinks};
 use crate::project::Project;
 use crate::session::lifecycle::{self, Begin};
 use crate::session::{self};
-use crate::store::{NewRun, Place, Realm, Store};
+use crate::store::{NewRun, Realm, Store, Workspace};
 use terminal::process::{Processes, SystemProcesses};
 use wire::{Ids, Pid, ProcessId, RandomIds, SessionId, StartTime};
 
@@ -29,7 +29,7 @@ pub(super) fn start(
         agent: plan.agent.clone(),
         local_only: plan.local_only,
         agent_version: plan.version.clone(),
-        place: place(&plan.folder),
+        workspace: workspace(&plan.folder),
         conversation: plan.conversation.clone(),
         name: plan.name.clone(),
         tags: plan.tags.clone(),
@@ -55,9 +55,10 @@ pub(super) fn start(
     Ok((started.session, Receivers::begin(plan.sinks.clone(), targets, &sinks)))
 }
 
-pub(super) fn place(folder: &Path) -> Place {
+/// The folder that a session works in, with the project, repository and branch found there.
+pub(super) fn workspace(folder: &Path) -> Workspace {
     let project = Project::of(folder);
-    Place {
+    Workspace {
         cwd: folder.to_owned(),
         project: project.name,
         repository: project.repository,

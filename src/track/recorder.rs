@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::background;
-use super::begin::{self, place};
+use super::begin::{self, workspace};
 use super::clock::{Moment, RunClock};
 use super::looker::Looker;
 use super::pending::{PendingWrite, WriteContent};
@@ -230,7 +230,7 @@ impl Recorder {
         to: Option<Binding>,
         folder: &Path,
     ) -> Result<(), session::Error> {
-        let transition = Transition { kind, binding: to, place: Some(place(folder)) };
+        let transition = Transition { kind, binding: to, workspace: Some(workspace(folder)) };
         let run = self.plan.run;
         let passed = self.transact(|tx| lifecycle::transition(tx, at, &RandomIds, run, &transition))?;
         let (conversation, file) =

@@ -77,7 +77,7 @@ fn files_of(run: &RunRow, session: &SessionRow) -> Option<(Box<dyn Trail>, Vec<P
     let conversation = session.agent_session.as_ref()?;
     // This command's environment may point the agent elsewhere.
     let var = |name: &str| run.surroundings.get(name).unwrap_or_else(|| std::env::var_os(name));
-    let mut trail = registry::by_name(&session.agent)?.trail(&var, &session.place.cwd)?;
+    let mut trail = registry::by_name(&session.agent)?.trail(&var, &session.workspace.cwd)?;
     let mut files = trail.files(conversation);
     // The file as it was bound, if the agent's folder has been moved since.
     if let Some(file) = session.agent_session_file.as_ref().filter(|file| file.is_file())
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::session::lifecycle::{self, Begin, Binding, Conversation, Transition};
-    use crate::store::{NewRun, Place, Surroundings};
+    use crate::store::{NewRun, Surroundings, Workspace};
     use wire::EvidenceKind;
     use wire::TransitionKind;
     use wire::{AgentSessionId, Ids, RandomIds, SessionId};
@@ -136,7 +136,7 @@ mod tests {
             agent: "claude".into(),
             local_only: false,
             agent_version: None,
-            place: Place { cwd, ..Place::default() },
+            workspace: Workspace { cwd, ..Workspace::default() },
             conversation: Conversation::Fresh,
             name: None,
             tags: Vec::new(),
@@ -150,7 +150,8 @@ mod tests {
             file: None,
             evidence: EvidenceKind::Registry,
         };
-        let clear = Transition { kind: TransitionKind::Clear, binding: Some(binding("two")), place: None };
+        let clear =
+            Transition { kind: TransitionKind::Clear, binding: Some(binding("two")), workspace: None };
         let (one, two) = store
             .write(|tx| {
                 let now = SystemClock.now();

@@ -217,7 +217,7 @@ fn a_fork_owns_neither_marked_copies_nor_lines_older_than_itself() {
     let old = world.now;
     world.absorb(parent, &batch(7, 0, 10, &[usage("m1", old, 20)]));
     let at = world.wait(1000);
-    let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("fork")), place: None };
+    let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("fork")), workspace: None };
     let fork =
         world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change)).unwrap().new.session;
     let later = world.wait(1000);
@@ -297,7 +297,7 @@ fn what_happened_before_a_switch_was_noticed_is_the_new_sessions() {
     let (run, _) = world.bound(Conversation::Fresh, "a");
     let switched = world.wait(1000);
     let noticed = world.wait(300);
-    let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("b")), place: None };
+    let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("b")), workspace: None };
     let passed =
         world.store.write(|tx| lifecycle::transition(tx, noticed, &world.ids, run, &change)).unwrap();
     let prompt = fact("p1", Timestamp(switched.0 + 50), Fact::Prompt);

@@ -196,7 +196,7 @@ fn lists_are_filtered_and_newest_first() {
     second.agent = "codex".into();
     second.tags = vec!["night".into()];
     second.group = Some("g".into());
-    second.place.project = Some("other".into());
+    second.workspace.project = Some("other".into());
     world.start_as(&second);
     let (three, _) = world.start_as(&world.named("three"));
     world.end_with(three, Exit::Code(0));
@@ -231,7 +231,7 @@ fn usage_adds_up_by_every_key() {
     world.feed(one.session, 1, &[usage("m1", world.now, 20), unpriced]);
     let mut begin = world.begin(Conversation::Fresh);
     begin.agent = "codex".into();
-    begin.place.branch = None;
+    begin.workspace.branch = None;
     let (_, two) = world.start_as(&begin);
     world.bind(two.session, "b").unwrap();
     let next_day = world.wait(86_400_000);

@@ -21,7 +21,7 @@ impl World {
         agent_session: Option<&str>,
     ) -> Result<Passed, Error> {
         let at = self.wait(1000);
-        let change = Transition { kind, binding: agent_session.map(binding), place: None };
+        let change = Transition { kind, binding: agent_session.map(binding), workspace: None };
         let passed = self.store.write(|tx| lifecycle::transition(tx, at, &self.ids, run, &change));
         self.check();
         passed
@@ -115,7 +115,7 @@ fn a_chain_without_further_numbers_goes_on_as_another() {
     world.bind(started.session, "a").unwrap();
     let last = "UPDATE session SET name_base = 'fix', name_number = 4294967295, name = 'fix.4294967295'";
     world.store.sql().execute(last, []).unwrap();
-    let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
+    let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
     let at = world.wait(10);
     let passed = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change)).unwrap();
     assert_eq!(world.session(passed.new.session).name, "fix");
@@ -133,7 +133,7 @@ fn a_transition_is_whole_or_not_at_all() {
     for statements in 0.. {
         world.store.faults.after(statements);
         let at = world.wait(10);
-        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
         let passed = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change));
         world.store.faults.none();
         world.check();

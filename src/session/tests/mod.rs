@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::lifecycle::{Begin, Binding, Conversation, Started};
 use crate::home::Home;
 use crate::meter::record::{Fact, Record, Usage};
-use crate::store::{NewRun, PicoDollars, Place, Priced, Realm, SessionRow, Store};
+use crate::store::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, Workspace};
 use prices::tier::Tier;
 use wire::EvidenceKind;
 use wire::Timestamp;
@@ -68,7 +68,7 @@ impl World {
             agent: "claude".into(),
             local_only: false,
             agent_version: None,
-            place: Place {
+            workspace: Workspace {
                 cwd: "/home/dev/project".into(),
                 project: Some("project".into()),
                 repository: Some("acme/widgets".into()),

@@ -56,7 +56,7 @@ fn fifty_wrappers_in_one_folder() {
                         records: &records,
                     };
                     store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
-                    let change = Transition { kind: TransitionKind::Clear, binding: None, place: None };
+                    let change = Transition { kind: TransitionKind::Clear, binding: None, workspace: None };
                     let passed =
                         store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &change)).unwrap();
                     session = passed.new.session;
@@ -153,7 +153,7 @@ fn victim() {
         };
         store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
         println!("absorbed");
-        let change = Transition { kind: TransitionKind::Clear, binding: None, place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: None, workspace: None };
         session = store
             .write(|tx| lifecycle::transition(tx, at, &RandomIds, begin.run.id, &change))
             .unwrap()

@@ -14,7 +14,7 @@ use codemie::session::absorb::{Batch, absorb};
 use codemie::session::lifecycle::{self, Begin, Binding, Conversation, Transition};
 use codemie::session::publish::publish;
 use codemie::session::state::{Ending, Exit};
-use codemie::store::{FileId, NewRun, PicoDollars, Place, Priced, Realm, Store};
+use codemie::store::{FileId, NewRun, PicoDollars, Priced, Realm, Store, Workspace};
 use prices::tier::Tier;
 use serde_json::Value;
 use system::clock::{Clock, SystemClock};
@@ -72,7 +72,7 @@ impl World {
             agent: "claude".into(),
             local_only: false,
             agent_version: Some("2.1.197".into()),
-            place: Place {
+            workspace: Workspace {
                 cwd: "/home/dev/widgets".into(),
                 project: Some("widgets".into()),
                 repository: Some("acme/widgets".into()),
@@ -111,7 +111,7 @@ impl World {
         let change = Transition {
             kind: TransitionKind::Clear,
             binding: Some(binding(agent_session, None)),
-            place: None,
+            workspace: None,
         };
         let passed =
             self.store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run.id, &change)).unwrap();

@@ -70,7 +70,7 @@ fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
     let mut world = World::new();
     let mut begin = World::begin("old");
     begin.agent = "codex".into();
-    begin.place.project = Some("other".into());
+    begin.workspace.project = Some("other".into());
     world.now.0 -= 30 * DAY;
     let old = world.start_as(&begin);
     world.end(old, 1);

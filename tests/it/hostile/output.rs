@@ -13,8 +13,8 @@ const EVIL: &str = "a\u{202e}b\u{9b}31mc";
 fn evil_world() -> World {
     let mut world = World::new();
     let mut begin = World::begin("fix-auth");
-    begin.place.project = Some(EVIL.into());
-    begin.place.branch = Some("=HYPERLINK(1)".into());
+    begin.workspace.project = Some(EVIL.into());
+    begin.workspace.branch = Some("=HYPERLINK(1)".into());
     let run = world.start_as(&Begin { tags: vec!["ok".into()], ..begin });
     world.bind(run, "7a276c6b-d81e", None);
     world.call(run, "msg_1", EVIL, None);
