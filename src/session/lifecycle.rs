@@ -68,15 +68,17 @@ pub struct Transition {
     pub workspace: Option<Workspace>,
 }
 
+/// The session that a run is in from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartResult {
     pub session: SessionId,
     pub name: String,
-    pub how: How,
+    pub kind: StartKind,
 }
 
+/// How a run came into its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum StartKind {
     New,
     /// Its START is held back until it is bound or ends.
     Provisional,
@@ -85,42 +87,45 @@ pub enum How {
     Joined,
 }
 
+/// The session that a run has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndResult {
     pub session: SessionId,
     /// False while another run is in it, and when the run had ended before.
     pub closed: bool,
 }
 
+/// The session that a run has left, and the one it is in instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
-    pub old: Ended,
-    pub new: Started,
+pub struct TransitionResult {
+    pub old: EndResult,
+    pub new: StartResult,
 }
 
+/// Which session has the agent's session after [`bind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// This session has it now.
+pub enum BindResult {
+    /// The one that was bound, from now on.
     New,
-    /// It had it before.
+    /// The one that was bound, as before.
     Already,
     /// The session was provisional and is gone; its id answers for this one.
-    Merged(Started),
+    Merged(StartResult),
     /// The session had been reported already, so it ended as a switch to the one that has that conversation.
-    Switched(Passed),
+    Switched(TransitionResult),
 }
 
 /// Begins a run: the session exists from here on, with its START unless it is provisional.
-pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result<Started, Error> {
+pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result<StartResult, Error> {
     let name = begin.name.as_deref().map(names::check).transpose()?;
     let run = tx.insert_run(&begin.run, at)?;
     if let Conversation::Named(id) = &begin.conversation
         && let Some(row) = tx.session_by_agent_session(&begin.agent, id)?
     {
-        let how = reopen(tx, &row, run, at, StartReason::Resume, None)?;
+        let kind = reopen(tx, &row, run, at, StartReason::Resume, None)?;
         label(tx, row.n, name, &begin.tags, begin.group.as_deref())?;
         let row = load(tx, row.n, row.id)?;
-        return Ok(Started { session: row.id, name: row.name, how });
+        return Ok(StartResult { session: row.id, name: row.name, kind });
     }
 
     let default = || names::default_name(&begin.agent, at, &system::zone::local());
@@ -152,12 +157,12 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
     )
 }
 
-/// Ends a run. Saying so twice, or ten recoveries at once, ends it once.
-pub fn end(tx: &Tx<'_>, at: Timestamp, run: RunId, ending: Ending) -> Result<Ended, Error> {
+/// Ends a run. To call it twice, or from ten recoveries at once, ends the run once.
+pub fn end(tx: &Tx<'_>, at: Timestamp, run: RunId, ending: Ending) -> Result<EndResult, Error> {
     let run = tx.run(run)?.ok_or(Error::NoRun(run))?;
     let old = session_of(tx, &run)?;
     if run.ended_at.is_some() {
-        return Ok(Ended { session: old.id, closed: false });
+        return Ok(EndResult { session: old.id, closed: false });
     }
     let ended = leave(tx, at, &old, run.n, ending, None)?;
     tx.end_run(run.n, at)?;
@@ -171,7 +176,7 @@ pub fn transition(
     ids: &dyn Ids,
     run: RunId,
     transition: &Transition,
-) -> Result<Passed, Error> {
+) -> Result<TransitionResult, Error> {
     let run = tx.run(run)?.filter(|row| row.ended_at.is_none()).ok_or(Error::NoRun(run))?;
     let old = session_of(tx, &run)?;
     let target = match &transition.binding {
@@ -187,8 +192,8 @@ pub fn transition(
     let ended = leave(tx, at, &old, run.n, Ending { reason: end_reason, exit: None }, Some(new_id))?;
 
     let started = if let Some(target) = target {
-        let how = reopen(tx, &target, run.n, at, start_reason, Some(old.id))?;
-        Started { session: target.id, name: target.name, how }
+        let start = reopen(tx, &target, run.n, at, start_reason, Some(old.id))?;
+        StartResult { session: target.id, name: target.name, kind: start }
     } else {
         let name = match kind {
             TransitionKind::Clear => names::successor(tx, &old.name_base, old.name_number)?,
@@ -224,7 +229,7 @@ pub fn transition(
     };
     let (from, to) = (old.id, new_id);
     tx.say(move || tracing::info!(session = %from, %to, reason = %end_reason, "{from} -> {to}"));
-    Ok(Passed { old: ended, new: started })
+    Ok(TransitionResult { old: ended, new: started })
 }
 
 /// The agent's session of this session is known.
@@ -234,13 +239,13 @@ pub fn bind(
     ids: &dyn Ids,
     session: SessionId,
     binding: &Binding,
-) -> Result<Bound, Error> {
+) -> Result<BindResult, Error> {
     let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
     if row.agent_session.as_ref() == Some(&binding.agent_session) {
         if let Some(file) = &binding.file {
             tx.set_agent_session_file(row.id, file)?;
         }
-        return Ok(Bound::Already);
+        return Ok(BindResult::Already);
     }
     let Some(known) = tx.session_by_agent_session(&row.agent, &binding.agent_session)? else {
         return bind_new(tx, at, &row, binding);
@@ -249,13 +254,13 @@ pub fn bind(
         (Phase::Open, Some(run)) if row.agent_session.is_none() => {
             let change =
                 Transition { kind: TransitionKind::Switch, binding: Some(binding.clone()), workspace: None };
-            transition(tx, at, ids, run.id, &change).map(Bound::Switched)
+            transition(tx, at, ids, run.id, &change).map(BindResult::Switched)
         }
-        _ => merge(tx, &row, &known).map(Bound::Merged),
+        _ => merge(tx, &row, &known).map(BindResult::Merged),
     }
 }
 
-fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> Result<Bound, Error> {
+fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> Result<BindResult, Error> {
     let next = step(row, Move::BindNew)?;
     if row.phase == Phase::Provisional {
         release(tx, row)?;
@@ -269,17 +274,17 @@ fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> 
     if row.phase == Phase::Closed {
         amend_end(tx, &load(tx, row.n, row.id)?)?;
     }
-    Ok(Bound::New)
+    Ok(BindResult::New)
 }
 
 /// A provisional session is the known one: that one is opened again, as of the time the run began.
-fn merge(tx: &Tx<'_>, row: &SessionRow, known: &SessionRow) -> Result<Started, Error> {
+fn merge(tx: &Tx<'_>, row: &SessionRow, known: &SessionRow) -> Result<StartResult, Error> {
     step_to(row, Move::BindKnown)?;
     let run = row.run.ok_or(Error::NoSession(row.id))?;
     let since = known.ended_at.map_or(row.started_at, |ended| ended.max(row.started_at));
     let tags = tx.tags(row.n)?;
     tx.merge_session(row, known.n)?;
-    let how = reopen(tx, known, run, since, StartReason::Resume, None)?;
+    let kind = reopen(tx, known, run, since, StartReason::Resume, None)?;
     label(tx, known.n, row.named.then_some(row.name.as_str()), &tags, row.group.as_deref())?;
     for child in tx.children(known.n)? {
         revise_start(tx, &child)?;
@@ -287,7 +292,7 @@ fn merge(tx: &Tx<'_>, row: &SessionRow, known: &SessionRow) -> Result<Started, E
     let known = load(tx, known.n, known.id)?;
     let (session, alias) = (known.id, row.id);
     tx.say(move || tracing::info!(%session, %alias, "provisional session is a known one"));
-    Ok(Started { session: known.id, name: known.name, how })
+    Ok(StartResult { session: known.id, name: known.name, kind })
 }
 
 /// The evidence allows two conversations; later evidence may decide.
@@ -311,6 +316,7 @@ pub fn learn_version(tx: &Tx<'_>, session: SessionId, version: &str) -> Result<(
     Ok(())
 }
 
+/// What is known of a session that is about to be created.
 struct Creation<'a> {
     id: SessionId,
     name: Name,
@@ -329,7 +335,7 @@ struct Creation<'a> {
     group: Option<&'a str>,
 }
 
-fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<Started, Error> {
+fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<StartResult, Error> {
     let n = tx.insert_session(&NewSession {
         id: new.id,
         name: &new.name.full,
@@ -358,8 +364,8 @@ fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<Started, Err
     if !new.provisional {
         queue_start(tx, &load(tx, n, new.id)?, at)?;
     }
-    let how = if new.provisional { How::Provisional } else { How::New };
-    Ok(Started { session: new.id, name: new.name.full.clone(), how })
+    let kind = if new.provisional { StartKind::Provisional } else { StartKind::New };
+    Ok(StartResult { session: new.id, name: new.name.full.clone(), kind })
 }
 
 /// Opens a known session once more, or joins it if a run is in it.
@@ -370,14 +376,14 @@ fn reopen(
     at: Timestamp,
     reason: StartReason,
     from: Option<SessionId>,
-) -> Result<How, Error> {
+) -> Result<StartKind, Error> {
     tx.put_run_in(run, row.n)?;
     let session = row.id;
     if row.phase != Phase::Closed {
         step(row, Move::Join)?;
         tx.set_session_run(row.n, run)?;
         tx.say(move || tracing::info!(%session, "joined by a further run"));
-        return Ok(How::Joined);
+        return Ok(StartKind::Joined);
     }
     let next = step(row, Move::Reopen)?;
     // Every receiver gets it from its first event on, though it was imported, or ended before there was a receiver.
@@ -386,7 +392,7 @@ fn reopen(
     tx.reopen_session(row, run, reason, at, from)?;
     tx.say(move || tracing::info!(%session, %reason, "re-opened"));
     queue_start(tx, &load(tx, row.n, row.id)?, at)?;
-    Ok(How::Reopened)
+    Ok(StartKind::Reopened)
 }
 
 /// A run goes out of a session; with the last one the session ends.
@@ -397,7 +403,7 @@ fn leave(
     run: i64,
     ending: Ending,
     to: Option<SessionId>,
-) -> Result<Ended, Error> {
+) -> Result<EndResult, Error> {
     let session = row.id;
     if let Some(other) = tx.live_runs_in(row.n)?.iter().rev().find(|other| other.n != run) {
         step(row, Move::LeaveOne)?;
@@ -406,7 +412,7 @@ fn leave(
             tx.set_session_run(row.n, other.n)?;
         }
         tx.say(move || tracing::info!(%session, reason = %ending.reason, "left by one run, another stays"));
-        return Ok(Ended { session, closed: false });
+        return Ok(EndResult { session, closed: false });
     }
     let next = step(row, Move::LeaveLast)?;
     tx.say(move || tracing::info!(%session, reason = %ending.reason, "ending"));
@@ -419,7 +425,7 @@ fn leave(
     tx.close_session(row, at, ending.status(), ending.reason, ending.exit, to)?;
     queue_end(tx, &load(tx, row.n, row.id)?, at)?;
     tx.say(move || tracing::info!(%session, status = %ending.status(), "ended"));
-    Ok(Ended { session, closed: true })
+    Ok(EndResult { session, closed: true })
 }
 
 /// A provisional session is a session of its own: its START, held back so far, is sent with the time it was made.

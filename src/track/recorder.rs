@@ -15,7 +15,7 @@ use super::sessions::{FileChange, Sessions};
 use super::version;
 use super::writer::StoreWriter;
 use crate::session::correlate::{Correlator, Decision, Method, Signal};
-use crate::session::lifecycle::{self, Binding, Bound, Conversation, Transition};
+use crate::session::lifecycle::{self, BindResult, Binding, Conversation, Transition};
 use crate::session::publish::publish;
 use crate::session::{self};
 use crate::store::{self, Store, Tx};
@@ -216,9 +216,9 @@ impl Recorder {
         let bound = self.transact(|tx| lifecycle::bind(tx, at, &RandomIds, session, &binding))?;
         self.sessions.bind(binding.agent_session, binding.file);
         match bound {
-            Bound::Merged(started) => self.sessions.merge_into(started.session),
-            Bound::Switched(passed) => self.sessions.enter(passed.new.session),
-            Bound::New | Bound::Already => {}
+            BindResult::Merged(started) => self.sessions.merge_into(started.session),
+            BindResult::Switched(result) => self.sessions.enter(result.new.session),
+            BindResult::New | BindResult::Already => {}
         }
         Ok(())
     }
@@ -232,11 +232,11 @@ impl Recorder {
     ) -> Result<(), session::Error> {
         let transition = Transition { kind, binding: to, workspace: Some(workspace(folder)) };
         let run = self.plan.run;
-        let passed = self.transact(|tx| lifecycle::transition(tx, at, &RandomIds, run, &transition))?;
+        let result = self.transact(|tx| lifecycle::transition(tx, at, &RandomIds, run, &transition))?;
         let (conversation, file) =
             transition.binding.map(|binding| (binding.agent_session, binding.file)).unzip();
         let now = self.now().steady;
-        self.sessions.transition(now, passed.new.session, conversation, file.flatten());
+        self.sessions.transition(now, result.new.session, conversation, file.flatten());
         Ok(())
     }
 

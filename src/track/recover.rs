@@ -158,8 +158,8 @@ mod tests {
                 let first = lifecycle::start(tx, now, &RandomIds, &begin)?.session;
                 tx.set_surroundings(id, &surroundings)?;
                 lifecycle::bind(tx, now, &RandomIds, first, &binding("one"))?;
-                let passed = lifecycle::transition(tx, now, &RandomIds, id, &clear)?;
-                Ok::<_, session::Error>((first, passed.new.session))
+                let result = lifecycle::transition(tx, now, &RandomIds, id, &clear)?;
+                Ok::<_, session::Error>((first, result.new.session))
             })
             .unwrap();
         fs::write(project.join("one.jsonl"), answer("msg_1")).unwrap();

@@ -298,8 +298,8 @@ fn what_happened_before_a_switch_was_noticed_is_the_new_sessions() {
     let switched = world.wait(1000);
     let noticed = world.wait(300);
     let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("b")), workspace: None };
-    let passed =
+    let result =
         world.store.write(|tx| lifecycle::transition(tx, noticed, &world.ids, run, &change)).unwrap();
     let prompt = fact("p1", Timestamp(switched.0 + 50), Fact::Prompt);
-    assert_eq!(world.absorb(passed.new.session, &batch(8, 0, 1, &[prompt])), TAKEN(1, 0));
+    assert_eq!(world.absorb(result.new.session, &batch(8, 0, 1, &[prompt])), TAKEN(1, 0));
 }

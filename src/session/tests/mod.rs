@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::lifecycle::{Begin, Binding, Conversation, Started};
+use super::lifecycle::{Begin, Binding, Conversation, StartResult};
 use crate::home::Home;
 use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, Workspace};
@@ -83,12 +83,12 @@ impl World {
     }
 
     /// Starts a run and gives its id with the session it is in.
-    pub(crate) fn start(&mut self, conversation: Conversation) -> (RunId, Started) {
+    pub(crate) fn start(&mut self, conversation: Conversation) -> (RunId, StartResult) {
         let begin = self.begin(conversation);
         self.start_as(&begin)
     }
 
-    pub(crate) fn start_as(&mut self, begin: &Begin) -> (RunId, Started) {
+    pub(crate) fn start_as(&mut self, begin: &Begin) -> (RunId, StartResult) {
         let at = self.wait(1000);
         let started = self.store.write(|tx| super::lifecycle::start(tx, at, &self.ids, begin)).unwrap();
         self.check();

@@ -57,9 +57,9 @@ fn fifty_wrappers_in_one_folder() {
                     };
                     store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
                     let change = Transition { kind: TransitionKind::Clear, binding: None, workspace: None };
-                    let passed =
+                    let result =
                         store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &change)).unwrap();
-                    session = passed.new.session;
+                    session = result.new.session;
                 }
                 store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
             });

@@ -113,9 +113,9 @@ impl World {
             binding: Some(binding(agent_session, None)),
             workspace: None,
         };
-        let passed =
+        let result =
             self.store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run.id, &change)).unwrap();
-        Run { session: passed.new.session, ..run }
+        Run { session: result.new.session, ..run }
     }
 
     pub(crate) fn end(&mut self, run: Run, code: i32) {
