@@ -129,8 +129,9 @@ impl LocalMirror {
             return Ok(0);
         }
         let database = identity(&self.home.database());
-        let (last, in_store) =
-            self.store.read(|view| Ok::<_, store::Error>((view.last_change()?, view.sessions_with_events()?)))?;
+        let (last, in_store) = self
+            .store
+            .read(|view| Ok::<_, store::Error>((view.last_change()?, view.sessions_with_events()?)))?;
         if self.mark.database != database || self.mark.change > last {
             self.start_over(database)?;
         }

@@ -29,7 +29,7 @@ const LOG_PAGES_AT_MOST: u32 = 4096;
 
 /// How long a writer waits for its turn in all. Fifty writers at once need some ten milliseconds each; a process that holds
 /// the lock for this long is stuck.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
     let path = home.database();
@@ -132,7 +132,7 @@ fn settle(conn: &mut Connection) -> Result<(), Error> {
         let pause = pause(round);
         waited += pause;
         std::thread::sleep(pause);
-        waited < PATIENCE
+        waited < BUSY_TIMEOUT
     }))?;
     conn.execute_batch(&format!(
         "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {LOG_PAGES_AT_MOST};"

@@ -35,7 +35,7 @@ pub struct SinkRow {
 }
 
 impl SinkRow {
-    /// When it is to be asked again, by our own patience or by its wish.
+    /// When it is tried again: after our own backoff, or when it asked to be (`Retry-After`).
     pub fn again_at(&self) -> Option<Timestamp> {
         self.retry_at.max(self.asked_until)
     }

@@ -13,7 +13,7 @@ use crate::sandbox::{Sandbox, say};
 use crate::support::scripted::await_some;
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A home in which programs end while somebody else has the store.
 struct Scene {
@@ -45,7 +45,7 @@ impl Scene {
 
     fn lock(&self) -> Connection {
         let conn = Connection::open(self.database()).unwrap();
-        conn.busy_timeout(PATIENCE).unwrap();
+        conn.busy_timeout(TIMEOUT).unwrap();
         conn.execute_batch("BEGIN IMMEDIATE").unwrap();
         conn
     }

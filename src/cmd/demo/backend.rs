@@ -37,8 +37,8 @@ const LINGERS: Duration = Duration::from_mins(10);
 /// How often it looks whether its folder is still there.
 const LOOK: Duration = Duration::from_secs(2);
 /// Bounds failures only: it starts within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
-const GLANCE: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const START_POLL: Duration = Duration::from_millis(5);
 
 /// What the detached process reports of itself, once, to the process that started it.
 #[derive(Serialize, Deserialize)]
@@ -63,14 +63,14 @@ pub(super) fn start(home: &Home) -> anyhow::Result<Embedded> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([COMMAND, &nonce]).env("CODEMIE_HOME", folder);
     terminal::spawn_detached(&mut command)?;
-    let (file, deadline) = (note(home, &nonce), Instant::now() + PATIENCE);
+    let (file, deadline) = (note(home, &nonce), Instant::now() + TIMEOUT);
     loop {
         match read_at_most(&file, MAX_NOTE) {
             Ok(text) => {
                 std::fs::remove_file(&file)?;
                 return Ok(serde_json::from_slice(&text)?);
             }
-            Err(_) if Instant::now() < deadline => std::thread::sleep(GLANCE),
+            Err(_) if Instant::now() < deadline => std::thread::sleep(START_POLL),
             Err(error) => return Err(error).context("it did not start"),
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn send_events(
     let http = Http::new(&address, None)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let sent = runtime
-        .block_on(post(&sink, &http, &events, Instant::now() + PATIENCE))
+        .block_on(post(&sink, &http, &events, Instant::now() + TIMEOUT))
         .map_err(|why| anyhow::anyhow!("it {why}"))?;
     anyhow::ensure!(sent.delivered == events.len(), "it refused {} of {} events", sent.refused, events.len());
     Ok(events.len())

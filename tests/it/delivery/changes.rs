@@ -18,7 +18,7 @@ use crate::support::pty::Exit;
 use crate::support::receiver::{Receiver, Reply};
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// How long one of several processes is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -297,7 +297,7 @@ fn one_detached_process_per_receiver_however_many_runs_end() {
     }
     // Those who came too late have gone when only one is left.
     let home = play.sandbox.home().to_owned();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut waiting = processes::started_in(&home);
     while waiting.len() > 1 {
         assert!(Instant::now() < deadline, "all of {waiting:?} wait");

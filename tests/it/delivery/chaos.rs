@@ -20,7 +20,7 @@ use crate::support::served::Served;
 const AT_ONCE: usize = 2;
 const SURE: usize = 4;
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Dice that can be cast again.
 #[derive(Clone)]
@@ -106,14 +106,14 @@ fn play_and_kill(chaos: &Chaos, dice: &Dice, token: &str) -> Play {
     for _ in 0..SURE {
         play.start().wait_exit();
         let slow = play.start_in_shell("exec \"$CODEMIE_UNDER_TEST\" claude", &[("PACE", String::new())]);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !play.records().iter().any(|record| record["status"] == "active") {
             assert!(Instant::now() < deadline, "a session that is not recorded");
         }
         processes::signal(slow.pid(), Signal::KILL);
     }
     // A monitor gives its agent some seconds; detached senders go on meanwhile.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let agents = || {
         let mine = processes::started_in(play.sandbox.home()).into_iter();
         let line = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
