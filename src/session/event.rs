@@ -74,7 +74,7 @@ fn queue(
     let draft = draft(row, time, attributes, &json);
     let kind = draft.kind;
     let (seq, session) = (tx.append_event(row.n, &draft)?, row.id);
-    tx.say(move || match kind {
+    tx.log_after_commit(move || match kind {
         EventType::Start => tracing::info!(%session, seq, "START queued"),
         EventType::Bound => tracing::info!(%session, seq, "bound queued"),
         _ => tracing::info!(%session, seq, "END queued"),
@@ -116,6 +116,6 @@ pub(super) fn amend_end(tx: &Tx<'_>, row: &SessionRow) -> Result<(), store::Erro
     let Some(event) = tx.event_of_opening(row.n, EventType::End, row.opening)? else { return Ok(()) };
     tx.revise_event(event.n, Some(&end(tx, row, row.last_seq)?.to_json()))?;
     let (session, seq, rev) = (row.id, row.last_seq, event.rev + 1);
-    tx.say(move || tracing::info!(%session, rev, last_seq = seq, "END amended"));
+    tx.log_after_commit(move || tracing::info!(%session, rev, last_seq = seq, "END amended"));
     Ok(())
 }

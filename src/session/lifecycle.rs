@@ -228,7 +228,7 @@ pub fn transition(
         started
     };
     let (from, to) = (old.id, new_id);
-    tx.say(move || tracing::info!(session = %from, %to, reason = %end_reason, "{from} -> {to}"));
+    tx.log_after_commit(move || tracing::info!(session = %from, %to, reason = %end_reason, "{from} -> {to}"));
     Ok(TransitionResult { old: ended, new: started })
 }
 
@@ -269,7 +269,7 @@ fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> 
     tx.set_binding(row.n, &binding.agent_session, binding.file.as_deref(), binding.evidence, at)?;
     let row = load(tx, row.n, row.id)?;
     let (session, agent_session, evidence) = (row.id, binding.agent_session.clone(), binding.evidence);
-    tx.say(move || tracing::info!(%session, %agent_session, %evidence, "bound"));
+    tx.log_after_commit(move || tracing::info!(%session, %agent_session, %evidence, "bound"));
     queue_bound(tx, &row, at, &binding.agent_session, binding.evidence)?;
     if row.phase == Phase::Closed {
         amend_end(tx, &load(tx, row.n, row.id)?)?;
@@ -291,7 +291,7 @@ fn merge(tx: &Tx<'_>, row: &SessionRow, known: &SessionRow) -> Result<StartResul
     }
     let known = load(tx, known.n, known.id)?;
     let (session, alias) = (known.id, row.id);
-    tx.say(move || tracing::info!(%session, %alias, "provisional session is a known one"));
+    tx.log_after_commit(move || tracing::info!(%session, %alias, "provisional session is a known one"));
     Ok(StartResult { session: known.id, name: known.name, kind })
 }
 
@@ -301,7 +301,7 @@ pub fn doubt(tx: &Tx<'_>, session: SessionId) -> Result<(), Error> {
     let next = step(&row, Move::Doubt)?;
     if next != State::of_row(&row)? {
         tx.set_phase(row.n, next.parts())?;
-        tx.say(move || tracing::info!(%session, "ambiguous"));
+        tx.log_after_commit(move || tracing::info!(%session, "ambiguous"));
     }
     Ok(())
 }
@@ -360,7 +360,7 @@ fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<StartResult,
     }
     tx.put_run_in(new.run, n)?;
     let (session, name, reason) = (new.id, new.name.full.clone(), new.reason);
-    tx.say(move || tracing::info!(%session, name, %reason, "created"));
+    tx.log_after_commit(move || tracing::info!(%session, name, %reason, "created"));
     if !new.provisional {
         queue_start(tx, &load(tx, n, new.id)?, at)?;
     }
@@ -382,15 +382,15 @@ fn reopen(
     if row.phase != Phase::Closed {
         step(row, Move::Join)?;
         tx.set_session_run(row.n, run)?;
-        tx.say(move || tracing::info!(%session, "joined by a further run"));
+        tx.log_after_commit(move || tracing::info!(%session, "joined by a further run"));
         return Ok(StartKind::Joined);
     }
     let next = step(row, Move::Reopen)?;
     // Every receiver gets it from its first event on, though it was imported, or ended before there was a receiver.
-    tx.let_go_session(row.n)?;
+    tx.requeue_session(row.n)?;
     tx.set_phase(row.n, next.parts())?;
     tx.reopen_session(row, run, reason, at, from)?;
-    tx.say(move || tracing::info!(%session, %reason, "re-opened"));
+    tx.log_after_commit(move || tracing::info!(%session, %reason, "re-opened"));
     queue_start(tx, &load(tx, row.n, row.id)?, at)?;
     Ok(StartKind::Reopened)
 }
@@ -411,11 +411,13 @@ fn leave(
             // The record names the processes of a run that is in it.
             tx.set_session_run(row.n, other.n)?;
         }
-        tx.say(move || tracing::info!(%session, reason = %ending.reason, "left by one run, another stays"));
+        tx.log_after_commit(
+            move || tracing::info!(%session, reason = %ending.reason, "left by one run, another stays"),
+        );
         return Ok(EndResult { session, closed: false });
     }
     let next = step(row, Move::LeaveLast)?;
-    tx.say(move || tracing::info!(%session, reason = %ending.reason, "ending"));
+    tx.log_after_commit(move || tracing::info!(%session, reason = %ending.reason, "ending"));
     if row.phase == Phase::Provisional {
         release(tx, row)?;
     }
@@ -424,7 +426,7 @@ fn leave(
     let at = at.max(opened);
     tx.close_session(row, at, ending.status(), ending.reason, ending.exit, to)?;
     queue_end(tx, &load(tx, row.n, row.id)?, at)?;
-    tx.say(move || tracing::info!(%session, status = %ending.status(), "ended"));
+    tx.log_after_commit(move || tracing::info!(%session, status = %ending.status(), "ended"));
     Ok(EndResult { session, closed: true })
 }
 

@@ -54,7 +54,7 @@ impl View<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM evidence WHERE session = ?1 ORDER BY n"), [session], read)
     }
 
-    /// Each with the run it was seen in; of what was seen elsewhere or long ago nobody knows that.
+    /// Each with the run it was seen in; `None` for imported evidence and that of old versions.
     pub fn evidence_by_run(&self, session: i64) -> Result<Vec<(Option<i64>, Evidence)>, Error> {
         self.all(
             &format!("SELECT {COLUMNS}, run FROM evidence WHERE session = ?1 ORDER BY n"),
@@ -63,7 +63,7 @@ impl View<'_> {
         )
     }
 
-    /// Whatever session of the run it belongs to.
+    /// Of all sessions of the run.
     pub fn evidence_of_run(&self, run: i64) -> Result<Vec<Evidence>, Error> {
         self.all(&format!("SELECT {COLUMNS} FROM evidence WHERE run = ?1 ORDER BY n"), [run], read)
     }

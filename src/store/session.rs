@@ -430,7 +430,7 @@ impl Tx<'_> {
     }
 
     /// `id` names this session, too.
-    pub fn answer_to(&self, id: SessionId, session: SessionId) -> Result<(), Error> {
+    pub fn add_session_alias(&self, id: SessionId, session: SessionId) -> Result<(), Error> {
         self.run("INSERT OR IGNORE INTO alias SELECT ?1, n FROM session WHERE id = ?2", params![id, session])
             .map(drop)
     }

@@ -44,7 +44,7 @@ pub(super) fn start(
         tx.set_agent_process(plan.run, pid, agent.map(|agent| agent.start))?;
         if started.session != plan.session {
             // The agent's environment names the id chosen before we knew.
-            tx.answer_to(plan.session, started.session)?;
+            tx.add_session_alias(plan.session, started.session)?;
         }
         tx.set_surroundings(plan.run, &plan.surroundings)?;
         for note in &plan.notes {

@@ -126,11 +126,11 @@ pub fn each_of_export<T: DeserializeOwned, E: fmt::Display>(
 pub enum Broken<E> {
     /// The file is not what it seemed.
     Shape(serde_json::Error),
-    /// Whoever was handed the entries did not want more.
+    /// The caller, which gets the entries one by one, stopped with this error.
     Stopped(E),
 }
 
-/// serde carries errors of its own kind alone: whatever stopped the reading is kept beside it.
+/// serde carries only errors of its own type, so the caller's error is kept beside it.
 fn stopped_by<E: fmt::Display>(
     read: impl FnOnce(&mut dyn FnMut(Result<(), E>) -> serde_json::Result<()>) -> serde_json::Result<()>,
 ) -> Result<(), Broken<E>> {
@@ -175,8 +175,8 @@ fn text(value: Option<&Value>) -> Option<String> {
     value?.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned)
 }
 
-/// The words of both tools for how it ended. Whatever was still going on when it was written down has ended since,
-/// unseen.
+/// Status and reason, from the words of both tools. A session that was still running when the file was written has ended
+/// since, unseen.
 fn ending(status: Option<&str>, exit: Option<Exit>) -> (Status, EndReason) {
     let failed = matches!(exit, Some(Exit::Code(1..) | Exit::Signal(_)));
     match status.unwrap_or_default() {
