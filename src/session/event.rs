@@ -88,7 +88,7 @@ fn draft<'a>(row: &SessionRow, time: Timestamp, attributes: &Attributes, json: &
     Draft { id, kind, opening: row.opening, time, record: None, attributes: Some(json) }
 }
 
-/// The whole life of a session that was lived elsewhere, kept back until someone asks for it to be sent.
+/// START, bound and END of an imported session, kept back until a backfill or until it is opened again.
 pub(super) fn keep_back_life(tx: &Tx<'_>, row: &SessionRow) -> Result<(), store::Error> {
     let mut life = vec![(row.started_at, start(tx, row)?)];
     if let Some(agent_session) = &row.agent_session {

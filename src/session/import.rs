@@ -31,13 +31,13 @@ use wire::StartReason;
 use wire::Timestamp;
 use wire::event::NAMESPACE;
 
-/// What became of what was offered.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub imported: Vec<SessionId>,
-    /// Taken in before, here or from another file.
+    /// Sessions that were here already, from this file or another one.
     pub known: usize,
-    /// Files that are nothing to import, with the reason.
+    /// Files that were not imported, with the reason.
     pub passed_over: Vec<(PathBuf, String)>,
 }
 
@@ -57,7 +57,7 @@ pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<Report, E
     let mut report = Report::default();
     for file in files_of(path)? {
         match Source::named(&file, MAX_NAMED) {
-            Ok(source) => drop(import_file(store, &source, at, 0, &mut ToTheEnd, &mut report)?),
+            Ok(source) => drop(import_file(store, &source, at, 0, &mut Unpaced, &mut report)?),
             Err(error) => report.pass_over(&file, error.to_string()),
         }
     }
@@ -92,24 +92,24 @@ impl Report {
     }
 }
 
-/// What goes along with the transactions of an import.
-trait Course {
-    /// Part of each transaction: this many entries of the file are done with it.
+/// How an import is spread over transactions.
+trait Pacing {
+    /// Part of each transaction: notes that this many entries of the file are imported with it.
     fn note(&self, tx: &Tx<'_>, done: u64) -> Result<(), Error>;
 
-    /// Between two transactions: whether there is to be another one now.
-    fn goes_on(&mut self) -> bool;
+    /// Between two transactions: whether the next one may follow now.
+    fn may_continue(&mut self) -> bool;
 }
 
-/// All at once: somebody waits for it.
-struct ToTheEnd;
+/// One transaction after the other, because a user waits for the import.
+struct Unpaced;
 
-impl Course for ToTheEnd {
+impl Pacing for Unpaced {
     fn note(&self, _: &Tx<'_>, _: u64) -> Result<(), Error> {
         Ok(())
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn may_continue(&mut self) -> bool {
         true
     }
 }
@@ -123,18 +123,18 @@ enum Stop {
     Later,
 }
 
-/// Takes in a file from entry number `first` on; whether it came to the end of it.
+/// Imports a file from entry number `first` on. Returns whether it came to the file's end.
 fn import_file(
     store: &mut Store,
     source: &Source,
     at: Timestamp,
     first: u64,
-    course: &mut dyn Course,
+    pacing: &mut dyn Pacing,
     report: &mut Report,
 ) -> Result<bool, Error> {
     let path = &source.path;
     let reason = match source.read().map(|reader| old::examine(path, reader)) {
-        Ok(Contents::Genie(keys)) => match take_in_genie(store, source, keys, (at, first), course, report) {
+        Ok(Contents::Genie(keys)) => match take_in_genie(store, source, keys, (at, first), pacing, report) {
             Ok(()) => return Ok(true),
             Err(Broken::Stopped(Stop::Later)) => return Ok(false),
             Err(Broken::Stopped(Stop::Error(error))) => return Err(error),
@@ -162,7 +162,7 @@ fn take_in_genie(
     source: &Source,
     keys: Keys,
     (at, first): (Timestamp, u64),
-    course: &mut dyn Course,
+    pacing: &mut dyn Pacing,
     report: &mut Report,
 ) -> Result<(), Broken<Stop>> {
     let mut waiting: Vec<OldSession> = Vec::with_capacity(AT_ONCE);
@@ -171,12 +171,12 @@ fn take_in_genie(
         let taken = store.write(|tx| {
             let taken = waiting.iter().map(|old| take_in(tx, &source.path, old, at, source.written));
             let taken = taken.collect::<Result<Vec<_>, Error>>()?;
-            course.note(tx, done)?;
+            pacing.note(tx, done)?;
             Ok::<_, Error>(taken)
         })?;
         waiting.clear();
         report.count(&taken);
-        if course.goes_on() { Ok(()) } else { Err(Stop::Later) }
+        if pacing.may_continue() { Ok(()) } else { Err(Stop::Later) }
     };
     let reader = source.read().map_err(|error| Broken::Shape(serde_json::Error::io(error)))?;
     old::each_of_genie(&source.path, reader, keys, first, |number, old| {
@@ -325,7 +325,7 @@ fn identity(
         let time = old.time().map_or_else(|| "unknown".into(), |time| time.0.to_string());
         format!("legacy-{}-{time}", old.agent)
     });
-    let tells_apart = old.id.is_some() || old.time().is_some();
+    let is_distinct = old.id.is_some() || old.time().is_some();
     let id_of = |candidate: &str| {
         let parsed = candidate.parse::<SessionId>().ok().filter(|id| id.to_string() == candidate);
         parsed.ok_or_else(|| SessionId(Uuid::new_v5(&NAMESPACE, format!("former\0{candidate}").as_bytes())))
@@ -334,7 +334,7 @@ fn identity(
         let id = id_of(candidate).unwrap_or_else(|made| made);
         Ok::<_, Error>(tx.session(id)?.is_some() || tx.session_by_alias(candidate)?.is_some())
     };
-    if tells_apart && is_taken(&wanted)? && !tx.imported_under(source, &wanted)? {
+    if is_distinct && is_taken(&wanted)? && !tx.imported_under(source, &wanted)? {
         return Ok(None);
     }
     let free = names::first_free(&wanted, is_taken)?;

@@ -25,7 +25,7 @@ pub enum Found {
     Foreign(Foreign),
 }
 
-/// Looks through the agents' own session files, which takes a while: asked only when the store knows nothing.
+/// The search in the agents' own session files. It takes a while, so it is asked only when the store knows nothing.
 pub trait Scan {
     /// Conversations whose id is `wanted` or begins with it.
     fn find(&self, wanted: &str) -> Vec<Foreign>;
@@ -51,7 +51,7 @@ pub enum LookupError {
     Store(#[from] store::Error),
 }
 
-/// One of several that were meant.
+/// One of several sessions that may be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub id: String,

@@ -46,7 +46,7 @@ pub fn check_group(group: &str) -> Result<&str, NameError> {
 }
 
 fn check_as<'a>(what: &'static str, text: &'a str) -> Result<&'a str, NameError> {
-    // A line break is no space that somebody typed by the way.
+    // Line breaks are not trimmed, so that they are refused below: they are no spaces typed by accident.
     let text = text.trim_matches(|c: char| c.is_whitespace() && !c.is_control());
     match text {
         _ if text.trim().is_empty() => Err(NameError::Empty(what)),

@@ -42,8 +42,8 @@ pub fn open_time(openings: &[OpeningRow], now: Timestamp) -> u64 {
 
 /// One session's record as of `now`.
 pub fn record(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<SessionRecord, store::Error> {
-    let mut beside = Beside::of(view, std::slice::from_ref(row))?;
-    beside.record(view, row, now)
+    let mut related = RelatedRows::of(view, std::slice::from_ref(row))?;
+    related.record(view, row, now)
 }
 
 /// The records of many, in the same order.
@@ -52,12 +52,12 @@ pub fn records(
     rows: &[SessionRow],
     now: Timestamp,
 ) -> Result<Vec<SessionRecord>, store::Error> {
-    let mut beside = Beside::of(view, rows)?;
-    rows.iter().map(|row| beside.record(view, row, now)).collect()
+    let mut related = RelatedRows::of(view, rows)?;
+    rows.iter().map(|row| related.record(view, row, now)).collect()
 }
 
-/// What records hold that is not in the sessions' own rows, by session.
-struct Beside {
+/// The rows that records are made from besides those of the sessions themselves.
+struct RelatedRows {
     runs: HashMap<i64, RunProcesses>,
     parents: HashMap<i64, String>,
     openings: HashMap<i64, Vec<OpeningRow>>,
@@ -67,7 +67,7 @@ struct Beside {
     tags: HashMap<i64, Vec<String>>,
 }
 
-impl Beside {
+impl RelatedRows {
     fn of(view: &View<'_>, rows: &[SessionRow]) -> Result<Self, store::Error> {
         let sessions: Vec<i64> = rows.iter().map(|row| row.n).collect();
         Ok(Self {

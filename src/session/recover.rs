@@ -9,8 +9,8 @@ use terminal::process::Processes;
 use wire::SessionId;
 use wire::Timestamp;
 
-/// Whether a run's wrapper is no more. A process of another pid namespace cannot be seen from here and is left to
-/// those who can.
+/// Whether a run's wrapper has ended. A process of another pid namespace cannot be seen from here, so it is taken for alive;
+/// a codemie in its own namespace recovers it.
 fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
     if run.realm.boot != here.boot {
         return true;
@@ -18,12 +18,12 @@ fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
     run.realm.pids == here.pids && !processes.alive(run.wrapper)
 }
 
-/// Ends every session whose last run is gone; which ones. Any number of processes may do this at once: each END is made
+/// Ends every session whose last run is gone, and returns them. Any number of processes may do this at once: each END is made
 /// once. A run whose wrapper left a note of how the agent ended (`noted`) ends so, any other as `interrupted`.
 ///
-/// `read_to_end` meters what is left of the files of a session of the run, through the same store, and says when the file last grew if
-/// it knows. A file that cannot be read keeps no session open, and is no error. A store that refuses is one: nobody reads the
-/// files of what has ended, so the run is left as it is for the next recovery.
+/// `read_to_end` meters the unread lines of a session of the run, through the same store, and returns when its files last grew,
+/// if it knows. A file that cannot be read is no error and keeps no session open. A store that refuses is an error: the files
+/// of ended sessions are not read any more, so the run is left as it is for the next recovery.
 pub fn recover(
     store: &mut Store,
     processes: &dyn Processes,
@@ -41,15 +41,15 @@ pub fn recover(
             continue;
         };
         tracing::info!(session = %session.id, run = %run.id, wrapper = %run.wrapper.pid, "its run is gone");
-        // Those it had left may have grown since as well: the agents write late.
-        for left in store.read(|view| view.sessions_of_run(run.n))? {
-            if left.n != session.n {
-                read_to_end(store, &run, &left)?;
+        // The sessions it had departed from may have grown as well: the agents write late.
+        for departed in store.read(|view| view.sessions_of_run(run.n))? {
+            if departed.n != session.n {
+                read_to_end(store, &run, &departed)?;
             }
         }
         let grew = read_to_end(store, &run, &session)?;
         let noted = noted(&run);
-        let outcome = store.write(|tx| {
+        let result = store.write(|tx| {
             if let Some((ending, at)) = noted {
                 return end(tx, at.max(run.started_at).min(now), run.id, ending);
             }
@@ -62,14 +62,14 @@ pub fn recover(
             ]);
             end(tx, lived.min(now), run.id, Ending::crashed())
         })?;
-        if outcome.closed {
-            ended.push(outcome.session);
+        if result.closed {
+            ended.push(result.session);
         }
     }
     Ok(ended)
 }
 
-/// When it ended nobody saw; its last known moment is the best estimate, and open time stays honest.
+/// The best estimate of when a session ended that nobody saw end. It keeps the hours afterwards out of its open time.
 fn last_sign_of_life(signs: &[Option<Timestamp>]) -> Timestamp {
     signs.iter().flatten().copied().max().unwrap_or_default()
 }

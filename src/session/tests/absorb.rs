@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::super::Error;
-use super::super::absorb::{Absorbed, Batch, absorb};
+use super::super::absorb::{Absorbed, Batch, Taken, absorb};
 use super::super::lifecycle::{self, Conversation, Transition};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, binding, usage};
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-const TAKEN: fn(u64, u64) -> Absorbed = |added, revised| Absorbed::Taken { added, revised };
+const TAKEN: fn(u64, u64) -> Absorbed = |added, revised| Absorbed::Taken(Taken { added, revised });
 
 #[test]
 fn records_events_sums_and_position_are_one() {
@@ -143,7 +143,7 @@ fn a_second_reader_of_the_same_bytes_changes_nothing_and_goes_on_from_the_first(
     let records = [usage("m1", world.now, 20)];
     assert_eq!(world.absorb(session, &batch(7, 0, 100, &records)), TAKEN(1, 0));
     let Absorbed::Elsewhere(Some(position)) = world.absorb(session, &batch(7, 0, 60, &records)) else {
-        panic!("the second reader was not told")
+        panic!("the second reader did not learn the position")
     };
     assert_eq!(position.offset, 100);
     // A file read from the beginning after a truncation finds its own records known.
