@@ -19,9 +19,9 @@ pub enum OnConflict {
 /// How to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nobody is in it.
+    /// No run is in it.
     Continue,
-    /// In a copy: the run there goes on.
+    /// In a copy of the conversation; the other run goes on.
     Fork,
     /// After these wrappers have ended.
     TakeOver(Vec<ProcessId>),

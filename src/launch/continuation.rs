@@ -7,7 +7,7 @@ use wire::AgentSessionId;
 /// `assigned`: codemie put the conversation's id into the arguments.
 pub(super) fn conversation(invocation: &Invocation, assigned: bool) -> Conversation {
     match &invocation.session {
-        // Beside a flag nobody here knows, even that is not certain.
+        // Beside a flag that codemie does not know, even a fresh conversation is not certain.
         Asked::Fresh if !assigned && !invocation.injectable => Conversation::Unsure,
         Asked::Fresh | Asked::Chosen(_) => Conversation::Fresh,
         Asked::Named(id) => Conversation::Named(id.clone()),

@@ -72,7 +72,7 @@ impl Labels {
     }
 }
 
-/// One launch, as somebody asks for it.
+/// One launch, as its caller asks for it.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub target: Target,

@@ -51,7 +51,7 @@ pub struct Installed {
     pub identity: Option<version::Identity>,
 }
 
-/// This machine's.
+/// The agents' programs on this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemBinaries;
 
@@ -80,7 +80,7 @@ pub enum Prepared {
         launch: ProgramSpec,
         /// `None` without a home folder: nothing is recorded.
         plan: Option<Box<Plan>>,
-        /// Of an interactive conversation, the id that codemie chose for it.
+        /// The id that codemie chose for the conversation, if it is an interactive one.
         assigned: Option<AssignedId>,
     },
 }
@@ -118,7 +118,7 @@ pub fn prepare(
         return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned });
     };
     let folder = origin.folder();
-    let Followed { trail, conversation, chosen, surroundings } = Followed::of(&start, origin, &folder);
+    let FollowPlan { trail, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
     let (installed, given) =
         start.agent.map_or_else(Default::default, |start| (start.installed, start.assigned));
     let plan = Plan {
@@ -196,7 +196,8 @@ fn counted(depth: Depth, agent: &dyn Agent, args: &[OsString]) -> (OsString, OsS
     (OsString::from(shim::depth::VARIABLE), depth.leaving(agent.name(), args))
 }
 
-/// A shim manager behind us goes by the name it is called by; a path given outright is its own name.
+/// The name the program is called by. A shim manager behind us decides by that name which agent it is; a binary with another
+/// file name is called by its path.
 fn arg0(agent: &dyn Agent, program: &Path) -> OsString {
     if program.file_name().is_some_and(|file| file == agent.name()) {
         agent.name().into()
@@ -271,7 +272,7 @@ impl Start {
 }
 
 /// How a program is followed.
-struct Followed {
+struct FollowPlan {
     trail: Option<Box<dyn Trail>>,
     conversation: Conversation,
     /// The id the user chose, if it is free.
@@ -279,7 +280,7 @@ struct Followed {
     surroundings: Surroundings,
 }
 
-impl Followed {
+impl FollowPlan {
     fn of(start: &Start, origin: &Origin, folder: &Path) -> Self {
         let mut conversation = start.conversation.clone();
         let surroundings = RefCell::new(Surroundings::default());

@@ -1,4 +1,5 @@
-//! From what a person types as SESSION to one session, or to an error that offers what was probably meant.
+//! The session that a person names on the command line, searched in the store and the agents' files, or an error that
+//! suggests names. The order of the search is [`lookup`]'s.
 
 use crate::launch::Origin;
 use crate::registry;

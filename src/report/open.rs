@@ -1,4 +1,4 @@
-//! The store as a question finds it: open, and with every session ended that vanished since the last one looked.
+//! The store as commands read it: open, and with every session ended that vanished since the last command.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl Archive {
         Ok(Self { store, home: home.clone(), sinks, caught_up: None })
     }
 
-    /// Ends sessions that vanished, and has a detached process send what waits.
+    /// Ends sessions that vanished, and has a detached process send pending events.
     pub fn catch_up(&mut self) {
         recover(&mut self.store, &self.home);
         if let Some(sinks) = &self.sinks {
@@ -75,7 +75,7 @@ pub fn open(home: &Home) -> anyhow::Result<Store> {
     Ok(archive.into_store())
 }
 
-/// For a question that an absent store answers as well: none is made for it.
+/// The store for one command, or `None` if there is none: for commands that need not make one.
 pub fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
     let folder = home.path();
     if folder.exists() && !folder.is_dir() {
