@@ -111,7 +111,7 @@ fn is_wide(style: Style) -> bool {
     (160..usize::MAX).contains(&style.columns)
 }
 
-/// On 80 columns the fields that distinguish sessions stay: name, status, place, time, cost and the id to name it by; on 40 the name
+/// On 80 columns the fields that distinguish sessions stay: name, status, project, time, cost and the id to name it by; on 40 the name
 /// (a usual one whole), the status (`interrup…`) and the id. An archived one is marked by its status where there is no room
 /// for a column.
 fn drawn(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, style: Style) -> String {

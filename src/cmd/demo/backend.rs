@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use tokio::sync::watch;
 use super::super::browser;
 use crate::config::delivery::{Secret, User};
 use crate::demo;
+use crate::detached;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native, post};
 use crate::home::Home;
@@ -59,10 +59,7 @@ fn note(home: &Home, nonce: &str) -> PathBuf {
 /// Starts it and waits until it listens.
 pub(super) fn start(home: &Home) -> anyhow::Result<Embedded> {
     let nonce = uuid::Uuid::new_v4().to_string();
-    let folder = std::path::absolute(home.path())?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args([COMMAND, &nonce]).env("CODEMIE_HOME", folder);
-    terminal::spawn_detached(&mut command)?;
+    detached::start(home, [COMMAND, &nonce])?;
     let (file, deadline) = (note(home, &nonce), Instant::now() + TIMEOUT);
     loop {
         match read_at_most(&file, MAX_NOTE) {
@@ -123,7 +120,7 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let pages = Dashboard::local(storage.clone(), gate, facts, clock, closing.clone());
         let routes = Backend::new(storage, &Options::default(), closing).router().merge(router(pages));
         let entrance = format!("http://{address}/enter?token={secret}");
-        say(
+        write_note(
             &folder,
             &note(home, nonce),
             &Embedded { address: format!("http://{address}"), token, entrance: entrance.clone() },
@@ -149,7 +146,7 @@ impl LocalFacts for Demonstration {
 }
 
 /// Written whole or not at all, for its owner alone.
-fn say(folder: &Path, file: &Path, embedded: &Embedded) -> anyhow::Result<()> {
+fn write_note(folder: &Path, file: &Path, embedded: &Embedded) -> anyhow::Result<()> {
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(&serde_json::to_vec(embedded)?)?;
     new.persist(file)?;
