@@ -47,7 +47,7 @@ fn manage(command: &Command) -> ExitCode {
     let mut err = Screen::new(err, terminal::is_terminal(&io::stderr()));
     match cmd::manage(command, home, &mut out, &mut err) {
         Ok(code) => code,
-        // Whoever read our output has seen enough.
+        // The reader of our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = write!(io::stderr(), "{}", shown(&format!("codemie: {}", format_error(&error))));
@@ -60,8 +60,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// A panic of the pump gives the terminal back before it is reported. One of the tracker's is nobody's business while the
-/// agent runs: it goes to the log.
+/// A panic of the pump's thread is reported after the terminal was restored. One of any other thread goes to the log, because
+/// the agent has the terminal.
 fn panic_without_harm() {
     let pump = std::thread::current().id();
     let report = std::panic::take_hook();

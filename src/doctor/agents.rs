@@ -257,7 +257,8 @@ fn reach(
 
 /// How the version of an agent became known.
 enum KnownVersion {
-    /// By its installation, which also says that this is the agent itself. What its program needs and is not there:
+    /// By its installation, which also says that this is the agent itself. `lacking`: the interpreter that its program needs
+    /// and that is not installed.
     Installed {
         version: String,
         lacking: Option<String>,

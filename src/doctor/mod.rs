@@ -1,7 +1,7 @@
 //! Checks of the set-up: findings as data, each with its fix, gathered by one file per area.
 //!
-//! Promises: looking changes nothing; whatever is asked (a shell with a hung start-up file, an agent that does not
-//! answer) is given up after the time limit and does not outlive it; a finding that is not ok says what to do.
+//! Promises: looking changes nothing but codemie's own notes (the version that an agent answers with); a program that is asked (a shell with a hung start-up file, an agent that does not
+//! answer) is ended after the time limit; a finding that is not ok says what to do.
 
 pub mod agents;
 pub mod delivery;

@@ -30,7 +30,7 @@ pub struct Plan {
     /// The id of the agent's session that stands in its arguments: codemie chose it, or the user.
     pub assigned: Option<AgentSessionId>,
     pub folder: PathBuf,
-    /// The environment as it was when `trail` was made, for whoever has to recover this run.
+    /// The environment as it was when `trail` was made, for the recovery of this run.
     pub surroundings: Surroundings,
     pub name: Option<String>,
     pub tags: Vec<String>,

@@ -25,8 +25,8 @@ use crate::store::Store;
 use terminal::process::SystemProcesses;
 use wire::{Pid, Timestamp};
 
-/// A database log longer than this is moved into the database by a run that has the time: whoever opens the store next
-/// reads all of it.
+/// A database log longer than this is moved into the database by a run that has the time: the next process that opens the
+/// store reads all of it.
 const LONG_LOG: u64 = 256 * 1024;
 /// And longer than this by any run, at its end. A run writes some 200 KiB, so this is one short run in five, and that one
 /// waits some milliseconds for the disk.

@@ -157,7 +157,7 @@ impl StoreWriter {
         self.receivers.wake(hint);
     }
 
-    /// What is to be reported of all this, and whoever still sends.
+    /// Ends the writer: returns the problem to report, if there is one, and the sender, which may still be sending.
     pub(super) fn close(mut self) -> (Option<String>, Option<Sender>) {
         // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
         // moment when nobody waits for us.
