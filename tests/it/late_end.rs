@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use system::clock::{Clock, SystemClock};
 
-use crate::sandbox::{Sandbox, say};
+use crate::sandbox::{Sandbox, output_of};
 use crate::support::scripted::await_some;
 
 /// Bounds failures only.
@@ -57,9 +57,9 @@ impl Scene {
     }
 
     fn listed(&self) -> Vec<Value> {
-        let said = say(&mut self.sandbox.codemie(&["list", "--json"]));
-        assert_eq!(said.code, Some(0), "{said:?}");
-        serde_json::from_str(&said.out).unwrap()
+        let output = output_of(&mut self.sandbox.codemie(&["list", "--json"]));
+        assert_eq!(output.code, Some(0), "{output:?}");
+        serde_json::from_str(&output.out).unwrap()
     }
 }
 

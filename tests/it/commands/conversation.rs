@@ -84,8 +84,8 @@ fn a_person_reads_who_said_what() {
     {
         assert!(text.contains(word), "{word:?} is missing:\n{text}");
     }
-    let said = world.run(&["view", "fix-auth", "--tail-bytes", "100"]);
-    assert!(said.code == Some(0) && said.err.contains("only the end"), "{said:?}");
+    let output = world.run(&["view", "fix-auth", "--tail-bytes", "100"]);
+    assert!(output.code == Some(0) && output.err.contains("only the end"), "{output:?}");
 }
 
 #[test]

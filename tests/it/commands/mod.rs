@@ -27,7 +27,7 @@ use wire::TransitionKind;
 use wire::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 use wire::{Pid, ProcessId, StartTime};
 
-use crate::sandbox::{Said, Sandbox, say};
+use crate::sandbox::{CommandOutput, Sandbox, output_of};
 
 const DAY: i64 = 24 * 3_600_000;
 
@@ -159,15 +159,15 @@ impl World {
         self.sandbox.codemie(args)
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
-        say(&mut self.command(args))
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        output_of(&mut self.command(args))
     }
 
     /// What a command that must succeed prints.
     pub(crate) fn out(&self, args: &[&str]) -> String {
-        let said = self.run(args);
-        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "codemie {args:?}: {}", said.out);
-        said.out
+        let output = self.run(args);
+        assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "codemie {args:?}: {}", output.out);
+        output.out
     }
 
     pub(crate) fn json(&self, args: &[&str]) -> Value {
@@ -184,9 +184,9 @@ impl World {
 
     /// A command that must fail, with an exit code and a word of what it says.
     pub(crate) fn fails(&self, args: &[&str], code: i32, word: &str) {
-        let said = self.run(args);
-        assert_eq!(said.code, Some(code), "codemie {args:?}: {said:?}");
-        assert!(said.err.contains(word) && said.out.is_empty(), "codemie {args:?}: {said:?}");
+        let output = self.run(args);
+        assert_eq!(output.code, Some(code), "codemie {args:?}: {output:?}");
+        assert!(output.err.contains(word) && output.out.is_empty(), "codemie {args:?}: {output:?}");
     }
 }
 

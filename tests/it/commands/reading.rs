@@ -10,7 +10,7 @@ use wire::Timestamp;
 use wire::{AgentSessionId, Ids as _, RandomIds};
 
 use super::{DAY, Given, Run, World, gone};
-use crate::sandbox::{CODEMIE, Sandbox, say};
+use crate::sandbox::{CODEMIE, Sandbox, output_of};
 use crate::support::pty::Start;
 
 #[test]
@@ -24,11 +24,11 @@ fn a_home_without_a_store_says_what_to_do_next_and_stays_empty() {
         (&["usage"], "codemie claude"),
         (&["prune", "--older-than", "90d"], "Nothing to remove"),
     ] {
-        let said = say(&mut sandbox.codemie(args));
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert!(said.out.contains(word), "{args:?}: {said:?}");
+        let result = output_of(&mut sandbox.codemie(args));
+        assert_eq!(result.code, Some(0), "{result:?}");
+        assert!(result.out.contains(word), "{args:?}: {result:?}");
     }
-    let list = say(&mut sandbox.codemie(&["list", "--json"]));
+    let list = output_of(&mut sandbox.codemie(&["list", "--json"]));
     assert_eq!((list.code, list.out.as_str()), (Some(0), "[]\n"));
     assert_eq!(sandbox.tree(), before, "a question makes no store");
 }
@@ -37,9 +37,9 @@ fn a_home_without_a_store_says_what_to_do_next_and_stays_empty() {
 fn a_home_that_can_be_none_is_an_error() {
     let sandbox = Sandbox::new();
     for command in ["list", "usage"] {
-        let said = say(sandbox.codemie(&[command]).env("CODEMIE_HOME", "/dev/null"));
-        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
-        assert!(said.err.contains("/dev/null is not a folder"), "{said:?}");
+        let result = output_of(sandbox.codemie(&[command]).env("CODEMIE_HOME", "/dev/null"));
+        assert_eq!((result.code, result.out.as_str()), (Some(1), ""), "{result:?}");
+        assert!(result.err.contains("/dev/null is not a folder"), "{result:?}");
     }
 }
 
@@ -47,7 +47,7 @@ fn a_home_that_can_be_none_is_an_error() {
 fn a_damaged_store_is_told_of_once_by_whoever_speaks_first() {
     let sandbox = Sandbox::new();
     let damage = || {
-        assert_eq!(say(&mut sandbox.codemie(&["--name", "keepme", "run", "--", "true"])).code, Some(0));
+        assert_eq!(output_of(&mut sandbox.codemie(&["--name", "keepme", "run", "--", "true"])).code, Some(0));
         for beside in ["codemie.db-wal", "codemie.db-shm"] {
             let _ = std::fs::remove_file(sandbox.path(".codemie").join(beside));
         }
@@ -55,13 +55,16 @@ fn a_damaged_store_is_told_of_once_by_whoever_speaks_first() {
     };
     for args in [&["list"][..], &["usage"], &["show", "keepme"], &["run", "--", "true"]] {
         damage();
-        let said = say(&mut sandbox.codemie(args));
+        let result = output_of(&mut sandbox.codemie(args));
         assert!(
-            said.err.contains("the database was damaged, and a new one was made: "),
-            "{args:?}: {said:?}"
+            result.err.contains("the database was damaged, and a new one was made: "),
+            "{args:?}: {result:?}"
         );
-        assert!(said.err.contains("set aside as ") && said.err.contains("codemie.db.damaged-"), "{said:?}");
-        assert_eq!(say(&mut sandbox.codemie(&["list"])).err, "", "once");
+        assert!(
+            result.err.contains("set aside as ") && result.err.contains("codemie.db.damaged-"),
+            "{result:?}"
+        );
+        assert_eq!(output_of(&mut sandbox.codemie(&["list"])).err, "", "once");
     }
 }
 
@@ -348,7 +351,7 @@ fn the_current_session_is_that_of_the_run_after_any_number_of_clears() {
     let inside = |variables: &[(&str, String)]| {
         let mut command = world.command(&["current", "--json"]);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        say(&mut command)
+        output_of(&mut command)
     };
     let (run_id, first) = (run.id.to_string(), run.session.to_string());
     for variables in [
@@ -357,17 +360,17 @@ fn the_current_session_is_that_of_the_run_after_any_number_of_clears() {
         &[("CODEMIE_SESSION_ID", first.clone())],
         &[("CODEMIE_RUN_ID", "nonsense".into()), ("CODEMIE_SESSION_ID", first.clone())],
     ] {
-        let said = inside(variables);
-        assert_eq!(said.code, Some(0), "{variables:?}: {said:?}");
-        let record: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let result = inside(variables);
+        assert_eq!(result.code, Some(0), "{variables:?}: {result:?}");
+        let record: serde_json::Value = serde_json::from_str(&result.out).unwrap();
         assert_eq!(record["sessionId"], third.session.to_string(), "{variables:?}");
     }
-    let said = say(world.command(&["current"]).env("CODEMIE_RUN_ID", &run_id));
-    assert!(said.out.contains("inside.3") && said.out.contains(&third.session.to_string()), "{said:?}");
+    let result = output_of(world.command(&["current"]).env("CODEMIE_RUN_ID", &run_id));
+    assert!(result.out.contains("inside.3") && result.out.contains(&third.session.to_string()), "{result:?}");
     for variables in [&[][..], &[("CODEMIE_RUN_ID", "9f3c77aa-0000-4000-8000-000000000009".into())]] {
-        let said = inside(variables);
-        assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{variables:?}: {said:?}");
-        assert!(!said.err.is_empty());
+        let result = inside(variables);
+        assert_eq!((result.code, result.out.as_str()), (Some(3), ""), "{variables:?}: {result:?}");
+        assert!(!result.err.is_empty());
     }
 }
 

@@ -125,7 +125,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// Asks one thing of whoever is at `http://host:port` and reads the whole answer: status, headers, body.
+/// Sends one request to `http://host:port` and reads the whole answer: status, headers, body.
 pub(crate) fn ask(
     at: &str,
     method: &str,

@@ -126,7 +126,7 @@ fn texts(received: &[Received]) -> Vec<String> {
 fn serve(mut stream: TcpStream, answer: &Answer, noted: &(Mutex<Vec<Received>>, Condvar)) {
     let Ok(Some(request)) = Request::read(&stream) else { return };
     let received = Received::of(request);
-    // Noted before it is answered: whoever has seen the answer finds it here.
+    // Noted before it is answered: a test that has seen the answer finds the request here.
     let reply = answer(&received);
     noted.0.lock().unwrap().push(received);
     noted.1.notify_all();

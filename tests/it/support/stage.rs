@@ -28,7 +28,7 @@ impl Form {
     }
 }
 
-/// Fields go in this order: first whoever is left of the agents, then what they talk to, then the turn.
+/// Dropped in the order of its fields: first the agents that still run, then the API they talk to, then the turn.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) home: AgentHome,
