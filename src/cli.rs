@@ -11,7 +11,7 @@ use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use crate::launch::Target;
+pub use crate::launch::LaunchTarget;
 use crate::output::Colour;
 use crate::registry;
 use crate::session::names;
@@ -322,8 +322,8 @@ pub struct DemoAgent {
 
 /// What a command line asks for.
 #[derive(Debug)]
-pub enum Request {
-    Run { options: RunOptions, target: Target, args: Vec<OsString> },
+pub enum CommandLine {
+    Run { options: RunOptions, target: LaunchTarget, args: Vec<OsString> },
     Manage(Command),
 }
 
@@ -342,10 +342,10 @@ const USAGE: u8 = 2;
 const WITH_VALUE: [&str; 3] = ["--name", "--tag", "--group"];
 
 /// Reads the arguments after our own name. What belongs to the agent is never looked at.
-pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
+pub fn parse(mut args: Vec<OsString>) -> Result<CommandLine, Refusal> {
     if let Some(Split { own, target, rest }) = split(&args) {
         let options = own_options(&args[..own])?;
-        return Ok(Request::Run { options, target, args: args.split_off(rest) });
+        return Ok(CommandLine::Run { options, target, args: args.split_off(rest) });
     }
     // A line that begins with an option, or with `run`, was meant to run something.
     let runs = args.first().is_some_and(|first| is_option(first) || first == "run");
@@ -373,7 +373,7 @@ pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
             RUN_USAGE,
             "--name, --tag, --group and --quiet belong to a run; an agent's name follows them",
         )),
-        command => Ok(Request::Manage(command)),
+        command => Ok(CommandLine::Manage(command)),
     }
 }
 
@@ -458,7 +458,7 @@ fn usage_code(error: &clap::Error, otherwise: u8) -> u8 {
 struct Split {
     /// Options of ours stand before this index, with `run` perhaps among them.
     own: usize,
-    target: Target,
+    target: LaunchTarget,
     /// From here on everything is the agent's.
     rest: usize,
 }
@@ -472,9 +472,9 @@ fn split(args: &[OsString]) -> Option<Split> {
             by_verb = true;
         } else if arg == "--" && by_verb {
             let command = args.get(at + 1)?;
-            return Some(Split { own: at, target: Target::Command(command.clone()), rest: at + 2 });
+            return Some(Split { own: at, target: LaunchTarget::Command(command.clone()), rest: at + 2 });
         } else if let Some(agent) = arg.to_str().and_then(registry::called) {
-            return Some(Split { own: at, target: Target::Agent(agent), rest: at + 1 });
+            return Some(Split { own: at, target: LaunchTarget::Agent(agent), rest: at + 1 });
         } else if !is_option(arg) {
             return None;
         } else if WITH_VALUE.iter().any(|option| arg == option) {

@@ -302,7 +302,7 @@ mod tests {
                 agent: "scribe".into(),
                 trail: Scribe.trail(&var, &self.folder),
                 version: None,
-                binary: None::<version::Identity>,
+                binary: None::<version::BinaryIdentity>,
                 conversation: lifecycle::Conversation::Fresh,
                 assigned: None,
                 folder: self.folder.clone(),

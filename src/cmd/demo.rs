@@ -19,8 +19,8 @@ use crate::registry;
 use crate::report::open::open;
 use crate::session::lifecycle::Conversation;
 use crate::session::record::record;
-use crate::shim::files::{DiskFiles, Identity};
-use crate::shim::install::{Shims, State};
+use crate::shim::files::{DiskFiles, OwnBinary};
+use crate::shim::install::{ShimState, Shims};
 use crate::store::{self, Store, Surroundings, View};
 use crate::track::Plan;
 use system::clock::{Clock, SystemClock};
@@ -40,9 +40,9 @@ fn next(wrapped: bool) -> String {
 
 /// Whether the shims of all agents are there and lead here.
 fn is_wrapped(home: &Home) -> bool {
-    let Some(binary) = Identity::of_this_process(&DiskFiles).canonical else { return false };
+    let Some(binary) = OwnBinary::of_this_process(&DiskFiles).canonical else { return false };
     let shims = Shims::new(home.shims(), binary);
-    registry::AGENTS.iter().all(|agent| matches!(shims.state(agent.name()), Ok(State::Current)))
+    registry::AGENTS.iter().all(|agent| matches!(shims.state(agent.name()), Ok(ShimState::Current)))
 }
 
 pub fn run(

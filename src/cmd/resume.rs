@@ -7,7 +7,7 @@ use crate::cli::{Resume, RunOptions};
 use crate::home::Home;
 use crate::launch::conflict::{self, Decision};
 use crate::launch::resume::{Resumable, StillRunning, arguments, take_over};
-use crate::launch::{Origin, RunResult, Target};
+use crate::launch::{LaunchTarget, Origin, RunResult};
 use crate::report::find::find;
 use crate::session::lookup::Found;
 use crate::store::{RunRow, Store};
@@ -35,7 +35,7 @@ pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
             )
         })?;
     }
-    Ok(run::run(&RunOptions::default(), Target::Agent(agent), line))
+    Ok(run::run(&RunOptions::default(), LaunchTarget::Agent(agent), line))
 }
 
 /// The store is closed again before anything is started: no connection may live through a fork.

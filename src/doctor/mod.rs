@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::home::Home;
-use crate::shim::files::Identity;
+use crate::shim::files::OwnBinary;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -66,7 +66,7 @@ impl Finding {
 pub struct Patient<'a> {
     pub home: Option<Home>,
     pub agents: &'a [&'a str],
-    pub ourselves: Identity,
+    pub ourselves: OwnBinary,
     /// This binary, which the doctor calls to put a shell into a session of its own.
     pub codemie: PathBuf,
     pub path: Option<OsString>,

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::injection::{Call, Changes};
-use super::{Origin, Request, Target, continuation, enclosing_run, note, receivers};
+use super::{LaunchRequest, LaunchTarget, Origin, continuation, enclosing_run, note, receivers};
 use crate::agent::{Agent, Invocation, Kind, Trail};
 use crate::config::{AgentConfig, Config};
 use crate::forward::Sinks;
@@ -48,7 +48,7 @@ pub trait Binaries {
 pub struct Installed {
     pub version: Option<String>,
     /// For remembering the version, once the agent has reported it.
-    pub identity: Option<version::Identity>,
+    pub identity: Option<version::BinaryIdentity>,
 }
 
 /// The agents' programs on this machine.
@@ -65,7 +65,7 @@ impl Binaries for SystemBinaries {
     }
 
     fn installed(&self, agent: &dyn Agent, program: &Path, home: Option<&Home>) -> Installed {
-        let identity = version::Identity::of(agent.name(), program);
+        let identity = version::BinaryIdentity::of(agent.name(), program);
         let recalled = || version::recall(home?, agent.name(), identity.as_ref()?);
         Installed { version: agent.installed_version(program).or_else(recalled), identity }
     }
@@ -93,16 +93,16 @@ pub struct AssignedId {
 }
 
 pub fn prepare(
-    request: Request,
+    request: LaunchRequest,
     origin: &Origin,
     home: Option<&Home>,
     config: &Config,
     world: World<'_>,
 ) -> Result<Prepared, NotFound> {
-    let Request { target, args, labels, session, summary } = request;
+    let LaunchRequest { target, args, labels, session, summary } = request;
     let start = match &target {
-        Target::Command(command) => Start::of_command(command, args),
-        Target::Agent(agent) => {
+        LaunchTarget::Command(command) => Start::of_command(command, args),
+        LaunchTarget::Agent(agent) => {
             let agent_config = config.agent(agent.name());
             let call = located(*agent, args, &agent_config, origin, world)?;
             if stands_aside(call.kind(), origin.var(BYPASS_VARIABLE).as_deref()) {

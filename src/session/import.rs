@@ -24,7 +24,7 @@ use super::names;
 use super::state::{Exit, State};
 use crate::store::old::genie::Keys;
 use crate::store::old::{self, Broken, Contents, OldSession};
-use crate::store::{self, Evidence, NewSession, Store, Tx, Verdict};
+use crate::store::{self, Evidence, EvidenceVerdict, NewSession, Store, Tx};
 use source::Source;
 use wire::SessionId;
 use wire::StartReason;
@@ -33,7 +33,7 @@ use wire::event::NAMESPACE;
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ImportReport {
     pub imported: Vec<SessionId>,
     /// Sessions that were here already, from this file or another one.
     pub known: usize,
@@ -53,8 +53,8 @@ const AT_ONCE: usize = 32;
 const ROWS_AT_ONCE: usize = 300;
 
 /// Takes in a file, or every `.json` file of a folder. Only a path that cannot be read at all is an error.
-pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<Report, Error> {
-    let mut report = Report::default();
+pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<ImportReport, Error> {
+    let mut report = ImportReport::default();
     for file in files_of(path)? {
         match Source::named(&file, MAX_NAMED) {
             Ok(source) => drop(import_file(store, &source, at, 0, &mut Unpaced, &mut report)?),
@@ -80,7 +80,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-impl Report {
+impl ImportReport {
     fn pass_over(&mut self, path: &Path, reason: String) {
         tracing::info!(file = %path.display(), reason, "not imported");
         self.passed_over.push((path.to_owned(), reason));
@@ -130,7 +130,7 @@ fn import_file(
     at: Timestamp,
     first: u64,
     pacing: &mut dyn Pacing,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Result<bool, Error> {
     let path = &source.path;
     let reason = match source.read().map(|reader| old::examine(path, reader)) {
@@ -163,7 +163,7 @@ fn take_in_genie(
     keys: Keys,
     (at, first): (Timestamp, u64),
     pacing: &mut dyn Pacing,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Result<(), Broken<Stop>> {
     let mut waiting: Vec<OldSession> = Vec::with_capacity(AT_ONCE);
     let mut done = first;
@@ -210,7 +210,7 @@ fn take_in_export(
     source: &Source,
     version: u64,
     at: Timestamp,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Result<(), NotTaken> {
     let reader = || source.read().map_err(|error| NotTaken::Parse(serde_json::Error::io(error).into()));
     exchange::check_version(version).map_err(NotTaken::Parse)?;
@@ -299,7 +299,7 @@ fn take_in(
         &Evidence {
             at,
             source: "import".into(),
-            verdict: if bound.is_some() { Verdict::Accepted } else { Verdict::Noted },
+            verdict: if bound.is_some() { EvidenceVerdict::Accepted } else { EvidenceVerdict::Noted },
             agent_session_id: old.agent_session.clone(),
             detail: format!("{} ({source_path}, {})", old.note, old.entry),
         },

@@ -18,7 +18,7 @@ use system::file::read_at_most;
 
 /// What stands where a shim belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ShimState {
     /// Ours, and it runs this binary.
     Current,
     /// Ours, but it runs another binary, or one that is gone.
@@ -70,7 +70,7 @@ impl Shims {
         self.folder.join(name)
     }
 
-    pub fn state(&self, name: &str) -> Result<State, Error> {
+    pub fn state(&self, name: &str) -> Result<ShimState, Error> {
         let path = self.path(name);
         self.look(&path).map_err(|error| Error::Io { path, error })
     }
@@ -80,14 +80,14 @@ impl Shims {
         let io = |error| Error::Io { path: path.clone(), error };
         create_private(&self.folder).map_err(io)?;
         match self.look(&path).map_err(io)? {
-            State::Current => Ok(Done::Unchanged),
-            State::Foreign => Err(Error::Foreign { path }),
-            State::Missing => match self.create(&path, name) {
+            ShimState::Current => Ok(Done::Unchanged),
+            ShimState::Foreign => Err(Error::Foreign { path }),
+            ShimState::Missing => match self.create(&path, name) {
                 // Another process was faster; the next look finds out what it made.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Foreign { path }),
                 created => created.map(|()| Done::Created).map_err(io),
             },
-            State::Stale { .. } => {
+            ShimState::Stale { .. } => {
                 let temporary = self.folder.join(format!(".{name}.{}", std::process::id()));
                 self.create(&temporary, name).and_then(|()| fs::rename(&temporary, &path)).map_err(
                     |error| {
@@ -103,9 +103,9 @@ impl Shims {
     pub fn uninstall(&self, name: &str) -> Result<Done, Error> {
         let path = self.path(name);
         match self.state(name)? {
-            State::Missing => Ok(Done::Absent),
-            State::Foreign => Err(Error::Foreign { path }),
-            State::Current | State::Stale { .. } => match fs::remove_file(&path) {
+            ShimState::Missing => Ok(Done::Absent),
+            ShimState::Foreign => Err(Error::Foreign { path }),
+            ShimState::Current | ShimState::Stale { .. } => match fs::remove_file(&path) {
                 Ok(()) => Ok(Done::Removed),
                 Err(error) => Err(Error::Io { path, error }),
             },
@@ -117,33 +117,33 @@ impl Shims {
         _ = fs::remove_dir(&self.folder);
     }
 
-    fn look(&self, path: &Path) -> io::Result<State> {
+    fn look(&self, path: &Path) -> io::Result<ShimState> {
         let meta = match fs::symlink_metadata(path) {
             Ok(meta) => meta,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::Missing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ShimState::Missing),
             Err(error) => return Err(error),
         };
         if meta.is_symlink() {
             let target = fs::read_link(path)?;
             return Ok(if target == self.binary {
-                State::Current
+                ShimState::Current
             } else if target.file_name() == Some(OsStr::new("codemie"))
                 || target.file_name() == self.binary.file_name()
             {
-                State::Stale { target }
+                ShimState::Stale { target }
             } else {
-                State::Foreign
+                ShimState::Foreign
             });
         }
         if !meta.is_file() {
-            return Ok(State::Foreign);
+            return Ok(ShimState::Foreign);
         }
         let content = read_at_most(path, u64::MAX)?;
         let ours = content.starts_with(b"#!") && memchr::memmem::find(&content, SCRIPT_MARKER).is_some();
         Ok(match ours {
-            true if content == self.script(path) => State::Current,
-            true => State::Stale { target: path.to_owned() },
-            false => State::Foreign,
+            true if content == self.script(path) => ShimState::Current,
+            true => ShimState::Stale { target: path.to_owned() },
+            false => ShimState::Foreign,
         })
     }
 
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn installs_once_and_takes_away_what_it_made() {
         let world = world();
-        assert_eq!(world.shims.state("claude").unwrap(), State::Missing);
+        assert_eq!(world.shims.state("claude").unwrap(), ShimState::Missing);
         assert_eq!(world.shims.install("claude").unwrap(), Done::Created);
         assert_eq!(world.shims.install("claude").unwrap(), Done::Unchanged);
         assert_eq!(fs::read_link(world.shims.path("claude")).unwrap(), Path::new("/opt/codemie"));
@@ -208,11 +208,11 @@ mod tests {
         put(&world, |path| symlink("/old/bin/codemie", path).unwrap());
         assert_eq!(
             world.shims.state("claude").unwrap(),
-            State::Stale { target: "/old/bin/codemie".into() },
+            ShimState::Stale { target: "/old/bin/codemie".into() },
             "dangling, yet ours"
         );
         assert_eq!(world.shims.install("claude").unwrap(), Done::Replaced);
-        assert_eq!(world.shims.state("claude").unwrap(), State::Current);
+        assert_eq!(world.shims.state("claude").unwrap(), ShimState::Current);
         assert_eq!(fs::read_dir(world.shims.folder()).unwrap().count(), 1);
     }
 
@@ -241,7 +241,7 @@ mod tests {
     fn a_script_shim_is_ours() {
         let world = world();
         put(&world, |path| fs::write(path, shell::script_shim(Path::new("/opt/codemie"), "claude")).unwrap());
-        assert_eq!(world.shims.state("claude").unwrap(), State::Current);
+        assert_eq!(world.shims.state("claude").unwrap(), ShimState::Current);
         put(&world, |path| fs::write(path, shell::script_shim(Path::new("/old/codemie"), "claude")).unwrap());
         assert_eq!(world.shims.install("claude").unwrap(), Done::Replaced);
         assert!(world.folder.path().join("home/shims/claude").is_symlink());

@@ -9,8 +9,8 @@ use wire::spelled;
 use wire::{AgentSessionId, RunId, SessionId};
 
 spelled!(
-    /// What became of a piece of evidence.
-    Verdict {
+    /// What the correlator made of a piece of evidence.
+    EvidenceVerdict {
         Accepted = "accepted",
         Rejected = "rejected",
         /// Neither: an addition to the agent's arguments, a hint, a run that joined.
@@ -25,7 +25,7 @@ pub struct Evidence {
     pub at: Timestamp,
     /// Where it came from: `assigned`, `registry`, `log`, `arguments`, …
     pub source: String,
-    pub verdict: Verdict,
+    pub verdict: EvidenceVerdict,
     pub agent_session_id: Option<AgentSessionId>,
     pub detail: String,
 }

@@ -56,7 +56,7 @@ pub use crate::meter::tail::FileId;
 pub use address::Fingerprint;
 pub use breakdown::{ModelSum, ToolSum};
 pub use error::Error;
-pub use evidence::{Evidence, Incident, Verdict};
+pub use evidence::{Evidence, EvidenceVerdict, Incident};
 pub use letter::{Fate, Letter};
 pub use listed::ListedSession;
 pub use many::RunProcesses;

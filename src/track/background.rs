@@ -7,7 +7,7 @@ use super::begin::workspace;
 use super::plan::Plan;
 use crate::session::lifecycle::{self, Begin, Conversation};
 use crate::session::{self};
-use crate::store::{Evidence, NewRun, Realm, Surroundings, Tx, Verdict};
+use crate::store::{Evidence, EvidenceVerdict, NewRun, Realm, Surroundings, Tx};
 use wire::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 
 /// The source of evidence that a conversation goes on after its terminal has ended: later commands look at its file.
@@ -47,7 +47,7 @@ pub(super) fn handed_over(at: Timestamp, conversation: &AgentSessionId) -> Evide
     Evidence {
         at,
         source: HANDED_OVER.to_owned(),
-        verdict: Verdict::Accepted,
+        verdict: EvidenceVerdict::Accepted,
         agent_session_id: None,
         detail: format!("{conversation}: goes on in the background after its terminal has ended"),
     }

@@ -25,7 +25,7 @@ pub struct Plan {
     pub trail: Option<Box<dyn Trail>>,
     pub version: Option<String>,
     /// For noting the version, once the agent has reported it.
-    pub binary: Option<version::Identity>,
+    pub binary: Option<version::BinaryIdentity>,
     pub conversation: Conversation,
     /// The id of the agent's session that stands in its arguments: codemie chose it, or the user.
     pub assigned: Option<AgentSessionId>,

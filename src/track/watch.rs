@@ -49,7 +49,7 @@ trait Notifier: Send {
 pub struct Watch {
     /// `None`: no instance was to be had (`max_user_instances`), so the caller has to look from time to time.
     notifier: Option<Box<dyn Notifier>>,
-    watched: BTreeMap<PathBuf, (Identity, Extent)>,
+    watched: BTreeMap<PathBuf, (PathIdentity, Extent)>,
     /// Some of what is wanted is not watched: there are no more watches to be had (`max_user_watches`).
     short: bool,
     filter: Arc<Filter>,
@@ -81,9 +81,9 @@ impl Filter {
     }
 }
 
-/// Which one it is that stands at a path: the kernel drops the watch of one that is removed, and another in its place has none.
-/// Numbers of inodes are given away again, so birth counts too.
-type Identity = (u64, u64, Option<SystemTime>);
+/// Which file or folder is at a path: device, inode, time of birth. The kernel drops the watch of one that is removed, and
+/// another one at the same path has none. Inode numbers are used again, so the time of birth counts, too.
+type PathIdentity = (u64, u64, Option<SystemTime>);
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -131,7 +131,7 @@ impl Watch {
         let extent = |path: &PathBuf| {
             if shared.contains(path) { Extent::Appearances } else { Extent::Everything }
         };
-        let wanted: BTreeMap<PathBuf, Identity> =
+        let wanted: BTreeMap<PathBuf, PathIdentity> =
             wanted.into_iter().filter_map(|path| nearest(&path)).collect();
         self.watched.retain(|path, (identity, _)| {
             let stays = wanted.get(path) == Some(identity);
@@ -168,7 +168,7 @@ impl Watch {
     }
 }
 
-fn nearest(path: &Path) -> Option<(PathBuf, Identity)> {
+fn nearest(path: &Path) -> Option<(PathBuf, PathIdentity)> {
     path.ancestors().find_map(|path| {
         let meta = path.metadata().ok()?;
         Some((path.to_owned(), (meta.dev(), meta.ino(), meta.created().ok())))

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Error, Pacing, Report, Source, files_of, import_file};
+use super::{Error, ImportReport, Pacing, Source, files_of, import_file};
 use crate::store::{Store, Tx, View, old};
 use wire::Timestamp;
 
@@ -86,8 +86,8 @@ pub fn take_in(
     cwd: &Path,
     at: Timestamp,
     deadline: Option<Instant>,
-) -> Result<Report, Error> {
-    let mut report = Report::default();
+) -> Result<ImportReport, Error> {
+    let mut report = ImportReport::default();
     for (place, done) in store.read(|view| waiting(view, user_home, cwd))? {
         let Some(identity) = identity(&place) else { continue };
         let mut paced = Paced { key: key(&place), identity, deadline, since: Instant::now() };
@@ -125,7 +125,7 @@ fn take_in_folder(
     place: &Path,
     at: Timestamp,
     paced: &mut Paced,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Result<bool, Error> {
     let files = match files_of(place) {
         Ok(files) => files,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::absorb::{Batch, absorb};
 use super::super::exchange::export;
-use super::super::import::{Report, found, import};
+use super::super::import::{ImportReport, found, import};
 use super::super::lifecycle::{self, Conversation};
 use super::super::lookup::{Found, NoScan, find};
 use super::super::prune::prune;
@@ -27,7 +27,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 impl World {
-    fn import(&mut self, path: &Path) -> Report {
+    fn import(&mut self, path: &Path) -> ImportReport {
         let report = import(&mut self.store, path, self.now).unwrap();
         self.check();
         report
@@ -198,7 +198,7 @@ fn the_first_start_reads_old_stores_once_and_leaves_them() {
     let before = fs::read(published.join(original)).unwrap();
     fs::write(&genie, "{\"version\":3,\"sessions\":{\"later\":{\"agent\":\"x\"}}}").unwrap();
     let again = found::take_in(&mut world.store, &user, &project, world.now, None).unwrap();
-    assert_eq!(again, Report::default(), "once, ever");
+    assert_eq!(again, ImportReport::default(), "once, ever");
 
     // Opened again here, it is still not written over the file it came from.
     world.start(Conversation::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));

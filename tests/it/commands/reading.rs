@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use codemie::cli::{Request, parse};
+use codemie::cli::{CommandLine, parse};
 use codemie::session::lifecycle::{Begin, Conversation};
-use codemie::store::{Evidence, Verdict};
+use codemie::store::{Evidence, EvidenceVerdict};
 use serde_json::json;
 use wire::Timestamp;
 use wire::{AgentSessionId, Ids as _, RandomIds};
@@ -258,9 +258,13 @@ fn a_resumed_session_keeps_its_chain_and_the_evidence_of_every_run() {
         world.store.write(|tx| tx.note_evidence(run.session, run.id, one)).unwrap();
     };
     let first = world.start("fix-auth");
-    noted(&mut world, first, &note("added: --session-id one-1", "arguments", Verdict::Noted));
+    noted(&mut world, first, &note("added: --session-id one-1", "arguments", EvidenceVerdict::Noted));
     world.bind(first, "one-1", None);
-    noted(&mut world, first, &note("two-2: another id in the registry", "registry", Verdict::Accepted));
+    noted(
+        &mut world,
+        first,
+        &note("two-2: another id in the registry", "registry", EvidenceVerdict::Accepted),
+    );
     let second = world.clear(first, "two-2");
     world.end(second, 0);
     let mut begin = World::begin("ignored");
@@ -268,7 +272,11 @@ fn a_resumed_session_keeps_its_chain_and_the_evidence_of_every_run() {
     begin.conversation = Conversation::Named(AgentSessionId("two-2".into()));
     let resumed = world.start_as(&begin);
     assert_eq!(resumed.session, second.session);
-    noted(&mut world, resumed, &note("two-2: the id stands in the arguments", "assigned", Verdict::Accepted));
+    noted(
+        &mut world,
+        resumed,
+        &note("two-2: the id stands in the arguments", "assigned", EvidenceVerdict::Accepted),
+    );
 
     let text = world.out(&["show", "fix-auth.2"]);
     assert!(text.contains("fix-auth → [fix-auth.2]"), "{text}");
@@ -304,10 +312,20 @@ fn explain_tells_what_was_added_seen_and_rejected() {
     };
     let at = world.now;
     let notes = [
-        note(at, "arguments", Verdict::Noted, "added: --session-id 7a276c6b"),
-        note(at, "registry", Verdict::Rejected, "0badf00d: another process wrote it"),
-        note(at, "registry", Verdict::Accepted, "7a276c6b: names the conversation of this very process"),
-        note(at, "registry", Verdict::Accepted, "9b8dbe46: changed to a conversation that has no file yet"),
+        note(at, "arguments", EvidenceVerdict::Noted, "added: --session-id 7a276c6b"),
+        note(at, "registry", EvidenceVerdict::Rejected, "0badf00d: another process wrote it"),
+        note(
+            at,
+            "registry",
+            EvidenceVerdict::Accepted,
+            "7a276c6b: names the conversation of this very process",
+        ),
+        note(
+            at,
+            "registry",
+            EvidenceVerdict::Accepted,
+            "9b8dbe46: changed to a conversation that has no file yet",
+        ),
     ];
     world
         .store
@@ -438,5 +456,5 @@ fn whoever_has_read_enough_may_leave() {
 #[test]
 fn words_of_ours_are_not_taken_for_agents() {
     let line = ["show", "claude"].map(std::ffi::OsString::from).to_vec();
-    assert!(matches!(parse(line), Ok(Request::Manage(_))), "a session may be called claude");
+    assert!(matches!(parse(line), Ok(CommandLine::Manage(_))), "a session may be called claude");
 }
