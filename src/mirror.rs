@@ -241,7 +241,7 @@ fn remove(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{self, Begin, Conversation, Transition};
+    use crate::session::lifecycle::{self, Begin, ConversationStart, Transition};
     use crate::session::prune::prune;
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, binding};
@@ -270,7 +270,7 @@ mod tests {
     #[tokio::test]
     async fn events_are_copied_once_and_revisions_replace_them() {
         let mut world = World::new();
-        let (run, started) = world.start(Conversation::Fresh);
+        let (run, started) = world.start(ConversationStart::Fresh);
         let mut mirror = LocalMirror::open(&world.home).await.unwrap();
         assert_eq!(shown(&mirror).await[0].status(), Status::Active);
         assert_eq!(mirror.catch_up().await.unwrap(), 0, "nothing new");
@@ -291,7 +291,7 @@ mod tests {
     #[tokio::test]
     async fn events_that_a_newer_codemie_has_added_count_as_received() {
         let mut world = World::new();
-        let (run, started) = world.start(Conversation::Fresh);
+        let (run, started) = world.start(ConversationStart::Fresh);
         world.bind(started.session, "a").unwrap();
         end(&mut world, run);
         let newer = Connection::open(world.home.database()).unwrap();
@@ -304,7 +304,7 @@ mod tests {
     #[tokio::test]
     async fn the_demo_is_shown_though_it_is_never_sent() {
         let mut world = World::new();
-        let begin = Begin { agent: "demo".into(), local_only: true, ..world.begin(Conversation::Fresh) };
+        let begin = Begin { agent: "demo".into(), local_only: true, ..world.begin(ConversationStart::Fresh) };
         world.start_as(&begin);
         let mirror = LocalMirror::open(&world.home).await.unwrap();
         assert_eq!(shown(&mirror).await[0].life.agent, "demo");
@@ -313,10 +313,10 @@ mod tests {
     #[tokio::test]
     async fn pruned_sessions_leave_the_mirror() {
         let mut world = World::new();
-        let (old, first) = world.start(Conversation::Fresh);
+        let (old, first) = world.start(ConversationStart::Fresh);
         end(&mut world, old);
         let before = world.wait(1000);
-        let (_, second) = world.start(Conversation::Fresh);
+        let (_, second) = world.start(ConversationStart::Fresh);
         let mut mirror = LocalMirror::open(&world.home).await.unwrap();
         assert_eq!(names(&mirror).await.len(), 2);
         assert_eq!(prune(&mut world.store, &world.home, before, None, false).unwrap().len(), 1);
@@ -331,7 +331,7 @@ mod tests {
     #[tokio::test]
     async fn a_mirror_that_cannot_be_used_is_rebuilt() {
         let mut world = World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         let path = world.home.dashboard_database();
         let expected = name(&mut world, started.session);
         let damage: [&dyn Fn(); 3] = [

@@ -17,7 +17,7 @@ use crate::output::Style;
 use crate::output::failure::format_error;
 use crate::registry;
 use crate::report::open::open;
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::session::record::record;
 use crate::shim::files::{DiskFiles, OwnBinary};
 use crate::shim::install::{ShimState, Shims};
@@ -160,7 +160,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         trail: Demo.trail(&|name| origin.var(name), &folder),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         binary: None,
-        conversation: Conversation::Fresh,
+        conversation: ConversationStart::Fresh,
         notes: vec![note(now, "arguments", format!("added: --session-id {assigned}"))],
         assigned: Some(assigned),
         folder,

@@ -166,9 +166,9 @@ mod tests {
 
     #[test]
     fn hostile_names_are_drawn_harmlessly() {
-        use crate::session::lifecycle::Conversation;
+        use crate::session::lifecycle::ConversationStart;
         let mut world = crate::session::tests::World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         let row = world.session(started.session);
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut row = row.clone();

@@ -11,7 +11,7 @@ use crate::agent::{Agent, Invocation, Kind, Trail};
 use crate::config::{AgentConfig, Config};
 use crate::forward::Sinks;
 use crate::home::Home;
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::shim::resolve::NotFound;
 use crate::shim::{self, depth::Depth};
 use crate::store::{Evidence, Surroundings};
@@ -209,7 +209,7 @@ fn arg0(agent: &dyn Agent, program: &Path) -> OsString {
 /// A program with everything it is started with.
 struct Start {
     launch: ProgramSpec,
-    conversation: Conversation,
+    conversation: ConversationStart,
     agent: Option<AgentStart>,
     notes: Vec<Evidence>,
 }
@@ -234,7 +234,7 @@ impl Start {
             set: Vec::new(),
             remove: Vec::new(),
         };
-        Self { launch, conversation: Conversation::Fresh, agent: None, notes: Vec::new() }
+        Self { launch, conversation: ConversationStart::Fresh, agent: None, notes: Vec::new() }
     }
 
     fn of_agent(
@@ -274,7 +274,7 @@ impl Start {
 /// How a program is followed.
 struct FollowPlan {
     trail: Option<Box<dyn Trail>>,
-    conversation: Conversation,
+    conversation: ConversationStart,
     /// The id the user chose, if it is free.
     chosen: Option<AgentSessionId>,
     surroundings: Surroundings,
@@ -300,7 +300,7 @@ impl FollowPlan {
         // An id that is taken is refused by the agent; should it continue there all the same, its own files show it.
         if chosen.as_ref().zip(trail.as_mut()).is_some_and(|(id, trail)| !trail.files(id).is_empty()) {
             chosen = None;
-            conversation = Conversation::Unsure;
+            conversation = ConversationStart::Unsure;
         }
         Self { trail, conversation, chosen, surroundings: surroundings.into_inner() }
     }

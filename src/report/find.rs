@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn each_failure_has_its_own_error() {
-        use crate::session::lifecycle::Conversation;
+        use crate::session::lifecycle::ConversationStart;
         use crate::session::tests::World;
 
         let mut world = World::new();
         for name in ["fix-auth", "docs"] {
-            let mut begin = world.begin(Conversation::Fresh);
+            let mut begin = world.begin(ConversationStart::Fresh);
             begin.name = Some(name.into());
             world.start_as(&begin);
         }

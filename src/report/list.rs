@@ -99,14 +99,14 @@ impl SessionLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::Conversation;
+    use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::World;
 
     #[test]
     fn the_newest_are_listed_and_the_others_counted() {
         let mut world = World::new();
         let started: Vec<String> =
-            (0..3).map(|_| world.start(Conversation::Fresh).1.session.to_string()).collect();
+            (0..3).map(|_| world.start(ConversationStart::Fresh).1.session.to_string()).collect();
         let (now, filter) = (world.now, Filter::default());
         for (limit, expected, more) in [(2, 2, 1), (3, 3, 0), (usize::MAX, 3, 0), (0, 0, 3)] {
             let shown = |count: usize| count.min(limit);
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn branches_are_looked_up_for_wide_tables_alone() {
         let mut world = World::new();
-        world.start(Conversation::Fresh);
+        world.start(ConversationStart::Fresh);
         let now = world.now;
         for (wide, branch) in [(true, Some("main")), (false, None)] {
             let listing =

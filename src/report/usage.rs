@@ -236,7 +236,7 @@ impl SessionLabel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{Conversation, bind};
+    use crate::session::lifecycle::{ConversationStart, bind};
     use crate::session::tests::{World, binding};
 
     fn row(key: &str, agent: Option<&str>, foreign: bool) -> UsageRow {
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_row_is_labelled_by_the_session_of_its_conversation() {
         let mut world = World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         let (at, ids) = (world.now, &world.ids);
         world.store.write(|tx| bind(tx, at, ids, started.session, &binding("one"))).unwrap();
         let key = binding("one").agent_session.0;

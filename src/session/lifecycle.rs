@@ -29,7 +29,7 @@ pub struct Begin {
     pub local_only: bool,
     pub agent_version: Option<String>,
     pub workspace: Workspace,
-    pub conversation: Conversation,
+    pub conversation: ConversationStart,
     pub name: Option<String>,
     pub tags: Vec<String>,
     pub group: Option<String>,
@@ -37,9 +37,9 @@ pub struct Begin {
     pub parent: Option<RunId>,
 }
 
-/// What the arguments say of the conversation.
+/// How the conversation of a run starts, as far as the arguments show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conversation {
+pub enum ConversationStart {
     /// It begins empty for certain, so every line of its file is its own whatever the clock shows.
     Fresh,
     /// It may begin with copies of another's lines (a fork, unknown flags): only lines since the START are its own.
@@ -119,7 +119,7 @@ pub enum BindResult {
 pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result<StartResult, Error> {
     let name = begin.name.as_deref().map(names::check).transpose()?;
     let run = tx.insert_run(&begin.run, at)?;
-    if let Conversation::Named(id) = &begin.conversation
+    if let ConversationStart::Named(id) = &begin.conversation
         && let Some(row) = tx.session_by_agent_session(&begin.agent, id)?
     {
         let kind = reopen(tx, &row, run, at, StartReason::Resume, None)?;
@@ -131,9 +131,9 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
     let default = || names::default_name(&begin.agent, at, &system::zone::local());
     let wanted = name.map_or_else(default, str::to_owned);
     let parent = begin.parent.map(|run| tx.current(run)).transpose()?.flatten();
-    let provisional = begin.conversation == Conversation::Unnamed;
-    let continues = matches!(begin.conversation, Conversation::Named(_) | Conversation::Unnamed);
-    let fresh = begin.conversation == Conversation::Fresh;
+    let provisional = begin.conversation == ConversationStart::Unnamed;
+    let continues = matches!(begin.conversation, ConversationStart::Named(_) | ConversationStart::Unnamed);
+    let fresh = begin.conversation == ConversationStart::Fresh;
     create(
         tx,
         at,

@@ -136,7 +136,7 @@ fn candidate_of_foreign(foreign: &Foreign) -> Candidate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lifecycle::Conversation;
+    use super::super::lifecycle::ConversationStart;
     use super::super::tests::World;
     use super::*;
     use wire::{Ids, SessionId};
@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn start(world: &mut World, id: &'static str, name: &str, agent_session: &str) -> SessionId {
-        let mut begin = world.begin(Conversation::Fresh);
+        let mut begin = world.begin(ConversationStart::Fresh);
         begin.name = Some(name.into());
         let at = world.wait(1);
         let session = world

@@ -79,7 +79,7 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Barrier;
 
-    use super::super::lifecycle::{Conversation, Transition, transition};
+    use super::super::lifecycle::{ConversationStart, Transition, transition};
     use super::super::state::{Exit, Phase};
     use super::super::tests::{World, binding, realm};
     use super::*;
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn the_dead_are_ended_and_the_living_left_alone() {
         let mut world = World::new();
-        let (_, dead) = world.start(Conversation::Fresh);
-        let (living, alive_one) = world.start(Conversation::Fresh);
+        let (_, dead) = world.start(ConversationStart::Fresh);
+        let (living, alive_one) = world.start(ConversationStart::Fresh);
         let table = alive(&mut world, living);
         let hours_later = world.wait(8 * 3_600_000);
         let mut read = Vec::new();
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn every_session_of_a_dead_run_is_read_to_its_end() {
         let mut world = World::new();
-        let (run, first) = world.start(Conversation::Fresh);
+        let (run, first) = world.start(ConversationStart::Fresh);
         world.bind(first.session, "a").unwrap();
         let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
         let at = world.wait(1000);
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_was_read_and_when_the_file_grew_say_when_it_ended() {
         let mut world = World::new();
-        let (_, dead) = world.start(Conversation::Fresh);
+        let (_, dead) = world.start(ConversationStart::Fresh);
         let grew = world.wait(5000);
         let now = world.wait(60_000);
         recover(&mut world.store, &Table::default(), &realm(), now, |_| None, |_, _, _| Ok(Some(grew)))
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_run_that_left_a_note_of_its_end_is_ended_as_the_note_says() {
         let mut world = World::new();
-        let (_, killed) = world.start(Conversation::Fresh);
+        let (_, killed) = world.start(ConversationStart::Fresh);
         let noted_at = world.wait(5000);
         let now = world.wait(60_000);
         let note = |_: &RunRow| Some((Ending::exited(Exit::Code(3)), noted_at));
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn who_is_gone() {
         let mut world = World::new();
-        let (run, _) = world.start(Conversation::Fresh);
+        let (run, _) = world.start(ConversationStart::Fresh);
         let row = world.store.read(|view| view.run(run)).unwrap().unwrap();
         let living = alive(&mut world, run);
         let reused = Table(HashMap::from([(row.wrapper.pid.0, row.wrapper.start.0 + 1)]));
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn ten_recoveries_at_once_make_one_end() {
         let mut world = World::new();
-        let sessions: Vec<_> = (0..5).map(|_| world.start(Conversation::Fresh).1.session).collect();
+        let sessions: Vec<_> = (0..5).map(|_| world.start(ConversationStart::Fresh).1.session).collect();
         let barrier = Barrier::new(10);
         let now = world.now;
         let ended: usize = std::thread::scope(|scope| {
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn two_runs_of_one_session_both_gone_end_it_once() {
         let mut world = World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         world.bind(started.session, "a").unwrap();
-        world.start(Conversation::Named(super::super::tests::agent_session("a")));
+        world.start(ConversationStart::Named(super::super::tests::agent_session("a")));
         let now = world.now;
         let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_| None, |_, _, _| Ok(None))
             .unwrap();

@@ -87,7 +87,7 @@ impl Tx<'_> {
 mod tests {
     use super::super::Fate;
     use super::*;
-    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
     use wire::SessionId;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn session(world: &mut World) -> SessionId {
-        let (run, started) = world.start(Conversation::Fresh);
+        let (run, started) = world.start(ConversationStart::Fresh);
         let now = world.wait(1000);
         world.store.write(|tx| lifecycle::end(tx, now, run, Ending::exited(Exit::Code(0)))).unwrap();
         started.session

@@ -210,7 +210,7 @@ impl View<'_> {
 mod tests {
     use serde_json::json;
 
-    use crate::session::lifecycle::Conversation;
+    use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::{World, usage};
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         use crate::session::absorb::{Batch, absorb};
         use wire::ToolKind;
         let mut world = World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         let session = started.session;
         world.bind(session, "a").unwrap();
         let at = world.now;

@@ -299,7 +299,7 @@ impl Tx<'_> {
 mod tests {
     use super::super::Fate;
     use super::*;
-    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
 
@@ -308,7 +308,7 @@ mod tests {
     fn world() -> (World, wire::SessionId) {
         let mut world = World::new();
         world.store.write(|tx| tx.add_sink(NATIVE)).unwrap();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         world.bind(started.session, "a").unwrap();
         (world, started.session)
     }
@@ -418,8 +418,8 @@ mod tests {
     #[test]
     fn a_new_sink_gets_what_comes_and_a_backfill_the_rest() {
         let mut world = World::new();
-        let (run, ended) = world.start(Conversation::Fresh);
-        let (_, open) = world.start(Conversation::Fresh);
+        let (run, ended) = world.start(ConversationStart::Fresh);
+        let (_, open) = world.start(ConversationStart::Fresh);
         world.bind(open.session, "a").unwrap();
         let at = world.now;
         world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::begin::workspace;
 use super::plan::Plan;
-use crate::session::lifecycle::{self, Begin, Conversation};
+use crate::session::lifecycle::{self, Begin, ConversationStart};
 use crate::session::{self};
 use crate::store::{Evidence, EvidenceVerdict, NewRun, Realm, Surroundings, Tx};
 use wire::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
@@ -15,7 +15,12 @@ use wire::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 const HANDED_OVER: &str = "handed-over";
 
 /// A run of the agent's own background process.
-pub(super) fn run_of(plan: &Plan, process: ProcessId, conversation: Conversation, folder: &Path) -> Begin {
+pub(super) fn run_of(
+    plan: &Plan,
+    process: ProcessId,
+    conversation: ConversationStart,
+    folder: &Path,
+) -> Begin {
     Begin {
         run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process },
         agent: plan.agent.clone(),

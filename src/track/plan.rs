@@ -6,7 +6,7 @@ use super::version;
 use crate::agent::Trail;
 use crate::forward::Sinks;
 use crate::home::Home;
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::session::names;
 use crate::store::{Evidence, Surroundings};
 use wire::{AgentSessionId, RunId, SessionId, Timestamp};
@@ -26,7 +26,7 @@ pub struct Plan {
     pub version: Option<String>,
     /// For noting the version, once the agent has reported it.
     pub binary: Option<version::BinaryIdentity>,
-    pub conversation: Conversation,
+    pub conversation: ConversationStart,
     /// The id of the agent's session that stands in its arguments: codemie chose it, or the user.
     pub assigned: Option<AgentSessionId>,
     pub folder: PathBuf,
@@ -66,7 +66,7 @@ impl Plan {
     /// as certain.
     pub(super) fn take_assigned(&mut self) -> Option<AgentSessionId> {
         self.assigned.take().or_else(|| match &self.conversation {
-            Conversation::Named(id) => Some(id.clone()),
+            ConversationStart::Named(id) => Some(id.clone()),
             _ => None,
         })
     }

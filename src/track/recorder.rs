@@ -15,7 +15,7 @@ use super::sessions::{FileChange, Sessions};
 use super::version;
 use super::writer::StoreWriter;
 use crate::session::correlate::{Correlator, Decision, Method, Signal};
-use crate::session::lifecycle::{self, BindResult, Binding, Conversation, Transition};
+use crate::session::lifecycle::{self, BindResult, Binding, ConversationStart, Transition};
 use crate::session::publish::publish;
 use crate::session::{self};
 use crate::store::{self, Store, Tx};
@@ -43,8 +43,8 @@ impl Recorder {
         let correlator = method.zip(agent).map(|(method, agent)| {
             let correlator = Correlator::new(method, agent, plan.begun_at);
             match plan.conversation {
-                Conversation::Unnamed => correlator.continuing(),
-                Conversation::Named(_) => correlator.resuming(),
+                ConversationStart::Unnamed => correlator.continuing(),
+                ConversationStart::Named(_) => correlator.resuming(),
                 _ => correlator,
             }
         });
@@ -248,7 +248,7 @@ impl Recorder {
         process: ProcessId,
         folder: &Path,
     ) -> Result<(), session::Error> {
-        let begin = background::run_of(&self.plan, process, Conversation::Unsure, folder);
+        let begin = background::run_of(&self.plan, process, ConversationStart::Unsure, folder);
         let surroundings = self.plan.surroundings.clone();
         let session = self.transact(|tx| {
             let session = background::start(tx, at, &begin, &surroundings)?;
@@ -266,7 +266,7 @@ impl Recorder {
         let Some((conversation, process)) = self.sessions.in_background().cloned() else { return Ok(()) };
         let note = background::handed_over(at, &conversation);
         let living = process.filter(|process| SystemProcesses.alive(*process));
-        let named = Conversation::Named(conversation);
+        let named = ConversationStart::Named(conversation);
         let begin = living.map(|process| background::run_of(&self.plan, process, named, &self.plan.folder));
         let (session, run) = (self.sessions.current(), self.plan.run);
         let surroundings = self.plan.surroundings.clone();

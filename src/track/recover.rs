@@ -94,7 +94,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::session::lifecycle::{self, Begin, Binding, Conversation, Transition};
+    use crate::session::lifecycle::{self, Begin, Binding, ConversationStart, Transition};
     use crate::store::{NewRun, Surroundings, Workspace};
     use wire::EvidenceKind;
     use wire::TransitionKind;
@@ -137,7 +137,7 @@ mod tests {
             local_only: false,
             agent_version: None,
             workspace: Workspace { cwd, ..Workspace::default() },
-            conversation: Conversation::Fresh,
+            conversation: ConversationStart::Fresh,
             name: None,
             tags: Vec::new(),
             group: None,

@@ -14,7 +14,7 @@ use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
 use crate::session;
 use crate::session::correlate::{Beginning, Method, RegistryEntry};
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::session::state::Phase;
 use crate::store::{Evidence, EvidenceVerdict, Filter, SessionRow, Surroundings};
 use prices::tier::Tier;
@@ -122,7 +122,7 @@ impl Scene {
             trail: Some(Box::new(trail)),
             version: None,
             binary: None,
-            conversation: Conversation::Fresh,
+            conversation: ConversationStart::Fresh,
             assigned: None,
             folder: self.folder.clone(),
             surroundings: Surroundings::default(),

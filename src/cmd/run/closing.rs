@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::cmd::format::sample;
     use crate::session::absorb::{Batch, absorb};
-    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::record::record;
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, agent_session, binding, usage};
@@ -278,7 +278,7 @@ mod tests {
             world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
             world.store.read(|view| record(view, &view.session(session)?.unwrap(), at)).unwrap()
         };
-        let (run, first) = world.start(Conversation::Fresh);
+        let (run, first) = world.start(ConversationStart::Fresh);
         let begun_at = world.now;
         world
             .store
@@ -287,7 +287,7 @@ mod tests {
         let fresh = ended(&mut world, run, first.session, "a", 1);
         assert_eq!(Added::by_run(&world.home, &fresh, begun_at), None, "it began with the run");
         world.wait(60_000);
-        let (run, again) = world.start(Conversation::Named(agent_session("one")));
+        let (run, again) = world.start(ConversationStart::Named(agent_session("one")));
         assert_eq!(again.session, first.session);
         let begun_at = world.now;
         let resumed = ended(&mut world, run, again.session, "b", 2);

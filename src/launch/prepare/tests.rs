@@ -106,7 +106,7 @@ fn a_launch_for_somebody_else_uses_only_the_given_environment_folder_and_id() {
     assert_eq!(plan.folder, Path::new("/nowhere/project"));
     assert_eq!(plan.parent, Some(parent.parse().unwrap()));
     assert_eq!((plan.name.as_deref(), plan.tags.len()), (Some("fix"), 1));
-    assert_eq!(plan.conversation, Conversation::Fresh);
+    assert_eq!(plan.conversation, ConversationStart::Fresh);
     assert_eq!(plan.version.as_deref(), Some("2.1.197"));
     let id = assigned.expect("an interactive conversation gets an id").id;
     assert_eq!(plan.assigned.as_ref(), Some(&id));

@@ -1,5 +1,5 @@
 use super::super::Error;
-use super::super::lifecycle::{self, BindResult, Conversation, StartKind, Transition, TransitionResult};
+use super::super::lifecycle::{self, BindResult, ConversationStart, StartKind, Transition, TransitionResult};
 use super::super::state::{Ending, Exit, Phase};
 use super::{World, agent_session, binding};
 use wire::TransitionKind;
@@ -39,7 +39,7 @@ impl World {
 #[test]
 fn a_run_from_start_to_exit() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     assert_eq!(started.kind, StartKind::New);
     let row = world.session(started.session);
     assert_eq!((row.phase, row.link, row.status), (Phase::Open, Link::Pending, None));
@@ -64,7 +64,7 @@ fn a_run_from_start_to_exit() {
 #[test]
 fn ending_twice_ends_once() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     assert!(world.end(run, Exit::Signal(15)).closed);
     assert!(!world.end(run, Exit::Code(0)).closed);
     assert_eq!(world.events(started.session), ["1.0 session.start startup", "2.0 session.end signal"]);
@@ -76,7 +76,7 @@ fn ending_twice_ends_once() {
 #[test]
 fn clears_make_a_chain() {
     let mut world = World::new();
-    let mut begin = world.begin(Conversation::Fresh);
+    let mut begin = world.begin(ConversationStart::Fresh);
     begin.name = Some("fix-auth".into());
     begin.tags = vec!["night".into()];
     let (run, first) = world.start_as(&begin);
@@ -111,7 +111,7 @@ fn clears_make_a_chain() {
 #[test]
 fn a_chain_without_further_numbers_goes_on_as_another() {
     let mut world = World::new();
-    let (run, started) = world.start_as(&world.begin(Conversation::Fresh));
+    let (run, started) = world.start_as(&world.begin(ConversationStart::Fresh));
     world.bind(started.session, "a").unwrap();
     let last = "UPDATE session SET name_base = 'fix', name_number = 4294967295, name = 'fix.4294967295'";
     world.store.sql().execute(last, []).unwrap();
@@ -126,7 +126,7 @@ fn a_chain_without_further_numbers_goes_on_as_another() {
 fn a_transition_is_whole_or_not_at_all() {
     // Broken off before its first statement, its second, …: each time nothing of it is there.
     let mut world = World::new();
-    let (run, first) = world.start(Conversation::Fresh);
+    let (run, first) = world.start(ConversationStart::Fresh);
     world.bind(first.session, "a").unwrap();
     let before = world.events(first.session);
     let mut broken = 0;
@@ -153,12 +153,12 @@ fn a_transition_is_whole_or_not_at_all() {
 #[test]
 fn resume_by_id_reopens_the_session() {
     let mut world = World::new();
-    let (run, first) = world.start(Conversation::Fresh);
+    let (run, first) = world.start(ConversationStart::Fresh);
     world.bind(first.session, "a").unwrap();
     world.end(run, Exit::Code(1));
     world.wait(3_600_000);
 
-    let (run, again) = world.start(Conversation::Named(agent_session("a")));
+    let (run, again) = world.start(ConversationStart::Named(agent_session("a")));
     assert_eq!((again.session, again.kind), (first.session, StartKind::Reopened));
     let row = world.session(first.session);
     assert_eq!((row.ended_at, row.end_reason, row.exit_code, row.status), (None, None, None, None));
@@ -183,7 +183,7 @@ fn resume_by_id_reopens_the_session() {
 #[test]
 fn resume_of_a_conversation_never_seen_adopts_it() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Named(agent_session("foreign")));
+    let (_, started) = world.start(ConversationStart::Named(agent_session("foreign")));
     assert_eq!(started.kind, StartKind::New);
     world.bind(started.session, "foreign").unwrap();
     assert_eq!(world.events(started.session), ["1.0 session.start resume", "2.0 session.bound foreign"]);
@@ -194,7 +194,7 @@ fn resume_of_a_conversation_never_seen_adopts_it() {
 #[test]
 fn a_provisional_session_tells_nothing_until_it_is_bound() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Unnamed);
+    let (run, started) = world.start(ConversationStart::Unnamed);
     assert_eq!(started.kind, StartKind::Provisional);
     assert!(world.events(started.session).is_empty());
     let row = world.session(started.session);
@@ -210,7 +210,7 @@ fn a_provisional_session_tells_nothing_until_it_is_bound() {
 #[test]
 fn a_provisional_session_that_ends_unbound_tells_both() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Unnamed);
+    let (run, started) = world.start(ConversationStart::Unnamed);
     world.end(run, Exit::Code(1));
     assert_eq!(world.events(started.session), ["1.0 session.start resume", "2.0 session.end exit"]);
     assert_eq!(world.session(started.session).link, Link::Failed);
@@ -219,17 +219,17 @@ fn a_provisional_session_that_ends_unbound_tells_both() {
 #[test]
 fn a_provisional_session_of_a_known_conversation_becomes_an_alias() {
     let mut world = World::new();
-    let (run, known) = world.start(Conversation::Fresh);
+    let (run, known) = world.start(ConversationStart::Fresh);
     world.bind(known.session, "a").unwrap();
     world.end(run, Exit::Code(0));
 
-    let mut begin = world.begin(Conversation::Unnamed);
+    let mut begin = world.begin(ConversationStart::Unnamed);
     begin.name = Some("second-look".into());
     begin.tags = vec!["night".into()];
     let (run, provisional) = world.start_as(&begin);
     let began = world.now;
     // An agent started inside the agent before it was bound: its parent must not be reported by the provisional id.
-    let mut inner = world.begin(Conversation::Fresh);
+    let mut inner = world.begin(ConversationStart::Fresh);
     inner.parent = Some(run);
     let (_, child) = world.start_as(&inner);
     assert!(world.attributes(child.session, "session.start")["parentSessionId"].is_null());
@@ -275,9 +275,9 @@ fn world_n(view: &crate::store::View<'_>, id: SessionId) -> i64 {
 #[test]
 fn a_second_run_joins_and_the_last_one_ends_the_session() {
     let mut world = World::new();
-    let (one, started) = world.start(Conversation::Fresh);
+    let (one, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
-    let (two, joined) = world.start(Conversation::Named(agent_session("a")));
+    let (two, joined) = world.start(ConversationStart::Named(agent_session("a")));
     assert_eq!((joined.session, joined.kind), (started.session, StartKind::Joined));
     assert!(!world.end(one, Exit::Code(0)).closed);
     assert_eq!(world.session(started.session).phase, Phase::Open);
@@ -292,9 +292,9 @@ fn a_second_run_joins_and_the_last_one_ends_the_session() {
 #[test]
 fn a_session_names_a_run_that_is_in_it() {
     let mut world = World::new();
-    let (one, started) = world.start(Conversation::Fresh);
+    let (one, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
-    let (two, _) = world.start(Conversation::Named(agent_session("a")));
+    let (two, _) = world.start(ConversationStart::Named(agent_session("a")));
     let mut number = |run| world.store.read(|view| view.run(run)).unwrap().map(|row| row.n);
     let (first, second) = (number(one), number(two));
     assert_eq!(world.session(started.session).run, second);
@@ -305,9 +305,9 @@ fn a_session_names_a_run_that_is_in_it() {
 #[test]
 fn a_clear_of_one_of_two_runs_leaves_the_session_to_the_other() {
     let mut world = World::new();
-    let (one, started) = world.start(Conversation::Fresh);
+    let (one, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
-    let (two, _) = world.start(Conversation::Named(agent_session("a")));
+    let (two, _) = world.start(ConversationStart::Named(agent_session("a")));
     let result = world.transition(one, TransitionKind::Clear, Some("b")).unwrap();
     assert!(!result.old.closed);
     let (old, new) = (world.session(started.session), world.session(result.new.session));
@@ -321,7 +321,7 @@ fn a_clear_of_one_of_two_runs_leaves_the_session_to_the_other() {
 #[test]
 fn switching_back_and_forth_reopens_each_time() {
     let mut world = World::new();
-    let (run, first) = world.start(Conversation::Fresh);
+    let (run, first) = world.start(ConversationStart::Fresh);
     world.bind(first.session, "a").unwrap();
     let second = world.transition(run, TransitionKind::Switch, Some("b")).unwrap().new;
     let back = world.transition(run, TransitionKind::Switch, Some("a")).unwrap().new;
@@ -348,10 +348,10 @@ fn switching_back_and_forth_reopens_each_time() {
 #[test]
 fn a_session_already_told_of_that_is_a_known_one_ends_as_a_switch() {
     let mut world = World::new();
-    let (run, known) = world.start(Conversation::Fresh);
+    let (run, known) = world.start(ConversationStart::Fresh);
     world.bind(known.session, "a").unwrap();
     world.end(run, Exit::Code(0));
-    let (run, started) = world.start(Conversation::Unsure);
+    let (run, started) = world.start(ConversationStart::Unsure);
     let BindResult::Switched(result) = world.bind(started.session, "a").unwrap() else {
         panic!("not switched")
     };
@@ -364,7 +364,7 @@ fn a_session_already_told_of_that_is_a_known_one_ends_as_a_switch() {
 #[test]
 fn doubt_stays_until_evidence_decides() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.store.write(|tx| lifecycle::doubt(tx, started.session)).unwrap();
     assert_eq!(world.session(started.session).link, Link::Ambiguous);
     world.bind(started.session, "a").unwrap();
@@ -377,7 +377,7 @@ fn doubt_stays_until_evidence_decides() {
 #[test]
 fn late_evidence_binds_an_ended_session_and_amends_its_end() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     world.end(run, Exit::Code(0));
     world.bind(started.session, "a").unwrap();
     assert_eq!(
@@ -390,7 +390,7 @@ fn late_evidence_binds_an_ended_session_and_amends_its_end() {
 #[test]
 fn another_conversation_needs_a_transition_not_a_binding() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
     assert!(matches!(world.bind(started.session, "b"), Err(Error::Illegal { .. })));
 }
@@ -398,7 +398,7 @@ fn another_conversation_needs_a_transition_not_a_binding() {
 #[test]
 fn nothing_happens_in_a_run_that_has_ended() {
     let mut world = World::new();
-    let (run, _) = world.start(Conversation::Fresh);
+    let (run, _) = world.start(ConversationStart::Fresh);
     world.end(run, Exit::Code(0));
     assert!(matches!(world.transition(run, TransitionKind::Clear, Some("b")), Err(Error::NoRun(_))));
     assert!(matches!(world.transition(world.ids_run(), TransitionKind::Clear, None), Err(Error::NoRun(_))));
@@ -407,7 +407,7 @@ fn nothing_happens_in_a_run_that_has_ended() {
 #[test]
 fn a_clock_set_back_gives_no_negative_time() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     world.wait(-3_600_000);
     world.end(run, Exit::Code(0));
     assert_eq!(world.attributes(started.session, "session.end")["durationMs"], 0);
@@ -417,7 +417,7 @@ fn a_clock_set_back_gives_no_negative_time() {
 fn names_are_unique() {
     let mut world = World::new();
     let named = |world: &World, name: &str| {
-        let mut begin = world.begin(Conversation::Fresh);
+        let mut begin = world.begin(ConversationStart::Fresh);
         begin.name = Some(name.into());
         begin
     };
@@ -442,7 +442,7 @@ fn names_are_unique() {
 #[test]
 fn the_version_learned_later_revises_the_start() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     assert!(world.attributes(started.session, "session.start")["agentVersion"].is_null());
     for _ in 0..2 {
         world.store.write(|tx| lifecycle::learn_version(tx, started.session, "2.1.197")).unwrap();
@@ -463,7 +463,8 @@ fn only_a_session_marked_local_stays_here_whatever_its_agent_is_called() {
     let mut world = World::new();
     for (local_only, sent) in [(true, false), (false, true)] {
         // `codemie run -- ./demo` is a program of the user's; the demonstration is not.
-        let begin = lifecycle::Begin { agent: "demo".into(), local_only, ..world.begin(Conversation::Fresh) };
+        let begin =
+            lifecycle::Begin { agent: "demo".into(), local_only, ..world.begin(ConversationStart::Fresh) };
         let (run, started) = world.start_as(&begin);
         let next = world.transition(run, TransitionKind::Clear, None).unwrap().new.session;
         assert_eq!(world.session(next).local_only, local_only, "a /clear changes nothing of it");

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::lifecycle::{Begin, Binding, Conversation, StartResult};
+use super::lifecycle::{Begin, Binding, ConversationStart, StartResult};
 use crate::home::Home;
 use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, Workspace};
@@ -61,7 +61,7 @@ impl World {
         self.now
     }
 
-    pub(crate) fn begin(&self, conversation: Conversation) -> Begin {
+    pub(crate) fn begin(&self, conversation: ConversationStart) -> Begin {
         let run = self.ids.run();
         Begin {
             run: NewRun { id: run, realm: realm(), wrapper: process(run) },
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Starts a run and gives its id with the session it is in.
-    pub(crate) fn start(&mut self, conversation: Conversation) -> (RunId, StartResult) {
+    pub(crate) fn start(&mut self, conversation: ConversationStart) -> (RunId, StartResult) {
         let begin = self.begin(conversation);
         self.start_as(&begin)
     }

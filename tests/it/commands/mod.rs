@@ -11,7 +11,7 @@ use std::process::Command;
 use codemie::home::Home;
 use codemie::meter::record::{Fact, Record, Usage};
 use codemie::session::absorb::{Batch, absorb};
-use codemie::session::lifecycle::{self, Begin, Binding, Conversation, Transition};
+use codemie::session::lifecycle::{self, Begin, Binding, ConversationStart, Transition};
 use codemie::session::publish::publish;
 use codemie::session::state::{Ending, Exit};
 use codemie::store::{FileId, NewRun, PicoDollars, Priced, Realm, Store, Workspace};
@@ -78,7 +78,7 @@ impl World {
                 repository: Some("acme/widgets".into()),
                 branch: Some("main".into()),
             },
-            conversation: Conversation::Fresh,
+            conversation: ConversationStart::Fresh,
             name: Some(name.into()),
             tags: Vec::new(),
             group: None,

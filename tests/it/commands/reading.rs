@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use codemie::cli::{CommandLine, parse};
-use codemie::session::lifecycle::{Begin, Conversation};
+use codemie::session::lifecycle::{Begin, ConversationStart};
 use codemie::store::{Evidence, EvidenceVerdict};
 use serde_json::json;
 use wire::Timestamp;
@@ -269,7 +269,7 @@ fn a_resumed_session_keeps_its_chain_and_the_evidence_of_every_run() {
     world.end(second, 0);
     let mut begin = World::begin("ignored");
     begin.name = None;
-    begin.conversation = Conversation::Named(AgentSessionId("two-2".into()));
+    begin.conversation = ConversationStart::Named(AgentSessionId("two-2".into()));
     let resumed = world.start_as(&begin);
     assert_eq!(resumed.session, second.session);
     noted(
@@ -293,7 +293,7 @@ fn a_resumed_session_keeps_its_chain_and_the_evidence_of_every_run() {
     // The other way round: who is gone on with knows where it once led.
     world.end(resumed, 0);
     begin.run.id = RandomIds.run();
-    begin.conversation = Conversation::Named(AgentSessionId("one-1".into()));
+    begin.conversation = ConversationStart::Named(AgentSessionId("one-1".into()));
     world.start_as(&begin);
     let text = world.out(&["show", "fix-auth"]);
     assert!(text.contains("[fix-auth] → fix-auth.2"), "{text}");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codemie::forward::{Drain, Idle, Pace, needs_delivery};
-use codemie::session::lifecycle::{Begin, Conversation};
+use codemie::session::lifecycle::{Begin, ConversationStart};
 use codemie::store::{Realm, Store};
 use serde_json::Value;
 use wire::AgentSessionId;
@@ -112,7 +112,7 @@ fn session_older_than_its_receiver_is_not_sent_in_part() {
     assert_eq!(world.json(&["show", "labelled", "--json"])["sync"]["dead"], 0);
     // One that goes on is told from its first event on.
     let again = world.start_as(&Begin {
-        conversation: Conversation::Named(AgentSessionId("agent-of-resumed".into())),
+        conversation: ConversationStart::Named(AgentSessionId("agent-of-resumed".into())),
         ..World::begin("again")
     });
     world.call(again, "resumed-later", "claude-sonnet-4-5", Some(2_000_000_000));
