@@ -241,7 +241,7 @@ fn remove(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{self, Begin, ConversationStart, Transition};
+    use crate::session::lifecycle::{self, ConversationStart, RunStart, Transition};
     use crate::session::prune::prune;
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, binding};
@@ -304,7 +304,8 @@ mod tests {
     #[tokio::test]
     async fn the_demo_is_shown_though_it_is_never_sent() {
         let mut world = World::new();
-        let begin = Begin { agent: "demo".into(), local_only: true, ..world.begin(ConversationStart::Fresh) };
+        let begin =
+            RunStart { agent: "demo".into(), local_only: true, ..world.begin(ConversationStart::Fresh) };
         world.start_as(&begin);
         let mirror = LocalMirror::open(&world.home).await.unwrap();
         assert_eq!(shown(&mirror).await[0].life.agent, "demo");

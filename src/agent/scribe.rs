@@ -441,7 +441,7 @@ mod tests {
         // A run whose wrapper is gone: it noted its conversation, and no END.
         let mut store = Store::open(&stage.home, SystemClock.now()).unwrap();
         let dead = ProcessId { pid: Pid(i32::MAX), start: StartTime(1) };
-        let begin = lifecycle::Begin {
+        let begin = lifecycle::RunStart {
             run: crate::store::NewRun {
                 id: RandomIds.run(),
                 realm: crate::store::Realm::here(),

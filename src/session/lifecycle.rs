@@ -20,9 +20,9 @@ use wire::{EndReason, EvidenceKind, StartReason, TransitionKind};
 /// words of the old conversation, copied along but not read yet, for the new one's.
 const NOTICED_WITHIN_MS: i64 = 500;
 
-/// A run as it begins, before the agent is spawned.
+/// Everything that is known of a run when it starts.
 #[derive(Clone, Debug)]
-pub struct Begin {
+pub struct RunStart {
     pub run: NewRun,
     pub agent: String,
     /// Nothing of it is ever sent, and `usage` leaves it out.
@@ -116,7 +116,7 @@ pub enum BindResult {
 }
 
 /// Begins a run: the session exists from here on, with its START unless it is provisional.
-pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result<StartResult, Error> {
+pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &RunStart) -> Result<StartResult, Error> {
     let name = begin.name.as_deref().map(names::check).transpose()?;
     let run = tx.insert_run(&begin.run, at)?;
     if let ConversationStart::Named(id) = &begin.conversation

@@ -6,7 +6,7 @@
 //! whole, events included, or not at all:
 //!
 //! ```text
-//! lifecycle::start(tx, at, ids, &Begin)            a run begins: a new session, or one re-opened or joined
+//! lifecycle::start(tx, at, ids, &RunStart)         a run begins: a new session, or one re-opened or joined
 //! lifecycle::end(tx, at, run, Ending)              a run ends, however; the session with it if it was the last run in it
 //! lifecycle::transition(tx, at, ids, run, &Transition)  /clear or switch: end + start in one, linked both ways
 //! lifecycle::bind(tx, at, ids, session, &Binding)  the agent's session is known

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::begin::workspace;
 use super::plan::Plan;
-use crate::session::lifecycle::{self, Begin, ConversationStart};
+use crate::session::lifecycle::{self, ConversationStart, RunStart};
 use crate::session::{self};
 use crate::store::{Evidence, EvidenceVerdict, NewRun, Realm, Surroundings, Tx};
 use wire::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
@@ -20,8 +20,8 @@ pub(super) fn run_of(
     process: ProcessId,
     conversation: ConversationStart,
     folder: &Path,
-) -> Begin {
-    Begin {
+) -> RunStart {
+    RunStart {
         run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process },
         agent: plan.agent.clone(),
         local_only: plan.local_only,
@@ -38,7 +38,7 @@ pub(super) fn run_of(
 pub(super) fn start(
     tx: &Tx<'_>,
     at: Timestamp,
-    begin: &Begin,
+    begin: &RunStart,
     surroundings: &Surroundings,
 ) -> Result<SessionId, session::Error> {
     let started = lifecycle::start(tx, at, &RandomIds, begin)?;

@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::receivers::Receivers;
 use crate::forward::{self, Sinks};
 use crate::project::Project;
-use crate::session::lifecycle::{self, Begin};
+use crate::session::lifecycle::{self, RunStart};
 use crate::session::{self};
 use crate::store::{NewRun, Realm, Store, Workspace};
 use terminal::process::{Processes, SystemProcesses};
@@ -24,7 +24,7 @@ pub(super) fn start(
     let wrapper = Pid(i32::try_from(std::process::id()).unwrap_or(0));
     let wrapper =
         SystemProcesses.identify(wrapper).unwrap_or(ProcessId { pid: wrapper, start: StartTime(0) });
-    let begin = Begin {
+    let begin = RunStart {
         run: NewRun { id: plan.run, realm: Realm::here(), wrapper },
         agent: plan.agent.clone(),
         local_only: plan.local_only,

@@ -94,7 +94,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::session::lifecycle::{self, Begin, Binding, ConversationStart, Transition};
+    use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
     use crate::store::{NewRun, Surroundings, Workspace};
     use wire::EvidenceKind;
     use wire::TransitionKind;
@@ -127,7 +127,7 @@ mod tests {
         let home = Home::at(temporary.path().join("home"));
         let mut store = Store::open(&home, SystemClock.now()).unwrap();
         let id = RandomIds.run();
-        let begin = Begin {
+        let begin = RunStart {
             run: NewRun {
                 id,
                 realm: Realm::here(),

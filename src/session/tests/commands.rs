@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use super::super::absorb::{Batch, absorb};
-use super::super::lifecycle::{self, Begin, ConversationStart};
+use super::super::lifecycle::{self, ConversationStart, RunStart};
 use super::super::prune::{prune, remove};
 use super::super::publish::publish;
 use super::super::record::{record, records};
@@ -53,8 +53,8 @@ impl World {
         self.store.read(|view| view.list(filter)).unwrap().into_iter().map(|row| row.name).collect()
     }
 
-    fn named(&self, name: &str) -> Begin {
-        Begin { name: Some(name.into()), ..self.begin(ConversationStart::Fresh) }
+    fn named(&self, name: &str) -> RunStart {
+        RunStart { name: Some(name.into()), ..self.begin(ConversationStart::Fresh) }
     }
 }
 
@@ -287,7 +287,7 @@ fn many(world: &mut World) {
         .execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 20, 150)", [])
         .unwrap();
     for n in 0..70 {
-        let (run, started) = world.start_as(&Begin {
+        let (run, started) = world.start_as(&RunStart {
             tags: vec![format!("t{}", n % 3), "all".into()],
             parent: None,
             ..world.named(&format!("s{n}"))

@@ -464,7 +464,7 @@ fn only_a_session_marked_local_stays_here_whatever_its_agent_is_called() {
     for (local_only, sent) in [(true, false), (false, true)] {
         // `codemie run -- ./demo` is a program of the user's; the demonstration is not.
         let begin =
-            lifecycle::Begin { agent: "demo".into(), local_only, ..world.begin(ConversationStart::Fresh) };
+            lifecycle::RunStart { agent: "demo".into(), local_only, ..world.begin(ConversationStart::Fresh) };
         let (run, started) = world.start_as(&begin);
         let next = world.transition(run, TransitionKind::Clear, None).unwrap().new.session;
         assert_eq!(world.session(next).local_only, local_only, "a /clear changes nothing of it");

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::lifecycle::{Begin, Binding, ConversationStart, StartResult};
+use super::lifecycle::{Binding, ConversationStart, RunStart, StartResult};
 use crate::home::Home;
 use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, Workspace};
@@ -61,9 +61,9 @@ impl World {
         self.now
     }
 
-    pub(crate) fn begin(&self, conversation: ConversationStart) -> Begin {
+    pub(crate) fn begin(&self, conversation: ConversationStart) -> RunStart {
         let run = self.ids.run();
-        Begin {
+        RunStart {
             run: NewRun { id: run, realm: realm(), wrapper: process(run) },
             agent: "claude".into(),
             local_only: false,
@@ -88,7 +88,7 @@ impl World {
         self.start_as(&begin)
     }
 
-    pub(crate) fn start_as(&mut self, begin: &Begin) -> (RunId, StartResult) {
+    pub(crate) fn start_as(&mut self, begin: &RunStart) -> (RunId, StartResult) {
         let at = self.wait(1000);
         let started = self.store.write(|tx| super::lifecycle::start(tx, at, &self.ids, begin)).unwrap();
         self.check();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use codemie::session::lifecycle::Begin;
+use codemie::session::lifecycle::RunStart;
 use serde_json::{Value, json};
 
 use super::{DAY, World};
@@ -136,7 +136,7 @@ fn what_is_not_delivered_is_not_pruned() {
     let why = "Why: codemie sync --status";
     assert_eq!(text, format!("Not yet removed, because not all of it is delivered: 1 session. {why}\n"));
     // The demonstration's are sent to nobody, so nobody has to get them first.
-    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
+    let demo = world.start_as(&RunStart { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.end(demo, 0);
     assert!(world.out(&["prune", "--agent", "demo"]).contains("1 session of demo that ended removed."));
     assert_eq!(world.listed(&["--all"]), ["old"]);
@@ -188,7 +188,7 @@ fn an_export_that_was_tampered_with_breaks_nothing() {
 #[test]
 fn an_export_taken_in_elsewhere_is_the_same() {
     let mut here = World::new();
-    let first = here.start_as(&Begin {
+    let first = here.start_as(&RunStart {
         tags: vec!["bug".into()],
         group: Some("g".into()),
         ..World::begin("fix-auth")

@@ -11,7 +11,7 @@ use std::process::Command;
 use codemie::home::Home;
 use codemie::meter::record::{Fact, Record, Usage};
 use codemie::session::absorb::{Batch, absorb};
-use codemie::session::lifecycle::{self, Begin, Binding, ConversationStart, Transition};
+use codemie::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
 use codemie::session::publish::publish;
 use codemie::session::state::{Ending, Exit};
 use codemie::store::{FileId, NewRun, PicoDollars, Priced, Realm, Store, Workspace};
@@ -61,9 +61,9 @@ impl World {
     }
 
     /// A run of claude in the project `widgets`, by this very process, so that it lives.
-    pub(crate) fn begin(name: &str) -> Begin {
+    pub(crate) fn begin(name: &str) -> RunStart {
         let me = Pid(i32::try_from(std::process::id()).unwrap());
-        Begin {
+        RunStart {
             run: NewRun {
                 id: RandomIds.run(),
                 realm: Realm::here(),
@@ -90,11 +90,11 @@ impl World {
         self.start_as(&Self::begin(name))
     }
 
-    pub(crate) fn start_as(&mut self, begin: &Begin) -> Run {
+    pub(crate) fn start_as(&mut self, begin: &RunStart) -> Run {
         self.start_with(begin, &RandomIds)
     }
 
-    pub(crate) fn start_with(&mut self, begin: &Begin, ids: &dyn Ids) -> Run {
+    pub(crate) fn start_with(&mut self, begin: &RunStart, ids: &dyn Ids) -> Run {
         let at = self.tick(1000);
         let started = self.store.write(|tx| lifecycle::start(tx, at, ids, begin)).unwrap();
         Run { id: begin.run.id, session: started.session }

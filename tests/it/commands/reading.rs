@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use codemie::cli::{CommandLine, parse};
-use codemie::session::lifecycle::{Begin, ConversationStart};
+use codemie::session::lifecycle::{ConversationStart, RunStart};
 use codemie::store::{Evidence, EvidenceVerdict};
 use serde_json::json;
 use wire::Timestamp;
@@ -78,7 +78,7 @@ fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
     let old = world.start_as(&begin);
     world.end(old, 1);
     world.now.0 += 30 * DAY;
-    let tagged = world.start_as(&Begin {
+    let tagged = world.start_as(&RunStart {
         tags: vec!["bug".into()],
         group: Some("g".into()),
         ..World::begin("tagged")
@@ -86,7 +86,7 @@ fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
     world.end(tagged, 0);
     let running = world.start("running");
     let next = world.clear(running, "second");
-    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
+    let demo = world.start_as(&RunStart { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.end(demo, 0);
     world.out(&["archive", "tagged"]);
 
@@ -134,7 +134,7 @@ fn the_list_fits_the_terminal_and_is_coloured_only_there() {
     world.call(failed, "m1", "claude-sonnet-4-5", Some(2_000_000_000));
     world.end(failed, 3);
     world.start("claude-2611160731.2");
-    let gone = Begin {
+    let gone = RunStart {
         run: codemie::store::NewRun { wrapper: gone(), ..World::begin("x").run },
         ..World::begin("lost")
     };
@@ -175,8 +175,10 @@ fn the_list_fits_the_terminal_and_is_coloured_only_there() {
 fn what_vanished_is_ended_before_anything_is_told() {
     let mut world = World::new();
     let begin = World::begin("lost");
-    let lost = world
-        .start_as(&Begin { run: codemie::store::NewRun { wrapper: gone(), ..begin.run.clone() }, ..begin });
+    let lost = world.start_as(&RunStart {
+        run: codemie::store::NewRun { wrapper: gone(), ..begin.run.clone() },
+        ..begin
+    });
     let record = world.json(&["show", "lost", "--json"]);
     assert_eq!((&record["status"], &record["endReason"]), (&json!("interrupted"), &json!("crash")));
     let published = std::fs::read_to_string(world.published(lost.session)).unwrap();
@@ -402,7 +404,7 @@ fn usage_adds_up_and_names_what_has_no_price() {
     world.call(first, "m2", "brand-new", None);
     let second = world.clear(first, "7a276c6b-two");
     world.call(second, "m3", "claude-sonnet-4-5", Some(2_000_000_000));
-    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
+    let demo = world.start_as(&RunStart { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.bind(demo, "play", None);
     world.call(demo, "m4", "claude-sonnet-4-5", Some(2_000_000_000));
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codemie::forward::{Drain, Idle, Pace, needs_delivery};
-use codemie::session::lifecycle::{Begin, ConversationStart};
+use codemie::session::lifecycle::{ConversationStart, RunStart};
 use codemie::store::{Realm, Store};
 use serde_json::Value;
 use wire::AgentSessionId;
@@ -111,7 +111,7 @@ fn session_older_than_its_receiver_is_not_sent_in_part() {
     assert_eq!(ledger.events().len(), 0);
     assert_eq!(world.json(&["show", "labelled", "--json"])["sync"]["dead"], 0);
     // One that goes on is told from its first event on.
-    let again = world.start_as(&Begin {
+    let again = world.start_as(&RunStart {
         conversation: ConversationStart::Named(AgentSessionId("agent-of-resumed".into())),
         ..World::begin("again")
     });

@@ -145,8 +145,11 @@ fn the_demos_sessions_are_sent_nowhere() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
-    let begin =
-        codemie::session::lifecycle::Begin { agent: "demo".into(), local_only: true, ..World::begin("play") };
+    let begin = codemie::session::lifecycle::RunStart {
+        agent: "demo".into(),
+        local_only: true,
+        ..World::begin("play")
+    };
     let run = world.start_as(&begin);
     world.bind(run, "demo-1", None);
     world.call(run, "demo-call", "claude-sonnet-4-5", Some(1));

@@ -1,6 +1,6 @@
 //! What is printed cannot steer the terminal it is printed on, nor a spreadsheet.
 
-use codemie::session::lifecycle::Begin;
+use codemie::session::lifecycle::RunStart;
 use serde_json::Value;
 
 use super::{bounded, sources};
@@ -15,7 +15,7 @@ fn evil_world() -> World {
     let mut begin = World::begin("fix-auth");
     begin.workspace.project = Some(EVIL.into());
     begin.workspace.branch = Some("=HYPERLINK(1)".into());
-    let run = world.start_as(&Begin { tags: vec!["ok".into()], ..begin });
+    let run = world.start_as(&RunStart { tags: vec!["ok".into()], ..begin });
     world.bind(run, "7a276c6b-d81e", None);
     world.call(run, "msg_1", EVIL, None);
     world.end(run, 0);
