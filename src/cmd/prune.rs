@@ -9,7 +9,7 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::format::{self, Short, date};
+use super::format::{self, ShortIds, date};
 use super::{Failure, USAGE};
 use crate::agent::Agent;
 use crate::cli::Prune;
@@ -147,7 +147,7 @@ fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
         Column::text("ID", format::ID),
     ]);
     let shown: Vec<String> = rows.iter().map(SessionRow::shown_id).collect();
-    let ids: Short<'_> = shown.iter().map(String::as_str).collect();
+    let ids: ShortIds<'_> = shown.iter().map(String::as_str).collect();
     for (row, id) in rows.iter().zip(&shown) {
         table.row([
             row.name.as_str().into(),

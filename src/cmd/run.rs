@@ -51,7 +51,7 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     }
     if let Some(session) = summary.session {
         let added = home.as_ref().zip(begun_at).and_then(|(home, at)| Added::by_run(home, &session, at));
-        result.add_line(closing::line(&session, summary.together, added, Style::of_stdout().columns));
+        result.add_line(closing::line(&session, summary.run_total, added, Style::of_stdout().columns));
     }
     let sinks = home.as_ref().filter(|_| speaks).and_then(|home| Sinks::of(home, &config.delivery));
     if let Some(line) = sinks.and_then(|sinks| closing::paused(&sinks, SystemClock.now())) {

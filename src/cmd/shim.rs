@@ -14,7 +14,7 @@ use crate::output::table::padded;
 use crate::cli::{Shim, ShimAction};
 use crate::home::Home;
 use crate::shim::files::{DiskFiles, OwnBinary};
-use crate::shim::install::{Done, Error, ShimState, Shims};
+use crate::shim::install::{Error, ShimChange, ShimState, Shims};
 use crate::shim::resolve::Query;
 use crate::shim::status::Reach;
 
@@ -49,18 +49,18 @@ fn each(
     agents: &[&str],
     shims: &Shims,
     out: &mut dyn Write,
-    act: fn(&Shims, &str) -> Result<Done, Error>,
+    act: fn(&Shims, &str) -> Result<ShimChange, Error>,
 ) -> anyhow::Result<()> {
     let mut failures = Vec::new();
     for name in agents {
         match act(shims, name) {
             Ok(done) => {
                 let done = match done {
-                    Done::Created => "created",
-                    Done::Replaced => "replaced",
-                    Done::Unchanged => "unchanged",
-                    Done::Removed => "removed",
-                    Done::Absent => "not there",
+                    ShimChange::Created => "created",
+                    ShimChange::Replaced => "replaced",
+                    ShimChange::Unchanged => "unchanged",
+                    ShimChange::Removed => "removed",
+                    ShimChange::Absent => "not there",
                 };
                 writeln!(out, "{done:9}  {}", shims.path(name).display())?;
             }

@@ -64,11 +64,7 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
 fn forget(name: &str, home: &Home, sinks: Option<&Sinks>, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let refuse = |message: String| Err(Failure { code: 1, message }.into());
     if sinks.is_some_and(|sinks| sinks.targets().iter().any(|target| target.name == name)) {
-        let key = match name {
-            forward::NATIVE => "backend.url",
-            forward::CODEMIE_V1 => "codemieV1.url",
-            _ => "otlp.endpoint",
-        };
+        let key = forward::address_setting(name).unwrap_or_default();
         return refuse(format!("{name} is set up; first run: codemie config unset {key}"));
     }
     let mut store = Store::open(home, SystemClock.now())?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use super::format::{self, Short, cost, costs, number};
+use super::format::{self, ShortIds, cost, costs, number};
 use crate::cli::{Usage, UsageBy};
 use crate::home::Home;
 use crate::output::failure::shown;
@@ -205,7 +205,7 @@ impl Drawing<'_> {
 
     fn table(&self, moments: &Moments) -> Table {
         let by_session = self.report.by == By::Session;
-        let ids: Short<'_> = self
+        let ids: ShortIds<'_> = self
             .known
             .ids
             .iter()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::probe::{Answer, ask};
-use super::shells::{self, Asked, Mode};
+use super::shells::{self, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
 use crate::config::Config;
 use crate::home::Home;
@@ -41,7 +41,8 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         let versions: Vec<_> = (patient.agents.iter().zip(&reals))
             .map(|(agent, real)| scope.spawn(|| real.as_ref().ok().map(|path| version(agent, path, patient))))
             .collect();
-        let asked: Vec<Asked> = asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
+        let asked: Vec<ShellAnswer> =
+            asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
         let versions: Vec<_> = versions.into_iter().map(|thread| thread.join().ok().flatten()).collect();
         (asked, versions)
     });
@@ -73,7 +74,7 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         missed |=
             !shims_on_path && matches!((&on_path, &shim), (Reach::Bare(_), Some((_, ShimState::Current))));
         findings.extend(reach(agent, &on_path, shim, shims_on_path, patient));
-        for Asked { shell, mode, meanings } in &asked {
+        for ShellAnswer { shell, mode, meanings } in &asked {
             let Ok(meanings) = meanings else { continue };
             let wrapped = |path: &Path| {
                 let kind = resolve::judge(path, agent, &patient.ourselves, &DiskFiles);

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::Error;
 use super::event::keep_back_life;
-use super::exchange::{self, Exported, ParseError};
+use super::exchange::{self, ExportedSession, ParseError};
 use super::names;
 use super::state::{Exit, State};
 use crate::store::old::genie::Keys;
@@ -214,12 +214,14 @@ fn take_in_export(
 ) -> Result<(), NotTaken> {
     let reader = || source.read().map_err(|error| NotTaken::Parse(serde_json::Error::io(error).into()));
     exchange::check_version(version).map_err(NotTaken::Parse)?;
-    old::each_of_export(reader()?, |session: Exported| session.check()).map_err(|broken| match broken {
-        Broken::Stopped(error) => NotTaken::Parse(error),
-        Broken::Shape(error) => NotTaken::Parse(error.into()),
-    })?;
-    let mut waiting: Vec<Exported> = Vec::new();
-    let mut flush = |waiting: &mut Vec<Exported>| {
+    old::each_of_export(reader()?, |session: ExportedSession| session.check()).map_err(
+        |broken| match broken {
+            Broken::Stopped(error) => NotTaken::Parse(error),
+            Broken::Shape(error) => NotTaken::Parse(error.into()),
+        },
+    )?;
+    let mut waiting: Vec<ExportedSession> = Vec::new();
+    let mut flush = |waiting: &mut Vec<ExportedSession>| {
         let taken = store.write(|tx| {
             let taken = waiting.iter().map(|session| exchange::take_in(tx, session, &source.path, at));
             taken.collect::<Result<Vec<_>, Error>>()
@@ -228,8 +230,8 @@ fn take_in_export(
         report.count(&taken);
         Ok::<_, Error>(())
     };
-    old::each_of_export(reader()?, |mut session: Exported| {
-        session.bound();
+    old::each_of_export(reader()?, |mut session: ExportedSession| {
+        session.shorten_texts();
         waiting.push(session);
         let rows: usize = waiting.iter().map(|session| session.records.len() + session.events.len()).sum();
         if rows < ROWS_AT_ONCE { Ok(()) } else { flush(&mut waiting) }

@@ -9,8 +9,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 use super::resolve::SCRIPT_MARKER;
 use super::shell;
 use system::file::create_private;
@@ -31,9 +29,8 @@ pub enum ShimState {
 }
 
 /// What `install` or `uninstall` did to one shim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Done {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShimChange {
     Created,
     Replaced,
     Unchanged,
@@ -75,17 +72,17 @@ impl Shims {
         self.look(&path).map_err(|error| Error::Io { path, error })
     }
 
-    pub fn install(&self, name: &str) -> Result<Done, Error> {
+    pub fn install(&self, name: &str) -> Result<ShimChange, Error> {
         let path = self.path(name);
         let io = |error| Error::Io { path: path.clone(), error };
         create_private(&self.folder).map_err(io)?;
         match self.look(&path).map_err(io)? {
-            ShimState::Current => Ok(Done::Unchanged),
+            ShimState::Current => Ok(ShimChange::Unchanged),
             ShimState::Foreign => Err(Error::Foreign { path }),
             ShimState::Missing => match self.create(&path, name) {
                 // Another process was faster; the next look finds out what it made.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Foreign { path }),
-                created => created.map(|()| Done::Created).map_err(io),
+                created => created.map(|()| ShimChange::Created).map_err(io),
             },
             ShimState::Stale { .. } => {
                 let temporary = self.folder.join(format!(".{name}.{}", std::process::id()));
@@ -95,18 +92,18 @@ impl Shims {
                         io(error)
                     },
                 )?;
-                Ok(Done::Replaced)
+                Ok(ShimChange::Replaced)
             }
         }
     }
 
-    pub fn uninstall(&self, name: &str) -> Result<Done, Error> {
+    pub fn uninstall(&self, name: &str) -> Result<ShimChange, Error> {
         let path = self.path(name);
         match self.state(name)? {
-            ShimState::Missing => Ok(Done::Absent),
+            ShimState::Missing => Ok(ShimChange::Absent),
             ShimState::Foreign => Err(Error::Foreign { path }),
             ShimState::Current | ShimState::Stale { .. } => match fs::remove_file(&path) {
-                Ok(()) => Ok(Done::Removed),
+                Ok(()) => Ok(ShimChange::Removed),
                 Err(error) => Err(Error::Io { path, error }),
             },
         }
@@ -193,11 +190,11 @@ mod tests {
     fn installs_once_and_takes_away_what_it_made() {
         let world = world();
         assert_eq!(world.shims.state("claude").unwrap(), ShimState::Missing);
-        assert_eq!(world.shims.install("claude").unwrap(), Done::Created);
-        assert_eq!(world.shims.install("claude").unwrap(), Done::Unchanged);
+        assert_eq!(world.shims.install("claude").unwrap(), ShimChange::Created);
+        assert_eq!(world.shims.install("claude").unwrap(), ShimChange::Unchanged);
         assert_eq!(fs::read_link(world.shims.path("claude")).unwrap(), Path::new("/opt/codemie"));
-        assert_eq!(world.shims.uninstall("claude").unwrap(), Done::Removed);
-        assert_eq!(world.shims.uninstall("claude").unwrap(), Done::Absent);
+        assert_eq!(world.shims.uninstall("claude").unwrap(), ShimChange::Removed);
+        assert_eq!(world.shims.uninstall("claude").unwrap(), ShimChange::Absent);
         world.shims.remove_empty_folder();
         assert!(!world.shims.folder().exists());
     }
@@ -211,7 +208,7 @@ mod tests {
             ShimState::Stale { target: "/old/bin/codemie".into() },
             "dangling, yet ours"
         );
-        assert_eq!(world.shims.install("claude").unwrap(), Done::Replaced);
+        assert_eq!(world.shims.install("claude").unwrap(), ShimChange::Replaced);
         assert_eq!(world.shims.state("claude").unwrap(), ShimState::Current);
         assert_eq!(fs::read_dir(world.shims.folder()).unwrap().count(), 1);
     }
@@ -243,7 +240,7 @@ mod tests {
         put(&world, |path| fs::write(path, shell::script_shim(Path::new("/opt/codemie"), "claude")).unwrap());
         assert_eq!(world.shims.state("claude").unwrap(), ShimState::Current);
         put(&world, |path| fs::write(path, shell::script_shim(Path::new("/old/codemie"), "claude")).unwrap());
-        assert_eq!(world.shims.install("claude").unwrap(), Done::Replaced);
+        assert_eq!(world.shims.install("claude").unwrap(), ShimChange::Replaced);
         assert!(world.folder.path().join("home/shims/claude").is_symlink());
     }
 }

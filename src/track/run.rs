@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, Refused};
 use super::recover::recover;
 use super::shared::SharedRun;
-use super::summary::{Summary, record_of, together};
+use super::summary::{Summary, record_of, run_total};
 use super::timers::{Scope, Wake};
 use super::watch::{Change, Watch};
 use crate::detached;
@@ -244,7 +244,7 @@ impl Run {
         if recorder.plan().summary {
             let (session, all) = (recorder.sessions().current(), recorder.sessions().all().to_vec());
             summary.session = recorder.commit(|store| record_of(store, session, at));
-            summary.together = recorder.commit(|store| together(store, &all)).flatten();
+            summary.run_total = recorder.commit(|store| run_total(store, &all)).flatten();
         }
         recorder
             .commit(|store| if store.log_bytes() > TOO_LONG_LOG { Ok(store.checkpoint()?) } else { Ok(()) });

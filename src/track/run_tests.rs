@@ -275,7 +275,7 @@ fn refused_writes_are_made_later_and_in_order() {
     assert_eq!(seen.iter().filter(|seen| seen.verdict == EvidenceVerdict::Accepted).count(), 2, "{seen:?}");
     let summary = end(run);
     assert_eq!(summary.problem, None, "all is stored in the end");
-    assert_eq!(summary.together.map(|all| all.sessions), Some(3));
+    assert_eq!(summary.run_total.map(|all| all.sessions), Some(3));
     scene.check();
 }
 
@@ -481,7 +481,7 @@ fn a_session_the_run_comes_back_to_is_counted_once() {
     run.look();
     assert_eq!(run.recorder.sessions().departed().len(), 1);
     let summary = end(run);
-    assert_eq!(summary.together.map(|all| all.sessions), Some(2));
+    assert_eq!(summary.run_total.map(|all| all.sessions), Some(2));
     assert_eq!(scene.recorded(), [session("fix", "one", 1), session("fix.2", "two", 0)]);
     scene.check();
 }
