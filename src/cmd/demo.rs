@@ -28,7 +28,7 @@ use terminal::ProgramSpec;
 use wire::SessionRecord;
 use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 
-/// What to do next; wrapping the agents only where they are not wrapped yet.
+/// The commands to try next; to wrap the agents only if they are not wrapped yet.
 fn next(wrapped: bool) -> String {
     let wrap = ("codemie shim install", "wrap claude, codex and gemini");
     let others =
@@ -196,7 +196,7 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// What the store knows of the run: its first session and those that followed it.
+/// The records of the run's sessions: the first one, and those that followed it by a transition.
 fn recorded(home: &Home, first: SessionId) -> anyhow::Result<Vec<SessionRecord>> {
     let mut store = open(home)?;
     let now = SystemClock.now();

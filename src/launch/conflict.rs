@@ -2,7 +2,7 @@
 
 use wire::{Pid, ProcessId};
 
-/// What the user wants where the session is running already.
+/// What to do if the session is running already: `--on-conflict`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnConflict {
     /// Report it and do nothing.

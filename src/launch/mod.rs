@@ -32,7 +32,7 @@ pub const RUN_VARIABLE: &str = "CODEMIE_RUN_ID";
 /// The first session of that run.
 pub const SESSION_VARIABLE: &str = "CODEMIE_SESSION_ID";
 
-/// What is to be run.
+/// The program to launch.
 #[derive(Clone, Debug)]
 pub enum LaunchTarget {
     Agent(&'static dyn Agent),
@@ -40,7 +40,7 @@ pub enum LaunchTarget {
 }
 
 impl LaunchTarget {
-    /// What the program is called, in records and messages.
+    /// The program's name, in records and messages.
     pub fn name(&self) -> String {
         match self {
             Self::Agent(agent) => agent.name().to_owned(),
@@ -52,7 +52,7 @@ impl LaunchTarget {
     }
 }
 
-/// What a session is called and found by, as its user wants it.
+/// Name, tags and group that the user gives a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels {
     pub name: Option<String>,

@@ -22,7 +22,7 @@ use wire::{AgentSessionId, Ids};
 
 const BYPASS_VARIABLE: &str = "CODEMIE_BYPASS";
 
-/// What a launch needs of the world besides variables and folder.
+/// Clock, ids and installed programs: all that a launch needs besides variables and folder.
 #[expect(missing_debug_implementations, reason = "traits without anything to show")]
 #[derive(Clone, Copy)]
 pub struct World<'a> {

@@ -12,14 +12,14 @@ use crate::scan::Scanner;
 use crate::store::{self, By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
 use wire::{AgentSessionId, Timestamp};
 
-/// What is asked.
+/// The question: how calls are grouped, and since when they count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageQuery {
     pub by: By,
     pub since: Option<Timestamp>,
 }
 
-/// The answer.
+/// Tokens and cost by row, and what could not be read.
 #[derive(Clone, Debug)]
 pub struct UsageReport {
     pub by: By,
@@ -184,7 +184,7 @@ impl From<UsageRow> for TotalRecord {
     }
 }
 
-/// What people call the session of a row, its project, and when it began.
+/// The name, project and start of the session that a row is about.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLabel {
     pub name: String,
@@ -192,12 +192,12 @@ pub struct SessionLabel {
     pub started: Option<Timestamp>,
 }
 
-/// What the store knows of the sessions that rows are of.
+/// Labels for rows that are sessions, from the store.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLabels {
     /// One for each row.
     pub labels: Vec<SessionLabel>,
-    /// The ids of all sessions there are: what names one of the table must not name another that is not in it.
+    /// The ids of all sessions in the store: a short id in the table must not fit a session that is not in it.
     pub ids: Vec<String>,
 }
 

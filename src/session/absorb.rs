@@ -28,7 +28,7 @@ use wire::{Sums, ToolKind};
 /// than a clock that is corrected.
 const CLOCK_SLACK_MS: i64 = 3_600_000;
 
-/// What was read of one file in one go.
+/// The part of one file that was read at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     pub file: FileId,

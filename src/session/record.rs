@@ -20,11 +20,11 @@ pub(super) fn usage_of(view: &View<'_>, row: &SessionRow) -> Result<UsageSummary
     Ok(summary(totals, view.unpriced_calls(row.n)?, Coverage::of(row.link, read)))
 }
 
-/// What was read of its conversation.
+/// How much was read of its conversation, for the coverage.
 fn reading(view: &View<'_>, row: &SessionRow, totals: &Sums) -> Result<Reading, store::Error> {
     let &Sums { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
     let failed = row.exit_code.is_some_and(|code| code != 0);
-    // Asked only where nothing else speaks: most sessions have calls.
+    // Looked up only for sessions without any number: most have calls.
     let silent = calls == 0 && errors == 0 && prompts == 0 && tool_calls == 0;
     let unreadable = match row.agent_session_file.as_ref().filter(|_| silent) {
         Some(file) => view.has_unreadable_lines(file)?,

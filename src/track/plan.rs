@@ -19,7 +19,7 @@ pub struct Plan {
     pub run: RunId,
     pub session: SessionId,
     pub agent: String,
-    /// What it does stays on this machine: the demonstration.
+    /// Nothing of it is ever sent: the demonstration.
     pub local_only: bool,
     /// How to follow it; `None` for a program that is no agent: a session with its lifecycle and no meter.
     pub trail: Option<Box<dyn Trail>>,

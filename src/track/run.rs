@@ -88,7 +88,7 @@ pub(super) fn track(
     }
 }
 
-/// What the end of the agent's process means for its session.
+/// How a session ends when its agent's process ended like this.
 pub(super) fn ending(ended: terminal::ProgramEnd) -> Ending {
     let exit = match ended.exit {
         terminal::ProgramExit::Exited(code) => Exit::Code(code),

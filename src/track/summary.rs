@@ -1,4 +1,4 @@
-//! What a run reports when all is over.
+//! What the tracker reports to the wrapper at the end of a run.
 
 use crate::forward::Sender;
 use crate::session::{self, record::record};
@@ -11,7 +11,7 @@ pub struct Summary {
     pub session: Option<SessionRecord>,
     /// `None`: the run had only that session.
     pub run_total: Option<RunTotal>,
-    /// What of codemie's own is broken.
+    /// What broke in codemie itself, in one line.
     pub problem: Option<String>,
     /// Everything is committed; not everything may have been sent.
     pub sender: Option<Sender>,
@@ -35,7 +35,7 @@ pub(super) fn record_of(
     })
 }
 
-/// What the run cost, where it was more than one session.
+/// The total of a run that had more than one session.
 pub(super) fn run_total(
     store: &mut Store,
     sessions: &[SessionId],

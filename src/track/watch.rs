@@ -30,7 +30,7 @@ pub enum Change {
     Others,
 }
 
-/// What of a path is reported.
+/// Which changes of a path are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Everything,
