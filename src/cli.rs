@@ -11,7 +11,7 @@ use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use crate::launch::Target;
+pub use crate::launch::LaunchTarget;
 use crate::output::Colour;
 use crate::registry;
 use crate::session::names;
@@ -25,7 +25,7 @@ pub use sessions::{
 };
 use wire::SessionId;
 
-/// The lines there are. Those of a run are split before clap sees them ([`split`]), so it cannot know.
+/// The forms of a command line. Lines of a run are split before clap sees them ([`split`]), so clap cannot make this text.
 const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] AGENT [ARGS…]
        codemie run [OPTIONS] -- PROGRAM [ARGS…]
        codemie COMMAND";
@@ -127,7 +127,7 @@ pub enum Command {
     DemoBackend(DemoBackend),
 }
 
-/// Only for help, completions and what is wrong with a line: those that are right are split before.
+/// For help, completions and error messages only: a valid line of a run is split before clap sees it.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "codemie run [OPTIONS] AGENT [ARGS…]\n       codemie run [OPTIONS] -- PROGRAM [ARGS…]"
@@ -156,7 +156,7 @@ pub struct Complete {
     pub what: Completable,
 }
 
-/// What only the store and the settings know.
+/// Words that only the store and the settings know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Completable {
     Sessions,
@@ -322,8 +322,8 @@ pub struct DemoAgent {
 
 /// What a command line asks for.
 #[derive(Debug)]
-pub enum Request {
-    Run { options: RunOptions, target: Target, args: Vec<OsString> },
+pub enum CommandLine {
+    Run { options: RunOptions, target: LaunchTarget, args: Vec<OsString> },
     Manage(Command),
 }
 
@@ -342,12 +342,12 @@ const USAGE: u8 = 2;
 const WITH_VALUE: [&str; 3] = ["--name", "--tag", "--group"];
 
 /// Reads the arguments after our own name. What belongs to the agent is never looked at.
-pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
+pub fn parse(mut args: Vec<OsString>) -> Result<CommandLine, Refusal> {
     if let Some(Split { own, target, rest }) = split(&args) {
         let options = own_options(&args[..own])?;
-        return Ok(Request::Run { options, target, args: args.split_off(rest) });
+        return Ok(CommandLine::Run { options, target, args: args.split_off(rest) });
     }
-    // Who begins with an option, or with `run`, meant to run something.
+    // A line that begins with an option, or with `run`, was meant to run something.
     let runs = args.first().is_some_and(|first| is_option(first) || first == "run");
     let code = if runs { RUN_USAGE } else { USAGE };
     let cli = by_clap(&args).map_err(|text| match text.kind() {
@@ -373,7 +373,7 @@ pub fn parse(mut args: Vec<OsString>) -> Result<Request, Refusal> {
             RUN_USAGE,
             "--name, --tag, --group and --quiet belong to a run; an agent's name follows them",
         )),
-        command => Ok(Request::Manage(command)),
+        command => Ok(CommandLine::Manage(command)),
     }
 }
 
@@ -408,7 +408,7 @@ fn by_clap(args: &[OsString]) -> Result<Cli, clap::Error> {
     });
     parsed.map_err(|error| {
         let mut error = error.with_cmd(&command);
-        // clap offers hidden commands, too, instead of one that there is not.
+        // clap suggests hidden commands as well.
         if let Some(ContextValue::Strings(offered)) = error.remove(ContextKind::SuggestedSubcommand) {
             let shown =
                 |name: &String| !command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
@@ -436,7 +436,7 @@ fn help(command: &[OsString]) -> Refusal {
     }
 }
 
-/// The command line without what is nobody's business: what completions are made from.
+/// The command line without hidden commands and options, from which completions are made.
 pub fn visible() -> clap::Command {
     fn shown(command: &clap::Command) -> clap::Command {
         let about = command.get_about().cloned().unwrap_or_default();
@@ -458,7 +458,7 @@ fn usage_code(error: &clap::Error, otherwise: u8) -> u8 {
 struct Split {
     /// Options of ours stand before this index, with `run` perhaps among them.
     own: usize,
-    target: Target,
+    target: LaunchTarget,
     /// From here on everything is the agent's.
     rest: usize,
 }
@@ -472,9 +472,9 @@ fn split(args: &[OsString]) -> Option<Split> {
             by_verb = true;
         } else if arg == "--" && by_verb {
             let command = args.get(at + 1)?;
-            return Some(Split { own: at, target: Target::Command(command.clone()), rest: at + 2 });
+            return Some(Split { own: at, target: LaunchTarget::Command(command.clone()), rest: at + 2 });
         } else if let Some(agent) = arg.to_str().and_then(registry::called) {
-            return Some(Split { own: at, target: Target::Agent(agent), rest: at + 1 });
+            return Some(Split { own: at, target: LaunchTarget::Agent(agent), rest: at + 1 });
         } else if !is_option(arg) {
             return None;
         } else if WITH_VALUE.iter().any(|option| arg == option) {

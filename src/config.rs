@@ -1,7 +1,7 @@
 //! Settings: flag, then `CODEMIE_*` variable, then `config.toml`, then default.
 //!
 //! Promises: reading never fails. A broken file, or one wrong value in it, leaves the default in its place and a line to
-//! print after the agent has ended. Keys that nobody knows are kept and reported by the doctor alone.
+//! print after the agent has ended. Unknown keys are kept and reported by the doctor alone.
 
 pub mod delivery;
 pub mod edit;
@@ -20,7 +20,7 @@ use system::file::text_at_most;
 /// More than anybody writes by hand; it is read on the way to exec.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// What the wrapper goes by.
+/// The settings in force, as codemie uses them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub quiet: bool,
@@ -33,7 +33,7 @@ pub struct Config {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// The real binary, by the file alone: the variable is looked at by whoever searches.
+    /// The real binary, by the file alone; the variable (`CODEMIE_REAL_*`) is read by the search.
     pub path: Option<PathBuf>,
     /// Whether anything may be added to the agent's arguments and environment.
     pub inject: bool,
@@ -71,7 +71,7 @@ impl Config {
     }
 }
 
-/// A shell would have done it; nobody else does for a path in a file.
+/// Expands `~/`, which no shell does for a path in a file.
 fn expand_home(path: &str, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),

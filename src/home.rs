@@ -40,7 +40,7 @@ impl Home {
         !std::fs::metadata(self.database()).is_err_and(|error| is_absent(&error))
     }
 
-    /// The copy of the database that the dashboard reads.
+    /// The mirror of the database that the dashboard reads.
     pub fn dashboard_database(&self) -> PathBuf {
         self.0.join("dashboard.db")
     }
@@ -59,7 +59,7 @@ impl Home {
         self.0.join("logs")
     }
 
-    /// Sockets and process state of running background sessions.
+    /// Locks of detached processes, and small notes: exit notes, versions of agents, pages for the browser.
     pub fn run(&self) -> PathBuf {
         self.0.join("run")
     }
@@ -81,7 +81,7 @@ impl Home {
         self.0.join("shims")
     }
 
-    /// Makes the folder itself, readable by its owner alone. Sub-folders are made by whoever writes into them.
+    /// Makes the folder itself, readable by its owner alone. Sub-folders are made when something is written into them.
     pub fn create(&self) -> io::Result<()> {
         create_private(&self.0)
     }

@@ -1,6 +1,6 @@
 //! The log file: `$CODEMIE_HOME/logs/codemie.log`, readable by its owner alone, never the terminal.
 //!
-//! `CODEMIE_LOG` (off, error, warn, info, debug) says how much; the default is info. A log that cannot be written is done without.
+//! `CODEMIE_LOG` (off, error, warn, info, debug, trace) says how much; the default is info. A log that cannot be written is done without.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use codemie::cli::{self, Command, Refusal, Request, RunOptions, Target};
+use codemie::cli::{self, Command, CommandLine, LaunchTarget, Refusal, RunOptions};
 use codemie::home::Home;
 use codemie::output::failure::{Output, format_error, shown};
 use codemie::output::screen::Screen;
@@ -19,11 +19,11 @@ fn main() -> ExitCode {
     // A shim is this binary under the agent's name: nothing is parsed, everything is the agent's.
     let called_as = Path::new(&name).file_name().and_then(|name| name.to_str());
     if let Some(agent) = called_as.and_then(registry::called) {
-        return run(&RunOptions::default(), Target::Agent(agent), args);
+        return run(&RunOptions::default(), LaunchTarget::Agent(agent), args);
     }
     match cli::parse(args) {
-        Ok(Request::Run { options, target, args }) => run(&options, target, args),
-        Ok(Request::Manage(command)) => manage(&command),
+        Ok(CommandLine::Run { options, target, args }) => run(&options, target, args),
+        Ok(CommandLine::Manage(command)) => manage(&command),
         Err(Refusal { text, code }) => {
             let _ = text.print();
             ExitCode::from(code)
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &RunOptions, target: Target, args: Vec<OsString>) -> ExitCode {
+fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> ExitCode {
     let result = cmd::run::run(options, target, args);
     if let Some(message) = result.message {
         let _ = write!(io::stderr(), "{}", shown(&message));
@@ -47,7 +47,7 @@ fn manage(command: &Command) -> ExitCode {
     let mut err = Screen::new(err, terminal::is_terminal(&io::stderr()));
     match cmd::manage(command, home, &mut out, &mut err) {
         Ok(code) => code,
-        // Whoever read our output has seen enough.
+        // The reader of our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = write!(io::stderr(), "{}", shown(&format!("codemie: {}", format_error(&error))));
@@ -60,8 +60,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// A panic of the pump gives the terminal back before it is reported. One of the tracker's is nobody's business while the
-/// agent runs: it goes to the log.
+/// A panic of the pump's thread is reported after the terminal was restored. One of any other thread goes to the log, because
+/// the agent has the terminal.
 fn panic_without_harm() {
     let pump = std::thread::current().id();
     let report = std::panic::take_hook();

@@ -1,9 +1,9 @@
 //! A local store's events in a backend of their own, so that one set of queries and pages serves both.
 //!
-//! The copy is a file beside the store and worth nothing by itself: what is missing is taken over when somebody looks, and
-//! whenever it does not fit the store any more (sessions were pruned, the store was begun anew, a newer codemie made the
-//! file, it is damaged) it is made again from the beginning. Taking an event over twice is harmless, as it is for any
-//! receiver; so the mark that says how far it got may lag behind.
+//! The mirror is a file beside the store and can be rebuilt at any time. New events are copied when a page is looked at. If
+//! the mirror no longer fits the store (sessions were pruned, the store was replaced, a newer codemie made the file, it is
+//! damaged), it is rebuilt from the first event on. To copy an event twice is harmless, as it is for any receiver, so the
+//! mark of how far copying got may lag behind.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ use system::clock::{Clock, SystemClock};
 use wire::Event;
 use wire::event::Field;
 
-/// Events taken over in one transaction.
+/// Events copied in one transaction.
 const BATCH: usize = 5000;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum Error {
     #[error("the store: {0}")]
     Store(#[from] store::Error),
     #[error("the copy for the dashboard: {0}")]
-    Copy(#[from] storage::Error),
+    Storage(#[from] storage::Error),
     #[error("the copy for the dashboard: {0}")]
     Mark(#[from] rusqlite::Error),
     #[error("the copy for the dashboard, {}: {source}", path.display())]
@@ -38,34 +38,35 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the copy itself is no good. The store's own trouble is none of the copy's, and what is merely busy or full
-    /// may be in use by another dashboard.
-    fn is_of_the_copy(&self) -> bool {
+    /// Whether the mirror itself cannot be used. Errors of the store are none of the mirror's, and one that is only busy or
+    /// full may be in use by another dashboard.
+    fn is_of_the_mirror(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
         match self {
             Self::Store(_)
-            | Self::Copy(
+            | Self::Storage(
                 storage::Error::Unavailable(_) | storage::Error::Full(_) | storage::Error::ReadOnly(_),
             ) => false,
             Self::Mark(error) => {
                 !matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull))
             }
-            Self::Copy(_) | Self::File { .. } => true,
+            Self::Storage(_) | Self::File { .. } => true,
         }
     }
 }
 
-/// How far a store has been taken over.
+/// How far a store has been copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Mark {
-    /// Which file the store is: one begun anew is another.
+    /// Which file the store is: a new store is another file.
     database: String,
-    /// The last change taken over.
+    /// The last change that was copied.
     change: i64,
     /// The last of the events that are kept back.
     kept_back: i64,
 }
 
+/// This user's store as a backend that the dashboard reads.
 #[derive(Debug)]
 pub struct LocalMirror {
     home: Home,
@@ -74,18 +75,18 @@ pub struct LocalMirror {
     /// The same file, for the mark.
     marks: Connection,
     mark: Mark,
-    /// The store as it was looked at last.
+    /// The store's version at the last look.
     seen: Option<i64>,
-    /// Numbers of sessions, there and here, that did not agree even after everything was taken over anew.
+    /// The numbers of sessions in the store and in the mirror, if they differ even after a rebuild.
     differing: Option<(i64, i64)>,
 }
 
 impl LocalMirror {
-    /// Opens the copy and brings it up to date; made again if it cannot be used.
+    /// Opens the mirror and brings it up to date; it is rebuilt if it cannot be used.
     pub async fn open(home: &Home) -> Result<Self, Error> {
         let path = home.dashboard_database();
         match Self::try_open(home).await {
-            Err(error) if error.is_of_the_copy() => {
+            Err(error) if error.is_of_the_mirror() => {
                 tracing::warn!(%error, "the dashboard's copy is made again");
                 remove(&path)?;
                 Self::try_open(home).await
@@ -112,64 +113,66 @@ impl LocalMirror {
             .optional()?
             .unwrap_or_default();
         let home = home.clone();
-        let mut copy = Self { home, store, storage, marks, mark, seen: None, differing: None };
-        copy.catch_up().await?;
-        Ok(copy)
+        let mut mirror = Self { home, store, storage, marks, mark, seen: None, differing: None };
+        mirror.catch_up().await?;
+        Ok(mirror)
     }
 
     pub fn storage(&self) -> Arc<Sqlite> {
         self.storage.clone()
     }
 
-    /// Takes over what is new. Costs a look at a counter if nothing is. How many events that were.
+    /// Copies new events and returns how many there were. Costs a look at a counter if there are none.
     pub async fn catch_up(&mut self) -> Result<usize, Error> {
         let version = self.store.version()?;
         if self.seen == Some(version) {
             return Ok(0);
         }
         let database = identity(&self.home.database());
-        let (last, there) =
-            self.store.read(|view| Ok::<_, store::Error>((view.last_change()?, view.told_sessions()?)))?;
+        let (last, in_store) = self
+            .store
+            .read(|view| Ok::<_, store::Error>((view.last_change()?, view.sessions_with_events()?)))?;
         if self.mark.database != database || self.mark.change > last {
-            self.begin_anew(database)?;
+            self.start_over(database)?;
         }
-        let mut taken = self.take_over(last).await?;
-        let numbers = (there, self.storage.health(0).await?.sessions);
+        let mut copied = self.copy_up_to(last).await?;
+        let numbers = (in_store, self.storage.health(0).await?.sessions);
         if numbers.0 != numbers.1 && self.differing != Some(numbers) {
-            // What is kept back is taken over up to now, so numbers of a moment ago prove nothing.
+            // Events that are kept back are copied up to now, so numbers of a moment ago prove nothing.
             if self.store.version()? != version {
-                return Ok(taken);
+                return Ok(copied);
             }
             tracing::info!(there = numbers.0, here = numbers.1, "the dashboard's copy is made again");
             let database = std::mem::take(&mut self.mark.database);
-            self.begin_anew(database)?;
-            taken = self.take_over(last).await?;
+            self.start_over(database)?;
+            copied = self.copy_up_to(last).await?;
             let now = (numbers.0, self.storage.health(0).await?.sessions);
             self.differing = (now.0 != now.1).then_some(now);
         }
         self.seen = Some(version);
-        Ok(taken)
+        Ok(copied)
     }
 
-    async fn take_over(&mut self, last: i64) -> Result<usize, Error> {
-        let (begun_at, mut taken) = (self.mark.change, 0);
+    /// Copies the events up to a change, and those that are kept back.
+    async fn copy_up_to(&mut self, last: i64) -> Result<usize, Error> {
+        let (begun_at, mut copied) = (self.mark.change, 0);
         loop {
             let after = self.mark.change;
             let batch = self.store.read(|view| view.changed(after, last, BATCH))?;
             let Some(change) = batch.iter().filter_map(|event| event.change).max() else { break };
-            taken += batch.len();
+            copied += batch.len();
             self.ingest(batch).await?;
             self.mark.change = change;
             self.save()?;
         }
         // A revision of an event that is kept back takes a number that no event has.
-        let unseen = i64::try_from(taken).unwrap_or(i64::MAX) < last - begun_at;
+        let unseen = i64::try_from(copied).unwrap_or(i64::MAX) < last - begun_at;
         self.mark.change = last;
         loop {
             let after = self.mark.kept_back;
             let batch = self.store.read(|view| view.kept_back(after, BATCH))?;
             let Some(n) = batch.iter().map(|event| event.n).max() else { break };
-            taken += batch.len();
+            copied += batch.len();
             self.ingest(batch).await?;
             self.mark.kept_back = n;
             self.save()?;
@@ -182,10 +185,10 @@ impl LocalMirror {
             }
         }
         self.save()?;
-        Ok(taken)
+        Ok(copied)
     }
 
-    /// As they would have been sent; this machine and its user need no name here.
+    /// Stores events in the form in which they are sent, but without the names of machine and user.
     async fn ingest(&self, batch: Vec<Outgoing>) -> Result<(), Error> {
         let acceptable = |event: &Event| {
             let acceptable = event.attributes.is_acceptable();
@@ -209,8 +212,8 @@ impl LocalMirror {
         Ok(())
     }
 
-    /// Forgets everything that was taken over, under the eyes of whoever is reading.
-    fn begin_anew(&mut self, database: String) -> Result<(), Error> {
+    /// Removes all events in one transaction: readers of the pages see all of them or none.
+    fn start_over(&mut self, database: String) -> Result<(), Error> {
         self.marks.execute_batch(&format!("BEGIN IMMEDIATE; {} COMMIT", Sqlite::FORGET_EVENTS))?;
         self.mark = Mark { database, ..Mark::default() };
         self.save()
@@ -238,7 +241,7 @@ fn remove(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{self, Begin, Conversation, Transition};
+    use crate::session::lifecycle::{self, ConversationStart, RunStart, Transition};
     use crate::session::prune::prune;
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, binding};
@@ -247,12 +250,12 @@ mod tests {
     use wire::Status;
     use wire::TransitionKind;
 
-    async fn shown(copy: &LocalMirror) -> Vec<Session> {
-        copy.storage().sessions(SessionFilter::default(), Page::first(100)).await.unwrap().sessions
+    async fn shown(mirror: &LocalMirror) -> Vec<Session> {
+        mirror.storage().sessions(SessionFilter::default(), Page::first(100)).await.unwrap().sessions
     }
 
-    async fn names(copy: &LocalMirror) -> Vec<String> {
-        shown(copy).await.iter().map(|session| session.name().to_owned()).collect()
+    async fn names(mirror: &LocalMirror) -> Vec<String> {
+        shown(mirror).await.iter().map(|session| session.name().to_owned()).collect()
     }
 
     fn end(world: &mut World, run: wire::RunId) {
@@ -265,70 +268,71 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_happens_is_taken_over_once_and_revised() {
+    async fn events_are_copied_once_and_revisions_replace_them() {
         let mut world = World::new();
-        let (run, started) = world.start(Conversation::Fresh);
-        let mut copy = LocalMirror::open(&world.home).await.unwrap();
-        assert_eq!(shown(&copy).await[0].status(), Status::Active);
-        assert_eq!(copy.catch_up().await.unwrap(), 0, "nothing new");
+        let (run, started) = world.start(ConversationStart::Fresh);
+        let mut mirror = LocalMirror::open(&world.home).await.unwrap();
+        assert_eq!(shown(&mirror).await[0].status(), Status::Active);
+        assert_eq!(mirror.catch_up().await.unwrap(), 0, "nothing new");
         let at = world.wait(500);
-        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
         world.bind(started.session, "a").unwrap();
         world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change)).unwrap();
-        assert!(copy.catch_up().await.unwrap() >= 3);
-        let chain = copy.storage().session(&started.session.to_string()).await.unwrap().unwrap().chain;
+        assert!(mirror.catch_up().await.unwrap() >= 3);
+        let chain = mirror.storage().session(&started.session.to_string()).await.unwrap().unwrap().chain;
         assert_eq!(chain.len(), 2, "the chain is there");
         assert!(chain[0].complete() && chain[1].status() == Status::Active);
         end(&mut world, run);
-        copy.catch_up().await.unwrap();
-        let all = shown(&copy).await;
+        mirror.catch_up().await.unwrap();
+        let all = shown(&mirror).await;
         assert!(all.iter().all(Session::complete), "{all:?}");
     }
 
     #[tokio::test]
     async fn events_that_a_newer_codemie_has_added_count_as_received() {
         let mut world = World::new();
-        let (run, started) = world.start(Conversation::Fresh);
+        let (run, started) = world.start(ConversationStart::Fresh);
         world.bind(started.session, "a").unwrap();
         end(&mut world, run);
         let newer = Connection::open(world.home.database()).unwrap();
         let sql = "UPDATE event SET type = 'quota', attributes = '{\"window\":\"5h\"}' WHERE type = 'session.bound'";
         assert_eq!(newer.execute(sql, []).unwrap(), 1);
-        let copy = LocalMirror::open(&world.home).await.unwrap();
-        assert!(shown(&copy).await[0].complete(), "no seq is missing");
+        let mirror = LocalMirror::open(&world.home).await.unwrap();
+        assert!(shown(&mirror).await[0].complete(), "no seq is missing");
     }
 
     #[tokio::test]
     async fn the_demo_is_shown_though_it_is_never_sent() {
         let mut world = World::new();
-        let begin = Begin { agent: "demo".into(), local_only: true, ..world.begin(Conversation::Fresh) };
+        let begin =
+            RunStart { agent: "demo".into(), local_only: true, ..world.begin(ConversationStart::Fresh) };
         world.start_as(&begin);
-        let copy = LocalMirror::open(&world.home).await.unwrap();
-        assert_eq!(shown(&copy).await[0].life.agent, "demo");
+        let mirror = LocalMirror::open(&world.home).await.unwrap();
+        assert_eq!(shown(&mirror).await[0].life.agent, "demo");
     }
 
     #[tokio::test]
-    async fn what_was_pruned_is_gone_and_a_later_opening_goes_on() {
+    async fn pruned_sessions_leave_the_mirror() {
         let mut world = World::new();
-        let (old, first) = world.start(Conversation::Fresh);
+        let (old, first) = world.start(ConversationStart::Fresh);
         end(&mut world, old);
         let before = world.wait(1000);
-        let (_, second) = world.start(Conversation::Fresh);
-        let mut copy = LocalMirror::open(&world.home).await.unwrap();
-        assert_eq!(names(&copy).await.len(), 2);
+        let (_, second) = world.start(ConversationStart::Fresh);
+        let mut mirror = LocalMirror::open(&world.home).await.unwrap();
+        assert_eq!(names(&mirror).await.len(), 2);
         assert_eq!(prune(&mut world.store, &world.home, before, None, false).unwrap().len(), 1);
-        copy.catch_up().await.unwrap();
+        mirror.catch_up().await.unwrap();
         let left = name(&mut world, second.session);
-        assert_eq!(names(&copy).await, std::slice::from_ref(&left), "{} is gone", first.session);
-        drop(copy);
-        let copy = LocalMirror::open(&world.home).await.unwrap();
-        assert_eq!(names(&copy).await, [left]);
+        assert_eq!(names(&mirror).await, std::slice::from_ref(&left), "{} is gone", first.session);
+        drop(mirror);
+        let mirror = LocalMirror::open(&world.home).await.unwrap();
+        assert_eq!(names(&mirror).await, [left]);
     }
 
     #[tokio::test]
-    async fn a_copy_that_cannot_be_used_is_made_again() {
+    async fn a_mirror_that_cannot_be_used_is_rebuilt() {
         let mut world = World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         let path = world.home.dashboard_database();
         let expected = name(&mut world, started.session);
         let damage: [&dyn Fn(); 3] = [
@@ -345,8 +349,8 @@ mod tests {
         for (n, damage) in damage.iter().enumerate() {
             drop(LocalMirror::open(&world.home).await.unwrap());
             damage();
-            let copy = LocalMirror::open(&world.home).await.unwrap();
-            assert_eq!(names(&copy).await, std::slice::from_ref(&expected), "damage {n}");
+            let mirror = LocalMirror::open(&world.home).await.unwrap();
+            assert_eq!(names(&mirror).await, std::slice::from_ref(&expected), "damage {n}");
         }
         let mode = fs::metadata(&path).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);

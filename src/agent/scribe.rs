@@ -303,8 +303,8 @@ mod tests {
                 agent: "scribe".into(),
                 trail: Scribe.trail(&var, &self.folder),
                 version: None,
-                binary: None::<version::Identity>,
-                conversation: lifecycle::Conversation::Fresh,
+                binary: None::<version::BinaryIdentity>,
+                conversation: lifecycle::ConversationStart::Fresh,
                 assigned: None,
                 folder: self.folder.clone(),
                 surroundings: crate::store::Surroundings::default(),
@@ -442,7 +442,7 @@ mod tests {
         // A run whose wrapper is gone: it noted its conversation, and no END.
         let mut store = Store::open(&stage.home, SystemClock.now()).unwrap();
         let dead = ProcessId { pid: Pid(i32::MAX), start: StartTime(1) };
-        let begin = lifecycle::Begin {
+        let begin = lifecycle::RunStart {
             run: crate::store::NewRun {
                 id: RandomIds.run(),
                 realm: crate::store::Realm::here(),
@@ -451,13 +451,13 @@ mod tests {
             agent: "scribe".into(),
             local_only: false,
             agent_version: None,
-            place: crate::store::Place {
+            workspace: crate::store::Workspace {
                 cwd: stage.folder.clone(),
                 project: None,
                 repository: None,
                 branch: None,
             },
-            conversation: lifecycle::Conversation::Fresh,
+            conversation: lifecycle::ConversationStart::Fresh,
             name: None,
             tags: Vec::new(),
             group: None,

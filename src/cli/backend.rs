@@ -1,4 +1,4 @@
-//! The metrics backend.
+//! The options of `codemie backend`.
 
 use std::net::{IpAddr, SocketAddr};
 

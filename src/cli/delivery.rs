@@ -1,4 +1,4 @@
-//! The command line of delivery.
+//! The options of `codemie sync`.
 
 use std::time::Duration;
 

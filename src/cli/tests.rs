@@ -2,10 +2,10 @@ use super::*;
 
 fn parsed(line: &[&str]) -> String {
     match parse(line.iter().map(OsString::from).collect()) {
-        Ok(Request::Run { options, target, args }) => {
+        Ok(CommandLine::Run { options, target, args }) => {
             format!("{} {args:?}{}", target.name(), if options.quiet { " quiet" } else { "" })
         }
-        Ok(Request::Manage(command)) => format!("{command:?}"),
+        Ok(CommandLine::Manage(command)) => format!("{command:?}"),
         Err(refusal) => format!("exit {}", refusal.code),
     }
 }

@@ -1,4 +1,4 @@
-//! `codemie config path|show|get|set`.
+//! `codemie config path|show|get|set|unset`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -59,9 +59,9 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Running sessions watch the store, not the file, and may have no event for a while: what a new receiver must know of them
-/// is sent now. Where this fails, the next command does it.
-fn tell_runs(home: &Home, key: &str, err: &mut dyn Write) -> io::Result<()> {
+/// Makes a changed receiver known. Running sessions watch the store, not the file, and may have no event for a while, so the
+/// events that a new receiver needs are sent now. Where this fails, the next command does it.
+fn announce_to_runs(home: &Home, key: &str, err: &mut dyn Write) -> io::Result<()> {
     if !home.database().exists() {
         return Ok(());
     }
@@ -103,7 +103,7 @@ fn written(
         }
         done => {
             done?;
-            tell_runs(home, key, err)?;
+            announce_to_runs(home, key, err)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -38,15 +38,15 @@ pub fn run(args: &cli::Dashboard, home: &Home, out: &mut dyn Write) -> anyhow::R
 }
 
 async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn Write) -> anyhow::Result<()> {
-    // Before the address is printed: whoever reads it may end us at once.
+    // Before the address is printed: its reader may end us at once.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let copy = LocalMirror::open(home).await?;
+    let mirror = LocalMirror::open(home).await?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback")?;
     let address = listener.local_addr()?;
     let (gate, secret) = Gate::once(address.port())?;
     let (closing, closed) = watch::channel(false);
     let facts = Arc::new(ThisMachine { store: Mutex::new(Store::open(home, SystemClock.now())?) });
-    let dashboard = Dashboard::local(copy.storage(), gate, facts, Arc::new(SystemClock), closed.clone());
+    let dashboard = Dashboard::local(mirror.storage(), gate, facts, Arc::new(SystemClock), closed.clone());
     let url = entrance(address, &secret);
     write!(out, "{url}\nThis address lets one browser in, once. ^C ends the dashboard.\n")?;
     out.flush()?;
@@ -57,7 +57,7 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     let (home, kept) = (home.clone(), home);
     let runtime = Handle::current();
     let follower = std::thread::Builder::new().name("dashboard copy".to_owned());
-    follower.spawn(move || follow(&runtime, copy, store, &home, &closed))?;
+    follower.spawn(move || follow(&runtime, mirror, store, &home, &closed))?;
     let asked_to_end = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -69,10 +69,10 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     Ok(())
 }
 
-/// Keeps the copy up to date. What goes wrong is logged and tried again: the pages show what is there.
+/// Keeps the mirror up to date. An error is logged, and the next look tries again; the pages show what was copied so far.
 fn follow(
     runtime: &Handle,
-    mut copy: LocalMirror,
+    mut mirror: LocalMirror,
     mut store: Store,
     home: &Home,
     closing: &watch::Receiver<bool>,
@@ -84,7 +84,7 @@ fn follow(
             recover(&mut store, home);
             recovered = Instant::now();
         }
-        if let Err(error) = runtime.block_on(copy.catch_up()) {
+        if let Err(error) = runtime.block_on(mirror.catch_up()) {
             tracing::warn!(%error, "the dashboard is not up to date");
         }
     }
@@ -94,7 +94,7 @@ fn entrance(address: SocketAddr, secret: &str) -> String {
     format!("http://{address}/enter?token={secret}")
 }
 
-/// What the local store knows beyond the events in the copy.
+/// What the local store knows beyond the events in the mirror.
 struct ThisMachine {
     store: Mutex<Store>,
 }

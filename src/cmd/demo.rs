@@ -17,10 +17,10 @@ use crate::output::Style;
 use crate::output::failure::format_error;
 use crate::registry;
 use crate::report::open::open;
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::session::record::record;
-use crate::shim::files::{DiskFiles, Identity};
-use crate::shim::install::{Shims, State};
+use crate::shim::files::{DiskFiles, OwnBinary};
+use crate::shim::install::{ShimState, Shims};
 use crate::store::{self, Store, Surroundings, View};
 use crate::track::Plan;
 use system::clock::{Clock, SystemClock};
@@ -28,7 +28,7 @@ use terminal::ProgramSpec;
 use wire::SessionRecord;
 use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 
-/// What to do next; wrapping the agents only where they are not wrapped yet.
+/// The commands to try next; to wrap the agents only if they are not wrapped yet.
 fn next(wrapped: bool) -> String {
     let wrap = ("codemie shim install", "wrap claude, codex and gemini");
     let others =
@@ -40,9 +40,9 @@ fn next(wrapped: bool) -> String {
 
 /// Whether the shims of all agents are there and lead here.
 fn is_wrapped(home: &Home) -> bool {
-    let Some(binary) = Identity::of_this_process(&DiskFiles).canonical else { return false };
+    let Some(binary) = OwnBinary::of_this_process(&DiskFiles).canonical else { return false };
     let shims = Shims::new(home.shims(), binary);
-    registry::AGENTS.iter().all(|agent| matches!(shims.state(agent.name()), Ok(State::Current)))
+    registry::AGENTS.iter().all(|agent| matches!(shims.state(agent.name()), Ok(ShimState::Current)))
 }
 
 pub fn run(
@@ -160,7 +160,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         trail: Demo.trail(&|name| origin.var(name), &folder),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         binary: None,
-        conversation: Conversation::Fresh,
+        conversation: ConversationStart::Fresh,
         notes: vec![note(now, "arguments", format!("added: --session-id {assigned}"))],
         assigned: Some(assigned),
         folder,
@@ -196,7 +196,7 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// What the store knows of the run: its first session and those that followed it.
+/// The records of the run's sessions: the first one, and those that followed it by a transition.
 fn recorded(home: &Home, first: SessionId) -> anyhow::Result<Vec<SessionRecord>> {
     let mut store = open(home)?;
     let now = SystemClock.now();

@@ -12,7 +12,7 @@ use crate::doctor::report;
 use crate::doctor::{Patient, examine};
 use crate::home::Home;
 use crate::output::Style;
-use crate::shim::files::{DiskFiles, Identity};
+use crate::shim::files::{DiskFiles, OwnBinary};
 
 pub fn run(
     args: &Doctor,
@@ -23,7 +23,7 @@ pub fn run(
     if let [program, rest @ ..] = args.in_own_session.as_slice() {
         return in_own_session(program, rest);
     }
-    let ourselves = Identity::of_this_process(&DiskFiles);
+    let ourselves = OwnBinary::of_this_process(&DiskFiles);
     let patient = Patient {
         home,
         agents,

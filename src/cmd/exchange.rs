@@ -19,7 +19,7 @@ use crate::output::json;
 use crate::report::find;
 use crate::report::open::open;
 use crate::session::exchange::{self, ExportFile};
-use crate::session::import::{self, Report, found};
+use crate::session::import::{self, ImportReport, found};
 use crate::store::{self, Store};
 use human::text::clean;
 use system::clock::{Clock, SystemClock};
@@ -104,14 +104,14 @@ pub fn import(
 ) -> anyhow::Result<ExitCode> {
     let mut store = open(home)?;
     let now = SystemClock.now();
-    let mut all = Report::default();
+    let mut all = ImportReport::default();
     let mut failed = false;
     // Everything that can be imported is; the rest is reported at the end.
     for path in &args.files {
         // What `export` writes to standard output is read from there.
         let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
         match import::import(&mut store, path, now) {
-            Ok(Report { imported, known, passed_over }) => {
+            Ok(ImportReport { imported, known, passed_over }) => {
                 // A file named outright that is nothing to import is a mistake; in a folder it is none.
                 failed |= !path.is_dir() && !passed_over.is_empty();
                 all.imported.extend(imported);

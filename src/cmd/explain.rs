@@ -18,7 +18,7 @@ use crate::registry;
 use crate::report::explain::{Explanation, RunEvidence};
 use crate::report::find;
 use crate::report::open::open;
-use crate::store::{Evidence, Verdict};
+use crate::store::{Evidence, EvidenceVerdict};
 use human::text::shorten;
 use system::clock::{Clock, SystemClock};
 use wire::{Correlation, EvidenceKind, Link};
@@ -133,9 +133,9 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
     let mut text = String::new();
     for row in evidence {
         let colour = match row.verdict {
-            Verdict::Accepted => Colour::Good,
-            Verdict::Rejected => Colour::Warning,
-            Verdict::Noted => Colour::Plain,
+            EvidenceVerdict::Accepted => Colour::Good,
+            EvidenceVerdict::Rejected => Colour::Warning,
+            EvidenceVerdict::Noted => Colour::Plain,
         };
         let verdict = style.paint(&format!("{:8}", row.verdict.as_str()), colour);
         let at = style.paint(&instant(row.at, zone), Colour::Faint);
@@ -162,7 +162,7 @@ mod tests {
     use crate::report::explain::{Predecessor, RunSeen};
     use wire::{AgentSessionId, StartReason, Timestamp};
 
-    fn seen(at: i64, source: &str, verdict: Verdict, detail: &str) -> RunEvidence {
+    fn seen(at: i64, source: &str, verdict: EvidenceVerdict, detail: &str) -> RunEvidence {
         let id = (source == "registry").then(|| AgentSessionId("7a276c6b".into()));
         let evidence = Evidence {
             at: Timestamp(at),
@@ -190,15 +190,20 @@ mod tests {
             additions: vec![seen(
                 1_794_819_900_001,
                 "arguments",
-                Verdict::Noted,
+                EvidenceVerdict::Noted,
                 "added: --session-id 7a276c6b",
             )],
             evidence: vec![
-                seen(1_794_819_900_100, "assigned", Verdict::Accepted, "the id that stands in the arguments"),
+                seen(
+                    1_794_819_900_100,
+                    "assigned",
+                    EvidenceVerdict::Accepted,
+                    "the id that stands in the arguments",
+                ),
                 seen(
                     1_794_819_900_900,
                     "registry",
-                    Verdict::Rejected,
+                    EvidenceVerdict::Rejected,
                     "another process wrote it, which began before this one",
                 ),
             ],
@@ -251,7 +256,7 @@ Evidence
     fn each_run_has_its_own_evidence() {
         let mut explanation = explanation();
         explanation.runs.push(run(2, 1_794_823_500_000));
-        let resumed = seen(1_794_823_500_200, "assigned", Verdict::Accepted, "named by --resume");
+        let resumed = seen(1_794_823_500_200, "assigned", EvidenceVerdict::Accepted, "named by --resume");
         explanation.evidence.push(RunEvidence { run: Some(2), ..resumed });
         let text = draw(&explanation, Style { colour: false, columns: 100 }, &TimeZone::UTC);
         let (first, second) = text.split_once("\nIn the run of 2026-11-16 10:05:00: Added").unwrap();

@@ -33,9 +33,9 @@ pub(super) const ID: usize = 8;
 ///
 /// In order, each behind its first eight bytes as a number: most comparisons among ten thousand end there.
 #[derive(Debug, Default)]
-pub(super) struct Short<'a>(Vec<(u64, &'a str)>);
+pub(super) struct ShortIds<'a>(Vec<(u64, &'a str)>);
 
-impl<'a> FromIterator<&'a str> for Short<'a> {
+impl<'a> FromIterator<&'a str> for ShortIds<'a> {
     fn from_iter<I: IntoIterator<Item = &'a str>>(ids: I) -> Self {
         let mut ids: Vec<_> = ids.into_iter().map(ordered).collect();
         ids.sort_unstable();
@@ -44,7 +44,7 @@ impl<'a> FromIterator<&'a str> for Short<'a> {
     }
 }
 
-impl Short<'_> {
+impl ShortIds<'_> {
     pub(super) fn of<'b>(&self, id: &'b str) -> &'b str {
         // Nothing has more in common with it than what stands next to it in order.
         let (before, after) = match self.0.binary_search(&ordered(id)) {
@@ -262,7 +262,7 @@ mod tests {
             "legacy-claude-12",
             "x",
         ];
-        let short: Short = ids.into_iter().collect();
+        let short: ShortIds = ids.into_iter().collect();
         let shown = ids.map(|id| short.of(id));
         assert_eq!(
             shown,
@@ -276,6 +276,6 @@ mod tests {
                 "x"
             ]
         );
-        assert_eq!(Short::default().of("0123456789"), "01234567");
+        assert_eq!(ShortIds::default().of("0123456789"), "01234567");
     }
 }

@@ -9,12 +9,12 @@ use anyhow::Context;
 use super::completions;
 use crate::cli::{Init, InitShell};
 use crate::home::Home;
-use crate::shim::files::{DiskFiles, Identity};
+use crate::shim::files::{DiskFiles, OwnBinary};
 use crate::shim::shell::{self, Places, Shell};
 
 pub fn run(args: &Init, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let binary =
-        Identity::of_this_process(&DiskFiles).canonical.context("cannot find codemie's own binary")?;
+        OwnBinary::of_this_process(&DiskFiles).canonical.context("cannot find codemie's own binary")?;
     let shims = std::path::absolute(home.shims())?;
     let places = Places { shims: &shims, bin: binary.parent().unwrap_or(Path::new("/")), agents };
     let (shell, completion_shell) = match args.shell {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
 
-use super::format::{self, Short, colour, costs};
+use super::format::{self, ShortIds, colour, costs};
 use crate::cli::List;
 use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
@@ -111,7 +111,7 @@ fn is_wide(style: Style) -> bool {
     (160..usize::MAX).contains(&style.columns)
 }
 
-/// On 80 columns the fields that distinguish sessions stay: name, status, place, time, cost and the id to name it by; on 40 the name
+/// On 80 columns the fields that distinguish sessions stay: name, status, project, time, cost and the id to name it by; on 40 the name
 /// (a usual one whole), the status (`interrup…`) and the id. An archived one is marked by its status where there is no room
 /// for a column.
 fn drawn(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, style: Style) -> String {
@@ -145,7 +145,7 @@ fn table(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, archived: Optio
     columns.extend(archived);
     columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(9)));
     let mut table = Table::new(columns);
-    let ids: Short<'_> = lines.iter().map(|line| line.row.id.as_str()).collect();
+    let ids: ShortIds<'_> = lines.iter().map(|line| line.row.id.as_str()).collect();
     let moments = human::Moments::until(now, zone);
     let amounts = lines.iter().map(|line| called(line).then_some((line.row.cost, &*line.unpriced_models)));
     for (line, cost) in lines.iter().zip(costs(amounts)) {

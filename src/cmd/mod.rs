@@ -70,14 +70,14 @@ pub fn manage(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let place = home.clone();
-    let outcome = carry_out(command, home, out, err);
+    let same_home = home.clone();
+    let result = carry_out(command, home, out, err);
     if let Some(message) =
-        place.filter(|_| about_sessions(command)).and_then(|home| damage::unreported(&home))
+        same_home.filter(|_| about_sessions(command)).and_then(|home| damage::unreported(&home))
     {
         write!(err, "{}", shown(&format!("codemie: {message}")))?;
     }
-    match outcome {
+    match result {
         Err(error) => match exit_code(&error) {
             Some(code) => {
                 write!(err, "{}", shown(&format!("codemie: {error}")))?;

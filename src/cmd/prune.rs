@@ -9,7 +9,7 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::format::{self, Short, date};
+use super::format::{self, ShortIds, date};
 use super::{Failure, USAGE};
 use crate::agent::Agent;
 use crate::cli::Prune;
@@ -147,12 +147,12 @@ fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
         Column::text("ID", format::ID),
     ]);
     let shown: Vec<String> = rows.iter().map(SessionRow::shown_id).collect();
-    let ids: Short<'_> = shown.iter().map(String::as_str).collect();
+    let ids: ShortIds<'_> = shown.iter().map(String::as_str).collect();
     for (row, id) in rows.iter().zip(&shown) {
         table.row([
             row.name.as_str().into(),
             row.agent.as_str().into(),
-            row.place.project.as_deref().unwrap_or("").into(),
+            row.workspace.project.as_deref().unwrap_or("").into(),
             row.ended_at.map_or(String::new(), |at| human::moment(at, now, zone)).into(),
             Cell::painted(ids.of(id), Colour::Faint),
         ]);
@@ -166,13 +166,13 @@ mod tests {
 
     #[test]
     fn hostile_names_are_drawn_harmlessly() {
-        use crate::session::lifecycle::Conversation;
+        use crate::session::lifecycle::ConversationStart;
         let mut world = crate::session::tests::World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         let row = world.session(started.session);
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut row = row.clone();
-            (row.name, row.agent, row.place.project) = (text.into(), text.into(), Some(text.into()));
+            (row.name, row.agent, row.workspace.project) = (text.into(), text.into(), Some(text.into()));
             row.former_id = Some(text.into());
             table(&[row], Timestamp(0), &TimeZone::UTC).render(style)
         });

@@ -7,7 +7,7 @@ use crate::cli::{Resume, RunOptions};
 use crate::home::Home;
 use crate::launch::conflict::{self, Decision};
 use crate::launch::resume::{Resumable, StillRunning, arguments, take_over};
-use crate::launch::{Origin, RunResult, Target};
+use crate::launch::{LaunchTarget, Origin, RunResult};
 use crate::report::find::find;
 use crate::session::lookup::Found;
 use crate::store::{RunRow, Store};
@@ -35,7 +35,7 @@ pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
             )
         })?;
     }
-    Ok(run::run(&RunOptions::default(), Target::Agent(agent), line))
+    Ok(run::run(&RunOptions::default(), LaunchTarget::Agent(agent), line))
 }
 
 /// The store is closed again before anything is started: no connection may live through a fork.
@@ -49,7 +49,7 @@ fn look_up(session: &str, home: &Home) -> anyhow::Result<Resumable> {
                 name: row.name,
                 agent: row.agent,
                 conversation: row.agent_session,
-                folder: Some(row.place.cwd),
+                folder: Some(row.workspace.cwd),
             },
             Found::Foreign(foreign) => Resumable {
                 name: foreign.agent_session.to_string(),

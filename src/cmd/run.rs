@@ -9,7 +9,7 @@ use crate::cli::RunOptions;
 use crate::forward::Sinks;
 use crate::home::Home;
 use crate::launch::{
-    self, AssignedId, Labels, Origin, Prepared, Request, RunResult, SystemBinaries, Target, World,
+    self, AssignedId, Labels, LaunchRequest, LaunchTarget, Origin, Prepared, RunResult, SystemBinaries, World,
 };
 use crate::output::Style;
 use closing::Added;
@@ -19,7 +19,7 @@ use wire::RandomIds;
 /// Printed in the end where there is nowhere to record anything.
 const NO_HOME: &str = "this session is not recorded: set HOME or CODEMIE_HOME";
 
-pub fn run(options: &RunOptions, target: Target, args: Vec<OsString>) -> RunResult {
+pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> RunResult {
     // Read now: once the program runs, the process shows the program's own command line.
     let command_line: Vec<OsString> = std::env::args_os().collect();
     let origin = Origin::of_this_process();
@@ -28,7 +28,7 @@ pub fn run(options: &RunOptions, target: Target, args: Vec<OsString>) -> RunResu
     let quiet = options.quiet || config.quiet;
     let on_terminals = all_terminals();
     let RunOptions { name, tag: tags, group, .. } = options.clone();
-    let request = Request {
+    let request = LaunchRequest {
         target,
         args,
         labels: Labels { name, tags, group },
@@ -51,7 +51,7 @@ pub fn run(options: &RunOptions, target: Target, args: Vec<OsString>) -> RunResu
     }
     if let Some(session) = summary.session {
         let added = home.as_ref().zip(begun_at).and_then(|(home, at)| Added::by_run(home, &session, at));
-        result.add_line(closing::line(&session, summary.together, added, Style::of_stdout().columns));
+        result.add_line(closing::line(&session, summary.run_total, added, Style::of_stdout().columns));
     }
     let sinks = home.as_ref().filter(|_| speaks).and_then(|home| Sinks::of(home, &config.delivery));
     if let Some(line) = sinks.and_then(|sinks| closing::paused(&sinks, SystemClock.now())) {

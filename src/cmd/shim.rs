@@ -13,13 +13,13 @@ use crate::output::table::padded;
 
 use crate::cli::{Shim, ShimAction};
 use crate::home::Home;
-use crate::shim::files::{DiskFiles, Identity};
-use crate::shim::install::{Done, Error, Shims, State};
+use crate::shim::files::{DiskFiles, OwnBinary};
+use crate::shim::install::{Error, ShimChange, ShimState, Shims};
 use crate::shim::resolve::Query;
 use crate::shim::status::Reach;
 
 pub fn run(args: &Shim, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let ourselves = Identity::of_this_process(&DiskFiles);
+    let ourselves = OwnBinary::of_this_process(&DiskFiles);
     let binary = ourselves.canonical.clone().context("cannot find codemie's own binary")?;
     let shims = Shims::new(std::path::absolute(home.shims())?, binary);
     let path = std::env::var_os("PATH");
@@ -49,18 +49,18 @@ fn each(
     agents: &[&str],
     shims: &Shims,
     out: &mut dyn Write,
-    act: fn(&Shims, &str) -> Result<Done, Error>,
+    act: fn(&Shims, &str) -> Result<ShimChange, Error>,
 ) -> anyhow::Result<()> {
     let mut failures = Vec::new();
     for name in agents {
         match act(shims, name) {
             Ok(done) => {
                 let done = match done {
-                    Done::Created => "created",
-                    Done::Replaced => "replaced",
-                    Done::Unchanged => "unchanged",
-                    Done::Removed => "removed",
-                    Done::Absent => "not there",
+                    ShimChange::Created => "created",
+                    ShimChange::Replaced => "replaced",
+                    ShimChange::Unchanged => "unchanged",
+                    ShimChange::Removed => "removed",
+                    ShimChange::Absent => "not there",
                 };
                 writeln!(out, "{done:9}  {}", shims.path(name).display())?;
             }
@@ -73,7 +73,7 @@ fn each(
 fn status(
     agents: &[&str],
     shims: &Shims,
-    ourselves: &Identity,
+    ourselves: &OwnBinary,
     path: Option<&OsString>,
     as_json: bool,
     out: &mut dyn Write,
@@ -87,10 +87,10 @@ fn status(
             .survey(&DiskFiles);
         let reach = Reach::of(&places);
         let (state, target) = match &state {
-            State::Current => ("current", None),
-            State::Stale { target } => ("stale", Some(target)),
-            State::Foreign => ("foreign", None),
-            State::Missing => ("missing", None),
+            ShimState::Current => ("current", None),
+            ShimState::Stale { target } => ("stale", Some(target)),
+            ShimState::Foreign => ("foreign", None),
+            ShimState::Missing => ("missing", None),
         };
         let (runs, by) = match &reach {
             Reach::Wrapped(path) => ("codemie", Some(path)),

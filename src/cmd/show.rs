@@ -78,9 +78,9 @@ impl Sheets<'_> {
             if self.0.openings > 1 { format!("{open} in {} openings", self.0.openings) } else { open },
         );
         sheet.line("folder", &record.working_directory);
-        let place = [&record.project, &record.repository, &record.branch];
-        let place: Vec<&str> = place.into_iter().filter_map(|part| part.as_deref()).collect();
-        sheet.maybe("project", (!place.is_empty()).then(|| place.join(" · ")));
+        let project = [&record.project, &record.repository, &record.branch];
+        let project: Vec<&str> = project.into_iter().filter_map(|part| part.as_deref()).collect();
+        sheet.maybe("project", (!project.is_empty()).then(|| project.join(" · ")));
         sheet.maybe("chain", chain(&self.0.chain, &record.name));
         sheet.maybe("started in", self.0.parent.as_ref());
         sheet.maybe("started from it", (!self.0.children.is_empty()).then(|| self.0.children.join(", ")));

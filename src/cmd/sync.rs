@@ -1,4 +1,4 @@
-//! `codemie sync`: deliver now, tell how far delivery has got, or show what would be sent.
+//! `codemie sync`: delivers pending events now, shows how far delivery has got, or prints what would be sent.
 
 mod scan;
 mod status;
@@ -60,15 +60,11 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     Ok(code)
 }
 
-/// Gives up a receiver: only one that is no longer set up, or nothing would be sent to it any more without a word.
+/// Forgets a receiver. One that is still set up is refused: it would get nothing more, and nobody would notice.
 fn forget(name: &str, home: &Home, sinks: Option<&Sinks>, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let refuse = |message: String| Err(Failure { code: 1, message }.into());
     if sinks.is_some_and(|sinks| sinks.targets().iter().any(|target| target.name == name)) {
-        let key = match name {
-            forward::NATIVE => "backend.url",
-            forward::CODEMIE_V1 => "codemieV1.url",
-            _ => "otlp.endpoint",
-        };
+        let key = forward::address_setting(name).unwrap_or_default();
         return refuse(format!("{name} is set up; first run: codemie config unset {key}"));
     }
     let mut store = Store::open(home, SystemClock.now())?;
@@ -86,7 +82,7 @@ fn forget(name: &str, home: &Home, sinks: Option<&Sinks>, err: &mut dyn Write) -
 /// `codemie deliver`: the detached process.
 pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
     let config = configured(home);
-    // A home that has gone meanwhile is not made again for this.
+    // A home that was removed meanwhile is not made again for this.
     if let Some(sinks) = Sinks::of(home, &config.delivery).filter(|_| home.database().exists()) {
         forward::deliver_pending(&sinks)?;
     }
@@ -101,7 +97,7 @@ fn configured(home: &Home) -> Config {
     config
 }
 
-/// Ends what vanished, and puts back whatever keeps events from being sent.
+/// Ends sessions that vanished, and lifts pauses, so that everything pending can be sent.
 fn prepare(args: &Sync, home: &Home, sinks: &Sinks) -> anyhow::Result<()> {
     let mut store = Store::open(home, SystemClock.now())?;
     recover(&mut store, home);
@@ -121,12 +117,12 @@ fn prepare(args: &Sync, home: &Home, sinks: &Sinks) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How one receiver fared.
-struct Fared {
+/// What was delivered to one receiver.
+struct DeliveryResult {
     name: &'static str,
-    moved: DeliveryCount,
-    /// Why something is left; `None`: nothing is.
-    left: Option<String>,
+    count: DeliveryCount,
+    /// Why events are still pending; `None`: none are.
+    pending: Option<String>,
 }
 
 fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -134,21 +130,21 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     let drains = Drain::open_all(sinks, Pace::Interactive)?;
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut updates) = mpsc::unbounded_channel();
     let show = terminal::is_terminal(&std::io::stderr());
     if show {
         terminal::clear_line_on_interrupt();
     }
-    let fared = runtime.block_on(async {
-        let sending = join_all(drains.into_iter().map(|drain| send(drain, deadline, tell.clone())));
-        drop(tell);
+    let results = runtime.block_on(async {
+        let sending = join_all(drains.into_iter().map(|drain| send(drain, deadline, sender.clone())));
+        drop(sender);
         let drawing = async {
             let mut latest: Option<WaitingLine> = None;
             let mut tick = tokio::time::interval(DRAW);
             loop {
                 tokio::select! {
-                    news = told.recv() => match news {
-                        Some(news) => latest = Some(news),
+                    update = updates.recv() => match update {
+                        Some(update) => latest = Some(update),
                         None => break,
                     },
                     _ = tick.tick() => if let Some(latest) = latest.as_ref().filter(|_| show) {
@@ -164,18 +160,18 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
         terminal::interrupt_as_ever();
     }
     let mut code = ExitCode::SUCCESS;
-    for fared in fared {
-        writeln!(err, "codemie: {fared}")?;
-        if fared.left.is_some() || fared.moved.refused > 0 || fared.moved.incomplete {
+    for result in results {
+        writeln!(err, "codemie: {result}")?;
+        if result.pending.is_some() || result.count.refused > 0 || result.count.incomplete {
             code = ExitCode::FAILURE;
         }
     }
     Ok(code)
 }
 
-impl fmt::Display for Fared {
+impl fmt::Display for DeliveryResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeliveryCount { delivered, refused, incomplete } = self.moved;
+        let DeliveryCount { delivered, refused, incomplete } = self.count;
         write!(f, "{}: {} delivered", self.name, counted(delivered, "event"))?;
         if refused > 0 {
             write!(f, ", {refused} refused for good (see: codemie sync --status)")?;
@@ -183,46 +179,50 @@ impl fmt::Display for Fared {
         if incomplete {
             f.write_str(", of which it did not take all (see: codemie sync --status)")?;
         }
-        match &self.left {
+        match &self.pending {
             None => f.write_str(", nothing is left"),
             Some(why) => write!(f, ", but {why}"),
         }
     }
 }
 
-/// How a receiver is faring, for whoever watches.
+/// The line that is shown while a receiver is being sent to.
 struct WaitingLine {
     name: &'static str,
-    left: usize,
-    /// What keeps it, and until when.
-    kept: Option<(String, Instant)>,
+    pending: usize,
+    /// What keeps events from being sent, and until when.
+    obstacle: Option<(String, Instant)>,
 }
 
 impl WaitingLine {
     fn line(&self, now: Instant) -> String {
-        let (name, left) = (self.name, human::grouped(self.left as u64));
-        match &self.kept {
-            None => format!("{name}: {left} waiting"),
+        let (name, pending) = (self.name, human::grouped(self.pending as u64));
+        match &self.obstacle {
+            None => format!("{name}: {pending} waiting"),
             Some((why, until)) => {
                 let seconds = until.saturating_duration_since(now).as_millis().div_ceil(1000).max(1);
-                format!("{name}: {left} waiting, {why}, next try in {seconds} s")
+                format!("{name}: {pending} waiting, {why}, next try in {seconds} s")
             }
         }
     }
 }
 
-/// Sends until nothing is left or the time is up.
-async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<WaitingLine>) -> Fared {
+/// Sends until nothing is pending or the time is up.
+async fn send(
+    mut drain: Drain,
+    deadline: Instant,
+    sender: mpsc::UnboundedSender<WaitingLine>,
+) -> DeliveryResult {
     let name = drain.name();
-    let mut moved = DeliveryCount::default();
+    let mut count = DeliveryCount::default();
     // Counted once, and whenever there is time: among a million events it takes longer than sending a batch of them.
-    let mut left = pending(&mut drain);
-    // What it said last, should it say nothing more.
+    let mut left = pending_events(&mut drain);
+    // The last obstacle, reported if no answer comes after it.
     let mut last = "no answer came in time".to_owned();
-    let fared = |left: Option<String>, moved| Fared { name, moved, left };
+    let result = |pending: Option<String>, count| DeliveryResult { name, count, pending };
     loop {
         if Instant::now() >= deadline {
-            return fared(Some(waiting(&mut drain, "the time is up")), moved);
+            return result(Some(waiting(&mut drain, "the time is up")), count);
         }
         let step = if drain.must_finish() {
             Ok(drain.step(&SystemClock).await) // within the limits of a request
@@ -232,30 +232,30 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<W
         let (until, why) = match step {
             Err(_) => {
                 let _ = drain.release(); // or it runs out
-                return fared(Some(waiting(&mut drain, &last)), moved);
+                return result(Some(waiting(&mut drain, &last)), count);
             }
-            Ok(Err(error)) => return fared(Some(error.to_string()), moved),
+            Ok(Err(error)) => return result(Some(error.to_string()), count),
             Ok(Ok(Progress::Advanced(more))) => {
-                moved.add(more);
+                count.add(more);
                 left = left.saturating_sub(more.delivered + more.refused);
-                let _ = tell.send(WaitingLine { name, left, kept: None });
+                let _ = sender.send(WaitingLine { name, pending: left, obstacle: None });
                 continue;
             }
-            Ok(Ok(Progress::Idle(rest))) => match rest {
-                // Where nothing was to be sent nobody has seen yet whether anything could be.
-                Idle::Empty { due: None } if moved == DeliveryCount::default() => {
-                    let patience = deadline.saturating_duration_since(Instant::now());
-                    let objection = drain.ask(patience).await.err();
-                    return fared(objection.map(|why| format!("it would take none: {why}")), moved);
+            Ok(Ok(Progress::Idle(idle))) => match idle {
+                // Nothing was pending, so no request has shown yet whether the receiver would take one.
+                Idle::Empty { due: None } if count == DeliveryCount::default() => {
+                    let timeout = deadline.saturating_duration_since(Instant::now());
+                    let objection = drain.ask(timeout).await.err();
+                    return result(objection.map(|why| format!("it would take none: {why}")), count);
                 }
-                Idle::Empty { due: None } => return fared(None, moved),
+                Idle::Empty { due: None } => return result(None, count),
                 Idle::Empty { due: Some(until) } => (until, "some of it is not due yet".to_owned()),
                 Idle::Paused(why) => {
-                    return fared(Some(format!("it {why}; fix that, then run: codemie sync")), moved);
+                    return result(Some(format!("it {why}; fix that, then run: codemie sync")), count);
                 }
                 Idle::Reconfigured => {
                     let why = "another address was set up meanwhile; run: codemie sync";
-                    return fared(Some(why.to_owned()), moved);
+                    return result(Some(why.to_owned()), count);
                 }
                 Idle::Waiting { until, why } => (until, why),
                 Idle::LeaseHeld { until } => (until, "another process is sending".to_owned()),
@@ -264,23 +264,24 @@ async fn send(mut drain: Drain, deadline: Instant, tell: mpsc::UnboundedSender<W
         let wake = Instant::now() + until.since(SystemClock.now());
         if wake >= deadline {
             let then = date(until, &system::zone::local());
-            return fared(Some(waiting(&mut drain, &format!("{why}, next try {then}"))), moved);
+            return result(Some(waiting(&mut drain, &format!("{why}, next try {then}"))), count);
         }
-        left = pending(&mut drain);
-        let _ = tell.send(WaitingLine { name, left, kept: Some((why.clone(), wake)) });
+        left = pending_events(&mut drain);
+        let obstacle = Some((why.clone(), wake));
+        let _ = sender.send(WaitingLine { name, pending: left, obstacle });
         last = why;
         tokio::time::sleep_until(wake.into()).await;
     }
 }
 
 fn waiting(drain: &mut Drain, why: &str) -> String {
-    match pending(drain) {
+    match pending_events(drain) {
         1 => format!("1 event still waits: {why}"),
         left => format!("{} still wait: {why}", counted(left, "event")),
     }
 }
 
-fn pending(drain: &mut Drain) -> usize {
+fn pending_events(drain: &mut Drain) -> usize {
     drain.count().map_or(0, |count| usize::try_from(count.pending).unwrap_or(0))
 }
 
@@ -323,9 +324,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_told_for_what_and_how_long() {
+    fn the_waiting_line_names_the_obstacle_and_the_next_try() {
         let now = Instant::now();
-        let line = |left, kept| WaitingLine { name: "backend", left, kept }.line(now);
+        let line = |pending, obstacle| WaitingLine { name: "backend", pending, obstacle }.line(now);
         assert_eq!(line(1204, None), "backend: 1,204 waiting");
         let why = "nobody listens at http://127.0.0.1:8788".to_owned();
         assert_eq!(

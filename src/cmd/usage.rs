@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use super::format::{self, Short, cost, costs, number};
+use super::format::{self, ShortIds, cost, costs, number};
 use crate::cli::{Usage, UsageBy};
 use crate::home::Home;
 use crate::output::failure::shown;
@@ -148,7 +148,7 @@ impl Drawing<'_> {
             let (key, agent) = (quoted(&row.key), quoted(row.agent.as_deref().unwrap_or("")));
             let (cost, unpriced) = (row.cost.dollars(), quoted(&row.unpriced_models.join(" ")));
             let foreign = row.foreign;
-            let name = self.known.labels.get(at).map_or(String::new(), |place| quoted(&place.name));
+            let name = self.known.labels.get(at).map_or(String::new(), |label| quoted(&label.name));
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
@@ -205,7 +205,7 @@ impl Drawing<'_> {
 
     fn table(&self, moments: &Moments) -> Table {
         let by_session = self.report.by == By::Session;
-        let ids: Short<'_> = self
+        let ids: ShortIds<'_> = self
             .known
             .ids
             .iter()
@@ -246,13 +246,13 @@ impl Drawing<'_> {
         columns.extend(reasoning.then(|| Column::number("REASONING").dispensable(10)));
         columns.extend([Column::number("TOKENS").dispensable(1), Column::number("COST")]);
         let mut table = Table::new(columns);
-        let cells = |row: &UsageRow, first: Cell<'static>, place: Option<&SessionLabel>, cost: String| {
-            let name = place.map(|place| place.name.as_str()).filter(|name| !name.is_empty());
+        let cells = |row: &UsageRow, first: Cell<'static>, label: Option<&SessionLabel>, cost: String| {
+            let name = label.map(|label| label.name.as_str()).filter(|name| !name.is_empty());
             let mut cells = vec![name.map_or(first, |name| name.to_owned().into())];
             if by_session {
-                let project = row.project.as_deref().or_else(|| place?.project.as_deref());
+                let project = row.project.as_deref().or_else(|| label?.project.as_deref());
                 // The start of a foreign conversation is known by its first call alone.
-                let started = place.and_then(|place| place.started).unwrap_or(row.first_at);
+                let started = label.and_then(|label| label.started).unwrap_or(row.first_at);
                 let started = if row.key.is_empty() { String::new() } else { moments.show(started) };
                 cells.extend([started.into(), project.unwrap_or("").to_owned().into()]);
             }

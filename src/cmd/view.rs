@@ -117,7 +117,7 @@ fn begin(since: Option<&str>) -> anyhow::Result<PageStart> {
     }
 }
 
-/// What a person should know beside the page itself.
+/// Prints a remark beside the page: why it is empty, or that there is more.
 fn remark(
     subject: &ReadableConversation,
     page: Option<&Page>,

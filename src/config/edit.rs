@@ -38,7 +38,7 @@ pub fn set(file: &Path, key: &str, text: &str) -> Result<(), Error> {
     write(file, document.to_string().as_bytes()).map_err(|error| Error::Io { file: file.to_owned(), error })
 }
 
-/// Takes one setting out, also one that nobody knows any more.
+/// Removes one setting, also one that this version does not know.
 pub fn unset(file: &Path, key: &str) -> Result<(), Error> {
     let mut document = super::parse(file).map_err(|problem| Error::Broken { problem })?;
     let (place, last) = key.rsplit_once('.').unwrap_or(("", key));

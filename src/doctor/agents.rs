@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::probe::{Answer, ask};
-use super::shells::{self, Asked, Mode};
+use super::shells::{self, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
 use crate::config::Config;
 use crate::home::Home;
 use crate::shim::files::{DiskFiles, Files};
-use crate::shim::install::{Shims, State};
+use crate::shim::install::{ShimState, Shims};
 use crate::shim::resolve::{self, NotFound, PathKind, Query, SearchedPath};
 use crate::shim::status::Reach;
 use crate::shim::{depth, override_variable};
@@ -41,7 +41,8 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         let versions: Vec<_> = (patient.agents.iter().zip(&reals))
             .map(|(agent, real)| scope.spawn(|| real.as_ref().ok().map(|path| version(agent, path, patient))))
             .collect();
-        let asked: Vec<Asked> = asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
+        let asked: Vec<ShellAnswer> =
+            asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
         let versions: Vec<_> = versions.into_iter().map(|thread| thread.join().ok().flatten()).collect();
         (asked, versions)
     });
@@ -70,9 +71,10 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         findings.extend(hits(agent, &places));
         any_wrapped |= matches!(on_path, Reach::Wrapped(_));
         let shim = shim_state(agent, patient);
-        missed |= !shims_on_path && matches!((&on_path, &shim), (Reach::Bare(_), Some((_, State::Current))));
+        missed |=
+            !shims_on_path && matches!((&on_path, &shim), (Reach::Bare(_), Some((_, ShimState::Current))));
         findings.extend(reach(agent, &on_path, shim, shims_on_path, patient));
-        for Asked { shell, mode, meanings } in &asked {
+        for ShellAnswer { shell, mode, meanings } in &asked {
             let Ok(meanings) = meanings else { continue };
             let wrapped = |path: &Path| {
                 let kind = resolve::judge(path, agent, &patient.ourselves, &DiskFiles);
@@ -126,7 +128,7 @@ fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'
     let remarks = crate::registry::called(agent).map(|known| {
         // As the next run will know it, which may be less than what the program has just answered.
         let noted =
-            |real| version::recall(patient.home.as_ref()?, agent, &version::Identity::of(agent, real)?);
+            |real| version::recall(patient.home.as_ref()?, agent, &version::BinaryIdentity::of(agent, real)?);
         let version = real.and_then(|real| known.installed_version(real).or_else(|| noted(real)));
         known.remarks(&var, version.as_deref(), settings.inject, settings.marks)
     });
@@ -196,7 +198,7 @@ fn manager(path: &Path, files: &impl Files) -> Option<&'static str> {
     found.filter(|_| head.starts_with(b"#!")).map(|(_, manager)| *manager)
 }
 
-fn shim_state(agent: &str, patient: &Patient<'_>) -> Option<(PathBuf, State)> {
+fn shim_state(agent: &str, patient: &Patient<'_>) -> Option<(PathBuf, ShimState)> {
     let folder = std::path::absolute(patient.home.as_ref()?.shims()).ok()?;
     let shims = Shims::new(folder, &patient.codemie);
     Some((shims.path(agent), shims.state(agent).ok()?))
@@ -206,7 +208,7 @@ fn shim_state(agent: &str, patient: &Patient<'_>) -> Option<(PathBuf, State)> {
 fn reach(
     agent: &str,
     reach: &Reach,
-    shim: Option<(PathBuf, State)>,
+    shim: Option<(PathBuf, ShimState)>,
     shims_on_path: bool,
     patient: &Patient<'_>,
 ) -> Vec<Finding> {
@@ -215,16 +217,16 @@ fn reach(
     let mut usable = false;
     match shim {
         None => {}
-        Some((_, State::Current)) => usable = true,
-        Some((path, State::Missing)) => {
+        Some((_, ShimState::Current)) => usable = true,
+        Some((path, ShimState::Missing)) => {
             findings.push(Finding::note(agent, format!("no shim at {}", path.display()), install));
         }
-        Some((path, State::Stale { target })) => findings.push(Finding::warn(
+        Some((path, ShimState::Stale { target })) => findings.push(Finding::warn(
             agent,
             format!("{} runs another codemie, {}", path.display(), target.display()),
             install,
         )),
-        Some((path, State::Foreign)) => findings.push(Finding::warn(
+        Some((path, ShimState::Foreign)) => findings.push(Finding::warn(
             agent,
             format!("{} is not a shim of codemie", path.display()),
             format!("move it away, then {install}"),
@@ -257,7 +259,8 @@ fn reach(
 
 /// How the version of an agent became known.
 enum KnownVersion {
-    /// By its installation, which also says that this is the agent itself. What its program needs and is not there:
+    /// By its installation, which also says that this is the agent itself. `lacking`: the interpreter that its program needs
+    /// and that is not installed.
     Installed {
         version: String,
         lacking: Option<String>,
@@ -312,7 +315,7 @@ fn remember(home: &Home, agent: &str, real: &Path, answer: &Answer) {
         && status.success()
         && home.path().exists()
         && let Some(version) = version_in(stdout)
-        && let Some(binary) = version::Identity::of(agent, real)
+        && let Some(binary) = version::BinaryIdentity::of(agent, real)
     {
         version::remember(home, agent, &binary, version);
     }
@@ -412,13 +415,13 @@ mod tests {
 
     #[test]
     fn an_unsearchable_folder_is_not_a_broken_agent() {
-        use crate::shim::files::Identity;
+        use crate::shim::files::OwnBinary;
         let denied = Entry { error: Some(std::io::ErrorKind::PermissionDenied), ..program(1, b"") };
         let table = Table::of(&[
             ("/secret/claude", denied),
             ("/text/claude", Entry { executable: false, ..program(2, b"") }),
         ]);
-        let ourselves = Identity::default();
+        let ourselves = OwnBinary::default();
         for (path, missing) in [("/none", true), ("/secret:/none", true), ("/secret:/text", false)] {
             let query = Query {
                 name: "claude",

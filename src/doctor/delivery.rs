@@ -17,7 +17,7 @@ const AREA: &str = "delivery";
 const OFTEN: i64 = 5;
 const MEGABYTE: i64 = 1_000_000;
 /// How long a receiver is waited for, at most.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
     let Some(home) = &patient.home else { return Vec::new() };
@@ -35,7 +35,7 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
             let place = place(name);
             findings.iter().any(|finding| finding.level >= Level::Warn && finding.what.contains(&place))
         };
-        let answers = ask_all(&sinks, |name| !warned(name), patient.timeout.min(PATIENCE));
+        let answers = ask_all(&sinks, |name| !warned(name), patient.timeout.min(ASK_TIMEOUT));
         for (name, answer) in answers {
             findings.extend(answered(&place(name), answer, findings.is_empty()));
         }

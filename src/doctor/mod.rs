@@ -1,7 +1,7 @@
 //! Checks of the set-up: findings as data, each with its fix, gathered by one file per area.
 //!
-//! Promises: looking changes nothing; whatever is asked (a shell with a hung start-up file, an agent that does not
-//! answer) is given up after the time limit and does not outlive it; a finding that is not ok says what to do.
+//! Promises: looking changes nothing but codemie's own notes (the version that an agent answers with); a program that is asked (a shell with a hung start-up file, an agent that does not
+//! answer) is ended after the time limit; a finding that is not ok says what to do.
 
 pub mod agents;
 pub mod delivery;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::home::Home;
-use crate::shim::files::Identity;
+use crate::shim::files::OwnBinary;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -66,7 +66,7 @@ impl Finding {
 pub struct Patient<'a> {
     pub home: Option<Home>,
     pub agents: &'a [&'a str],
-    pub ourselves: Identity,
+    pub ourselves: OwnBinary,
     /// This binary, which the doctor calls to put a shell into a session of its own.
     pub codemie: PathBuf,
     pub path: Option<OsString>,

@@ -37,7 +37,7 @@ pub enum Meaning {
 
 /// The answer of one shell in one mode.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ShellAnswer {
     pub shell: String,
     pub mode: Mode,
     /// For each agent, in order; or why there is no answer.
@@ -66,7 +66,7 @@ const KEPT_BY_LOGIN: [&str; 11] = [
 const LOGIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// `None` when `$SHELL` is not set or no shell we know how to ask.
-pub fn interview(patient: &Patient<'_>, mode: Mode) -> Option<Asked> {
+pub fn interview(patient: &Patient<'_>, mode: Mode) -> Option<ShellAnswer> {
     let shell = patient.shell.as_deref()?;
     let name = Path::new(shell).file_name()?.to_str()?.to_owned();
     let script = question(&name, patient.agents)?;
@@ -103,7 +103,7 @@ pub fn interview(patient: &Patient<'_>, mode: Mode) -> Option<Asked> {
             "set SHELL to your shell",
         )),
     };
-    Some(Asked { shell: name, mode, meanings })
+    Some(ShellAnswer { shell: name, mode, meanings })
 }
 
 /// The script that makes the shell say what each name is. `None` for a shell we cannot speak to.

@@ -48,8 +48,8 @@ fn objection(status: u16, verdict: Verdict) -> Result<(), String> {
     }
 }
 
-/// Asks the configured receivers that `wanted` selects by name, all at the same time. Needs no store: the question is the
-/// same whoever asks.
+/// Asks the configured receivers that `wanted` selects by name, all at the same time. Needs no store: the
+/// question does not name machine and user.
 pub fn ask_all(
     sinks: &Sinks,
     wanted: impl Fn(&str) -> bool,

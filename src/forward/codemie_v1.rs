@@ -46,15 +46,15 @@ impl CodemieV1 {
     fn request(&self, session: &SessionRow, metric: &str, attributes: &Map<String, Value>) -> Request {
         let mut headers =
             vec![("x-codemie-cli", CLIENT.to_owned()), ("x-codemie-client", client(&session.agent))];
-        let place = &session.place;
+        let workspace = &session.workspace;
         headers.extend(
-            place
+            workspace
                 .repository
                 .as_deref()
                 .and_then(plain::repository)
                 .map(|value| ("x-codemie-repository", value.to_owned())),
         );
-        headers.extend(place.branch.as_ref().map(|value| ("x-codemie-branch", value.clone())));
+        headers.extend(workspace.branch.as_ref().map(|value| ("x-codemie-branch", value.clone())));
         Request {
             url: join(&self.base, "/v1/metrics"),
             credentials: self.auth.iter().cloned().collect(),
@@ -75,8 +75,8 @@ impl CodemieV1 {
             "agent_version": session.agent_version.as_deref().map(plain::name),
             "codemie_client": client(&session.agent),
             "llm_model": plain::model(&model.unwrap_or_default()),
-            "repository": session.place.repository.as_deref().and_then(plain::repository),
-            "branch": session.place.branch,
+            "repository": session.workspace.repository.as_deref().and_then(plain::repository),
+            "branch": session.workspace.branch,
             "session_id": agent_session.unwrap_or_else(|| id.clone()),
             "codemie_session_id": id,
             "codemie_machine": self.identity.machine,

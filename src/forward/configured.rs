@@ -17,6 +17,11 @@ use wire::hex::hex;
 pub(super) const ADDRESS_SETTINGS: [(&str, &str); 3] =
     [("backend.url", NATIVE), ("otlp.endpoint", OTLP), ("codemieV1.url", CODEMIE_V1)];
 
+/// The setting of a receiver's address.
+pub fn address_setting(receiver: &str) -> Option<&'static str> {
+    ADDRESS_SETTINGS.into_iter().find(|(_, name)| *name == receiver).map(|(setting, _)| setting)
+}
+
 /// A configured receiver as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {

@@ -48,7 +48,7 @@ mod sink;
 
 pub use ask::{ask, ask_all};
 pub use codemie_v1::CODEMIE_V1;
-pub use configured::{Sinks, Target};
+pub use configured::{Sinks, Target, address_setting};
 pub use detached::{COMMAND, deliver_pending, needs_delivery, spawn_delivery};
 pub use direct::post;
 pub use drain::Drain;

@@ -9,7 +9,7 @@ use crate::store::{Error, SinkRow, Store, Tx};
 pub fn register(tx: &Tx<'_>, targets: &[Target]) -> Result<(), Error> {
     for target in targets {
         tx.add_sink(target.name)?;
-        tx.lead(target.name, &target.fingerprint)?;
+        tx.point_to(target.name, &target.fingerprint)?;
     }
     Ok(())
 }

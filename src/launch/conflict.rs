@@ -2,7 +2,7 @@
 
 use wire::{Pid, ProcessId};
 
-/// What the user wants where the session is running already.
+/// What to do if the session is running already: `--on-conflict`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnConflict {
     /// Report it and do nothing.
@@ -19,9 +19,9 @@ pub enum OnConflict {
 /// How to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nobody is in it.
+    /// No run is in it.
     Continue,
-    /// In a copy: the run there goes on.
+    /// In a copy of the conversation; the other run goes on.
     Fork,
     /// After these wrappers have ended.
     TakeOver(Vec<ProcessId>),

@@ -1,25 +1,25 @@
 //! Which conversation the agent's arguments continue, and what that means for the session's life.
 
-use crate::agent::{Conversation as Asked, Invocation};
-use crate::session::lifecycle::Conversation;
+use crate::agent::{Conversation, Invocation};
+use crate::session::lifecycle::ConversationStart;
 use wire::AgentSessionId;
 
 /// `assigned`: codemie put the conversation's id into the arguments.
-pub(super) fn conversation(invocation: &Invocation, assigned: bool) -> Conversation {
+pub(super) fn conversation(invocation: &Invocation, assigned: bool) -> ConversationStart {
     match &invocation.session {
-        // Beside a flag nobody here knows, even that is not certain.
-        Asked::Fresh if !assigned && !invocation.injectable => Conversation::Unsure,
-        Asked::Fresh | Asked::Chosen(_) => Conversation::Fresh,
-        Asked::Named(id) => Conversation::Named(id.clone()),
-        Asked::Continue | Asked::Picker => Conversation::Unnamed,
-        Asked::Fork { .. } | Asked::Unknown => Conversation::Unsure,
+        // Beside a flag that codemie does not know, even a fresh conversation is not certain.
+        Conversation::Fresh if !assigned && !invocation.injectable => ConversationStart::Unsure,
+        Conversation::Fresh | Conversation::Chosen(_) => ConversationStart::Fresh,
+        Conversation::Named(id) => ConversationStart::Named(id.clone()),
+        Conversation::Continue | Conversation::Picker => ConversationStart::Unnamed,
+        Conversation::Fork { .. } | Conversation::Unknown => ConversationStart::Unsure,
     }
 }
 
 /// The id that the user chose for a conversation that is new, or a new copy.
 pub(super) fn chosen(invocation: &Invocation) -> Option<AgentSessionId> {
     match &invocation.session {
-        Asked::Chosen(id) | Asked::Fork { to: Some(id), .. } => Some(id.clone()),
+        Conversation::Chosen(id) | Conversation::Fork { to: Some(id), .. } => Some(id.clone()),
         _ => None,
     }
 }
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::agent::InvocationKind;
 
-    fn invocation(session: Asked, injectable: bool) -> Invocation {
+    fn invocation(session: Conversation, injectable: bool) -> Invocation {
         Invocation { kind: InvocationKind::Interactive, session, injectable, persistent: true }
     }
 
@@ -40,11 +40,11 @@ mod tests {
     #[test]
     fn an_id_the_user_chose_counts_like_one_of_ours() {
         for (session, expected) in [
-            (Asked::Chosen(id()), Some(id())),
-            (Asked::Fork { from: None, to: Some(id()) }, Some(id())),
-            (Asked::Fork { from: Some(id()), to: None }, None),
-            (Asked::Named(id()), None),
-            (Asked::Fresh, None),
+            (Conversation::Chosen(id()), Some(id())),
+            (Conversation::Fork { from: None, to: Some(id()) }, Some(id())),
+            (Conversation::Fork { from: Some(id()), to: None }, None),
+            (Conversation::Named(id()), None),
+            (Conversation::Fresh, None),
         ] {
             let invocation = invocation(session, false);
             assert_eq!(chosen(&invocation), expected, "{invocation:?}");
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn a_conversation_is_fresh_only_where_the_arguments_leave_no_doubt() {
         for (session, injectable, assigned, expected) in [
-            (Asked::Fresh, true, true, Conversation::Fresh),
-            (Asked::Fresh, true, false, Conversation::Fresh),
-            (Asked::Fresh, false, false, Conversation::Unsure),
-            (Asked::Chosen(id()), false, false, Conversation::Fresh),
-            (Asked::Named(id()), false, false, Conversation::Named(id())),
-            (Asked::Continue, false, false, Conversation::Unnamed),
-            (Asked::Picker, false, false, Conversation::Unnamed),
-            (Asked::Fork { from: None, to: None }, false, false, Conversation::Unsure),
-            (Asked::Unknown, false, false, Conversation::Unsure),
+            (Conversation::Fresh, true, true, ConversationStart::Fresh),
+            (Conversation::Fresh, true, false, ConversationStart::Fresh),
+            (Conversation::Fresh, false, false, ConversationStart::Unsure),
+            (Conversation::Chosen(id()), false, false, ConversationStart::Fresh),
+            (Conversation::Named(id()), false, false, ConversationStart::Named(id())),
+            (Conversation::Continue, false, false, ConversationStart::Unnamed),
+            (Conversation::Picker, false, false, ConversationStart::Unnamed),
+            (Conversation::Fork { from: None, to: None }, false, false, ConversationStart::Unsure),
+            (Conversation::Unknown, false, false, ConversationStart::Unsure),
         ] {
             let invocation = invocation(session, injectable);
             assert_eq!(conversation(&invocation, assigned), expected, "{invocation:?} {assigned}");

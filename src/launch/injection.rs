@@ -6,7 +6,7 @@ use crate::agent::{Agent, Invocation, Var};
 use crate::config::AgentConfig;
 use wire::{AgentSessionId, Ids};
 
-/// From us to ourselves, across an exec: the agent refused the id it was given, so it gets none this time.
+/// Set by codemie for its own next image, across an exec: the agent refused the id it was given, so it gets none this time.
 pub(super) const RESTARTED_VARIABLE: &str = "CODEMIE_STARTED_ANEW";
 
 /// One call of an agent.

@@ -20,7 +20,7 @@ use std::ffi::OsString;
 
 use crate::agent::Agent;
 use crate::session::names::{self, NameError};
-use crate::store::{Evidence, Verdict};
+use crate::store::{Evidence, EvidenceVerdict};
 pub use origin::Origin;
 pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, World, prepare};
 pub use run::{RunResult, execute, restart_without_id, wrap};
@@ -32,15 +32,15 @@ pub const RUN_VARIABLE: &str = "CODEMIE_RUN_ID";
 /// The first session of that run.
 pub const SESSION_VARIABLE: &str = "CODEMIE_SESSION_ID";
 
-/// What is to be run.
+/// The program to launch.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum LaunchTarget {
     Agent(&'static dyn Agent),
     Command(OsString),
 }
 
-impl Target {
-    /// What the program is called, in records and messages.
+impl LaunchTarget {
+    /// The program's name, in records and messages.
     pub fn name(&self) -> String {
         match self {
             Self::Agent(agent) => agent.name().to_owned(),
@@ -52,7 +52,7 @@ impl Target {
     }
 }
 
-/// What a session is called and found by, as its user wants it.
+/// Name, tags and group that the user gives a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels {
     pub name: Option<String>,
@@ -72,10 +72,10 @@ impl Labels {
     }
 }
 
-/// One launch, as somebody asks for it.
+/// One launch, as its caller asks for it.
 #[derive(Clone, Debug)]
-pub struct Request {
-    pub target: Target,
+pub struct LaunchRequest {
+    pub target: LaunchTarget,
     pub args: Vec<OsString>,
     pub labels: Labels,
     /// The id of the session, where the caller has announced it already; else one is made.
@@ -91,7 +91,13 @@ pub fn enclosing_run(origin: &Origin) -> Option<RunId> {
 
 /// Something codemie did to the agent, for `explain`.
 pub fn note(at: Timestamp, source: &str, detail: String) -> Evidence {
-    Evidence { at, source: source.to_owned(), verdict: Verdict::Noted, agent_session_id: None, detail }
+    Evidence {
+        at,
+        source: source.to_owned(),
+        verdict: EvidenceVerdict::Noted,
+        agent_session_id: None,
+        detail,
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +128,7 @@ mod tests {
         for (command, name) in
             [("make", "make"), ("/usr/bin/make", "make"), ("./run.sh", "run.sh"), ("/", "/")]
         {
-            assert_eq!(Target::Command(command.into()).name(), name);
+            assert_eq!(LaunchTarget::Command(command.into()).name(), name);
         }
     }
 

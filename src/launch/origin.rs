@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use terminal::ProgramSpec;
 
-/// Variables and folder, those of this process or somebody else's.
+/// Variables and folder: those of this process, or those of another process that asks for the launch.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// All variables there are; `None`: those of this process, looked up one by one.

@@ -6,12 +6,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::injection::{Call, Changes};
-use super::{Origin, Request, Target, continuation, enclosing_run, note, receivers};
+use super::{LaunchRequest, LaunchTarget, Origin, continuation, enclosing_run, note, receivers};
 use crate::agent::{Agent, Invocation, InvocationKind, Trail};
 use crate::config::{AgentConfig, Config};
 use crate::forward::Sinks;
 use crate::home::Home;
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::shim::resolve::NotFound;
 use crate::shim::{self, depth::Depth};
 use crate::store::{Evidence, Surroundings};
@@ -22,7 +22,7 @@ use wire::{AgentSessionId, Ids};
 
 const BYPASS_VARIABLE: &str = "CODEMIE_BYPASS";
 
-/// What a launch needs of the world besides variables and folder.
+/// Clock, ids and installed programs: all that a launch needs besides variables and folder.
 #[expect(missing_debug_implementations, reason = "traits without anything to show")]
 #[derive(Clone, Copy)]
 pub struct World<'a> {
@@ -48,10 +48,10 @@ pub trait Binaries {
 pub struct Installed {
     pub version: Option<String>,
     /// For remembering the version, once the agent has reported it.
-    pub identity: Option<version::Identity>,
+    pub identity: Option<version::BinaryIdentity>,
 }
 
-/// This machine's.
+/// The agents' programs on this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemBinaries;
 
@@ -65,7 +65,7 @@ impl Binaries for SystemBinaries {
     }
 
     fn installed(&self, agent: &dyn Agent, program: &Path, home: Option<&Home>) -> Installed {
-        let identity = version::Identity::of(agent.name(), program);
+        let identity = version::BinaryIdentity::of(agent.name(), program);
         let recalled = || version::recall(home?, agent.name(), identity.as_ref()?);
         Installed { version: agent.installed_version(program).or_else(recalled), identity }
     }
@@ -80,7 +80,7 @@ pub enum Prepared {
         launch: ProgramSpec,
         /// `None` without a home folder: nothing is recorded.
         plan: Option<Box<Plan>>,
-        /// Of an interactive conversation, the id that codemie chose for it.
+        /// The id that codemie chose for the conversation, if it is an interactive one.
         assigned: Option<AssignedId>,
     },
 }
@@ -93,16 +93,16 @@ pub struct AssignedId {
 }
 
 pub fn prepare(
-    request: Request,
+    request: LaunchRequest,
     origin: &Origin,
     home: Option<&Home>,
     config: &Config,
     world: World<'_>,
 ) -> Result<Prepared, NotFound> {
-    let Request { target, args, labels, session, summary } = request;
+    let LaunchRequest { target, args, labels, session, summary } = request;
     let start = match &target {
-        Target::Command(command) => Start::of_command(command, args),
-        Target::Agent(agent) => {
+        LaunchTarget::Command(command) => Start::of_command(command, args),
+        LaunchTarget::Agent(agent) => {
             let agent_config = config.agent(agent.name());
             let call = located(*agent, args, &agent_config, origin, world)?;
             if stands_aside(call.kind(), origin.var(BYPASS_VARIABLE).as_deref()) {
@@ -118,7 +118,7 @@ pub fn prepare(
         return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned });
     };
     let folder = origin.folder();
-    let Followed { trail, conversation, chosen, surroundings } = Followed::of(&start, origin, &folder);
+    let FollowPlan { trail, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
     let (installed, given) =
         start.agent.map_or_else(Default::default, |start| (start.installed, start.assigned));
     let plan = Plan {
@@ -196,7 +196,8 @@ fn counted(depth: Depth, agent: &dyn Agent, args: &[OsString]) -> (OsString, OsS
     (OsString::from(shim::depth::VARIABLE), depth.leaving(agent.name(), args))
 }
 
-/// A shim manager behind us goes by the name it is called by; a path given outright is its own name.
+/// The name the program is called by. A shim manager behind us decides by that name which agent it is; a binary with another
+/// file name is called by its path.
 fn arg0(agent: &dyn Agent, program: &Path) -> OsString {
     if program.file_name().is_some_and(|file| file == agent.name()) {
         agent.name().into()
@@ -208,7 +209,7 @@ fn arg0(agent: &dyn Agent, program: &Path) -> OsString {
 /// A program with everything it is started with.
 struct Start {
     launch: ProgramSpec,
-    conversation: Conversation,
+    conversation: ConversationStart,
     agent: Option<AgentStart>,
     notes: Vec<Evidence>,
 }
@@ -233,7 +234,7 @@ impl Start {
             set: Vec::new(),
             remove: Vec::new(),
         };
-        Self { launch, conversation: Conversation::Fresh, agent: None, notes: Vec::new() }
+        Self { launch, conversation: ConversationStart::Fresh, agent: None, notes: Vec::new() }
     }
 
     fn of_agent(
@@ -271,15 +272,15 @@ impl Start {
 }
 
 /// How a program is followed.
-struct Followed {
+struct FollowPlan {
     trail: Option<Box<dyn Trail>>,
-    conversation: Conversation,
+    conversation: ConversationStart,
     /// The id the user chose, if it is free.
     chosen: Option<AgentSessionId>,
     surroundings: Surroundings,
 }
 
-impl Followed {
+impl FollowPlan {
     fn of(start: &Start, origin: &Origin, folder: &Path) -> Self {
         let mut conversation = start.conversation.clone();
         let surroundings = RefCell::new(Surroundings::default());
@@ -299,7 +300,7 @@ impl Followed {
         // An id that is taken is refused by the agent; should it continue there all the same, its own files show it.
         if chosen.as_ref().zip(trail.as_mut()).is_some_and(|(id, trail)| !trail.files(id).is_empty()) {
             chosen = None;
-            conversation = Conversation::Unsure;
+            conversation = ConversationStart::Unsure;
         }
         Self { trail, conversation, chosen, surroundings: surroundings.into_inner() }
     }

@@ -13,7 +13,7 @@ use wire::{AgentSessionId, Pid, ProcessId};
 const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(12);
 const TAKEOVER_POLL: Duration = Duration::from_millis(20);
 
-/// A session, or a conversation that codemie never wrapped, as somebody wants to continue it.
+/// A session that is to be continued, or a conversation that codemie never wrapped.
 #[derive(Clone, Debug)]
 pub struct Resumable {
     pub name: String,

@@ -73,8 +73,8 @@ pub fn wrap(mut launch: ProgramSpec, mut plan: Option<Plan>, origin: &Origin) ->
     }
     origin.complete(&mut launch);
     let home = plan.as_ref().map(|plan| plan.home.clone());
-    let mut follower = Follower { plan, tracker: None };
-    let ended = origin.enter().and_then(|()| terminal::run(&launch, &mut follower));
+    let mut observer = TrackerStarter { plan, tracker: None };
+    let ended = origin.enter().and_then(|()| terminal::run(&launch, &mut observer));
     let ended_at = SystemClock.now();
     let (result, ended) = match ended {
         // A program that never ran was no session.
@@ -91,7 +91,7 @@ pub fn wrap(mut launch: ProgramSpec, mut plan: Option<Plan>, origin: &Origin) ->
         }
     };
     let finish = |tracker: Tracker| tracker.finish(ended, ended_at, END_TIMEOUT);
-    let mut summary = follower.tracker.map_or_else(Summary::default, finish);
+    let mut summary = observer.tracker.map_or_else(Summary::default, finish);
     if let (Some(sender), Some(home)) = (summary.sender.take(), home)
         && sender.finish()
     {
@@ -100,13 +100,13 @@ pub fn wrap(mut launch: ProgramSpec, mut plan: Option<Plan>, origin: &Origin) ->
     (result, summary)
 }
 
-/// The tracker beside the program: it gets ready while the program starts.
-struct Follower {
+/// Starts the tracker while the program starts, and has it begin once the program runs.
+struct TrackerStarter {
     plan: Option<Plan>,
     tracker: Option<Tracker>,
 }
 
-impl Observer for Follower {
+impl Observer for TrackerStarter {
     fn forked(&mut self) -> Option<Tap> {
         if let Some(plan) = self.plan.take() {
             self.tracker = Some(Tracker::prepare(plan));
@@ -124,7 +124,7 @@ impl Observer for Follower {
 fn cannot_run(launch: &ProgramSpec, errno: i32, origin: &Origin) -> RunResult {
     let name = launch.program.to_string_lossy();
     let sought = !terminal::is_path(&launch.program);
-    // One folder on PATH that may not be searched is a refusal to execvp; to a shell, and so here, it holds nothing.
+    // execvp reports EACCES for a folder on PATH that may not be searched. To a shell, and so here, such a folder is empty.
     let on_path = || shim::is_on_path(&name, &|name| origin.var(name), origin.other_folder());
     let unseen = errno == libc::EACCES && sought && !on_path();
     let errno = if unseen { libc::ENOENT } else { errno };

@@ -1,4 +1,4 @@
-//! What went wrong, in one line.
+//! Errors in one line, and standard output with errors that name it.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ pub fn format_error(error: &anyhow::Error) -> String {
     })
 }
 
-/// As standard error shows it: folded to a terminal.
+/// A message as it is printed on standard error: folded if that is a terminal.
 pub fn shown(text: &str) -> String {
     let style = Style::of_stderr();
     style.fold(&at_home(text, style))
@@ -37,7 +37,7 @@ impl<W> Output<W> {
 impl<W: Write> Write for Output<W> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         match self.0.write(text) {
-            // Whoever wrote tries again, and wants to know nothing else.
+            // The caller tries again, and needs the kind of the error unchanged.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
             outcome => Self::name(outcome),
         }

@@ -1,4 +1,4 @@
-//! For tests of whatever is drawn: text as nobody should write it, at many widths.
+//! For tests of everything that is drawn: hostile text, at many widths.
 
 use super::{Colour, Style};
 use human::text::is_harmful;

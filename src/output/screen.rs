@@ -1,7 +1,7 @@
 //! What is written to a terminal, checked once more: of escape sequences only codemie's own colours pass.
 //!
-//! Text from outside goes through [`human::text`] where it is formatted. [`Screen`] is the second line of defence: a path
-//! that forgot it harms nobody.
+//! Text from outside goes through [`human::text`] where it is formatted. [`Screen`] is the second line of defence, for text
+//! that was formatted without it.
 
 use std::io::{self, Write};
 

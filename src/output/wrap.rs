@@ -8,7 +8,8 @@ use human::text::shorten;
 /// How far the lines after the first are indented.
 pub const INDENT: usize = 2;
 
-/// One paragraph, each line with its end. What fits stays as it is but for control characters.
+/// One paragraph with indented continuation lines, each line with its end. A text that fits stays as it is, except for
+/// control characters.
 pub fn hanging(text: &str, width: usize, indent: usize) -> String {
     let text = shorten(text, usize::MAX);
     if text.width() <= width {

@@ -41,7 +41,7 @@ pub fn current(view: &View<'_>, marks: &RunMarks) -> Result<Option<SessionRow>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::Conversation;
+    use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::World;
 
     fn marks(run: &str, session: &str) -> Option<RunMarks> {
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn either_variable_leads_to_the_session() {
         let mut world = World::new();
-        let (run, started) = world.start(Conversation::Fresh);
+        let (run, started) = world.start(ConversationStart::Fresh);
         let (run, session) = (run.to_string(), started.session.to_string());
         let other = "00000000-0000-4000-8000-000000000009";
         for (run, session, found) in [

@@ -9,7 +9,7 @@ use crate::session::record::record;
 use crate::store::{self, SessionRow, View};
 use wire::{SessionId, SessionRecord, Timestamp};
 
-/// Everything that is known of one session.
+/// Everything that is known about one session.
 #[derive(Clone, Debug)]
 pub struct SessionDetails {
     pub record: SessionRecord,
@@ -75,7 +75,7 @@ impl Chain {
     }
 }
 
-/// Of a session that is no longer in the store.
+/// The name of a session that is no longer in the store.
 fn short_id(id: &SessionId) -> String {
     id.to_string().chars().take(8).collect()
 }

@@ -1,4 +1,5 @@
-//! From what a person types as SESSION to one session, or to an error that offers what was probably meant.
+//! The session that a person names on the command line, searched in the store and the agents' files, or an error that
+//! suggests names. The order of the search is [`lookup`]'s.
 
 use crate::launch::Origin;
 use crate::registry;
@@ -140,12 +141,12 @@ mod tests {
 
     #[test]
     fn each_failure_has_its_own_error() {
-        use crate::session::lifecycle::Conversation;
+        use crate::session::lifecycle::ConversationStart;
         use crate::session::tests::World;
 
         let mut world = World::new();
         for name in ["fix-auth", "docs"] {
-            let mut begin = world.begin(Conversation::Fresh);
+            let mut begin = world.begin(ConversationStart::Fresh);
             begin.name = Some(name.into());
             world.start_as(&begin);
         }

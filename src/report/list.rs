@@ -14,7 +14,7 @@ pub struct Listing<T> {
     pub more: usize,
 }
 
-/// The records of the first sessions that match. `shown`: how many of so many.
+/// The records of the first sessions that match. `shown` returns how many are shown if that many match.
 pub fn recorded(
     store: Option<&mut Store>,
     filter: &Filter,
@@ -35,7 +35,7 @@ pub fn summarised(
     first(store, filter, shown, |view, most| SessionLine::of(view, view.listed(filter, most)?, now, wide))
 }
 
-/// More sessions than there are, and few enough to add to.
+/// Stands for any number of sessions; small enough that a caller may add to it.
 const ENDLESS: usize = usize::MAX / 2;
 
 /// Makes something of the first sessions, as many as `shown` allows.
@@ -48,7 +48,7 @@ fn first<T>(
     let Some(store) = store else { return Ok(Listing { sessions: Vec::new(), more: 0 }) };
     let shows_all = shown(ENDLESS) == ENDLESS;
     store.read(|view| {
-        // To count them is to read all of them once more.
+        // Counting reads all sessions once more, so it is left out where all are shown.
         let count = if shows_all { ENDLESS } else { view.count(filter)? };
         let sessions = of(view, shown(count))?;
         let more = if shows_all { 0 } else { count - sessions.len() };
@@ -99,14 +99,14 @@ impl SessionLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::Conversation;
+    use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::World;
 
     #[test]
     fn the_newest_are_listed_and_the_others_counted() {
         let mut world = World::new();
         let started: Vec<String> =
-            (0..3).map(|_| world.start(Conversation::Fresh).1.session.to_string()).collect();
+            (0..3).map(|_| world.start(ConversationStart::Fresh).1.session.to_string()).collect();
         let (now, filter) = (world.now, Filter::default());
         for (limit, expected, more) in [(2, 2, 1), (3, 3, 0), (usize::MAX, 3, 0), (0, 0, 3)] {
             let shown = |count: usize| count.min(limit);
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn branches_are_looked_up_for_wide_tables_alone() {
         let mut world = World::new();
-        world.start(Conversation::Fresh);
+        world.start(ConversationStart::Fresh);
         let now = world.now;
         for (wide, branch) in [(true, Some("main")), (false, None)] {
             let listing =

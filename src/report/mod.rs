@@ -1,4 +1,4 @@
-//! What commands, and other callers after them, ask about sessions: typed results, nothing printed.
+//! Answers to the questions of commands and other callers about sessions: typed results, nothing printed.
 //!
 //! Each function reads the store through a [`View`](crate::store::View), so that one answer is one look at it. How an answer
 //! is drawn (tables, JSON, CSV) is its caller's business.

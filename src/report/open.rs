@@ -1,4 +1,4 @@
-//! The store as a question finds it: open, and with every session ended that vanished since the last one looked.
+//! The store as commands read it: open, and with every session ended that vanished since the last command.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const START_POLL: Duration = Duration::from_millis(5);
 /// An open store and the upkeep that goes with answering questions from it. A command catches up once; a caller that stays
 /// opens it once and catches up when it is due.
 #[derive(Debug)]
-pub struct Archive {
+pub struct OpenStore {
     store: Store,
     home: Home,
     /// Where events are sent; `None`: nowhere.
@@ -27,7 +27,7 @@ pub struct Archive {
     caught_up: Option<Instant>,
 }
 
-impl Archive {
+impl OpenStore {
     /// Makes the store if there is none, and starts the log. A run that `origin` lies in is in it by then.
     pub fn open(home: &Home, origin: &Origin) -> anyhow::Result<Self> {
         let config = settings(Some(home), origin);
@@ -39,7 +39,7 @@ impl Archive {
         Ok(Self { store, home: home.clone(), sinks, caught_up: None })
     }
 
-    /// Ends sessions that vanished, and has a detached process send what waits.
+    /// Ends sessions that vanished, and has a detached process send pending events.
     pub fn catch_up(&mut self) {
         recover(&mut self.store, &self.home);
         if let Some(sinks) = &self.sinks {
@@ -70,12 +70,12 @@ impl Archive {
 
 /// The store for one command, caught up; made if there is none.
 pub fn open(home: &Home) -> anyhow::Result<Store> {
-    let mut archive = Archive::open(home, &Origin::of_this_process())?;
-    archive.catch_up();
-    Ok(archive.into_store())
+    let mut opened = OpenStore::open(home, &Origin::of_this_process())?;
+    opened.catch_up();
+    Ok(opened.into_store())
 }
 
-/// For a question that an absent store answers as well: none is made for it.
+/// The store for one command, or `None` if there is none: for commands that need not make one.
 pub fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
     let folder = home.path();
     if folder.exists() && !folder.is_dir() {
@@ -120,14 +120,14 @@ mod tests {
     fn a_caller_that_stays_catches_up_when_it_is_due() {
         let folder = tempfile::tempdir().unwrap();
         let origin = Origin::given([], folder.path().to_owned());
-        let mut archive = Archive::open(&Home::at(folder.path()), &origin).unwrap();
-        assert!(archive.caught_up.is_none(), "opening alone ends nothing");
-        archive.catch_up_every(Duration::from_hours(1));
-        let first = archive.caught_up.expect("the first time is always due");
-        archive.catch_up_every(Duration::from_hours(1));
-        assert_eq!(archive.caught_up, Some(first));
-        archive.catch_up_every(Duration::ZERO);
-        assert_ne!(archive.caught_up, Some(first));
-        assert_eq!(archive.read(|view| view.list(&store::Filter::default())).unwrap().len(), 0);
+        let mut opened = OpenStore::open(&Home::at(folder.path()), &origin).unwrap();
+        assert!(opened.caught_up.is_none(), "opening alone ends nothing");
+        opened.catch_up_every(Duration::from_hours(1));
+        let first = opened.caught_up.expect("the first time is always due");
+        opened.catch_up_every(Duration::from_hours(1));
+        assert_eq!(opened.caught_up, Some(first));
+        opened.catch_up_every(Duration::ZERO);
+        assert_ne!(opened.caught_up, Some(first));
+        assert_eq!(opened.read(|view| view.list(&store::Filter::default())).unwrap().len(), 0);
     }
 }

@@ -12,14 +12,14 @@ use crate::scan::Scanner;
 use crate::store::{self, By, Filter, SessionRow, Show, Store, UsageRow, View, joined};
 use wire::{AgentSessionId, Timestamp};
 
-/// What is asked.
+/// The question: how calls are grouped, and since when they count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageQuery {
     pub by: By,
     pub since: Option<Timestamp>,
 }
 
-/// The answer.
+/// Tokens and cost by row, and what could not be read.
 #[derive(Clone, Debug)]
 pub struct UsageReport {
     pub by: By,
@@ -184,7 +184,7 @@ impl From<UsageRow> for TotalRecord {
     }
 }
 
-/// What people call the session of a row, its project, and when it began.
+/// The name, project and start of the session that a row is about.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLabel {
     pub name: String,
@@ -192,12 +192,12 @@ pub struct SessionLabel {
     pub started: Option<Timestamp>,
 }
 
-/// What the store knows of the sessions that rows are of.
+/// Labels for rows that are sessions, from the store.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLabels {
     /// One for each row.
     pub labels: Vec<SessionLabel>,
-    /// The ids of all sessions there are: what names one of the table must not name another that is not in it.
+    /// The ids of all sessions in the store: a short id in the table must not fit a session that is not in it.
     pub ids: Vec<String>,
 }
 
@@ -222,7 +222,7 @@ impl SessionLabel {
         let id = AgentSessionId(row.key.clone());
         if let Some(found) = view.session_by_agent_session(agent, &id)? {
             let started = Some(found.started_at);
-            return Ok(Self { name: found.name, project: found.place.project, started });
+            return Ok(Self { name: found.name, project: found.workspace.project, started });
         }
         let pruned = view.pruned_session(agent, &id)?.map(|pruned| Self {
             name: pruned.name,
@@ -236,7 +236,7 @@ impl SessionLabel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{Conversation, bind};
+    use crate::session::lifecycle::{ConversationStart, bind};
     use crate::session::tests::{World, binding};
 
     fn row(key: &str, agent: Option<&str>, foreign: bool) -> UsageRow {
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_row_is_labelled_by_the_session_of_its_conversation() {
         let mut world = World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         let (at, ids) = (world.now, &world.ids);
         world.store.write(|tx| bind(tx, at, ids, started.session, &binding("one"))).unwrap();
         let key = binding("one").agent_session.0;

@@ -1,13 +1,13 @@
 //! Records enter the store: who owns each, which are revisions, and what that changes of events, sums and ENDs.
 //!
-//! [`take_records`] is for whoever has records, wherever they were seen. [`absorb`] is for what was read of a file: it takes the
-//! records and notes how far the file has been read, both in the caller's one transaction, so that a line counts once.
+//! [`take_records`] takes records of any producer. [`absorb`] takes the records of one batch of a file and notes how far the
+//! file has been read, both in the caller's one transaction, so that a line counts once.
 //!
 //! A key counts once per agent and kind. Its owner is the session that first took it up and stays that for good:
 //! - a line marked as a copy never makes an owner;
 //! - a session does not own lines older than its START, unless its conversation began empty for certain.
 //!
-//! A line passed over here stays free for whoever owns it.
+//! A line that is passed over here can still become the record of the session that owns it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::Error;
 use super::event::amend_end;
 use super::state::{Move, Phase, State};
 use crate::meter::record::Fact;
-use crate::store::{Draft, FileId, Known, Position, Priced, RecordKind, SessionRow, Tx};
+use crate::store::{Draft, FileId, Position, Priced, RecordKind, SessionRow, StoredRecord, Tx};
 use wire::EventType;
 use wire::SessionId;
 use wire::Timestamp;
@@ -28,7 +28,7 @@ use wire::{Sums, ToolKind};
 /// than a clock that is corrected.
 const CLOCK_SLACK_MS: i64 = 3_600_000;
 
-/// What was read of one file in one go.
+/// The part of one file that was read at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     pub file: FileId,
@@ -44,12 +44,10 @@ pub struct Batch<'a> {
     pub records: &'a [Priced],
 }
 
+/// What became of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absorbed {
-    Taken {
-        added: u64,
-        revised: u64,
-    },
+    Taken(Taken),
     /// Another reader has been here: nothing was taken, go on from its position (`None`: from the beginning).
     Elsewhere(Option<Position>),
 }
@@ -68,9 +66,9 @@ pub fn absorb(tx: &Tx<'_>, at: Timestamp, session: SessionId, batch: &Batch<'_>)
     if !batch.restart && stored.as_ref().map_or(0, |position| position.offset) != batch.from {
         return Ok(Absorbed::Elsewhere(stored));
     }
-    let Taken { added, revised } = take_records(tx, at, &row, batch.records)?;
+    let taken = take_records(tx, at, &row, batch.records)?;
     move_position(tx, stored, batch)?;
-    Ok(Absorbed::Taken { added, revised })
+    Ok(Absorbed::Taken(taken))
 }
 
 /// Takes in records of a session.
@@ -105,6 +103,7 @@ fn owns_from(tx: &Tx<'_>, at: Timestamp, row: &SessionRow) -> Result<Option<Time
     Ok(Some(earlier))
 }
 
+/// Records on their way into the store.
 struct Taking<'a> {
     tx: &'a Tx<'a>,
     row: &'a SessionRow,
@@ -117,8 +116,8 @@ impl Taking<'_> {
     fn take(&mut self, priced: &Priced, owns_from: Option<Timestamp>) -> Result<(), Error> {
         let record = &priced.record;
         let kind = RecordKind::of(&record.fact);
-        if let Some(known) = self.tx.known(&self.row.agent, kind, &record.key)? {
-            return self.revise(&known, priced);
+        if let Some(stored) = self.tx.stored_record(&self.row.agent, kind, &record.key)? {
+            return self.revise(&stored, priced);
         }
         let older = owns_from.is_some_and(|from| record.at < from);
         if record.copied || older {
@@ -158,15 +157,15 @@ impl Taking<'_> {
         Ok(())
     }
 
-    fn revise(&mut self, known: &Known, priced: &Priced) -> Result<(), Error> {
+    fn revise(&mut self, stored: &StoredRecord, priced: &Priced) -> Result<(), Error> {
         let Fact::Usage(usage) = &priced.record.fact else { return Ok(()) };
-        if !usage.tokens.supersedes(&known.tokens) {
+        if !usage.tokens.supersedes(&stored.tokens) {
             return Ok(());
         }
-        self.tx.revise_usage(known.n, usage, priced)?;
-        self.tx.revise_event_of_record(known.n)?;
-        let sums = self.changes.entry(known.session).or_default();
-        sums.revise_call((&known.tokens, known.cost), (&usage.tokens, priced.cost));
+        self.tx.revise_usage(stored.n, usage, priced)?;
+        self.tx.revise_event_of_record(stored.n)?;
+        let sums = self.changes.entry(stored.session).or_default();
+        sums.revise_call((&stored.tokens, stored.cost), (&usage.tokens, priced.cost));
         self.taken.revised += 1;
         Ok(())
     }

@@ -15,13 +15,13 @@ fn start(view: &View<'_>, row: &SessionRow) -> Result<Attributes, store::Error> 
     let parent = parent.filter(|parent| parent.phase != Phase::Provisional);
     Ok(Attributes::Start(Start {
         agent_version: row.agent_version.as_deref().map(text),
-        branch: row.place.branch.as_deref().map(text),
+        branch: row.workspace.branch.as_deref().map(text),
         group: row.group.as_deref().map(text),
         name: Some(text(&row.name)),
         parent_session_id: parent.map(|parent| text(&parent.id.to_string())),
-        project: row.place.project.clone().map(Dimension::cut),
+        project: row.workspace.project.clone().map(Dimension::cut),
         reason: Some(opening.map_or(StartReason::Startup, |opening| opening.reason)),
-        repository: row.place.repository.as_deref().map(text),
+        repository: row.workspace.repository.as_deref().map(text),
         tags: Tags::cut(view.tags(row.n)?),
         transitioned_from: row.transitioned_from.map(|id| text(&id.to_string())),
         wrapper_version: Some(text(&row.wrapper_version)),
@@ -74,7 +74,7 @@ fn queue(
     let draft = draft(row, time, attributes, &json);
     let kind = draft.kind;
     let (seq, session) = (tx.append_event(row.n, &draft)?, row.id);
-    tx.say(move || match kind {
+    tx.log_after_commit(move || match kind {
         EventType::Start => tracing::info!(%session, seq, "START queued"),
         EventType::Bound => tracing::info!(%session, seq, "bound queued"),
         _ => tracing::info!(%session, seq, "END queued"),
@@ -88,7 +88,7 @@ fn draft<'a>(row: &SessionRow, time: Timestamp, attributes: &Attributes, json: &
     Draft { id, kind, opening: row.opening, time, record: None, attributes: Some(json) }
 }
 
-/// The whole life of a session that was lived elsewhere, kept back until someone asks for it to be sent.
+/// START, bound and END of an imported session, kept back until a backfill or until it is opened again.
 pub(super) fn keep_back_life(tx: &Tx<'_>, row: &SessionRow) -> Result<(), store::Error> {
     let mut life = vec![(row.started_at, start(tx, row)?)];
     if let Some(agent_session) = &row.agent_session {
@@ -116,6 +116,6 @@ pub(super) fn amend_end(tx: &Tx<'_>, row: &SessionRow) -> Result<(), store::Erro
     let Some(event) = tx.event_of_opening(row.n, EventType::End, row.opening)? else { return Ok(()) };
     tx.revise_event(event.n, Some(&end(tx, row, row.last_seq)?.to_json()))?;
     let (session, seq, rev) = (row.id, row.last_seq, event.rev + 1);
-    tx.say(move || tracing::info!(%session, rev, last_seq = seq, "END amended"));
+    tx.log_after_commit(move || tracing::info!(%session, rev, last_seq = seq, "END amended"));
     Ok(())
 }

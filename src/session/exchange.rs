@@ -21,7 +21,9 @@ use super::record::record;
 use super::state::{Exit, Phase, State};
 use crate::short::{self, shorten};
 use crate::store::old::EXPORT;
-use crate::store::{self, Draft, Evidence, NewSession, OpeningRow, Place, RecordRow, SessionRow, Tx, View};
+use crate::store::{
+    self, Draft, Evidence, NewSession, OpeningRow, RecordRow, SessionRow, Tx, View, Workspace,
+};
 use wire::SessionId;
 use wire::SessionRecord;
 use wire::Timestamp;
@@ -35,12 +37,12 @@ pub struct ExportFile {
     pub format: String,
     pub version: u32,
     pub exported_at: Timestamp,
-    pub sessions: Vec<Exported>,
+    pub sessions: Vec<ExportedSession>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Exported {
+pub struct ExportedSession {
     pub session: SessionRecord,
     /// As events are numbered; differs from the record's only for what an old store called otherwise.
     pub id: SessionId,
@@ -83,12 +85,13 @@ pub enum ParseError {
     Number(&'static str, i64),
 }
 
-/// No session is opened, cleared, written to or revised as often. What is counted on from leaves room for that.
-const MOST: i64 = 1 << 30;
+/// No session is opened, cleared, written to or revised as often. Counting on from such a number never overflows.
+const MAX_NUMBER: i64 = 1 << 30;
 
-impl Exported {
-    /// No text longer than anybody needs. The rest is bounded where it is checked (names, records) or stored (evidence).
-    pub(super) fn bound(&mut self) {
+impl ExportedSession {
+    /// Shortens texts that are longer than anybody needs. Other texts are shortened where they are checked (names, records) or
+    /// stored (evidence).
+    pub(super) fn shorten_texts(&mut self) {
         let record = &mut self.session;
         shorten(&mut record.agent, short::NAME);
         if record.working_directory.len() > short::PATH {
@@ -99,7 +102,7 @@ impl Exported {
         self.changed_files.retain(|file| file.len() <= short::PATH);
     }
 
-    /// What this home would go on counting from.
+    /// Refuses numbers and times that this home could not count on from.
     pub(super) fn check(&self) -> Result<(), ParseError> {
         let name = ("number of a name", 1, i64::from(self.name_number));
         let openings = self.openings.iter().map(|opening| ("number of an opening", 1, opening.number.into()));
@@ -114,7 +117,7 @@ impl Exported {
             .into_iter()
             .chain(openings)
             .chain(events)
-            .find(|(_, least, n)| !(*least..=MOST).contains(n))
+            .find(|(_, least, n)| !(*least..=MAX_NUMBER).contains(n))
         {
             return Err(ParseError::Number(what, number));
         }
@@ -133,7 +136,7 @@ pub fn export(view: &View<'_>, rows: &[SessionRow], now: Timestamp) -> Result<Ex
     Ok(ExportFile { format: EXPORT.into(), version: VERSION, exported_at: now, sessions })
 }
 
-fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Exported, store::Error> {
+fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<ExportedSession, store::Error> {
     let openings: Vec<u32> = view.events(row.n)?.into_iter().map(|event| event.opening).collect();
     let events = view.outgoing_of(row.n)?.into_iter().zip(openings).filter_map(|(event, opening)| {
         Some(ExportedEvent {
@@ -148,7 +151,7 @@ fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Exporte
             attributes: serde_json::to_value(&event.attributes).unwrap_or_default(),
         })
     });
-    Ok(Exported {
+    Ok(ExportedSession {
         session: record(view, row, now)?,
         id: row.id,
         name_base: row.name_base.clone(),
@@ -177,10 +180,10 @@ fn weight(revisions: impl Iterator<Item = i64>) -> i64 {
     revisions.fold(0, |sum, rev| sum.saturating_add(rev).saturating_add(1))
 }
 
-/// `None` when there is nothing new in it.
+/// Imports an exported session. `None` if it holds nothing new.
 pub(super) fn take_in(
     tx: &Tx<'_>,
-    exported: &Exported,
+    exported: &ExportedSession,
     source: &Path,
     at: Timestamp,
 ) -> Result<Option<SessionId>, Error> {
@@ -207,7 +210,7 @@ pub(super) fn take_in(
         tx.insert_evidence(n, None, evidence)?;
     }
     for row in &exported.records {
-        if row.is_plausible() && tx.known(&exported.session.agent, row.kind, &row.key)?.is_none() {
+        if row.is_plausible() && tx.stored_record(&exported.session.agent, row.kind, &row.key)?.is_none() {
             tx.insert_record_row(&exported.session.agent, n, row)?;
             if row.kind == store::RecordKind::Usage {
                 tx.take_back_call(&exported.session.agent, &row.key)?;
@@ -228,7 +231,7 @@ pub(super) fn take_in(
     Ok(Some(exported.id))
 }
 
-fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error> {
+fn insert(tx: &Tx<'_>, exported: &ExportedSession, source: &Path) -> Result<i64, Error> {
     let record = &exported.session;
     let wanted = names::of_elsewhere(Some(&record.name), &record.agent, record.start_time);
     let name = names::first(tx, &wanted)?;
@@ -255,7 +258,7 @@ fn insert(tx: &Tx<'_>, exported: &Exported, source: &Path) -> Result<i64, Error>
         run: None,
         parent,
         transitioned_from: first.and_then(|opening| opening.transitioned_from),
-        place: &Place {
+        workspace: &Workspace {
             cwd: record.working_directory.clone().into(),
             project: record.project.clone(),
             repository: record.repository.clone(),
@@ -312,7 +315,9 @@ fn insert_event(tx: &Tx<'_>, session: i64, agent: &str, event: &ExportedEvent) -
     };
     let key = event.attributes.get("key").and_then(Value::as_str);
     let known = match (kind, key) {
-        (Some(kind), Some(key)) => tx.known(agent, kind, key)?.filter(|known| known.session == session),
+        (Some(kind), Some(key)) => {
+            tx.stored_record(agent, kind, key)?.filter(|known| known.session == session)
+        }
         _ => None,
     };
     let attributes = event.attributes.to_string();

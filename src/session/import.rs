@@ -19,25 +19,25 @@ use uuid::Uuid;
 
 use super::Error;
 use super::event::keep_back_life;
-use super::exchange::{self, Exported, ParseError};
+use super::exchange::{self, ExportedSession, ParseError};
 use super::names;
 use super::state::{Exit, State};
 use crate::store::old::genie::Keys;
 use crate::store::old::{self, Broken, Contents, OldSession};
-use crate::store::{self, Evidence, NewSession, Store, Tx, Verdict};
+use crate::store::{self, Evidence, EvidenceVerdict, NewSession, Store, Tx};
 use source::Source;
 use wire::SessionId;
 use wire::StartReason;
 use wire::Timestamp;
 use wire::event::NAMESPACE;
 
-/// What became of what was offered.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ImportReport {
     pub imported: Vec<SessionId>,
-    /// Taken in before, here or from another file.
+    /// Sessions that were here already, from this file or another one.
     pub known: usize,
-    /// Files that are nothing to import, with the reason.
+    /// Files that were not imported, with the reason.
     pub passed_over: Vec<(PathBuf, String)>,
 }
 
@@ -53,11 +53,11 @@ const AT_ONCE: usize = 32;
 const ROWS_AT_ONCE: usize = 300;
 
 /// Takes in a file, or every `.json` file of a folder. Only a path that cannot be read at all is an error.
-pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<Report, Error> {
-    let mut report = Report::default();
+pub fn import(store: &mut Store, path: &Path, at: Timestamp) -> Result<ImportReport, Error> {
+    let mut report = ImportReport::default();
     for file in files_of(path)? {
         match Source::named(&file, MAX_NAMED) {
-            Ok(source) => drop(import_file(store, &source, at, 0, &mut ToTheEnd, &mut report)?),
+            Ok(source) => drop(import_file(store, &source, at, 0, &mut Unpaced, &mut report)?),
             Err(error) => report.pass_over(&file, error.to_string()),
         }
     }
@@ -80,7 +80,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-impl Report {
+impl ImportReport {
     fn pass_over(&mut self, path: &Path, reason: String) {
         tracing::info!(file = %path.display(), reason, "not imported");
         self.passed_over.push((path.to_owned(), reason));
@@ -92,24 +92,24 @@ impl Report {
     }
 }
 
-/// What goes along with the transactions of an import.
-trait Course {
-    /// Part of each transaction: this many entries of the file are done with it.
+/// How an import is spread over transactions.
+trait Pacing {
+    /// Part of each transaction: notes that this many entries of the file are imported with it.
     fn note(&self, tx: &Tx<'_>, done: u64) -> Result<(), Error>;
 
-    /// Between two transactions: whether there is to be another one now.
-    fn goes_on(&mut self) -> bool;
+    /// Between two transactions: whether the next one may follow now.
+    fn may_continue(&mut self) -> bool;
 }
 
-/// All at once: somebody waits for it.
-struct ToTheEnd;
+/// One transaction after the other, because a user waits for the import.
+struct Unpaced;
 
-impl Course for ToTheEnd {
+impl Pacing for Unpaced {
     fn note(&self, _: &Tx<'_>, _: u64) -> Result<(), Error> {
         Ok(())
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn may_continue(&mut self) -> bool {
         true
     }
 }
@@ -123,18 +123,18 @@ enum Stop {
     Later,
 }
 
-/// Takes in a file from entry number `first` on; whether it came to the end of it.
+/// Imports a file from entry number `first` on. Returns whether it came to the file's end.
 fn import_file(
     store: &mut Store,
     source: &Source,
     at: Timestamp,
     first: u64,
-    course: &mut dyn Course,
-    report: &mut Report,
+    pacing: &mut dyn Pacing,
+    report: &mut ImportReport,
 ) -> Result<bool, Error> {
     let path = &source.path;
     let reason = match source.read().map(|reader| old::examine(path, reader)) {
-        Ok(Contents::Genie(keys)) => match take_in_genie(store, source, keys, (at, first), course, report) {
+        Ok(Contents::Genie(keys)) => match take_in_genie(store, source, keys, (at, first), pacing, report) {
             Ok(()) => return Ok(true),
             Err(Broken::Stopped(Stop::Later)) => return Ok(false),
             Err(Broken::Stopped(Stop::Error(error))) => return Err(error),
@@ -162,8 +162,8 @@ fn take_in_genie(
     source: &Source,
     keys: Keys,
     (at, first): (Timestamp, u64),
-    course: &mut dyn Course,
-    report: &mut Report,
+    pacing: &mut dyn Pacing,
+    report: &mut ImportReport,
 ) -> Result<(), Broken<Stop>> {
     let mut waiting: Vec<OldSession> = Vec::with_capacity(AT_ONCE);
     let mut done = first;
@@ -171,12 +171,12 @@ fn take_in_genie(
         let taken = store.write(|tx| {
             let taken = waiting.iter().map(|old| take_in(tx, &source.path, old, at, source.written));
             let taken = taken.collect::<Result<Vec<_>, Error>>()?;
-            course.note(tx, done)?;
+            pacing.note(tx, done)?;
             Ok::<_, Error>(taken)
         })?;
         waiting.clear();
         report.count(&taken);
-        if course.goes_on() { Ok(()) } else { Err(Stop::Later) }
+        if pacing.may_continue() { Ok(()) } else { Err(Stop::Later) }
     };
     let reader = source.read().map_err(|error| Broken::Shape(serde_json::Error::io(error)))?;
     old::each_of_genie(&source.path, reader, keys, first, |number, old| {
@@ -210,16 +210,18 @@ fn take_in_export(
     source: &Source,
     version: u64,
     at: Timestamp,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Result<(), NotTaken> {
     let reader = || source.read().map_err(|error| NotTaken::Parse(serde_json::Error::io(error).into()));
     exchange::check_version(version).map_err(NotTaken::Parse)?;
-    old::each_of_export(reader()?, |session: Exported| session.check()).map_err(|broken| match broken {
-        Broken::Stopped(error) => NotTaken::Parse(error),
-        Broken::Shape(error) => NotTaken::Parse(error.into()),
-    })?;
-    let mut waiting: Vec<Exported> = Vec::new();
-    let mut flush = |waiting: &mut Vec<Exported>| {
+    old::each_of_export(reader()?, |session: ExportedSession| session.check()).map_err(
+        |broken| match broken {
+            Broken::Stopped(error) => NotTaken::Parse(error),
+            Broken::Shape(error) => NotTaken::Parse(error.into()),
+        },
+    )?;
+    let mut waiting: Vec<ExportedSession> = Vec::new();
+    let mut flush = |waiting: &mut Vec<ExportedSession>| {
         let taken = store.write(|tx| {
             let taken = waiting.iter().map(|session| exchange::take_in(tx, session, &source.path, at));
             taken.collect::<Result<Vec<_>, Error>>()
@@ -228,8 +230,8 @@ fn take_in_export(
         report.count(&taken);
         Ok::<_, Error>(())
     };
-    old::each_of_export(reader()?, |mut session: Exported| {
-        session.bound();
+    old::each_of_export(reader()?, |mut session: ExportedSession| {
+        session.shorten_texts();
         waiting.push(session);
         let rows: usize = waiting.iter().map(|session| session.records.len() + session.events.len()).sum();
         if rows < ROWS_AT_ONCE { Ok(()) } else { flush(&mut waiting) }
@@ -246,11 +248,11 @@ fn take_in(
     written: Timestamp,
 ) -> Result<Option<SessionId>, Error> {
     let old = &old.bounded();
-    let place = source.to_string_lossy();
-    if tx.was_imported(&place, &old.entry)? {
+    let source_path = source.to_string_lossy();
+    if tx.was_imported(&source_path, &old.entry)? {
         return Ok(None);
     }
-    let Some((id, former_id)) = identity(tx, &place, old)? else {
+    let Some((id, former_id)) = identity(tx, &source_path, old)? else {
         return Ok(None);
     };
     let started_at = old.time().unwrap_or(written);
@@ -272,7 +274,7 @@ fn take_in(
         run: None,
         parent: None,
         transitioned_from: None,
-        place: &old.place,
+        workspace: &old.workspace,
         // Calls made under the earlier tool were its to count.
         owns_from: Some(at),
         group: None,
@@ -286,7 +288,7 @@ fn take_in(
         tx.set_imported_binding(n, agent_session, old.agent_session_file.as_deref())?;
     }
     tx.set_phase(n, (if bound.is_some() { State::ClosedMatched } else { State::ClosedFailed }).parts())?;
-    tx.set_imported(n, &place, former_id.as_deref())?;
+    tx.set_imported(n, &source_path, former_id.as_deref())?;
     if let Some(former_id) = &former_id {
         tx.add_alias(former_id, n)?;
     }
@@ -299,16 +301,16 @@ fn take_in(
         &Evidence {
             at,
             source: "import".into(),
-            verdict: if bound.is_some() { Verdict::Accepted } else { Verdict::Noted },
+            verdict: if bound.is_some() { EvidenceVerdict::Accepted } else { EvidenceVerdict::Noted },
             agent_session_id: old.agent_session.clone(),
-            detail: format!("{} ({place}, {})", old.note, old.entry),
+            detail: format!("{} ({source_path}, {})", old.note, old.entry),
         },
     )?;
     let row = tx.session_number(n)?.ok_or(Error::NoSession(id))?;
     keep_back_life(tx, &row)?;
     // Publishing it now could lie over the very file it was read from.
     tx.set_published(n)?;
-    tx.note_imported(&place, &old.entry, &row.shown_id(), at)?;
+    tx.note_imported(&source_path, &old.entry, &row.shown_id(), at)?;
     Ok(Some(id))
 }
 
@@ -325,7 +327,7 @@ fn identity(
         let time = old.time().map_or_else(|| "unknown".into(), |time| time.0.to_string());
         format!("legacy-{}-{time}", old.agent)
     });
-    let tells_apart = old.id.is_some() || old.time().is_some();
+    let is_distinct = old.id.is_some() || old.time().is_some();
     let id_of = |candidate: &str| {
         let parsed = candidate.parse::<SessionId>().ok().filter(|id| id.to_string() == candidate);
         parsed.ok_or_else(|| SessionId(Uuid::new_v5(&NAMESPACE, format!("former\0{candidate}").as_bytes())))
@@ -334,7 +336,7 @@ fn identity(
         let id = id_of(candidate).unwrap_or_else(|made| made);
         Ok::<_, Error>(tx.session(id)?.is_some() || tx.session_by_alias(candidate)?.is_some())
     };
-    if tells_apart && is_taken(&wanted)? && !tx.imported_under(source, &wanted)? {
+    if is_distinct && is_taken(&wanted)? && !tx.imported_under(source, &wanted)? {
         return Ok(None);
     }
     let free = names::first_free(&wanted, is_taken)?;

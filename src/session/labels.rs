@@ -1,4 +1,4 @@
-//! What people put on sessions afterwards: names, tags, groups, and whether they still want to see them.
+//! Labels that people put on sessions afterwards: names, tags, groups, and whether they are archived.
 
 use super::Error;
 use super::event::revise_start;

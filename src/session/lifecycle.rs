@@ -10,7 +10,7 @@ use super::Error;
 use super::event::{amend_end, queue_bound, queue_end, queue_start, revise_start};
 use super::names::{self, Name};
 use super::state::{Ending, Move, Next, Phase, State};
-use crate::store::{NewRun, NewSession, Place, RunRow, SessionRow, Tx};
+use crate::store::{NewRun, NewSession, RunRow, SessionRow, Tx, Workspace};
 use wire::Timestamp;
 use wire::{AgentSessionId, Ids, RunId, SessionId};
 use wire::{EndReason, EvidenceKind, StartReason, TransitionKind};
@@ -20,16 +20,16 @@ use wire::{EndReason, EvidenceKind, StartReason, TransitionKind};
 /// words of the old conversation, copied along but not read yet, for the new one's.
 const NOTICED_WITHIN_MS: i64 = 500;
 
-/// A run as it begins, before the agent is spawned.
+/// Everything that is known of a run when it starts.
 #[derive(Clone, Debug)]
-pub struct Begin {
+pub struct RunStart {
     pub run: NewRun,
     pub agent: String,
     /// Nothing of it is ever sent, and `usage` leaves it out.
     pub local_only: bool,
     pub agent_version: Option<String>,
-    pub place: Place,
-    pub conversation: Conversation,
+    pub workspace: Workspace,
+    pub conversation: ConversationStart,
     pub name: Option<String>,
     pub tags: Vec<String>,
     pub group: Option<String>,
@@ -37,9 +37,9 @@ pub struct Begin {
     pub parent: Option<RunId>,
 }
 
-/// What the arguments say of the conversation.
+/// How the conversation of a run starts, as far as the arguments show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conversation {
+pub enum ConversationStart {
     /// It begins empty for certain, so every line of its file is its own whatever the clock shows.
     Fresh,
     /// It may begin with copies of another's lines (a fork, unknown flags): only lines since the START are its own.
@@ -65,18 +65,20 @@ pub struct Transition {
     /// Known at once from most evidence; otherwise `bind` follows.
     pub binding: Option<Binding>,
     /// Where the new session works; `None`: where the old one did.
-    pub place: Option<Place>,
+    pub workspace: Option<Workspace>,
 }
 
+/// The session that a run is in from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartResult {
     pub session: SessionId,
     pub name: String,
-    pub how: How,
+    pub kind: StartKind,
 }
 
+/// How a run came into its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum StartKind {
     New,
     /// Its START is held back until it is bound or ends.
     Provisional,
@@ -85,50 +87,53 @@ pub enum How {
     Joined,
 }
 
+/// The session that a run has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndResult {
     pub session: SessionId,
     /// False while another run is in it, and when the run had ended before.
     pub closed: bool,
 }
 
+/// The session that a run has left, and the one it is in instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
-    pub old: Ended,
-    pub new: Started,
+pub struct TransitionResult {
+    pub old: EndResult,
+    pub new: StartResult,
 }
 
+/// Which session has the agent's session after [`bind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// This session has it now.
+pub enum BindResult {
+    /// The one that was bound, from now on.
     New,
-    /// It had it before.
+    /// The one that was bound, as before.
     Already,
     /// The session was provisional and is gone; its id answers for this one.
-    Merged(Started),
+    Merged(StartResult),
     /// The session had been reported already, so it ended as a switch to the one that has that conversation.
-    Switched(Passed),
+    Switched(TransitionResult),
 }
 
 /// Begins a run: the session exists from here on, with its START unless it is provisional.
-pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result<Started, Error> {
+pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &RunStart) -> Result<StartResult, Error> {
     let name = begin.name.as_deref().map(names::check).transpose()?;
     let run = tx.insert_run(&begin.run, at)?;
-    if let Conversation::Named(id) = &begin.conversation
+    if let ConversationStart::Named(id) = &begin.conversation
         && let Some(row) = tx.session_by_agent_session(&begin.agent, id)?
     {
-        let how = reopen(tx, &row, run, at, StartReason::Resume, None)?;
+        let kind = reopen(tx, &row, run, at, StartReason::Resume, None)?;
         label(tx, row.n, name, &begin.tags, begin.group.as_deref())?;
         let row = load(tx, row.n, row.id)?;
-        return Ok(Started { session: row.id, name: row.name, how });
+        return Ok(StartResult { session: row.id, name: row.name, kind });
     }
 
     let default = || names::default_name(&begin.agent, at, &system::zone::local());
     let wanted = name.map_or_else(default, str::to_owned);
     let parent = begin.parent.map(|run| tx.current(run)).transpose()?.flatten();
-    let provisional = begin.conversation == Conversation::Unnamed;
-    let continues = matches!(begin.conversation, Conversation::Named(_) | Conversation::Unnamed);
-    let fresh = begin.conversation == Conversation::Fresh;
+    let provisional = begin.conversation == ConversationStart::Unnamed;
+    let continues = matches!(begin.conversation, ConversationStart::Named(_) | ConversationStart::Unnamed);
+    let fresh = begin.conversation == ConversationStart::Fresh;
     create(
         tx,
         at,
@@ -144,7 +149,7 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
             run,
             parent: parent.map(|parent| parent.n),
             from: None,
-            place: &begin.place,
+            workspace: &begin.workspace,
             owns_from: (!fresh).then_some(at),
             tags: &begin.tags,
             group: begin.group.as_deref(),
@@ -152,12 +157,12 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &Begin) -> Result
     )
 }
 
-/// Ends a run. Saying so twice, or ten recoveries at once, ends it once.
-pub fn end(tx: &Tx<'_>, at: Timestamp, run: RunId, ending: Ending) -> Result<Ended, Error> {
+/// Ends a run. To call it twice, or from ten recoveries at once, ends the run once.
+pub fn end(tx: &Tx<'_>, at: Timestamp, run: RunId, ending: Ending) -> Result<EndResult, Error> {
     let run = tx.run(run)?.ok_or(Error::NoRun(run))?;
     let old = session_of(tx, &run)?;
     if run.ended_at.is_some() {
-        return Ok(Ended { session: old.id, closed: false });
+        return Ok(EndResult { session: old.id, closed: false });
     }
     let ended = leave(tx, at, &old, run.n, ending, None)?;
     tx.end_run(run.n, at)?;
@@ -171,7 +176,7 @@ pub fn transition(
     ids: &dyn Ids,
     run: RunId,
     transition: &Transition,
-) -> Result<Passed, Error> {
+) -> Result<TransitionResult, Error> {
     let run = tx.run(run)?.filter(|row| row.ended_at.is_none()).ok_or(Error::NoRun(run))?;
     let old = session_of(tx, &run)?;
     let target = match &transition.binding {
@@ -187,8 +192,8 @@ pub fn transition(
     let ended = leave(tx, at, &old, run.n, Ending { reason: end_reason, exit: None }, Some(new_id))?;
 
     let started = if let Some(target) = target {
-        let how = reopen(tx, &target, run.n, at, start_reason, Some(old.id))?;
-        Started { session: target.id, name: target.name, how }
+        let start = reopen(tx, &target, run.n, at, start_reason, Some(old.id))?;
+        StartResult { session: target.id, name: target.name, kind: start }
     } else {
         let name = match kind {
             TransitionKind::Clear => names::successor(tx, &old.name_base, old.name_number)?,
@@ -211,7 +216,7 @@ pub fn transition(
                 run: run.n,
                 parent: old.parent,
                 from: Some(old.id),
-                place: transition.place.as_ref().unwrap_or(&old.place),
+                workspace: transition.workspace.as_ref().unwrap_or(&old.workspace),
                 owns_from: (kind == TransitionKind::Switch).then_some(Timestamp(at.0 - NOTICED_WITHIN_MS)),
                 tags: &tx.tags(old.n)?,
                 group: old.group.as_deref(),
@@ -223,8 +228,8 @@ pub fn transition(
         started
     };
     let (from, to) = (old.id, new_id);
-    tx.say(move || tracing::info!(session = %from, %to, reason = %end_reason, "{from} -> {to}"));
-    Ok(Passed { old: ended, new: started })
+    tx.log_after_commit(move || tracing::info!(session = %from, %to, reason = %end_reason, "{from} -> {to}"));
+    Ok(TransitionResult { old: ended, new: started })
 }
 
 /// The agent's session of this session is known.
@@ -234,13 +239,13 @@ pub fn bind(
     ids: &dyn Ids,
     session: SessionId,
     binding: &Binding,
-) -> Result<Bound, Error> {
+) -> Result<BindResult, Error> {
     let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
     if row.agent_session.as_ref() == Some(&binding.agent_session) {
         if let Some(file) = &binding.file {
             tx.set_agent_session_file(row.id, file)?;
         }
-        return Ok(Bound::Already);
+        return Ok(BindResult::Already);
     }
     let Some(known) = tx.session_by_agent_session(&row.agent, &binding.agent_session)? else {
         return bind_new(tx, at, &row, binding);
@@ -248,14 +253,14 @@ pub fn bind(
     match (row.phase, row.run.map(|run| tx.run_number(run)).transpose()?.flatten()) {
         (Phase::Open, Some(run)) if row.agent_session.is_none() => {
             let change =
-                Transition { kind: TransitionKind::Switch, binding: Some(binding.clone()), place: None };
-            transition(tx, at, ids, run.id, &change).map(Bound::Switched)
+                Transition { kind: TransitionKind::Switch, binding: Some(binding.clone()), workspace: None };
+            transition(tx, at, ids, run.id, &change).map(BindResult::Switched)
         }
-        _ => merge(tx, &row, &known).map(Bound::Merged),
+        _ => merge(tx, &row, &known).map(BindResult::Merged),
     }
 }
 
-fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> Result<Bound, Error> {
+fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> Result<BindResult, Error> {
     let next = step(row, Move::BindNew)?;
     if row.phase == Phase::Provisional {
         release(tx, row)?;
@@ -264,30 +269,30 @@ fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> 
     tx.set_binding(row.n, &binding.agent_session, binding.file.as_deref(), binding.evidence, at)?;
     let row = load(tx, row.n, row.id)?;
     let (session, agent_session, evidence) = (row.id, binding.agent_session.clone(), binding.evidence);
-    tx.say(move || tracing::info!(%session, %agent_session, %evidence, "bound"));
+    tx.log_after_commit(move || tracing::info!(%session, %agent_session, %evidence, "bound"));
     queue_bound(tx, &row, at, &binding.agent_session, binding.evidence)?;
     if row.phase == Phase::Closed {
         amend_end(tx, &load(tx, row.n, row.id)?)?;
     }
-    Ok(Bound::New)
+    Ok(BindResult::New)
 }
 
 /// A provisional session is the known one: that one is opened again, as of the time the run began.
-fn merge(tx: &Tx<'_>, row: &SessionRow, known: &SessionRow) -> Result<Started, Error> {
+fn merge(tx: &Tx<'_>, row: &SessionRow, known: &SessionRow) -> Result<StartResult, Error> {
     step_to(row, Move::BindKnown)?;
     let run = row.run.ok_or(Error::NoSession(row.id))?;
     let since = known.ended_at.map_or(row.started_at, |ended| ended.max(row.started_at));
     let tags = tx.tags(row.n)?;
     tx.merge_session(row, known.n)?;
-    let how = reopen(tx, known, run, since, StartReason::Resume, None)?;
+    let kind = reopen(tx, known, run, since, StartReason::Resume, None)?;
     label(tx, known.n, row.named.then_some(row.name.as_str()), &tags, row.group.as_deref())?;
     for child in tx.children(known.n)? {
         revise_start(tx, &child)?;
     }
     let known = load(tx, known.n, known.id)?;
     let (session, alias) = (known.id, row.id);
-    tx.say(move || tracing::info!(%session, %alias, "provisional session is a known one"));
-    Ok(Started { session: known.id, name: known.name, how })
+    tx.log_after_commit(move || tracing::info!(%session, %alias, "provisional session is a known one"));
+    Ok(StartResult { session: known.id, name: known.name, kind })
 }
 
 /// The evidence allows two conversations; later evidence may decide.
@@ -296,7 +301,7 @@ pub fn doubt(tx: &Tx<'_>, session: SessionId) -> Result<(), Error> {
     let next = step(&row, Move::Doubt)?;
     if next != State::of_row(&row)? {
         tx.set_phase(row.n, next.parts())?;
-        tx.say(move || tracing::info!(%session, "ambiguous"));
+        tx.log_after_commit(move || tracing::info!(%session, "ambiguous"));
     }
     Ok(())
 }
@@ -311,6 +316,7 @@ pub fn learn_version(tx: &Tx<'_>, session: SessionId, version: &str) -> Result<(
     Ok(())
 }
 
+/// What is known of a session that is about to be created.
 struct Creation<'a> {
     id: SessionId,
     name: Name,
@@ -323,13 +329,13 @@ struct Creation<'a> {
     run: i64,
     parent: Option<i64>,
     from: Option<SessionId>,
-    place: &'a Place,
+    workspace: &'a Workspace,
     owns_from: Option<Timestamp>,
     tags: &'a [String],
     group: Option<&'a str>,
 }
 
-fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<Started, Error> {
+fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<StartResult, Error> {
     let n = tx.insert_session(&NewSession {
         id: new.id,
         name: &new.name.full,
@@ -345,7 +351,7 @@ fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<Started, Err
         run: Some(new.run),
         parent: new.parent,
         transitioned_from: new.from,
-        place: new.place,
+        workspace: new.workspace,
         owns_from: new.owns_from,
         group: new.group,
     })?;
@@ -354,12 +360,12 @@ fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<Started, Err
     }
     tx.put_run_in(new.run, n)?;
     let (session, name, reason) = (new.id, new.name.full.clone(), new.reason);
-    tx.say(move || tracing::info!(%session, name, %reason, "created"));
+    tx.log_after_commit(move || tracing::info!(%session, name, %reason, "created"));
     if !new.provisional {
         queue_start(tx, &load(tx, n, new.id)?, at)?;
     }
-    let how = if new.provisional { How::Provisional } else { How::New };
-    Ok(Started { session: new.id, name: new.name.full.clone(), how })
+    let kind = if new.provisional { StartKind::Provisional } else { StartKind::New };
+    Ok(StartResult { session: new.id, name: new.name.full.clone(), kind })
 }
 
 /// Opens a known session once more, or joins it if a run is in it.
@@ -370,23 +376,23 @@ fn reopen(
     at: Timestamp,
     reason: StartReason,
     from: Option<SessionId>,
-) -> Result<How, Error> {
+) -> Result<StartKind, Error> {
     tx.put_run_in(run, row.n)?;
     let session = row.id;
     if row.phase != Phase::Closed {
         step(row, Move::Join)?;
         tx.set_session_run(row.n, run)?;
-        tx.say(move || tracing::info!(%session, "joined by a further run"));
-        return Ok(How::Joined);
+        tx.log_after_commit(move || tracing::info!(%session, "joined by a further run"));
+        return Ok(StartKind::Joined);
     }
     let next = step(row, Move::Reopen)?;
     // Every receiver gets it from its first event on, though it was imported, or ended before there was a receiver.
-    tx.let_go_session(row.n)?;
+    tx.requeue_session(row.n)?;
     tx.set_phase(row.n, next.parts())?;
     tx.reopen_session(row, run, reason, at, from)?;
-    tx.say(move || tracing::info!(%session, %reason, "re-opened"));
+    tx.log_after_commit(move || tracing::info!(%session, %reason, "re-opened"));
     queue_start(tx, &load(tx, row.n, row.id)?, at)?;
-    Ok(How::Reopened)
+    Ok(StartKind::Reopened)
 }
 
 /// A run goes out of a session; with the last one the session ends.
@@ -397,7 +403,7 @@ fn leave(
     run: i64,
     ending: Ending,
     to: Option<SessionId>,
-) -> Result<Ended, Error> {
+) -> Result<EndResult, Error> {
     let session = row.id;
     if let Some(other) = tx.live_runs_in(row.n)?.iter().rev().find(|other| other.n != run) {
         step(row, Move::LeaveOne)?;
@@ -405,11 +411,13 @@ fn leave(
             // The record names the processes of a run that is in it.
             tx.set_session_run(row.n, other.n)?;
         }
-        tx.say(move || tracing::info!(%session, reason = %ending.reason, "left by one run, another stays"));
-        return Ok(Ended { session, closed: false });
+        tx.log_after_commit(
+            move || tracing::info!(%session, reason = %ending.reason, "left by one run, another stays"),
+        );
+        return Ok(EndResult { session, closed: false });
     }
     let next = step(row, Move::LeaveLast)?;
-    tx.say(move || tracing::info!(%session, reason = %ending.reason, "ending"));
+    tx.log_after_commit(move || tracing::info!(%session, reason = %ending.reason, "ending"));
     if row.phase == Phase::Provisional {
         release(tx, row)?;
     }
@@ -418,8 +426,8 @@ fn leave(
     let at = at.max(opened);
     tx.close_session(row, at, ending.status(), ending.reason, ending.exit, to)?;
     queue_end(tx, &load(tx, row.n, row.id)?, at)?;
-    tx.say(move || tracing::info!(%session, status = %ending.status(), "ended"));
-    Ok(Ended { session, closed: true })
+    tx.log_after_commit(move || tracing::info!(%session, status = %ending.status(), "ended"));
+    Ok(EndResult { session, closed: true })
 }
 
 /// A provisional session is a session of its own: its START, held back so far, is sent with the time it was made.

@@ -25,7 +25,7 @@ pub enum Found {
     Foreign(Foreign),
 }
 
-/// Looks through the agents' own session files, which takes a while: asked only when the store knows nothing.
+/// The search in the agents' own session files. It takes a while, so it is asked only when the store knows nothing.
 pub trait Scan {
     /// Conversations whose id is `wanted` or begins with it.
     fn find(&self, wanted: &str) -> Vec<Foreign>;
@@ -51,7 +51,7 @@ pub enum LookupError {
     Store(#[from] store::Error),
 }
 
-/// One of several that were meant.
+/// One of several sessions that may be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub id: String,
@@ -136,7 +136,7 @@ fn candidate_of_foreign(foreign: &Foreign) -> Candidate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lifecycle::Conversation;
+    use super::super::lifecycle::ConversationStart;
     use super::super::tests::World;
     use super::*;
     use wire::{Ids, SessionId};
@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn start(world: &mut World, id: &'static str, name: &str, agent_session: &str) -> SessionId {
-        let mut begin = world.begin(Conversation::Fresh);
+        let mut begin = world.begin(ConversationStart::Fresh);
         begin.name = Some(name.into());
         let at = world.wait(1);
         let session = world

@@ -6,23 +6,23 @@
 //! whole, events included, or not at all:
 //!
 //! ```text
-//! lifecycle::start(tx, at, ids, &Begin)            a run begins: a new session, or one re-opened or joined
+//! lifecycle::start(tx, at, ids, &RunStart)         a run begins: a new session, or one re-opened or joined
 //! lifecycle::end(tx, at, run, Ending)              a run ends, however; the session with it if it was the last run in it
-//! lifecycle::transition(tx, at, ids, run, &Transition) /clear or switch: end + start in one, linked both ways
+//! lifecycle::transition(tx, at, ids, run, &Transition)  /clear or switch: end + start in one, linked both ways
 //! lifecycle::bind(tx, at, ids, session, &Binding)  the agent's session is known
 //! lifecycle::doubt(tx, session)                    the evidence allows two
 //! lifecycle::learn_version(tx, session, version)   the agent's version became known after the START
 //! absorb::take_records(tx, at, &row, &records)     records of any producer; ownership, revisions, late ENDs
 //! absorb::absorb(tx, at, session, &Batch)          the same of a file, with how far it has been read
 //! publish::publish(&mut store, &home, now)         the JSON files of all sessions changed since
-//! recover::recover(&mut store, …)                  ends what vanished without ending
+//! recover::recover(&mut store, …)                  ends sessions whose wrapper vanished
 //! record::record(view, &row, now)                  the record of `show --json`
 //! lookup::find(view, text, scan)                   SESSION on a command line → one session
 //! labels::{rename, tag, untag, group, archive}     on a row that was found
 //! prune::prune(&mut store, &home, before, agent, dry_run) old sessions leave
 //! exchange::export(view, &rows, now)               sessions as a file to take elsewhere
 //! import::import(&mut store, path, now)            such a file, or an old store's file or folder
-//! import::found::take_in(&mut store, …)             old stores found where an agent was started, piece by piece
+//! import::found::take_in(&mut store, …)            old stores found where an agent was started, piece by piece
 //! ```
 
 pub mod absorb;
@@ -68,7 +68,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same may be taken another time.
+    /// Whether the same change may succeed later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Store(error) if error.may_pass())
     }

@@ -46,7 +46,7 @@ pub fn check_group(group: &str) -> Result<&str, NameError> {
 }
 
 fn check_as<'a>(what: &'static str, text: &'a str) -> Result<&'a str, NameError> {
-    // A line break is no space that somebody typed by the way.
+    // Line breaks are not trimmed, so that they are refused below: they are no spaces typed by accident.
     let text = text.trim_matches(|c: char| c.is_whitespace() && !c.is_control());
     match text {
         _ if text.trim().is_empty() => Err(NameError::Empty(what)),
@@ -57,7 +57,7 @@ fn check_as<'a>(what: &'static str, text: &'a str) -> Result<&'a str, NameError>
     }
 }
 
-/// What a session from elsewhere is to be called: as there, as far as a person may give that name, else after its agent.
+/// The name of an imported session: its own, made valid where needed, else one made of its agent and time.
 pub(super) fn of_elsewhere(name: Option<&str>, agent: &str, at: Timestamp) -> String {
     let after_agent = || {
         let agent = tamed(agent, 80).unwrap_or_else(|| "session".into());
@@ -66,7 +66,7 @@ pub(super) fn of_elsewhere(name: Option<&str>, agent: &str, at: Timestamp) -> St
     name.and_then(|name| tamed(name, 100)).unwrap_or_else(after_agent)
 }
 
-/// `None` if nothing of it is left.
+/// A name made valid; `None` if no valid character is left.
 fn tamed(name: &str, longest: usize) -> Option<String> {
     let name: String = name
         .trim_start_matches(|c: char| c == '-' || c.is_whitespace())

@@ -5,8 +5,8 @@ use crate::home::Home;
 use crate::store::{SessionRow, Store};
 use wire::Timestamp;
 
-/// What would go, or went: sessions (of one agent, if it is named) that ended before `before` and that every sink has all of: neither waiting nor
-/// refused. To forget the sink is to give up what it refused.
+/// Removes sessions (of one agent, if it is named) that ended before `before`, and returns them; with `dry_run` they are only
+/// returned. A session with events that a sink has not received, or has refused, stays until the sink is forgotten.
 pub fn prune(
     store: &mut Store,
     home: &Home,
@@ -19,7 +19,7 @@ pub fn prune(
     if dry_run {
         return Ok(rows);
     }
-    // One at a time: nobody who starts an agent meanwhile waits for more than one.
+    // One at a time: an agent that is started meanwhile waits for one removal at most.
     let mut gone = Vec::with_capacity(rows.len());
     for row in rows {
         if let Some(row) = remove(store, row.n, before)? {
@@ -30,7 +30,7 @@ pub fn prune(
     Ok(gone)
 }
 
-/// `None` if it stays: since it was looked at it was opened again, or something of it has come to be owed to a sink.
+/// `None` if it stays, because meanwhile it was opened again or has got events that are pending for a sink.
 pub(super) fn remove(
     store: &mut Store,
     session: i64,

@@ -18,7 +18,7 @@ use system::file::create_private;
 use system::file::open_regular_with;
 use wire::Timestamp;
 
-/// Writes the file of every session changed since it was last written; how many that were.
+/// Writes the file of every session that changed since it was last written. Returns how many.
 pub fn publish(store: &mut Store, home: &Home, now: Timestamp) -> Result<usize, Error> {
     if !store.read(|view| Ok::<_, Error>(view.any_unpublished()?))? {
         return Ok(0);
@@ -51,7 +51,7 @@ pub fn publish(store: &mut Store, home: &Home, now: Timestamp) -> Result<usize, 
     })
 }
 
-/// The session is gone from the store.
+/// Removes the file of a session that was removed from the store.
 pub(super) fn withdraw(home: &Home, row: &SessionRow) {
     let path = file_of(&home.published_sessions(), &row.shown_id());
     if row.imported_from.as_deref().is_none_or(|source| Path::new(source) != path) {

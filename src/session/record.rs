@@ -20,11 +20,11 @@ pub(super) fn usage_of(view: &View<'_>, row: &SessionRow) -> Result<UsageSummary
     Ok(summary(totals, view.unpriced_calls(row.n)?, Coverage::of(row.link, read)))
 }
 
-/// What was read of its conversation.
+/// How much was read of its conversation, for the coverage.
 fn reading(view: &View<'_>, row: &SessionRow, totals: &Sums) -> Result<Reading, store::Error> {
     let &Sums { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
     let failed = row.exit_code.is_some_and(|code| code != 0);
-    // Asked only where nothing else speaks: most sessions have calls.
+    // Looked up only for sessions without any number: most have calls.
     let silent = calls == 0 && errors == 0 && prompts == 0 && tool_calls == 0;
     let unreadable = match row.agent_session_file.as_ref().filter(|_| silent) {
         Some(file) => view.has_unreadable_lines(file)?,
@@ -42,8 +42,8 @@ pub fn open_time(openings: &[OpeningRow], now: Timestamp) -> u64 {
 
 /// One session's record as of `now`.
 pub fn record(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<SessionRecord, store::Error> {
-    let mut beside = Beside::of(view, std::slice::from_ref(row))?;
-    beside.record(view, row, now)
+    let mut related = RelatedRows::of(view, std::slice::from_ref(row))?;
+    related.record(view, row, now)
 }
 
 /// The records of many, in the same order.
@@ -52,12 +52,12 @@ pub fn records(
     rows: &[SessionRow],
     now: Timestamp,
 ) -> Result<Vec<SessionRecord>, store::Error> {
-    let mut beside = Beside::of(view, rows)?;
-    rows.iter().map(|row| beside.record(view, row, now)).collect()
+    let mut related = RelatedRows::of(view, rows)?;
+    rows.iter().map(|row| related.record(view, row, now)).collect()
 }
 
-/// What records hold that is not in the sessions' own rows, by session.
-struct Beside {
+/// The rows that records are made from besides those of the sessions themselves.
+struct RelatedRows {
     runs: HashMap<i64, RunProcesses>,
     parents: HashMap<i64, String>,
     openings: HashMap<i64, Vec<OpeningRow>>,
@@ -67,7 +67,7 @@ struct Beside {
     tags: HashMap<i64, Vec<String>>,
 }
 
-impl Beside {
+impl RelatedRows {
     fn of(view: &View<'_>, rows: &[SessionRow]) -> Result<Self, store::Error> {
         let sessions: Vec<i64> = rows.iter().map(|row| row.n).collect();
         Ok(Self {
@@ -104,10 +104,10 @@ impl Beside {
             start_time: row.started_at,
             end_time: row.ended_at,
             duration_ms: self.openings.get(&row.n).map_or(0, |openings| open_time(openings, now)),
-            working_directory: row.place.cwd.to_string_lossy().into_owned(),
-            project: row.place.project.clone(),
-            repository: row.place.repository.clone(),
-            branch: row.place.branch.clone(),
+            working_directory: row.workspace.cwd.to_string_lossy().into_owned(),
+            project: row.workspace.project.clone(),
+            repository: row.workspace.repository.clone(),
+            branch: row.workspace.branch.clone(),
             pid: run.and_then(|run| run.agent),
             wrapper_pid: run.map(|run| run.wrapper),
             run_id: run.map(|run| run.id),

@@ -9,8 +9,8 @@ use terminal::process::Processes;
 use wire::SessionId;
 use wire::Timestamp;
 
-/// Whether a run's wrapper is no more. A process of another pid namespace cannot be seen from here and is left to
-/// those who can.
+/// Whether a run's wrapper has ended. A process of another pid namespace cannot be seen from here, so it is taken for alive;
+/// a codemie in its own namespace recovers it.
 fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
     if run.realm.boot != here.boot {
         return true;
@@ -18,12 +18,12 @@ fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
     run.realm.pids == here.pids && !processes.alive(run.wrapper)
 }
 
-/// Ends every session whose last run is gone; which ones. Any number of processes may do this at once: each END is made
+/// Ends every session whose last run is gone, and returns them. Any number of processes may do this at once: each END is made
 /// once. A run whose wrapper left a note of how the agent ended (`noted`) ends so, any other as `interrupted`.
 ///
-/// `read_to_end` meters what is left of the files of a session of the run, through the same store, and says when the file last grew if
-/// it knows. A file that cannot be read keeps no session open, and is no error. A store that refuses is one: nobody reads the
-/// files of what has ended, so the run is left as it is for the next recovery.
+/// `read_to_end` meters the unread lines of a session of the run, through the same store, and returns when its files last grew,
+/// if it knows. A file that cannot be read is no error and keeps no session open. A store that refuses is an error: the files
+/// of ended sessions are not read any more, so the run is left as it is for the next recovery.
 pub fn recover(
     store: &mut Store,
     processes: &dyn Processes,
@@ -41,15 +41,15 @@ pub fn recover(
             continue;
         };
         tracing::info!(session = %session.id, run = %run.id, wrapper = %run.wrapper.pid, "its run is gone");
-        // Those it had left may have grown since as well: the agents write late.
-        for left in store.read(|view| view.sessions_of_run(run.n))? {
-            if left.n != session.n {
-                read_to_end(store, &run, &left)?;
+        // The sessions it had departed from may have grown as well: the agents write late.
+        for departed in store.read(|view| view.sessions_of_run(run.n))? {
+            if departed.n != session.n {
+                read_to_end(store, &run, &departed)?;
             }
         }
         let grew = read_to_end(store, &run, &session)?;
         let noted = noted(&run);
-        let outcome = store.write(|tx| {
+        let result = store.write(|tx| {
             if let Some((ending, at)) = noted {
                 return end(tx, at.max(run.started_at).min(now), run.id, ending);
             }
@@ -62,14 +62,14 @@ pub fn recover(
             ]);
             end(tx, lived.min(now), run.id, Ending::crashed())
         })?;
-        if outcome.closed {
-            ended.push(outcome.session);
+        if result.closed {
+            ended.push(result.session);
         }
     }
     Ok(ended)
 }
 
-/// When it ended nobody saw; its last known moment is the best estimate, and open time stays honest.
+/// The best estimate of when a session ended that nobody saw end. It keeps the hours afterwards out of its open time.
 fn last_sign_of_life(signs: &[Option<Timestamp>]) -> Timestamp {
     signs.iter().flatten().copied().max().unwrap_or_default()
 }
@@ -79,7 +79,7 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Barrier;
 
-    use super::super::lifecycle::{Conversation, Transition, transition};
+    use super::super::lifecycle::{ConversationStart, Transition, transition};
     use super::super::state::{Exit, Phase};
     use super::super::tests::{World, binding, realm};
     use super::*;
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn the_dead_are_ended_and_the_living_left_alone() {
         let mut world = World::new();
-        let (_, dead) = world.start(Conversation::Fresh);
-        let (living, alive_one) = world.start(Conversation::Fresh);
+        let (_, dead) = world.start(ConversationStart::Fresh);
+        let (living, alive_one) = world.start(ConversationStart::Fresh);
         let table = alive(&mut world, living);
         let hours_later = world.wait(8 * 3_600_000);
         let mut read = Vec::new();
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn every_session_of_a_dead_run_is_read_to_its_end() {
         let mut world = World::new();
-        let (run, first) = world.start(Conversation::Fresh);
+        let (run, first) = world.start(ConversationStart::Fresh);
         world.bind(first.session, "a").unwrap();
-        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
         let at = world.wait(1000);
         let ids = &world.ids;
         let second = world.store.write(|tx| transition(tx, at, ids, run, &change)).unwrap().new.session;
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_was_read_and_when_the_file_grew_say_when_it_ended() {
         let mut world = World::new();
-        let (_, dead) = world.start(Conversation::Fresh);
+        let (_, dead) = world.start(ConversationStart::Fresh);
         let grew = world.wait(5000);
         let now = world.wait(60_000);
         recover(&mut world.store, &Table::default(), &realm(), now, |_| None, |_, _, _| Ok(Some(grew)))
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_run_that_left_a_note_of_its_end_is_ended_as_the_note_says() {
         let mut world = World::new();
-        let (_, killed) = world.start(Conversation::Fresh);
+        let (_, killed) = world.start(ConversationStart::Fresh);
         let noted_at = world.wait(5000);
         let now = world.wait(60_000);
         let note = |_: &RunRow| Some((Ending::exited(Exit::Code(3)), noted_at));
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn who_is_gone() {
         let mut world = World::new();
-        let (run, _) = world.start(Conversation::Fresh);
+        let (run, _) = world.start(ConversationStart::Fresh);
         let row = world.store.read(|view| view.run(run)).unwrap().unwrap();
         let living = alive(&mut world, run);
         let reused = Table(HashMap::from([(row.wrapper.pid.0, row.wrapper.start.0 + 1)]));
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn ten_recoveries_at_once_make_one_end() {
         let mut world = World::new();
-        let sessions: Vec<_> = (0..5).map(|_| world.start(Conversation::Fresh).1.session).collect();
+        let sessions: Vec<_> = (0..5).map(|_| world.start(ConversationStart::Fresh).1.session).collect();
         let barrier = Barrier::new(10);
         let now = world.now;
         let ended: usize = std::thread::scope(|scope| {
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn two_runs_of_one_session_both_gone_end_it_once() {
         let mut world = World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         world.bind(started.session, "a").unwrap();
-        world.start(Conversation::Named(super::super::tests::agent_session("a")));
+        world.start(ConversationStart::Named(super::super::tests::agent_session("a")));
         let now = world.now;
         let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_| None, |_, _, _| Ok(None))
             .unwrap();

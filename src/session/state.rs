@@ -14,7 +14,7 @@ pub use crate::store::{Exit, Phase};
 /// has become an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Continues a conversation that nobody named yet; nothing of it has been reported.
+    /// Continues a conversation that is not known yet; nothing of it has been reported.
     ProvisionalPending,
     ProvisionalAmbiguous,
     OpenPending,

@@ -17,7 +17,7 @@ const MAX_ROUNDS: u32 = 4;
 /// The backstop for a loop whose managers change the arguments each time. No honest nesting of agents is this deep.
 const MAX_NESTED: u32 = 32;
 
-/// The variable's value that stops whatever comes back to us, whoever passes it on.
+/// The value that stops any call which comes back to us, whichever program passes it on.
 pub fn at_its_end() -> String {
     MAX_ROUNDS.to_string()
 }

@@ -57,14 +57,15 @@ impl Files for DiskFiles {
     }
 }
 
-/// Who we are. Either half may be unknown; both unknown recognises nobody and leaves loops to the depth counter.
+/// The running codemie binary, to be recognised on PATH. Either half may be unknown; with both unknown nothing is recognised,
+/// and loops are left to the depth counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct OwnBinary {
     pub file: Option<FileId>,
     pub canonical: Option<PathBuf>,
 }
 
-impl Identity {
+impl OwnBinary {
     /// The running executable. Its inode is asked of the kernel's own link, which still answers when the file has been
     /// replaced by an upgrade; the path then says where the new one, which is us too, stands.
     pub fn of_this_process(files: &impl Files) -> Self {
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_running_test_knows_itself_by_inode_and_path() {
-        let me = Identity::of_this_process(&DiskFiles);
+        let me = OwnBinary::of_this_process(&DiskFiles);
         let exe = std::env::current_exe().unwrap();
         assert_eq!(me.file, Some(DiskFiles.stat(&exe).unwrap().id));
         assert_eq!(me.canonical, Some(exe));
@@ -196,10 +197,10 @@ mod tests {
     #[test]
     fn without_proc_the_name_we_were_called_by_says_who_we_are() {
         let files = Table::of(&[("/b/claude", program(7, b"\x7fELF"))]);
-        let by_name = Identity::from_argv0(Some("claude".into()), Some("/a:/b".into()), &files);
+        let by_name = OwnBinary::from_argv0(Some("claude".into()), Some("/a:/b".into()), &files);
         assert_eq!(by_name.file, Some(FileId { device: 1, inode: 7 }));
-        let by_path = Identity::from_argv0(Some("/b/claude".into()), None, &files);
+        let by_path = OwnBinary::from_argv0(Some("/b/claude".into()), None, &files);
         assert_eq!(by_path, by_name);
-        assert_eq!(Identity::from_argv0(None, Some("/b".into()), &files), Identity::default());
+        assert_eq!(OwnBinary::from_argv0(None, Some("/b".into()), &files), OwnBinary::default());
     }
 }

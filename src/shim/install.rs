@@ -9,8 +9,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 use super::resolve::SCRIPT_MARKER;
 use super::shell;
 use system::file::create_private;
@@ -18,7 +16,7 @@ use system::file::read_at_most;
 
 /// What stands where a shim belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ShimState {
     /// Ours, and it runs this binary.
     Current,
     /// Ours, but it runs another binary, or one that is gone.
@@ -31,9 +29,8 @@ pub enum State {
 }
 
 /// What `install` or `uninstall` did to one shim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Done {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShimChange {
     Created,
     Replaced,
     Unchanged,
@@ -70,24 +67,24 @@ impl Shims {
         self.folder.join(name)
     }
 
-    pub fn state(&self, name: &str) -> Result<State, Error> {
+    pub fn state(&self, name: &str) -> Result<ShimState, Error> {
         let path = self.path(name);
         self.look(&path).map_err(|error| Error::Io { path, error })
     }
 
-    pub fn install(&self, name: &str) -> Result<Done, Error> {
+    pub fn install(&self, name: &str) -> Result<ShimChange, Error> {
         let path = self.path(name);
         let io = |error| Error::Io { path: path.clone(), error };
         create_private(&self.folder).map_err(io)?;
         match self.look(&path).map_err(io)? {
-            State::Current => Ok(Done::Unchanged),
-            State::Foreign => Err(Error::Foreign { path }),
-            State::Missing => match self.create(&path, name) {
+            ShimState::Current => Ok(ShimChange::Unchanged),
+            ShimState::Foreign => Err(Error::Foreign { path }),
+            ShimState::Missing => match self.create(&path, name) {
                 // Another process was faster; the next look finds out what it made.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Foreign { path }),
-                created => created.map(|()| Done::Created).map_err(io),
+                created => created.map(|()| ShimChange::Created).map_err(io),
             },
-            State::Stale { .. } => {
+            ShimState::Stale { .. } => {
                 let temporary = self.folder.join(format!(".{name}.{}", std::process::id()));
                 self.create(&temporary, name).and_then(|()| fs::rename(&temporary, &path)).map_err(
                     |error| {
@@ -95,18 +92,18 @@ impl Shims {
                         io(error)
                     },
                 )?;
-                Ok(Done::Replaced)
+                Ok(ShimChange::Replaced)
             }
         }
     }
 
-    pub fn uninstall(&self, name: &str) -> Result<Done, Error> {
+    pub fn uninstall(&self, name: &str) -> Result<ShimChange, Error> {
         let path = self.path(name);
         match self.state(name)? {
-            State::Missing => Ok(Done::Absent),
-            State::Foreign => Err(Error::Foreign { path }),
-            State::Current | State::Stale { .. } => match fs::remove_file(&path) {
-                Ok(()) => Ok(Done::Removed),
+            ShimState::Missing => Ok(ShimChange::Absent),
+            ShimState::Foreign => Err(Error::Foreign { path }),
+            ShimState::Current | ShimState::Stale { .. } => match fs::remove_file(&path) {
+                Ok(()) => Ok(ShimChange::Removed),
                 Err(error) => Err(Error::Io { path, error }),
             },
         }
@@ -117,33 +114,33 @@ impl Shims {
         _ = fs::remove_dir(&self.folder);
     }
 
-    fn look(&self, path: &Path) -> io::Result<State> {
+    fn look(&self, path: &Path) -> io::Result<ShimState> {
         let meta = match fs::symlink_metadata(path) {
             Ok(meta) => meta,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::Missing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ShimState::Missing),
             Err(error) => return Err(error),
         };
         if meta.is_symlink() {
             let target = fs::read_link(path)?;
             return Ok(if target == self.binary {
-                State::Current
+                ShimState::Current
             } else if target.file_name() == Some(OsStr::new("codemie"))
                 || target.file_name() == self.binary.file_name()
             {
-                State::Stale { target }
+                ShimState::Stale { target }
             } else {
-                State::Foreign
+                ShimState::Foreign
             });
         }
         if !meta.is_file() {
-            return Ok(State::Foreign);
+            return Ok(ShimState::Foreign);
         }
         let content = read_at_most(path, u64::MAX)?;
         let ours = content.starts_with(b"#!") && memchr::memmem::find(&content, SCRIPT_MARKER).is_some();
         Ok(match ours {
-            true if content == self.script(path) => State::Current,
-            true => State::Stale { target: path.to_owned() },
-            false => State::Foreign,
+            true if content == self.script(path) => ShimState::Current,
+            true => ShimState::Stale { target: path.to_owned() },
+            false => ShimState::Foreign,
         })
     }
 
@@ -192,12 +189,12 @@ mod tests {
     #[test]
     fn installs_once_and_takes_away_what_it_made() {
         let world = world();
-        assert_eq!(world.shims.state("claude").unwrap(), State::Missing);
-        assert_eq!(world.shims.install("claude").unwrap(), Done::Created);
-        assert_eq!(world.shims.install("claude").unwrap(), Done::Unchanged);
+        assert_eq!(world.shims.state("claude").unwrap(), ShimState::Missing);
+        assert_eq!(world.shims.install("claude").unwrap(), ShimChange::Created);
+        assert_eq!(world.shims.install("claude").unwrap(), ShimChange::Unchanged);
         assert_eq!(fs::read_link(world.shims.path("claude")).unwrap(), Path::new("/opt/codemie"));
-        assert_eq!(world.shims.uninstall("claude").unwrap(), Done::Removed);
-        assert_eq!(world.shims.uninstall("claude").unwrap(), Done::Absent);
+        assert_eq!(world.shims.uninstall("claude").unwrap(), ShimChange::Removed);
+        assert_eq!(world.shims.uninstall("claude").unwrap(), ShimChange::Absent);
         world.shims.remove_empty_folder();
         assert!(!world.shims.folder().exists());
     }
@@ -208,11 +205,11 @@ mod tests {
         put(&world, |path| symlink("/old/bin/codemie", path).unwrap());
         assert_eq!(
             world.shims.state("claude").unwrap(),
-            State::Stale { target: "/old/bin/codemie".into() },
+            ShimState::Stale { target: "/old/bin/codemie".into() },
             "dangling, yet ours"
         );
-        assert_eq!(world.shims.install("claude").unwrap(), Done::Replaced);
-        assert_eq!(world.shims.state("claude").unwrap(), State::Current);
+        assert_eq!(world.shims.install("claude").unwrap(), ShimChange::Replaced);
+        assert_eq!(world.shims.state("claude").unwrap(), ShimState::Current);
         assert_eq!(fs::read_dir(world.shims.folder()).unwrap().count(), 1);
     }
 
@@ -241,9 +238,9 @@ mod tests {
     fn a_script_shim_is_ours() {
         let world = world();
         put(&world, |path| fs::write(path, shell::script_shim(Path::new("/opt/codemie"), "claude")).unwrap());
-        assert_eq!(world.shims.state("claude").unwrap(), State::Current);
+        assert_eq!(world.shims.state("claude").unwrap(), ShimState::Current);
         put(&world, |path| fs::write(path, shell::script_shim(Path::new("/old/codemie"), "claude")).unwrap());
-        assert_eq!(world.shims.install("claude").unwrap(), Done::Replaced);
+        assert_eq!(world.shims.install("claude").unwrap(), ShimChange::Replaced);
         assert!(world.folder.path().join("home/shims/claude").is_symlink());
     }
 }

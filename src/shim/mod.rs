@@ -13,7 +13,7 @@ pub mod status;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use files::{DiskFiles, Identity};
+use files::{DiskFiles, OwnBinary};
 use resolve::{NotFound, Query};
 
 /// The variable that names the real binary of an agent: `CODEMIE_REAL_CLAUDE`.
@@ -39,13 +39,13 @@ pub fn real_binary(
         (None, Some(configured)) => Some((configured.as_os_str(), "config.toml")),
         (None, None) => None,
     };
-    let ourselves = Identity::of_this_process(&DiskFiles);
+    let ourselves = OwnBinary::of_this_process(&DiskFiles);
     Query { name, explicit, path: var("PATH").as_deref(), folder, ourselves: &ourselves }.resolve(&DiskFiles)
 }
 
 /// Whether any folder on PATH is seen to hold something of this name.
 pub fn is_on_path(name: &str, var: Var<'_>, folder: Option<&Path>) -> bool {
-    let ourselves = Identity::of_this_process(&DiskFiles);
+    let ourselves = OwnBinary::of_this_process(&DiskFiles);
     let path = var("PATH");
     let query = Query { name, explicit: None, path: path.as_deref(), folder, ourselves: &ourselves };
     query.finds_something(&DiskFiles)
@@ -53,7 +53,7 @@ pub fn is_on_path(name: &str, var: Var<'_>, folder: Option<&Path>) -> bool {
 
 /// The same list of places as a refused search carries, for a loop that the depth counter has stopped.
 pub fn stopped_loop(name: &str, var: Var<'_>, folder: Option<&Path>) -> NotFound {
-    let ourselves = Identity::of_this_process(&DiskFiles);
+    let ourselves = OwnBinary::of_this_process(&DiskFiles);
     let path = var("PATH");
     let query = Query { name, explicit: None, path: path.as_deref(), folder, ourselves: &ourselves };
     query.stopped_loop(&DiskFiles)

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::files::{Files, Identity};
+use super::files::{Files, OwnBinary};
 use super::override_variable;
 
 /// Makes a script a codemie shim, when it stands within its first bytes.
@@ -76,7 +76,7 @@ pub struct Query<'a> {
     pub path: Option<&'a OsStr>,
     /// Where relative paths begin; `None`: in the folder of this process.
     pub folder: Option<&'a Path>,
-    pub ourselves: &'a Identity,
+    pub ourselves: &'a OwnBinary,
 }
 
 impl Query<'_> {
@@ -168,7 +168,7 @@ impl Query<'_> {
 }
 
 /// What stands at `path`, cheapest question first.
-pub fn judge(path: &Path, name: &str, ourselves: &Identity, files: &impl Files) -> PathKind {
+pub fn judge(path: &Path, name: &str, ourselves: &OwnBinary, files: &impl Files) -> PathKind {
     let seen = match files.stat(path) {
         Ok(seen) => seen,
         Err(error) => match error.kind() {
@@ -280,8 +280,8 @@ mod tests {
     const ELF: &[u8] = b"\x7fELF";
     const SHIM: &[u8] = b"#!/bin/sh\n# codemie-shim-v1\nexec codemie claude \"$@\"\n";
 
-    fn us() -> Identity {
-        Identity { file: Some(FileId { device: 1, inode: 1 }), canonical: Some("/opt/codemie".into()) }
+    fn us() -> OwnBinary {
+        OwnBinary { file: Some(FileId { device: 1, inode: 1 }), canonical: Some("/opt/codemie".into()) }
     }
 
     fn not_executable() -> Entry {
@@ -296,7 +296,7 @@ mod tests {
         Entry { error: Some(kind), ..program(32, b"") }
     }
 
-    fn query<'a>(path: Option<&'a str>, explicit: Option<&'a str>, ourselves: &'a Identity) -> Query<'a> {
+    fn query<'a>(path: Option<&'a str>, explicit: Option<&'a str>, ourselves: &'a OwnBinary) -> Query<'a> {
         let explicit = explicit.map(|value| (OsStr::new(value), "CODEMIE_REAL_CLAUDE"));
         Query { name: "claude", explicit, path: path.map(OsStr::new), folder: None, ourselves }
     }

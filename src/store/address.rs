@@ -1,11 +1,11 @@
-//! Where a sink leads. An address may change, even to and fro (a variable in one terminal, a setting in the other), and each
-//! receiver keeps its own place in the outbox while another stands in its stead.
+//! The receiver that a sink points to. Its address may change, even back and forth (a variable in one terminal, a setting in
+//! the other), so each receiver's position in the outbox is kept while the sink points to another one.
 
 use rusqlite::params;
 
 use super::{Error, SinkRow, Tx};
 
-/// A fingerprint of where a sink leads and as whom; neither can be read from it.
+/// A fingerprint of a receiver's address and of the credentials for it; neither can be read from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     pub address: String,
@@ -13,35 +13,37 @@ pub struct Fingerprint {
 }
 
 impl SinkRow {
+    /// Whether it points to this receiver, with these credentials.
     pub fn leads_to(&self, target: &Fingerprint) -> bool {
         self.is_at(target) && self.credentials.as_ref() == Some(&target.credentials)
     }
 
-    /// Whoever sends there: several may, each by credentials of their own.
+    /// Whether it points to this address, with any credentials: several processes may send there, each with its own.
     pub fn is_at(&self, target: &Fingerprint) -> bool {
         self.address.as_ref() == Some(&target.address)
     }
 
-    /// It was taken out of the configuration: its address is kept, and nobody's credentials.
+    /// Whether it was taken out of the configuration: the address is kept, the credentials are not.
     pub fn is_retired(&self) -> bool {
         self.address.is_some() && self.credentials.is_none()
     }
 }
 
 impl Tx<'_> {
-    /// Has the sink lead there. Another address or other credentials are another chance: pause and backoff are over, though
-    /// not the wish of a receiver that stays.
-    /// Another address is another receiver. One that was there before goes on where it was left; a new one has got nothing
-    /// yet, and gets the sessions that are open now, or wait to be reported, whole.
-    pub fn lead(&self, sink: &str, target: &Fingerprint) -> Result<(), Error> {
+    /// Points the sink to a receiver. Another address or other credentials end a pause and the backoff, but a receiver that
+    /// stays the same is still left alone for as long as it asked (`Retry-After`).
+    ///
+    /// Another address is another receiver. One that the sink pointed to before goes on at its old position. A new one has
+    /// received nothing yet, and gets the sessions that are open now or have pending events, each from its first event on.
+    pub fn point_to(&self, sink: &str, target: &Fingerprint) -> Result<(), Error> {
         let Some(before) = self.sink(sink)?.filter(|row| !row.leads_to(target)) else { return Ok(()) };
         self.run(
             "UPDATE sink SET address = ?2, credentials = ?3, paused = NULL, failures = 0, retry_at = NULL,
                  asked_until = CASE WHEN address IS ?2 THEN asked_until END, trouble = NULL WHERE name = ?1",
             params![sink, target.address, target.credentials],
         )?;
-        let Some(left) = before.address.filter(|address| *address != target.address) else { return Ok(()) };
-        self.leave(sink, &left)?;
+        let Some(former) = before.address.filter(|address| *address != target.address) else { return Ok(()) };
+        self.keep_position(sink, &former)?;
         let known = self.run(
             "UPDATE sink SET since = f.since, cursor = f.cursor, last_delivered_at = f.last_delivered_at
              FROM former_address f WHERE sink.name = ?1 AND f.sink = ?1 AND f.address = ?2",
@@ -58,13 +60,13 @@ impl Tx<'_> {
                 [sink],
             )?;
         }
-        // What the one before has got, refused or was to get later is nothing to this one.
+        // Letters are about what the former receiver got or refused.
         self.run("DELETE FROM letter WHERE sink = ?1", [sink]).map(drop)
     }
 
-    /// Keeps the place of the receiver at an address. What it refused or was to get later is sent to it once more, should it
-    /// come back: its cursor is put before the first of those.
-    fn leave(&self, sink: &str, address: &str) -> Result<(), Error> {
+    /// Keeps the position of the receiver at an address. If the sink points to it again, the events that it refused, or that
+    /// were deferred, are sent once more: the kept cursor is before the first of them.
+    fn keep_position(&self, sink: &str, address: &str) -> Result<(), Error> {
         self.run(
             "INSERT OR REPLACE INTO former_address (sink, address, since, cursor, last_delivered_at)
              SELECT name, ?2, since, min(cursor, ifnull((SELECT min(e.change) - 1 FROM letter l JOIN event e ON e.n = l.event
@@ -74,7 +76,7 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// It leads nowhere ([`SinkRow::is_retired`]) until it is set up again: a sender that still has its credentials sends it
+    /// It points nowhere ([`SinkRow::is_retired`]) until it is set up again: a sender that still has its credentials sends
     /// nothing more.
     pub fn retire_sink(&self, sink: &str) -> Result<(), Error> {
         self.run("UPDATE sink SET credentials = NULL WHERE name = ?1", [sink]).map(drop)
@@ -85,7 +87,7 @@ impl Tx<'_> {
 mod tests {
     use super::super::Fate;
     use super::*;
-    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
     use wire::SessionId;
@@ -96,8 +98,8 @@ mod tests {
         Fingerprint { address: address.into(), credentials: credentials.into() }
     }
 
-    fn lead(world: &mut World, address: &str) {
-        world.store.write(|tx| tx.lead(SINK, &at(address, "c"))).unwrap();
+    fn point_to(world: &mut World, address: &str) {
+        world.store.write(|tx| tx.point_to(SINK, &at(address, "c"))).unwrap();
     }
 
     fn row(world: &mut World) -> SinkRow {
@@ -105,7 +107,7 @@ mod tests {
     }
 
     fn session(world: &mut World) -> SessionId {
-        let (run, started) = world.start(Conversation::Fresh);
+        let (run, started) = world.start(ConversationStart::Fresh);
         let now = world.wait(1000);
         world.store.write(|tx| lifecycle::end(tx, now, run, Ending::exited(Exit::Code(0)))).unwrap();
         started.session
@@ -123,39 +125,39 @@ mod tests {
     }
 
     #[test]
-    fn each_address_goes_on_where_it_was_left() {
+    fn each_address_goes_on_at_its_own_position() {
         let mut world = World::new();
         world.store.write(|tx| tx.add_sink(SINK)).unwrap();
-        lead(&mut world, "a");
+        point_to(&mut world, "a");
         let first = [session(&mut world).to_string()];
         assert_eq!(sent(&mut world), first);
-        lead(&mut world, "b");
+        point_to(&mut world, "b");
         assert_eq!(sent(&mut world), [""; 0], "history to it");
         let second = [session(&mut world).to_string()];
         assert_eq!(sent(&mut world), second);
-        lead(&mut world, "a");
+        point_to(&mut world, "a");
         assert_eq!(world.store.read(|view| view.sessions_before(SINK)).unwrap(), 0);
         assert_eq!(sent(&mut world), second, "what ended while it was away");
         let third = [session(&mut world).to_string()];
         assert_eq!(sent(&mut world), third);
-        lead(&mut world, "b");
+        point_to(&mut world, "b");
         assert_eq!(world.store.read(|view| view.sessions_before(SINK)).unwrap(), 1, "still history to it");
         assert_eq!(sent(&mut world), third);
     }
 
     #[test]
-    fn what_an_address_refused_is_told_again_when_it_comes_back() {
+    fn events_that_an_address_refused_are_sent_again_when_it_comes_back() {
         let mut world = World::new();
         world.store.write(|tx| tx.add_sink(SINK)).unwrap();
-        lead(&mut world, "a");
+        point_to(&mut world, "a");
         let refused = session(&mut world).to_string();
         let (now, cursor) = (world.now, row(&mut world).cursor);
         let events = world.store.read(|view| view.outgoing(0, cursor, i64::MAX, 100)).unwrap();
         world.store.write(|tx| tx.put_letter(SINK, &events[1], Fate::Dead, "no", now)).unwrap();
         sent(&mut world);
-        lead(&mut world, "b");
+        point_to(&mut world, "b");
         sent(&mut world);
-        lead(&mut world, "a");
+        point_to(&mut world, "a");
         assert_eq!(sent(&mut world), [refused]);
     }
 
@@ -163,13 +165,13 @@ mod tests {
     fn other_credentials_end_a_pause_and_move_nothing() {
         let mut world = World::new();
         world.store.write(|tx| tx.add_sink(SINK)).unwrap();
-        lead(&mut world, "a");
+        point_to(&mut world, "a");
         world.store.write(|tx| tx.pause(SINK, Some("refused"))).unwrap();
-        lead(&mut world, "a");
+        point_to(&mut world, "a");
         assert_eq!(row(&mut world).paused.as_deref(), Some("refused"), "the same");
         session(&mut world);
         let cursor = row(&mut world).cursor;
-        world.store.write(|tx| tx.lead(SINK, &at("a", "d"))).unwrap();
+        world.store.write(|tx| tx.point_to(SINK, &at("a", "d"))).unwrap();
         assert_eq!((row(&mut world).paused, row(&mut world).cursor), (None, cursor));
         world.store.write(|tx| tx.retire_sink(SINK)).unwrap();
         assert!(row(&mut world).is_retired() && !row(&mut world).leads_to(&at("a", "d")));

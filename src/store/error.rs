@@ -30,7 +30,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it is the moment's fault (somebody else writes, the disk is full or fails) and not that of what was asked.
+    /// Whether the same call may succeed later: another process writes, or the disk is full or fails, but the call is valid.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Busy | Self::Full => true,
@@ -39,7 +39,7 @@ impl Error {
         }
     }
 
-    /// The same of a look at something, which writes nothing.
+    /// An error of the file system while only looking, in the same words as those of SQLite.
     pub(crate) fn look(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied => Self::Unreadable(format!("{}: {source}", path.display())),
@@ -47,7 +47,7 @@ impl Error {
         }
     }
 
-    /// Errors of the file system, in the same words as those of SQLite.
+    /// An error of the file system while writing, in the same words as those of SQLite.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,

@@ -9,8 +9,8 @@ use wire::spelled;
 use wire::{AgentSessionId, RunId, SessionId};
 
 spelled!(
-    /// What became of a piece of evidence.
-    Verdict {
+    /// What the correlator made of a piece of evidence.
+    EvidenceVerdict {
         Accepted = "accepted",
         Rejected = "rejected",
         /// Neither: an addition to the agent's arguments, a hint, a run that joined.
@@ -25,7 +25,7 @@ pub struct Evidence {
     pub at: Timestamp,
     /// Where it came from: `assigned`, `registry`, `log`, `arguments`, …
     pub source: String,
-    pub verdict: Verdict,
+    pub verdict: EvidenceVerdict,
     pub agent_session_id: Option<AgentSessionId>,
     pub detail: String,
 }
@@ -54,7 +54,7 @@ impl View<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM evidence WHERE session = ?1 ORDER BY n"), [session], read)
     }
 
-    /// Each with the run it was seen in; of what was seen elsewhere or long ago nobody knows that.
+    /// Each with the run it was seen in; `None` for imported evidence and that of old versions.
     pub fn evidence_by_run(&self, session: i64) -> Result<Vec<(Option<i64>, Evidence)>, Error> {
         self.all(
             &format!("SELECT {COLUMNS}, run FROM evidence WHERE session = ?1 ORDER BY n"),
@@ -63,7 +63,7 @@ impl View<'_> {
         )
     }
 
-    /// Whatever session of the run it belongs to.
+    /// Of all sessions of the run.
     pub fn evidence_of_run(&self, run: i64) -> Result<Vec<Evidence>, Error> {
         self.all(&format!("SELECT {COLUMNS} FROM evidence WHERE run = ?1 ORDER BY n"), [run], read)
     }

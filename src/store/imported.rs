@@ -1,4 +1,4 @@
-//! What has been taken in from elsewhere.
+//! Which entries of old stores and exports have been imported, and what an imported session keeps of its origin.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Bound by someone else's word: there is no evidence of ours.
+    /// Binds a session as the imported file says, without evidence of our own.
     pub(crate) fn set_imported_binding(
         &self,
         session: i64,

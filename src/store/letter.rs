@@ -19,7 +19,7 @@ spelled!(
     }
 );
 
-/// One that was not delivered.
+/// An event that was not delivered, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Letter {
     pub event: Outgoing,
@@ -30,8 +30,8 @@ pub struct Letter {
 }
 
 impl View<'_> {
-    /// The oldest of them first; of events that have changed since `up_to` none. Those that are done with are not asked for:
-    /// there is no index of them.
+    /// Letters of one fate, the oldest first, without events that have changed since `up_to`. Not for [`Fate::Done`]: there is
+    /// no index of those.
     pub fn letters(&self, sink: &str, fate: Fate, up_to: i64, limit: usize) -> Result<Vec<Letter>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(

@@ -33,7 +33,7 @@ fn read_processes(row: &Row<'_>) -> rusqlite::Result<(i64, RunProcesses)> {
 
 impl View<'_> {
     pub fn totals_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Sums>, Error> {
-        self.beside(
+        self.by_session(
             sessions,
             |n| self.totals(n),
             || {
@@ -44,7 +44,7 @@ impl View<'_> {
     }
 
     pub fn unpriced_models_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        self.beside(
+        self.by_session(
             sessions,
             |n| self.unpriced_models(n),
             || {
@@ -57,7 +57,7 @@ impl View<'_> {
     }
 
     pub fn unpriced_calls_of(&self, sessions: &[i64]) -> Result<HashMap<i64, BTreeMap<String, i64>>, Error> {
-        self.beside(
+        self.by_session(
             sessions,
             |n| self.unpriced_calls(n),
             || {
@@ -72,7 +72,7 @@ impl View<'_> {
     }
 
     pub fn tags_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
-        self.beside(
+        self.by_session(
             sessions,
             |n| self.tags(n),
             || self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |row| row.get(1)),
@@ -80,7 +80,7 @@ impl View<'_> {
     }
 
     pub fn openings_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
-        self.beside(
+        self.by_session(
             sessions,
             |n| self.openings(n),
             || {
@@ -180,8 +180,8 @@ impl View<'_> {
         Ok(grouped)
     }
 
-    /// By session: asked of each, where they are few, else of all there are.
-    fn beside<T>(
+    /// Values by session: one query for each session where they are few, else one query over all sessions there are.
+    fn by_session<T>(
         &self,
         sessions: &[i64],
         one: impl Fn(i64) -> Result<T, Error>,

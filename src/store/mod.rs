@@ -56,7 +56,7 @@ pub use crate::meter::tail::FileId;
 pub use address::Fingerprint;
 pub use breakdown::{ModelSum, ToolSum};
 pub use error::Error;
-pub use evidence::{Evidence, Incident, Verdict};
+pub use evidence::{Evidence, EvidenceVerdict, Incident};
 pub use letter::{Fate, Letter};
 pub use listed::ListedSession;
 pub use many::RunProcesses;
@@ -67,9 +67,9 @@ pub use phase::{Exit, Phase};
 pub use position::Position;
 pub use pruned::PrunedSession;
 pub use query::{Filter, Show};
-pub use record::{Known, Priced, RecordKind, RecordRow};
+pub use record::{Priced, RecordKind, RecordRow, StoredRecord};
 pub use run::{NewRun, Realm, RunRow, Surroundings};
-pub use session::{NewSession, Place, SessionRow};
+pub use session::{NewSession, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};
 pub use usage::{By, UsageRow, joined};
 pub use wire::PicoDollars;
@@ -153,7 +153,7 @@ impl Store {
         self.write(|tx| tx.run("UPDATE outbox SET logs = logs + 1", []).map(drop))
     }
 
-    /// Another number than last time if somebody has written since. A look at shared memory.
+    /// A number that changes whenever another connection has written. Costs a look at shared memory.
     pub fn version(&self) -> Result<i64, Error> {
         Ok(self.conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
     }
@@ -174,7 +174,7 @@ impl Store {
 #[derive(Debug)]
 pub struct View<'c> {
     conn: &'c Connection,
-    /// Files with lines that could not be read, once somebody asked.
+    /// Files with lines that could not be read; looked up once per view, when first asked for.
     damaged_files: OnceCell<HashSet<PathBuf>>,
     #[cfg(test)]
     faults: &'c Faults,
@@ -201,8 +201,8 @@ impl std::fmt::Debug for Tx<'_> {
 }
 
 impl Tx<'_> {
-    /// A line for the log, written only if and when the transaction is committed.
-    pub fn say(&self, line: impl FnOnce() + 'static) {
+    /// A line for the log file, written once the transaction is committed, and not at all if it is not.
+    pub fn log_after_commit(&self, line: impl FnOnce() + 'static) {
         self.log_lines.borrow_mut().push(Box::new(line));
     }
 

@@ -29,7 +29,7 @@ const LOG_PAGES_AT_MOST: u32 = 4096;
 
 /// How long a writer waits for its turn in all. Fifty writers at once need some ten milliseconds each; a process that holds
 /// the lock for this long is stuck.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
     let path = home.database();
@@ -52,7 +52,7 @@ pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
     open_existing(&path)
 }
 
-/// Someone met damage in this database.
+/// Marks a database in which damage was met, so that the next process to open it examines it.
 pub(super) fn suspect(path: &Path) {
     if let Err(error) = open_private(&mark_of(path)) {
         tracing::warn!(%error, "the damaged database could not be marked");
@@ -75,7 +75,7 @@ fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
             set_aside(home, at, &rusqlite::Error::SqliteFailure(reason, Some(verdict)))?;
         }
         Err(Error::Damaged(reason)) => set_aside(home, at, &reason)?,
-        // Opening it reports whatever else is wrong.
+        // Any other error is reported by the opening that follows.
         Err(_) => return Ok(()),
     }
     remove(&mark_of(&path))
@@ -84,12 +84,12 @@ fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
 fn open_existing(path: &Path) -> Result<Connection, Error> {
     let meta = fs::metadata(path).map_err(|source| Error::look(path, source))?;
     if meta.len() == 0 {
-        // What a crash of some other program's making left behind; SQLite would take it for a fresh database.
+        // An empty file is no database of ours, but SQLite would take it for a fresh one.
         return Err(Error::Damaged(rusqlite::Error::InvalidPath(path.to_owned())));
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(|error| opening(path, error))?;
-    settle(&mut conn)?;
+    set_up(&mut conn)?;
     let found = schema::version(&conn).map_err(|error| match error {
         Error::Sqlite(error) => opening(path, error),
         other => other,
@@ -117,8 +117,8 @@ fn opening(path: &Path, error: rusqlite::Error) -> Error {
     }
 }
 
-/// What every connection needs; none of it touches the disk.
-fn settle(conn: &mut Connection) -> Result<(), Error> {
+/// Sets up a connection; none of it touches the disk.
+fn set_up(conn: &mut Connection) -> Result<(), Error> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // Without it every new value of a parameter may change the plan, and SQLite parses a prepared statement again for each: ten
@@ -132,7 +132,7 @@ fn settle(conn: &mut Connection) -> Result<(), Error> {
         let pause = pause(round);
         waited += pause;
         std::thread::sleep(pause);
-        waited < PATIENCE
+        waited < BUSY_TIMEOUT
     }))?;
     conn.execute_batch(&format!(
         "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {LOG_PAGES_AT_MOST};"

@@ -131,13 +131,13 @@ fn of_record(kind: EventKind, row: &Row<'_>) -> rusqlite::Result<Attributes> {
 
 impl View<'_> {
     /// What a sink whose part of the outbox begins after `since` gets of the events changed after one number up to another,
-    /// oldest change first. Of a session that it cannot be told whole it gets nothing, and the demo's are play and never sent.
+    /// oldest change first. Of a session that began before that, and of the demo, it gets nothing.
     pub fn outgoing(&self, since: i64, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
         let whole = format!("s.local_only = 0 AND NOT {}", began_before(&since.to_string()));
         self.changed_where(&whole, after, up_to, limit)
     }
 
-    /// The same with the demo's, for whoever looks at this machine's own store.
+    /// The same without these limits, for the dashboard of this machine.
     pub fn changed(&self, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
         self.changed_where("true", after, up_to, limit)
     }
@@ -187,8 +187,8 @@ impl View<'_> {
         self.all(&format!("SELECT {OUTGOING} FROM {KEPT_BACK} WHERE {imported}"), [], read_outgoing)
     }
 
-    /// How many sessions have told something.
-    pub fn told_sessions(&self) -> Result<i64, Error> {
+    /// How many sessions have at least one event.
+    pub fn sessions_with_events(&self) -> Result<i64, Error> {
         self.one("SELECT count(*) FROM session WHERE last_seq > 0", [], |row| row.get(0))
     }
 
@@ -210,16 +210,16 @@ impl View<'_> {
 mod tests {
     use serde_json::json;
 
-    use crate::session::lifecycle::Conversation;
+    use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::{World, usage};
 
     #[test]
-    fn what_is_told_of_a_record() {
+    fn an_event_carries_numbers_and_names_but_no_path() {
         use crate::meter::record::{Fact, Tool};
         use crate::session::absorb::{Batch, absorb};
         use wire::ToolKind;
         let mut world = World::new();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         let session = started.session;
         world.bind(session, "a").unwrap();
         let at = world.now;
@@ -249,10 +249,10 @@ mod tests {
         };
         world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
         let sent = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
-        let told: Vec<_> =
+        let attributes: Vec<_> =
             sent.into_iter().skip(2).map(|event| serde_json::to_value(&event.attributes).unwrap()).collect();
         assert_eq!(
-            told,
+            attributes,
             [
                 json!({"key": "m1", "model": "claude-sonnet-4-5", "inputTokens": 10, "outputTokens": 20,
                     "cacheReadTokens": 1000, "cacheWriteTokens": 100, "reasoningTokens": 0, "costUsd": null,

@@ -7,7 +7,7 @@ use super::{Error, SessionRow, Tx, View};
 use wire::AgentSessionId;
 use wire::Timestamp;
 
-/// What is left of a pruned session besides its calls.
+/// The fields that are kept of a pruned session besides its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrunedSession {
     pub name: String,

@@ -1,4 +1,4 @@
-//! What commands ask: lists, lookups, and what is left to publish or may be pruned.
+//! Queries of commands: lists, lookups, and sessions that are to be published or may be pruned.
 
 use rusqlite::params;
 
@@ -120,9 +120,9 @@ impl View<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.unpublished = 1 ORDER BY s.n"), [], read)
     }
 
-    /// Sessions that ended before a time, or whether one of them did. One that a sink has not got all of stays, what it refused included: nothing that
-    /// was recorded is lost by keeping order. What is kept back (`change` is null: sessions from elsewhere, which nobody is to
-    /// get unasked) is owed to no sink, nor is what the demonstration did.
+    /// Sessions that ended before a time and may be removed; with `only`, that one if it is among them. A session stays while a
+    /// sink has not received all of its events, or has refused some: tidying up loses nothing that was recorded. Events that
+    /// are kept back (`change` is null: imported sessions), and those of the demonstration, are owed to no sink.
     pub fn prunable(&self, before: Timestamp, only: Option<i64>) -> Result<Vec<SessionRow>, Error> {
         // A range is found by its numbers; an OR would go through the whole table for each session that leaves.
         let (first, last) = only.map_or((i64::MIN, i64::MAX), |n| (n, n));

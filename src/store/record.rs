@@ -40,9 +40,9 @@ impl RecordKind {
     }
 }
 
-/// What is already stored under a key.
+/// The record already stored under a key, as far as a revision needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct StoredRecord {
     pub n: i64,
     pub session: i64,
     /// All zero for what is no API call.
@@ -195,13 +195,18 @@ fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
 }
 
 impl View<'_> {
-    pub fn known(&self, agent: &str, kind: RecordKind, key: &str) -> Result<Option<Known>, Error> {
+    pub fn stored_record(
+        &self,
+        agent: &str,
+        kind: RecordKind,
+        key: &str,
+    ) -> Result<Option<StoredRecord>, Error> {
         self.maybe(
             "SELECT n, session, cost, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning
              FROM record WHERE agent = ?1 AND kind = ?2 AND key = ?3",
             params![agent, kind, key],
             |row| {
-                Ok(Known {
+                Ok(StoredRecord {
                     n: row.get(0)?,
                     session: row.get(1)?,
                     cost: row.get(2)?,

@@ -37,7 +37,7 @@ impl Realm {
 pub struct Surroundings(BTreeMap<String, Option<String>>);
 
 impl Surroundings {
-    /// A value that is no text is left out, and the environment of the day asked for it.
+    /// A value that is not UTF-8 is left out; a recovery then reads the variable from its own environment.
     pub fn note(&mut self, name: &str, value: Option<&OsStr>) {
         match value.map(OsStr::to_str) {
             None => drop(self.0.insert(name.to_owned(), None)),
@@ -46,7 +46,7 @@ impl Surroundings {
         }
     }
 
-    /// The outer `None`: nobody asked then.
+    /// The outer `None`: the variable was not noted.
     pub fn get(&self, name: &str) -> Option<Option<OsString>> {
         self.0.get(name).map(|value| value.as_ref().map(OsString::from))
     }

@@ -279,7 +279,8 @@ ALTER TABLE evidence ADD COLUMN run INTEGER REFERENCES run (n) ON DELETE SET NUL
 DROP TABLE agent_version;
 ";
 
-/// How many of the requests that tell an event were accepted; it stood in the reason, where the next one wrote over it.
+/// How many of the requests that describe an event were accepted (column `told`). It stood in the reason, where the next one
+/// wrote over it.
 const V4: &str = "
 ALTER TABLE letter ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
 UPDATE letter SET told = CAST(substr(reason, 27) AS INTEGER), reason = ''
@@ -364,7 +365,7 @@ pub(super) fn version(conn: &Connection) -> Result<i64, Error> {
     Ok(conn.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
 
-/// Brings a database to the known version. Whoever comes second finds nothing left to do.
+/// Brings a database to the known version. Of two processes that try at once, the second finds nothing to do.
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&tx)?;

@@ -11,9 +11,9 @@ use wire::Timestamp;
 use wire::{AgentSessionId, RunId, SessionId};
 use wire::{EndReason, EvidenceKind, Link, StartReason, Status};
 
-/// Where a session works.
+/// Where a session works: its folder, and the project that the folder belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Workspace {
     pub cwd: PathBuf,
     /// The folder's own name, which is all of the path that ever leaves the machine.
     pub project: Option<String>,
@@ -51,7 +51,7 @@ pub struct SessionRow {
     pub transitioned_from: Option<SessionId>,
     pub run: Option<i64>,
     pub parent: Option<i64>,
-    pub place: Place,
+    pub workspace: Workspace,
     pub agent_session: Option<AgentSessionId>,
     pub agent_session_file: Option<PathBuf>,
     pub evidence: Option<EvidenceKind>,
@@ -143,7 +143,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         transitioned_from: row.get(Column::TransitionedFrom as usize)?,
         run: row.get(Column::Run as usize)?,
         parent: row.get(Column::Parent as usize)?,
-        place: Place {
+        workspace: Workspace {
             cwd: row.get::<_, Option<String>>(Column::Cwd as usize)?.unwrap_or_default().into(),
             project: row.get(Column::Project as usize)?,
             repository: row.get(Column::Repository as usize)?,
@@ -182,7 +182,7 @@ pub struct NewSession<'a> {
     pub run: Option<i64>,
     pub parent: Option<i64>,
     pub transitioned_from: Option<SessionId>,
-    pub place: &'a Place,
+    pub workspace: &'a Workspace,
     pub owns_from: Option<Timestamp>,
     pub group: Option<&'a str>,
 }
@@ -274,10 +274,10 @@ impl Tx<'_> {
                 new.run,
                 new.parent,
                 new.transitioned_from,
-                new.place.cwd.to_string_lossy(),
-                new.place.project.as_deref().map(name),
-                new.place.repository.as_deref().map(name),
-                new.place.branch.as_deref().map(name),
+                new.workspace.cwd.to_string_lossy(),
+                new.workspace.project.as_deref().map(name),
+                new.workspace.repository.as_deref().map(name),
+                new.workspace.branch.as_deref().map(name),
                 new.owns_from,
                 new.group,
                 new.named,
@@ -430,7 +430,7 @@ impl Tx<'_> {
     }
 
     /// `id` names this session, too.
-    pub fn answer_to(&self, id: SessionId, session: SessionId) -> Result<(), Error> {
+    pub fn add_session_alias(&self, id: SessionId, session: SessionId) -> Result<(), Error> {
         self.run("INSERT OR IGNORE INTO alias SELECT ?1, n FROM session WHERE id = ?2", params![id, session])
             .map(drop)
     }

@@ -1,4 +1,4 @@
-//! The sinks: how far each has got, who is sending to it, what keeps it.
+//! The sinks: how far each has got, which process is sending to it, and what keeps it from being sent to.
 //!
 //! A sink's cursor is the last change it has dealt with. What it passed without delivering stands in a
 //! [letter](super::Letter). A lease lets one process send at a time; a receiver that knows every event's id does not mind if two do.
@@ -28,14 +28,14 @@ pub struct SinkRow {
     pub asked_until: Option<Timestamp>,
     /// What went wrong last; gone with the next delivery.
     pub trouble: Option<String>,
-    /// What stands for where it leads ([`super::Fingerprint`]); none if it was never set up.
+    /// The fingerprint of its address ([`super::Fingerprint`]); `None` if it was never set up.
     pub address: Option<String>,
-    /// What stands for who sends there.
+    /// The fingerprint of the credentials.
     pub credentials: Option<String>,
 }
 
 impl SinkRow {
-    /// When it is to be asked again, by our own patience or by its wish.
+    /// When it is tried again: after our own backoff, or when it asked to be (`Retry-After`).
     pub fn again_at(&self) -> Option<Timestamp> {
         self.retry_at.max(self.asked_until)
     }
@@ -157,15 +157,16 @@ impl Tx<'_> {
             return Ok(());
         }
         self.run("INSERT INTO sink (name, since, cursor) SELECT ?1, change, change FROM outbox", [name])?;
-        self.tell_open_sessions_again()
+        self.resend_open_sessions()
     }
 
-    /// Moves their events up behind every cursor. Receivers that have them do not mind.
-    fn tell_open_sessions_again(&self) -> Result<(), Error> {
+    /// Moves the events of open sessions behind every cursor, so that all sinks get them. Receivers that have them know them
+    /// by their ids.
+    fn resend_open_sessions(&self) -> Result<(), Error> {
         self.restamp("change IS NOT NULL AND session IN (SELECT n FROM session WHERE phase <> 'closed')", [])
     }
 
-    /// Nothing waits for it any more.
+    /// Removes a sink with everything that is pending for it.
     pub fn forget_sink(&self, name: &str) -> Result<(), Error> {
         self.run("DELETE FROM sink WHERE name = ?1", [name]).map(drop)
     }
@@ -197,8 +198,8 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Nothing between these changes is left to be looked at. A cursor that was put back meanwhile, before `from`, stays
-    /// where it was put: what a backfill is to send again was not in the batch.
+    /// Moves the cursor past the changes of a batch, which are dealt with. A cursor that was put back before `from` meanwhile
+    /// stays where it is: events that a backfill sends again were not in the batch.
     pub fn pass(&self, sink: &str, from: i64, to: i64) -> Result<(), Error> {
         self.run(
             "UPDATE sink SET cursor = max(cursor, ?3) WHERE name = ?1 AND cursor >= ?2",
@@ -228,7 +229,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// `asked_until` is the receiver's own word, `retry_at` at least that.
+    /// `asked_until` is the receiver's `Retry-After`; `retry_at` is not earlier.
     pub fn set_backoff(
         &self,
         sink: &str,
@@ -268,9 +269,9 @@ impl Tx<'_> {
         self.run("UPDATE sink SET since = 0, cursor = 0 WHERE name = ?1", [sink]).map(drop)
     }
 
-    /// The session goes on: if something of it was kept back, or is from before there was some sink, all of its events take
-    /// a new place in the outbox, so that every sink gets the whole of it.
-    pub(crate) fn let_go_session(&self, session: i64) -> Result<(), Error> {
+    /// The session was opened again. If some of its events were kept back, or are older than one of the sinks, all of them get
+    /// new positions in the outbox, so that every sink gets the whole session.
+    pub(crate) fn requeue_session(&self, session: i64) -> Result<(), Error> {
         self.restamp("change IS NULL AND session = ?1", [session])?;
         let history = began_before("(SELECT max(since) FROM sink)");
         self.restamp(
@@ -298,7 +299,7 @@ impl Tx<'_> {
 mod tests {
     use super::super::Fate;
     use super::*;
-    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
 
@@ -307,7 +308,7 @@ mod tests {
     fn world() -> (World, wire::SessionId) {
         let mut world = World::new();
         world.store.write(|tx| tx.add_sink(NATIVE)).unwrap();
-        let (_, started) = world.start(Conversation::Fresh);
+        let (_, started) = world.start(ConversationStart::Fresh);
         world.bind(started.session, "a").unwrap();
         (world, started.session)
     }
@@ -417,8 +418,8 @@ mod tests {
     #[test]
     fn a_new_sink_gets_what_comes_and_a_backfill_the_rest() {
         let mut world = World::new();
-        let (run, ended) = world.start(Conversation::Fresh);
-        let (_, open) = world.start(Conversation::Fresh);
+        let (run, ended) = world.start(ConversationStart::Fresh);
+        let (_, open) = world.start(ConversationStart::Fresh);
         world.bind(open.session, "a").unwrap();
         let at = world.now;
         world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();

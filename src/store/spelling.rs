@@ -2,10 +2,10 @@
 
 use wire::as_word;
 
-use super::evidence::Verdict;
+use super::evidence::EvidenceVerdict;
 use super::record::RecordKind;
 
-as_word!(RecordKind, Verdict);
+as_word!(RecordKind, EvidenceVerdict);
 
 /// Token counts are unsigned; a count beyond 2^63 is held at the edge rather than made negative.
 pub(super) fn count(value: u64) -> i64 {

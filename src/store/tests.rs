@@ -12,7 +12,7 @@ use std::thread;
 
 use super::{Error, Store, schema};
 use crate::home::Home;
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::session::tests::{World, check};
 use wire::Timestamp;
 
@@ -80,7 +80,7 @@ fn a_damaged_database_is_set_aside_and_told_of() {
 fn damage_met_in_the_middle_of_work_is_set_aside_at_the_next_start() {
     let mut world = World::new();
     for _ in 0..200 {
-        world.start(Conversation::Fresh);
+        world.start(ConversationStart::Fresh);
     }
     world.store.checkpoint().unwrap();
     let root: u32 = world
@@ -105,7 +105,7 @@ fn damage_met_in_the_middle_of_work_is_set_aside_at_the_next_start() {
 #[test]
 fn a_false_alarm_sets_nothing_aside() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     super::open::suspect(&world.home.database());
     let mut store = world.another();
     assert!(store.read(|view| view.session(started.session)).unwrap().is_some());
@@ -151,7 +151,7 @@ fn a_home_that_cannot_be_written_is_said_so() {
 #[test]
 fn a_full_disk_is_said_so_and_takes_everything_back() {
     let mut world = World::new();
-    let (_, first) = world.start(Conversation::Fresh);
+    let (_, first) = world.start(ConversationStart::Fresh);
     world.store.sql().query_row("PRAGMA max_page_count = 1", [], |_| Ok(())).unwrap();
     let big = "x".repeat(100_000);
     let refused = world.store.write(|tx| tx.set_setting("big", &big));
@@ -164,7 +164,7 @@ fn a_full_disk_is_said_so_and_takes_everything_back() {
 fn a_process_killed_in_a_transaction_leaves_nothing_of_it() {
     // A connection that vanishes without commit is what other processes see of one that was killed.
     let mut world = World::new();
-    let begin = world.begin(Conversation::Fresh);
+    let begin = world.begin(ConversationStart::Fresh);
     let other = world.another();
     other.sql().execute_batch("BEGIN IMMEDIATE; INSERT INTO setting VALUES ('half', 'done')").unwrap();
     std::mem::drop(other);
@@ -176,12 +176,12 @@ fn a_process_killed_in_a_transaction_leaves_nothing_of_it() {
 #[test]
 fn durable_means_up_to_the_last_change_and_costs_nothing_twice() {
     let mut world = World::new();
-    world.start(Conversation::Fresh);
+    world.start(ConversationStart::Fresh);
     assert_eq!(world.store.make_durable().unwrap(), 1);
     let before = world.store.log_bytes();
     assert_eq!(world.store.make_durable().unwrap(), 1);
     assert_eq!(world.store.log_bytes(), before, "nothing new, nothing written");
-    world.start(Conversation::Fresh);
+    world.start(ConversationStart::Fresh);
     assert_eq!(world.store.make_durable().unwrap(), 2);
     let synchronous: i64 = world.store.sql().query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap();
     assert_eq!(synchronous, 1, "back to NORMAL");
@@ -191,11 +191,11 @@ fn durable_means_up_to_the_last_change_and_costs_nothing_twice() {
 fn a_checkpoint_shortens_the_log_and_loses_nothing() {
     let mut world = World::new();
     for _ in 0..50 {
-        world.start(Conversation::Fresh);
+        world.start(ConversationStart::Fresh);
     }
     let before = world.store.log_bytes();
     world.store.checkpoint().unwrap();
-    world.start(Conversation::Fresh);
+    world.start(ConversationStart::Fresh);
     assert_eq!(world.store.log_bytes(), before, "the log starts over inside the same file");
     world.check();
     let copied = tempfile::NamedTempFile::new().unwrap();
@@ -211,7 +211,7 @@ fn sums_near_the_limit_are_exact_after_revisions() {
     use crate::session::absorb::{Batch, absorb};
     use crate::session::tests::usage;
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
     let (at, n) = (world.now, world.session(started.session).n);
     // Six times four million dollars, then a cent each, then six times as much again.
@@ -253,7 +253,7 @@ fn absurd_numbers_do_not_keep_the_rest_from_being_told() {
     use crate::session::absorb::{Batch, absorb};
     use crate::session::tests::usage;
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
     let at = world.now;
     let mut records = [usage("one", at, 1), usage("two", at, 2), usage("three", at, 3)];

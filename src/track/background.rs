@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use super::begin::place;
+use super::begin::workspace;
 use super::plan::Plan;
-use crate::session::lifecycle::{self, Begin, Conversation};
+use crate::session::lifecycle::{self, ConversationStart, RunStart};
 use crate::session::{self};
-use crate::store::{Evidence, NewRun, Realm, Surroundings, Tx, Verdict};
+use crate::store::{Evidence, EvidenceVerdict, NewRun, Realm, Surroundings, Tx};
 use wire::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 
 /// The source of evidence that a conversation goes on after its terminal has ended: later commands look at its file.
@@ -15,13 +15,18 @@ use wire::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 const HANDED_OVER: &str = "handed-over";
 
 /// A run of the agent's own background process.
-pub(super) fn run_of(plan: &Plan, process: ProcessId, conversation: Conversation, folder: &Path) -> Begin {
-    Begin {
+pub(super) fn run_of(
+    plan: &Plan,
+    process: ProcessId,
+    conversation: ConversationStart,
+    folder: &Path,
+) -> RunStart {
+    RunStart {
         run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process },
         agent: plan.agent.clone(),
         local_only: plan.local_only,
         agent_version: plan.version.clone(),
-        place: place(folder),
+        workspace: workspace(folder),
         conversation,
         name: None,
         tags: plan.tags.clone(),
@@ -33,7 +38,7 @@ pub(super) fn run_of(plan: &Plan, process: ProcessId, conversation: Conversation
 pub(super) fn start(
     tx: &Tx<'_>,
     at: Timestamp,
-    begin: &Begin,
+    begin: &RunStart,
     surroundings: &Surroundings,
 ) -> Result<SessionId, session::Error> {
     let started = lifecycle::start(tx, at, &RandomIds, begin)?;
@@ -47,7 +52,7 @@ pub(super) fn handed_over(at: Timestamp, conversation: &AgentSessionId) -> Evide
     Evidence {
         at,
         source: HANDED_OVER.to_owned(),
-        verdict: Verdict::Accepted,
+        verdict: EvidenceVerdict::Accepted,
         agent_session_id: None,
         detail: format!("{conversation}: goes on in the background after its terminal has ended"),
     }

@@ -8,9 +8,9 @@ use super::plan::Plan;
 use super::receivers::Receivers;
 use crate::forward::{self, Sinks};
 use crate::project::Project;
-use crate::session::lifecycle::{self, Begin};
+use crate::session::lifecycle::{self, RunStart};
 use crate::session::{self};
-use crate::store::{NewRun, Place, Realm, Store};
+use crate::store::{NewRun, Realm, Store, Workspace};
 use terminal::process::{Processes, SystemProcesses};
 use wire::{Ids, Pid, ProcessId, RandomIds, SessionId, StartTime};
 
@@ -24,12 +24,12 @@ pub(super) fn start(
     let wrapper = Pid(i32::try_from(std::process::id()).unwrap_or(0));
     let wrapper =
         SystemProcesses.identify(wrapper).unwrap_or(ProcessId { pid: wrapper, start: StartTime(0) });
-    let begin = Begin {
+    let begin = RunStart {
         run: NewRun { id: plan.run, realm: Realm::here(), wrapper },
         agent: plan.agent.clone(),
         local_only: plan.local_only,
         agent_version: plan.version.clone(),
-        place: place(&plan.folder),
+        workspace: workspace(&plan.folder),
         conversation: plan.conversation.clone(),
         name: plan.name.clone(),
         tags: plan.tags.clone(),
@@ -44,7 +44,7 @@ pub(super) fn start(
         tx.set_agent_process(plan.run, pid, agent.map(|agent| agent.start))?;
         if started.session != plan.session {
             // The agent's environment names the id chosen before we knew.
-            tx.answer_to(plan.session, started.session)?;
+            tx.add_session_alias(plan.session, started.session)?;
         }
         tx.set_surroundings(plan.run, &plan.surroundings)?;
         for note in &plan.notes {
@@ -55,9 +55,10 @@ pub(super) fn start(
     Ok((started.session, Receivers::begin(plan.sinks.clone(), targets, &sinks)))
 }
 
-pub(super) fn place(folder: &Path) -> Place {
+/// The folder that a session works in, with the project, repository and branch found there.
+pub(super) fn workspace(folder: &Path) -> Workspace {
     let project = Project::of(folder);
-    Place {
+    Workspace {
         cwd: folder.to_owned(),
         project: project.name,
         repository: project.repository,

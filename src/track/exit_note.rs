@@ -62,8 +62,8 @@ pub(super) fn leave(home: &Home, run: RunId, ending: Ending, at: Timestamp) {
     }
 }
 
-/// The content of a run's note. Anything but a readable note of the end of a process is none: who runs inside the agent can
-/// write here, too.
+/// The content of a run's note. Anything else than a readable note of the end of a process is no note: programs that run
+/// inside the agent can write here, too.
 pub(super) fn find(home: &Home, run: RunId) -> Option<(Ending, Timestamp)> {
     let note: ExitNote = serde_json::from_slice(&read_at_most(&path(home, run), MAX_NOTE).ok()?).ok()?;
     let exit = match (note.code, note.signal) {

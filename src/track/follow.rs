@@ -108,7 +108,7 @@ impl Follower {
                 .write(|tx| absorb(tx, at, session, &read))
                 .inspect_err(|_| drop(self.tails.remove(&id)))?;
             match taken {
-                Absorbed::Taken { .. } => {
+                Absorbed::Taken(_) => {
                     news.any = true;
                     news.facts.merge(batch.harvest.facts);
                 }

@@ -16,7 +16,7 @@ use crate::agent::codex::files::{CodexFiles, thread_of};
 use crate::agent::codex::trail::CodexTrail;
 use crate::agent::gemini::files::GeminiFiles;
 use crate::agent::gemini::trail::GeminiTrail;
-use crate::session::lifecycle::{self, Binding, Conversation};
+use crate::session::lifecycle::{self, Binding, ConversationStart};
 use crate::session::tests::World;
 use crate::store::Store;
 use wire::EvidenceKind;
@@ -264,7 +264,8 @@ fn play(recording: &Recording, seed: u64) {
         .conversations
         .iter()
         .map(|(id, at, copies)| {
-            let mut begin = world.begin(if *copies { Conversation::Unsure } else { Conversation::Fresh });
+            let mut begin =
+                world.begin(if *copies { ConversationStart::Unsure } else { ConversationStart::Fresh });
             recording.agent.clone_into(&mut begin.agent);
             let binding = Binding { agent_session: id.clone(), file: None, evidence: EvidenceKind::Registry };
             let ids = &world.ids;

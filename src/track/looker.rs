@@ -52,7 +52,7 @@ impl Looker {
         self.timers.begin_look(now, scope);
     }
 
-    /// What the trail shows now, and plans the looks that it asks for.
+    /// Asks the trail what it sees now, and plans the further looks that it asks for.
     pub(super) fn look(
         &mut self,
         clock: &dyn RunClock,

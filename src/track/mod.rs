@@ -49,7 +49,7 @@ use wire::{Pid, RunId, Timestamp};
 pub use follow::Follower;
 pub use plan::Plan;
 pub use recover::recover;
-pub use summary::{Summary, Together};
+pub use summary::{RunTotal, Summary};
 #[cfg(test)]
 pub(crate) use watch::Watch;
 

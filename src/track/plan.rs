@@ -6,7 +6,7 @@ use super::version;
 use crate::agent::Trail;
 use crate::forward::Sinks;
 use crate::home::Home;
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::session::names;
 use crate::store::{Evidence, Surroundings};
 use wire::{AgentSessionId, RunId, SessionId, Timestamp};
@@ -19,18 +19,18 @@ pub struct Plan {
     pub run: RunId,
     pub session: SessionId,
     pub agent: String,
-    /// What it does stays on this machine: the demonstration.
+    /// Nothing of it is ever sent: the demonstration.
     pub local_only: bool,
     /// How to follow it; `None` for a program that is no agent: a session with its lifecycle and no meter.
     pub trail: Option<Box<dyn Trail>>,
     pub version: Option<String>,
     /// For noting the version, once the agent has reported it.
-    pub binary: Option<version::Identity>,
-    pub conversation: Conversation,
+    pub binary: Option<version::BinaryIdentity>,
+    pub conversation: ConversationStart,
     /// The id of the agent's session that stands in its arguments: codemie chose it, or the user.
     pub assigned: Option<AgentSessionId>,
     pub folder: PathBuf,
-    /// The environment as it was when `trail` was made, for whoever has to recover this run.
+    /// The environment as it was when `trail` was made, for the recovery of this run.
     pub surroundings: Surroundings,
     pub name: Option<String>,
     pub tags: Vec<String>,
@@ -66,7 +66,7 @@ impl Plan {
     /// as certain.
     pub(super) fn take_assigned(&mut self) -> Option<AgentSessionId> {
         self.assigned.take().or_else(|| match &self.conversation {
-            Conversation::Named(id) => Some(id.clone()),
+            ConversationStart::Named(id) => Some(id.clone()),
             _ => None,
         })
     }

@@ -49,7 +49,7 @@ impl Receivers {
         }
     }
 
-    /// For whoever waits until all is sent.
+    /// Gives the sender to the caller, which waits until all is sent.
     pub(super) fn into_sender(self) -> Option<Sender> {
         self.sender
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::background;
-use super::begin::{self, place};
+use super::begin::{self, workspace};
 use super::clock::{Moment, RunClock};
 use super::looker::Looker;
 use super::pending::{PendingWrite, WriteContent};
@@ -15,7 +15,7 @@ use super::sessions::{FileChange, Sessions};
 use super::version;
 use super::writer::StoreWriter;
 use crate::session::correlate::{Correlator, Decision, Fork, Method, Signal};
-use crate::session::lifecycle::{self, Binding, Bound, Conversation, Transition};
+use crate::session::lifecycle::{self, BindResult, Binding, ConversationStart, Transition};
 use crate::session::publish::publish;
 use crate::session::{self};
 use crate::store::{self, Store, Tx};
@@ -43,8 +43,8 @@ impl Recorder {
         let correlator = method.zip(agent).map(|(method, agent)| {
             let correlator = Correlator::new(method, agent, plan.begun_at);
             match plan.conversation {
-                Conversation::Unnamed => correlator.continuing(),
-                Conversation::Named(_) => correlator.resuming(),
+                ConversationStart::Unnamed => correlator.continuing(),
+                ConversationStart::Named(_) => correlator.resuming(),
                 _ => correlator,
             }
         });
@@ -216,9 +216,9 @@ impl Recorder {
         let bound = self.transact(|tx| lifecycle::bind(tx, at, &RandomIds, session, &binding))?;
         self.sessions.bind(binding.agent_session, binding.file);
         match bound {
-            Bound::Merged(started) => self.sessions.merge_into(started.session),
-            Bound::Switched(passed) => self.sessions.enter(passed.new.session),
-            Bound::New | Bound::Already => {}
+            BindResult::Merged(started) => self.sessions.merge_into(started.session),
+            BindResult::Switched(result) => self.sessions.enter(result.new.session),
+            BindResult::New | BindResult::Already => {}
         }
         Ok(())
     }
@@ -230,13 +230,13 @@ impl Recorder {
         to: Option<Binding>,
         folder: &Path,
     ) -> Result<(), session::Error> {
-        let transition = Transition { kind, binding: to, place: Some(place(folder)) };
+        let transition = Transition { kind, binding: to, workspace: Some(workspace(folder)) };
         let run = self.plan.run;
-        let passed = self.transact(|tx| lifecycle::transition(tx, at, &RandomIds, run, &transition))?;
+        let result = self.transact(|tx| lifecycle::transition(tx, at, &RandomIds, run, &transition))?;
         let (conversation, file) =
             transition.binding.map(|binding| (binding.agent_session, binding.file)).unzip();
         let now = self.now().steady;
-        self.sessions.transition(now, passed.new.session, conversation, file.flatten());
+        self.sessions.transition(now, result.new.session, conversation, file.flatten());
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl Recorder {
     ) -> Result<(), session::Error> {
         // Its own lines begin with its process. Nothing of it is older than this run, whatever its entry claims.
         let begun_at = fork.begun_at.map_or(at, |begun| begun.clamp(self.plan.begun_at.min(at), at));
-        let begin = background::run_of(&self.plan, fork.process, Conversation::Unsure, folder);
+        let begin = background::run_of(&self.plan, fork.process, ConversationStart::Unsure, folder);
         let surroundings = self.plan.surroundings.clone();
         let session = self.transact(|tx| {
             let session = background::start(tx, begun_at, &begin, &surroundings)?;
@@ -268,7 +268,7 @@ impl Recorder {
         let Some((conversation, process)) = self.sessions.in_background().cloned() else { return Ok(()) };
         let note = background::handed_over(at, &conversation);
         let living = process.filter(|process| SystemProcesses.alive(*process));
-        let named = Conversation::Named(conversation);
+        let named = ConversationStart::Named(conversation);
         let begin = living.map(|process| background::run_of(&self.plan, process, named, &self.plan.folder));
         let (session, run) = (self.sessions.current(), self.plan.run);
         let surroundings = self.plan.surroundings.clone();

@@ -77,7 +77,7 @@ fn files_of(run: &RunRow, session: &SessionRow) -> Option<(Box<dyn Trail>, Vec<P
     let conversation = session.agent_session.as_ref()?;
     // This command's environment may point the agent elsewhere.
     let var = |name: &str| run.surroundings.get(name).unwrap_or_else(|| std::env::var_os(name));
-    let mut trail = registry::by_name(&session.agent)?.trail(&var, &session.place.cwd)?;
+    let mut trail = registry::by_name(&session.agent)?.trail(&var, &session.workspace.cwd)?;
     let mut files = trail.files(conversation);
     // The file as it was bound, if the agent's folder has been moved since.
     if let Some(file) = session.agent_session_file.as_ref().filter(|file| file.is_file())
@@ -94,8 +94,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::session::lifecycle::{self, Begin, Binding, Conversation, Transition};
-    use crate::store::{NewRun, Place, Surroundings};
+    use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
+    use crate::store::{NewRun, Surroundings, Workspace};
     use wire::EvidenceKind;
     use wire::TransitionKind;
     use wire::{AgentSessionId, Ids, RandomIds, SessionId};
@@ -127,7 +127,7 @@ mod tests {
         let home = Home::at(temporary.path().join("home"));
         let mut store = Store::open(&home, SystemClock.now()).unwrap();
         let id = RandomIds.run();
-        let begin = Begin {
+        let begin = RunStart {
             run: NewRun {
                 id,
                 realm: Realm::here(),
@@ -136,8 +136,8 @@ mod tests {
             agent: "claude".into(),
             local_only: false,
             agent_version: None,
-            place: Place { cwd, ..Place::default() },
-            conversation: Conversation::Fresh,
+            workspace: Workspace { cwd, ..Workspace::default() },
+            conversation: ConversationStart::Fresh,
             name: None,
             tags: Vec::new(),
             group: None,
@@ -150,15 +150,16 @@ mod tests {
             file: None,
             evidence: EvidenceKind::Registry,
         };
-        let clear = Transition { kind: TransitionKind::Clear, binding: Some(binding("two")), place: None };
+        let clear =
+            Transition { kind: TransitionKind::Clear, binding: Some(binding("two")), workspace: None };
         let (one, two) = store
             .write(|tx| {
                 let now = SystemClock.now();
                 let first = lifecycle::start(tx, now, &RandomIds, &begin)?.session;
                 tx.set_surroundings(id, &surroundings)?;
                 lifecycle::bind(tx, now, &RandomIds, first, &binding("one"))?;
-                let passed = lifecycle::transition(tx, now, &RandomIds, id, &clear)?;
-                Ok::<_, session::Error>((first, passed.new.session))
+                let result = lifecycle::transition(tx, now, &RandomIds, id, &clear)?;
+                Ok::<_, session::Error>((first, result.new.session))
             })
             .unwrap();
         fs::write(project.join("one.jsonl"), answer("msg_1")).unwrap();

@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, Refused};
 use super::recover::recover;
 use super::shared::SharedRun;
-use super::summary::{Summary, record_of, together};
+use super::summary::{Summary, record_of, run_total};
 use super::timers::{Scope, Wake};
 use super::watch::{Change, Watch};
 use crate::detached;
@@ -25,8 +25,8 @@ use crate::store::Store;
 use terminal::process::SystemProcesses;
 use wire::{Pid, Timestamp};
 
-/// A database log longer than this is moved into the database by a run that has the time: whoever opens the store next
-/// reads all of it.
+/// A database log longer than this is moved into the database by a run that has the time: the next process that opens the
+/// store reads all of it.
 const LONG_LOG: u64 = 256 * 1024;
 /// And longer than this by any run, at its end. A run writes some 200 KiB, so this is one short run in five, and that one
 /// waits some milliseconds for the disk.
@@ -88,7 +88,7 @@ pub(super) fn track(
     }
 }
 
-/// What the end of the agent's process means for its session.
+/// How a session ends when its agent's process ended like this.
 pub(super) fn ending(ended: terminal::ProgramEnd) -> Ending {
     let exit = match ended.exit {
         terminal::ProgramExit::Exited(code) => Exit::Code(code),
@@ -244,7 +244,7 @@ impl Run {
         if recorder.plan().summary {
             let (session, all) = (recorder.sessions().current(), recorder.sessions().all().to_vec());
             summary.session = recorder.commit(|store| record_of(store, session, at));
-            summary.together = recorder.commit(|store| together(store, &all)).flatten();
+            summary.run_total = recorder.commit(|store| run_total(store, &all)).flatten();
         }
         recorder
             .commit(|store| if store.log_bytes() > TOO_LONG_LOG { Ok(store.checkpoint()?) } else { Ok(()) });

@@ -14,9 +14,9 @@ use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
 use crate::session;
 use crate::session::correlate::{Beginning, Method, RegistryEntry};
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::session::state::Phase;
-use crate::store::{Evidence, Filter, SessionRow, Surroundings, Verdict};
+use crate::store::{Evidence, EvidenceVerdict, Filter, SessionRow, Surroundings};
 use prices::tier::Tier;
 use terminal::process::Processes;
 use wire::EndReason;
@@ -122,7 +122,7 @@ impl Scene {
             trail: Some(Box::new(trail)),
             version: None,
             binary: None,
-            conversation: Conversation::Fresh,
+            conversation: ConversationStart::Fresh,
             assigned: None,
             folder: self.folder.clone(),
             surroundings: Surroundings::default(),
@@ -272,10 +272,10 @@ fn refused_writes_are_made_later_and_in_order() {
     assert!(rows[0].ended_at.unwrap() <= cleared, "as of when it was decided");
     let mut store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     let seen = store.read(|view| view.evidence(rows[0].n)).unwrap();
-    assert_eq!(seen.iter().filter(|seen| seen.verdict == Verdict::Accepted).count(), 2, "{seen:?}");
+    assert_eq!(seen.iter().filter(|seen| seen.verdict == EvidenceVerdict::Accepted).count(), 2, "{seen:?}");
     let summary = end(run);
     assert_eq!(summary.problem, None, "all is stored in the end");
-    assert_eq!(summary.together.map(|all| all.sessions), Some(3));
+    assert_eq!(summary.run_total.map(|all| all.sessions), Some(3));
     scene.check();
 }
 
@@ -481,7 +481,7 @@ fn a_session_the_run_comes_back_to_is_counted_once() {
     run.look();
     assert_eq!(run.recorder.sessions().departed().len(), 1);
     let summary = end(run);
-    assert_eq!(summary.together.map(|all| all.sessions), Some(2));
+    assert_eq!(summary.run_total.map(|all| all.sessions), Some(2));
     assert_eq!(scene.recorded(), [session("fix", "one", 1), session("fix.2", "two", 0)]);
     scene.check();
 }
@@ -520,7 +520,7 @@ fn evidence_is_stored_with_its_run() {
     let note = Evidence {
         at: scene.clock.now().wall,
         source: "arguments".into(),
-        verdict: Verdict::Noted,
+        verdict: EvidenceVerdict::Noted,
         agent_session_id: None,
         detail: "added: x".into(),
     };

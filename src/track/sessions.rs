@@ -30,7 +30,7 @@ pub(super) struct Sessions {
     folder: PathBuf,
 }
 
-/// What reading the current conversation brought.
+/// The result of reading the current conversation.
 #[derive(Debug, Default)]
 pub(super) struct CurrentRead {
     pub(super) metered: bool,
@@ -95,7 +95,7 @@ impl Sessions {
         Some(folder)
     }
 
-    /// What follows from a signal, as writes.
+    /// Lets the correlator judge a signal. Returns the writes that follow.
     pub(super) fn consider(&mut self, now: Moment, signal: Signal) -> Vec<PendingWrite> {
         let Some(correlator) = &mut self.correlator else { return Vec::new() };
         match &signal {

@@ -1,4 +1,4 @@
-//! What a run reports when all is over.
+//! What the tracker reports to the wrapper at the end of a run.
 
 use crate::forward::Sender;
 use crate::session::{self, record::record};
@@ -9,17 +9,17 @@ use wire::{PicoDollars, SessionId, SessionRecord, Timestamp};
 pub struct Summary {
     /// The session the run ended in.
     pub session: Option<SessionRecord>,
-    /// `None`: that was its only one.
-    pub together: Option<Together>,
-    /// What of codemie's own is broken.
+    /// `None`: the run had only that session.
+    pub run_total: Option<RunTotal>,
+    /// What broke in codemie itself, in one line.
     pub problem: Option<String>,
     /// Everything is committed; not everything may have been sent.
     pub sender: Option<Sender>,
 }
 
-/// All sessions of a run.
+/// All sessions of a run, and what they cost together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Together {
+pub struct RunTotal {
     pub sessions: usize,
     pub cost: PicoDollars,
 }
@@ -35,11 +35,11 @@ pub(super) fn record_of(
     })
 }
 
-/// What the run cost, where it was more than one session.
-pub(super) fn together(
+/// The total of a run that had more than one session.
+pub(super) fn run_total(
     store: &mut Store,
     sessions: &[SessionId],
-) -> Result<Option<Together>, session::Error> {
+) -> Result<Option<RunTotal>, session::Error> {
     let cost = store.read(|view| {
         let mut sum = 0_i64;
         for session in sessions {
@@ -49,5 +49,5 @@ pub(super) fn together(
         }
         Ok::<_, session::Error>(PicoDollars(sum))
     })?;
-    Ok((sessions.len() > 1).then_some(Together { sessions: sessions.len(), cost }))
+    Ok((sessions.len() > 1).then_some(RunTotal { sessions: sessions.len(), cost }))
 }

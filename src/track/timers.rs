@@ -68,7 +68,7 @@ impl Timers {
         self.look_at(now + PACE);
     }
 
-    /// What was due by now is seen by the look that goes on.
+    /// Drops looks that were due by now: the present look serves for them.
     pub(super) fn drop_past(&mut self, now: Instant) {
         self.looks.retain(|at| *at > now);
     }

@@ -16,11 +16,11 @@ use system::file::{head, text_at_most};
 /// An identity and a version are some hundred bytes.
 const MAX_NOTE: u64 = 4096;
 
-/// A binary, which an update replaces by another one.
+/// The identity of a binary; an update changes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity(String);
+pub struct BinaryIdentity(String);
 
-impl Identity {
+impl BinaryIdentity {
     /// `None` for a program that only starts the agent: a manager's shim stays the same file whatever version it runs.
     pub fn of(agent: &str, program: &Path) -> Option<Self> {
         let file = fs::canonicalize(program).ok()?;
@@ -44,14 +44,14 @@ fn note(home: &Home, agent: &str) -> PathBuf {
 }
 
 /// The version last seen of exactly this binary.
-pub fn recall(home: &Home, agent: &str, identity: &Identity) -> Option<String> {
+pub fn recall(home: &Home, agent: &str, identity: &BinaryIdentity) -> Option<String> {
     let text = text_at_most(&note(home, agent), MAX_NOTE).ok()?;
     let (known, version) = text.trim().split_once(' ')?;
     (known == identity.0).then(|| version.to_owned())
 }
 
 /// Notes the version that the agent reported. A note that cannot be made is done without.
-pub fn remember(home: &Home, agent: &str, identity: &Identity, version: &str) {
+pub fn remember(home: &Home, agent: &str, identity: &BinaryIdentity, version: &str) {
     if recall(home, agent, identity).as_deref() == Some(version) {
         return;
     }
@@ -77,13 +77,13 @@ mod tests {
         let home = Home::at(folder.path().join("home"));
         let binary = folder.path().join("claude");
         fs::write(&binary, b"\x7fELF one").unwrap();
-        let identity = Identity::of("claude", &binary).unwrap();
+        let identity = BinaryIdentity::of("claude", &binary).unwrap();
         assert_eq!(recall(&home, "claude", &identity), None);
         remember(&home, "claude", &identity, "2.1.197");
         assert_eq!(recall(&home, "claude", &identity).as_deref(), Some("2.1.197"));
         assert_eq!(recall(&home, "codex", &identity), None);
         fs::write(&binary, b"\x7fELF another").unwrap();
-        let updated = Identity::of("claude", &binary).unwrap();
+        let updated = BinaryIdentity::of("claude", &binary).unwrap();
         assert_eq!(recall(&home, "claude", &updated), None);
     }
 
@@ -93,7 +93,7 @@ mod tests {
         let home = Home::at(folder.path().join("home"));
         let binary = folder.path().join("claude");
         fs::write(&binary, b"\x7fELF one").unwrap();
-        let identity = Identity::of("claude", &binary).unwrap();
+        let identity = BinaryIdentity::of("claude", &binary).unwrap();
         create_private(&home.run()).unwrap();
         system::file::make_pipe(&note(&home, "claude")).unwrap();
         assert_eq!(recall(&home, "claude", &identity), None);
@@ -109,14 +109,14 @@ mod tests {
             fs::write(&path, content).unwrap();
             path
         };
-        assert!(Identity::of("claude", &at("claude", "#!/usr/bin/env node\n")).is_some());
+        assert!(BinaryIdentity::of("claude", &at("claude", "#!/usr/bin/env node\n")).is_some());
         assert_eq!(
-            Identity::of("claude", &at("claude-shim", "#!/usr/bin/env bash\nexec asdf exec claude\n")),
+            BinaryIdentity::of("claude", &at("claude-shim", "#!/usr/bin/env bash\nexec asdf exec claude\n")),
             None
         );
         let manager = at("mise", "\x7fELF");
         std::os::unix::fs::symlink(&manager, folder.path().join("link-claude")).unwrap();
-        assert_eq!(Identity::of("claude", &folder.path().join("link-claude")), None);
-        assert_eq!(Identity::of("claude", &folder.path().join("absent")), None);
+        assert_eq!(BinaryIdentity::of("claude", &folder.path().join("link-claude")), None);
+        assert_eq!(BinaryIdentity::of("claude", &folder.path().join("absent")), None);
     }
 }

@@ -30,7 +30,7 @@ pub enum Change {
     Others,
 }
 
-/// What of a path is reported.
+/// Which changes of a path are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Everything,
@@ -49,13 +49,13 @@ trait Notifier: Send {
 pub struct Watch {
     /// `None`: no instance was to be had (`max_user_instances`), so the caller has to look from time to time.
     notifier: Option<Box<dyn Notifier>>,
-    watched: BTreeMap<PathBuf, (Identity, Extent)>,
+    watched: BTreeMap<PathBuf, (PathIdentity, Extent)>,
     /// Some of what is wanted is not watched: there are no more watches to be had (`max_user_watches`).
     short: bool,
     filter: Arc<Filter>,
 }
 
-/// Tells own changes from those of others; used by the notifier's thread.
+/// Sorts changes into own ones and those of other runs; used by the notifier's thread.
 #[derive(Debug, Default)]
 struct Filter {
     /// `None`: nobody can tell whose a change is, so everything is ours.
@@ -81,9 +81,9 @@ impl Filter {
     }
 }
 
-/// Which one it is that stands at a path: the kernel drops the watch of one that is removed, and another in its place has none.
-/// Numbers of inodes are given away again, so birth counts too.
-type Identity = (u64, u64, Option<SystemTime>);
+/// Which file or folder is at a path: device, inode, time of birth. The kernel drops the watch of one that is removed, and
+/// another one at the same path has none. Inode numbers are used again, so the time of birth counts, too.
+type PathIdentity = (u64, u64, Option<SystemTime>);
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -121,9 +121,9 @@ impl Watch {
         self.filter.reported.store(false, Ordering::Relaxed);
     }
 
-    /// Watches exactly these, and tells changes apart by `territory` from here on. For a path that does not exist yet the
-    /// nearest folder above it is watched, so that the next call comes when it appears. Whether something is watched that was
-    /// not before: it may have changed in between.
+    /// Watches exactly these paths, and sorts changes by `territory` from here on. For a path that does not exist yet the
+    /// nearest folder above it is watched, so that the next call comes when it appears. Returns whether a path is watched that
+    /// was not before: it may have changed in between.
     pub fn set(&mut self, wanted: impl IntoIterator<Item = PathBuf>, territory: Option<Territory>) -> bool {
         let shared = territory.as_ref().map(|territory| territory.shared.clone()).unwrap_or_default();
         *self.filter.territory.lock().unwrap_or_else(PoisonError::into_inner) = territory;
@@ -131,7 +131,7 @@ impl Watch {
         let extent = |path: &PathBuf| {
             if shared.contains(path) { Extent::Appearances } else { Extent::Everything }
         };
-        let wanted: BTreeMap<PathBuf, Identity> =
+        let wanted: BTreeMap<PathBuf, PathIdentity> =
             wanted.into_iter().filter_map(|path| nearest(&path)).collect();
         self.watched.retain(|path, (identity, _)| {
             let stays = wanted.get(path) == Some(identity);
@@ -168,7 +168,7 @@ impl Watch {
     }
 }
 
-fn nearest(path: &Path) -> Option<(PathBuf, Identity)> {
+fn nearest(path: &Path) -> Option<(PathBuf, PathIdentity)> {
     path.ancestors().find_map(|path| {
         let meta = path.metadata().ok()?;
         Some((path.to_owned(), (meta.dev(), meta.ino(), meta.created().ok())))
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_and_a_look_is_not() {
+    fn changes_are_reported_and_looks_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, receiver) = channel();
         let mut watch = Watch::new(move |_| {
@@ -227,7 +227,7 @@ mod tests {
         let late = folder.path().join("late");
         watch.set([late.join("and/deeper"), late.clone()], None);
         fs::create_dir(&late).unwrap();
-        receiver.recv_timeout(Duration::from_secs(30)).expect("the new folder is told");
+        receiver.recv_timeout(Duration::from_secs(30)).expect("the new folder is reported");
         watch.set([late.clone()], None);
         // Another in its place, of the same name and perhaps the same inode.
         fs::remove_dir(&late).unwrap();
@@ -235,7 +235,7 @@ mod tests {
         while receiver.recv_timeout(Duration::from_millis(200)).is_ok() {}
         watch.set([late.clone()], None);
         fs::write(late.join("file"), "x").unwrap();
-        receiver.recv_timeout(Duration::from_secs(30)).expect("the new file is told");
+        receiver.recv_timeout(Duration::from_secs(30)).expect("the new file is reported");
         while receiver.recv_timeout(Duration::from_millis(200)).is_ok() {}
         fs::read(late.join("file")).unwrap();
         fs::write(folder.path().join("elsewhere"), "x").unwrap();

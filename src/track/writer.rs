@@ -1,4 +1,4 @@
-//! What is to be written, and the store it goes to.
+//! The queue of pending writes of a run, and the store it goes to.
 //!
 //! Promises: writes are carried out in order. One that the store refuses (it is full, or locked for long) is kept and tried
 //! again before any later one, because the correlator has moved on and will not decide it twice. What broke is reported in the
@@ -27,7 +27,7 @@ pub(super) struct StoreWriter {
     retry_at: Option<Instant>,
     /// The first thing of ours that broke for good.
     problem: Option<String>,
-    /// What the store refused last and is asked again: nothing is lost if it takes it in the end.
+    /// The store's last refusal of a write that is tried again. Nothing is lost if it succeeds in the end.
     refusal: Option<String>,
     /// Whether there was a refusal in this look.
     refused: bool,
@@ -119,7 +119,7 @@ impl StoreWriter {
         !refused
     }
 
-    /// What the store refused is asked of it again; anything else will not be better next time.
+    /// Notes an error. One of the store means that the write is tried again; any other would only be repeated, and is reported.
     pub(super) fn failed(&mut self, now: Instant, session: SessionId, error: &session::Error) {
         let text = error.to_string();
         if let session::Error::Store(_) = error {
@@ -157,7 +157,7 @@ impl StoreWriter {
         self.receivers.wake(hint);
     }
 
-    /// What is to be reported of all this, and whoever still sends.
+    /// Ends the writer: returns the problem to report, if there is one, and the sender, which may still be sending.
     pub(super) fn close(mut self) -> (Option<String>, Option<Sender>) {
         // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
         // moment when nobody waits for us.

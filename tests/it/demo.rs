@@ -8,7 +8,7 @@ use codemie::demo::script::{Conversation, SCRIPT, Tool};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::sandbox::{CODEMIE, Sandbox, say};
+use crate::sandbox::{CODEMIE, Sandbox, output_of};
 use crate::support::http::ask;
 use crate::support::processes;
 use crate::support::pty::{Exit, Start, TIMEOUT, Terminal};
@@ -113,15 +113,15 @@ fn on_a_terminal_it_is_played_and_told() {
 #[test]
 fn without_a_terminal_only_the_result_is_told() {
     let sandbox = Sandbox::new();
-    let said = say(&mut sandbox.codemie(&["demo"]));
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
-    assert!(!said.out.contains('\x1b'), "{said:?}");
-    assert!(said.out.contains("codemie shim install"), "{said:?}");
-    assert_as_scripted(&sandbox, &said.out);
+    let output = output_of(&mut sandbox.codemie(&["demo"]));
+    assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "{output:?}");
+    assert!(!output.out.contains('\x1b'), "{output:?}");
+    assert!(output.out.contains("codemie shim install"), "{output:?}");
+    assert_as_scripted(&sandbox, &output.out);
     // To whoever has the shims, nobody offers them.
-    assert_eq!(say(&mut sandbox.codemie(&["shim", "install"])).code, Some(0));
-    let said = say(&mut sandbox.codemie(&["demo"]));
-    assert!(!said.out.contains("shim install") && said.out.contains("codemie list"), "{said:?}");
+    assert_eq!(output_of(&mut sandbox.codemie(&["shim", "install"])).code, Some(0));
+    let output = output_of(&mut sandbox.codemie(&["demo"]));
+    assert!(!output.out.contains("shim install") && output.out.contains("codemie list"), "{output:?}");
 }
 
 #[test]
@@ -129,10 +129,10 @@ fn its_own_backend_has_received_both_sessions_and_shows_them() {
     let sandbox = Sandbox::new();
     // Wherever else events are sent, these are not.
     sandbox.file(".codemie/config.toml", "[backend]\nurl = 'http://127.0.0.1:1'\n");
-    let said = say(&mut sandbox.codemie(&["demo"]));
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
-    assert!(said.out.contains("lets one browser in, once, within ten minutes"), "{said:?}");
-    let entrance = said.out.lines().find_map(|line| line.trim().strip_prefix("http://")).unwrap();
+    let output = output_of(&mut sandbox.codemie(&["demo"]));
+    assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "{output:?}");
+    assert!(output.out.contains("lets one browser in, once, within ten minutes"), "{output:?}");
+    let entrance = output.out.lines().find_map(|line| line.trim().strip_prefix("http://")).unwrap();
     let (address, path) = entrance.split_once('/').unwrap();
     let (status, headers, _) = ask(address, "GET", &format!("/{path}"), &[], &[]).unwrap();
     assert_eq!(status, 200, "{headers}");
@@ -153,7 +153,7 @@ fn its_own_backend_has_received_both_sessions_and_shows_them() {
     assert!(door.contains("codemie demo") && !door.contains("codemie dashboard"), "{door}");
 
     // Another demonstration's backend has all of it; this one ends.
-    assert_eq!(say(&mut sandbox.codemie(&["demo"])).code, Some(0));
+    assert_eq!(output_of(&mut sandbox.codemie(&["demo"])).code, Some(0));
     let deadline = Instant::now() + TIMEOUT;
     while std::net::TcpStream::connect(address).is_ok() {
         assert!(Instant::now() < deadline, "two backends of one home");
@@ -164,19 +164,18 @@ fn its_own_backend_has_received_both_sessions_and_shows_them() {
 #[test]
 fn it_costs_nothing_and_goes_when_it_is_told_to() {
     let sandbox = Sandbox::new();
-    let said = say(sandbox
-        .codemie(&["demo", "--quiet", "--open"])
-        .env_remove("DISPLAY")
-        .env_remove("WAYLAND_DISPLAY"));
-    assert!(said.err.contains("no browser to open: http://127.0.0.1:"), "{said:?}");
-    let usage = say(&mut sandbox.codemie(&["usage"]));
+    let output = output_of(
+        sandbox.codemie(&["demo", "--quiet", "--open"]).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY"),
+    );
+    assert!(output.err.contains("no browser to open: http://127.0.0.1:"), "{output:?}");
+    let usage = output_of(&mut sandbox.codemie(&["usage"]));
     assert!(usage.out.starts_with("Only the demonstration was recorded, which is not counted."), "{usage:?}");
-    let usage = say(&mut sandbox.codemie(&["usage", "--json"]));
+    let usage = output_of(&mut sandbox.codemie(&["usage", "--json"]));
     let usage: Value = serde_json::from_str(&usage.out).unwrap();
     assert_eq!((&usage["rows"], &usage["files"]), (&serde_json::json!([]), &0.into()));
-    let pruned = say(&mut sandbox.codemie(&["prune", "--agent", "demo"]));
+    let pruned = output_of(&mut sandbox.codemie(&["prune", "--agent", "demo"]));
     assert!(pruned.out.contains("2 sessions of demo that ended removed."), "{pruned:?}");
-    let list = say(&mut sandbox.codemie(&["list", "--all", "--json"]));
+    let list = output_of(&mut sandbox.codemie(&["list", "--all", "--json"]));
     assert_eq!(list.out, "[]\n");
     assert!(!sandbox.path(".codemie/demo").exists(), "its files go with it");
 }
@@ -229,7 +228,7 @@ fn a_window_closed_in_the_middle_ends_the_session_and_the_next_one_tidies_up() {
     assert_eq!(endings(&ended), [("failed", "signal", None)]);
     assert_eq!(ended[0]["signal"], Signal::HUP.as_raw());
     assert_eq!(registered(&sandbox), 1, "killed, it could not take its entry out");
-    assert_eq!(say(&mut sandbox.codemie(&["demo"])).code, Some(0));
+    assert_eq!(output_of(&mut sandbox.codemie(&["demo"])).code, Some(0));
     assert_eq!(registered(&sandbox), 0);
 }
 
@@ -241,7 +240,7 @@ fn a_killed_wrapper_is_made_up_for_by_the_next_command() {
     processes::signal(terminal.pid(), Signal::KILL);
     assert_eq!(terminal.wait_exit(), Exit::Signal(9));
     drop(terminal); // with whoever is left of it
-    assert_eq!(say(&mut sandbox.codemie(&["demo"])).code, Some(0));
+    assert_eq!(output_of(&mut sandbox.codemie(&["demo"])).code, Some(0));
     let records = records(&sandbox);
     assert_eq!(endings(&records)[0], ("interrupted", "crash", None));
     let first = SCRIPT[0].calls().next().unwrap().tokens;
@@ -253,8 +252,8 @@ fn a_killed_wrapper_is_made_up_for_by_the_next_command() {
 fn a_home_that_cannot_be_written_is_said() {
     let sandbox = Sandbox::new();
     let home = sandbox.file("a file", "").join("home");
-    let said = say(sandbox.codemie(&["demo"]).env("CODEMIE_HOME", &home));
-    assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
+    let output = output_of(sandbox.codemie(&["demo"]).env("CODEMIE_HOME", &home));
+    assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "{output:?}");
     let expected = format!("codemie: cannot write to {}; set CODEMIE_HOME", home.display());
-    assert!(said.err.starts_with(&expected), "{said:?}");
+    assert!(output.err.starts_with(&expected), "{output:?}");
 }

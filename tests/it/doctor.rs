@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::sandbox::{CODEMIE, Sandbox, TOOLS, present, say};
+use crate::sandbox::{CODEMIE, Sandbox, TOOLS, output_of, present};
 use crate::support::pty::Start;
 
 /// A home folder with shims, a working `claude`, and PATH set up in `.bashrc` and `.zshrc`.
 fn healthy() -> Sandbox {
     let sandbox = Sandbox::new();
-    let installed = say(&mut sandbox.codemie(&["shim", "install"]));
+    let installed = output_of(&mut sandbox.codemie(&["shim", "install"]));
     assert_eq!(installed.code, Some(0), "{installed:?}");
     sandbox.script("real/claude", "echo 2.1.197 '(Claude Code)'");
     let set_up = "PATH=~/.codemie/shims:~/real:$PATH\n";
@@ -33,9 +33,10 @@ fn doctor(sandbox: &Sandbox, shell: &str) -> Command {
 
 /// The findings as `level: what`, those of an area only, and the exit code.
 fn findings(command: &mut Command, area: &str) -> (Vec<String>, i32) {
-    let said = say(command);
-    let report: Value = serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"));
-    assert_eq!(report["ok"], said.code == Some(0), "{said:?}");
+    let output = output_of(command);
+    let report: Value =
+        serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(report["ok"], output.code == Some(0), "{output:?}");
     let all = report["findings"].as_array().unwrap();
     for finding in all {
         assert_eq!(finding["level"] == "ok", finding["fix"].is_null(), "each finding has its fix: {finding}");
@@ -47,7 +48,7 @@ fn findings(command: &mut Command, area: &str) -> (Vec<String>, i32) {
             format!("{}: {}", finding["level"].as_str().unwrap(), finding["what"].as_str().unwrap())
         })
         .collect();
-    (shown, said.code.unwrap())
+    (shown, output.code.unwrap())
 }
 
 fn assert_any(findings: &[String], parts: &[&str]) {
@@ -126,9 +127,13 @@ fn shims_that_are_not_on_path_are_told_of_once() {
 #[test]
 fn where_nothing_is_wrapped_the_doctor_does_not_say_that_all_is_well() {
     let sandbox = Sandbox::new();
-    let said =
-        say(sandbox.codemie(&["doctor"]).env("PATH", TOOLS).env("SHELL", "/bin/bash").env("LANG", "C.UTF-8"));
-    assert!(said.out.contains("nothing is wrapped yet") && !said.out.contains("All is well"), "{said:?}");
+    let output = output_of(
+        sandbox.codemie(&["doctor"]).env("PATH", TOOLS).env("SHELL", "/bin/bash").env("LANG", "C.UTF-8"),
+    );
+    assert!(
+        output.out.contains("nothing is wrapped yet") && !output.out.contains("All is well"),
+        "{output:?}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use rustix::fs::FlockOperation;
 use serde_json::Value;
 
-use crate::sandbox::{Sandbox, say};
+use crate::sandbox::{Sandbox, output_of};
 use crate::support::scripted::{Scripted, await_some, install};
 
 /// genie's store: entries with names of their own and others of one time, and nothing else up to so many bytes.
@@ -55,8 +55,8 @@ fn a_large_old_store_is_not_taken_in_by_the_run_that_finds_it() {
     run.order("say second");
     run.order("say third");
     assert_eq!(run.exit(0), Some(0));
-    let said = say(&mut sandbox.codemie(&["list", "--json"]));
-    let listed: Vec<Value> = serde_json::from_str(&said.out).unwrap();
+    let output = output_of(&mut sandbox.codemie(&["list", "--json"]));
+    let listed: Vec<Value> = serde_json::from_str(&output.out).unwrap();
     let summary = |record: &Value| {
         let field = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
         let id = record["correlation"]["agentSessionId"].as_str().unwrap_or_default().to_owned();
@@ -85,7 +85,8 @@ fn a_large_old_store_is_taken_in_within_little_memory() {
     // In kilobytes of address space: the binary, its stacks and some room. Held as a tree of values the file takes 600 MB.
     let limited = r#"ulimit -v 240000; exec "$0" import "$1""#;
     let mut command = sandbox.command("/bin/sh");
-    let said = say(command.args(["-c", limited, crate::sandbox::CODEMIE]).arg(store).stdin(Stdio::null()));
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output =
+        output_of(command.args(["-c", limited, crate::sandbox::CODEMIE]).arg(store).stdin(Stdio::null()));
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(sessions(&sandbox, "1"), 80);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::sandbox::{CODEMIE, Entry, Said, Sandbox, TOOLS, present, say};
+use crate::sandbox::{CODEMIE, CommandOutput, Entry, Sandbox, TOOLS, output_of, present};
 
 const SHELLS: [&[&str]; 4] = [&["dash"], &["bash"], &["busybox", "sh"], &["zsh"]];
 
@@ -21,7 +21,7 @@ fn checksum() -> String {
 }
 
 fn checksum_of(file: &str) -> String {
-    say(Command::new("sha256sum").arg(file)).out[..64].to_owned()
+    output_of(Command::new("sha256sum").arg(file)).out[..64].to_owned()
 }
 
 /// A home folder as people have it: files with and without a last line break, a symlink into a folder of dotfiles,
@@ -39,11 +39,11 @@ fn lived_in() -> Sandbox {
     sandbox
 }
 
-fn installer(sandbox: &Sandbox, shell: &[&str], args: &[&str]) -> Said {
-    say(sandbox.command(shell[0]).args(&shell[1..]).arg(script()).args(args))
+fn installer(sandbox: &Sandbox, shell: &[&str], args: &[&str]) -> CommandOutput {
+    output_of(sandbox.command(shell[0]).args(&shell[1..]).arg(script()).args(args))
 }
 
-fn install(sandbox: &Sandbox, shell: &[&str], more: &[&str]) -> Said {
+fn install(sandbox: &Sandbox, shell: &[&str], more: &[&str]) -> CommandOutput {
     let sum = checksum();
     let args = [&["--yes", "--binary", CODEMIE, "--sha256", &sum], more].concat();
     installer(sandbox, shell, &args)
@@ -102,8 +102,8 @@ fn eight_at_once_leave_one_line_and_one_receipt() {
         let all: Vec<_> = (0..8).map(begin).collect();
         for one in all {
             let ended = one.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-            assert!(ended.status.success() && said.is_empty(), "{shell:?}: {said}");
+            let output = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.success() && output.is_empty(), "{shell:?}: {output}");
         }
         for name in [".profile", ".bashrc", ".bash_profile", ".zshrc", "dotfiles/zshenv"] {
             let text = fs::read_to_string(sandbox.path(name)).unwrap();
@@ -131,7 +131,7 @@ fn what_the_doctor_noted_goes_and_what_the_user_has_stays() {
     let sum = checksum();
     let run = |args: &[&str]| {
         let path = format!("{}:{TOOLS}", sandbox.path("agents").display());
-        say(sandbox.command("sh").env("PATH", path).arg(script()).args(args))
+        output_of(sandbox.command("sh").env("PATH", path).arg(script()).args(args))
     };
     let install = ["--yes", "--binary", CODEMIE, "--sha256", &sum];
     assert_eq!(run(&install).code, Some(0));
@@ -159,11 +159,11 @@ fn new_shells_find_the_shims() {
     for shell in
         present(&[&["bash", "-lc"], &["bash", "-ic"], &["zsh", "-c"], &["zsh", "-ic"], &["fish", "-c"]])
     {
-        let said = say(sandbox.command(shell[0]).arg(shell[1]).arg("command -v claude"));
-        assert_eq!(said.out, shim, "{shell:?}: {said:?}");
+        let output = output_of(sandbox.command(shell[0]).arg(shell[1]).arg("command -v claude"));
+        assert_eq!(output.out, shim, "{shell:?}: {output:?}");
     }
-    let said = say(sandbox.command("dash").args(["-c", ". ~/.profile; command -v codemie"]));
-    assert_eq!(said.out, format!("{}\n", sandbox.path(".local/bin/codemie").display()));
+    let output = output_of(sandbox.command("dash").args(["-c", ". ~/.profile; command -v codemie"]));
+    assert_eq!(output.out, format!("{}\n", sandbox.path(".local/bin/codemie").display()));
 }
 
 #[test]
@@ -184,9 +184,9 @@ fn refuses_before_it_changes_anything() {
         let sandbox = lived_in();
         let before = sandbox.tree();
         for (args, code, text) in cases {
-            let said = installer(&sandbox, shell, args);
-            assert_eq!(said.code, Some(*code), "{shell:?} {args:?}: {said:?}");
-            assert!(said.err.contains(text), "{shell:?} {args:?}: {said:?}");
+            let output = installer(&sandbox, shell, args);
+            assert_eq!(output.code, Some(*code), "{shell:?} {args:?}: {output:?}");
+            assert!(output.err.contains(text), "{shell:?} {args:?}: {output:?}");
             assert_same(&format!("{shell:?} {args:?}"), &before, &sandbox.tree());
         }
     }
@@ -197,18 +197,18 @@ fn a_dry_run_tells_and_does_nothing() {
     for shell in present(&SHELLS) {
         let sandbox = lived_in();
         let before = sandbox.tree();
-        let said = install(&sandbox, shell, &["--dry-run"]);
-        assert_eq!(said.code, Some(0), "{shell:?}: {said:?}");
+        let output = install(&sandbox, shell, &["--dry-run"]);
+        assert_eq!(output.code, Some(0), "{shell:?}: {output:?}");
         for step in ["would install ", "would make shims", "would add a line to ", "would write "] {
-            assert!(said.out.contains(step), "{shell:?}: {said:?}");
+            assert!(output.out.contains(step), "{shell:?}: {output:?}");
         }
         assert_same(&format!("{shell:?}"), &before, &sandbox.tree());
 
         let installed = install(&sandbox, shell, &[]);
         assert_eq!(installed.code, Some(0), "{shell:?}: {installed:?}");
         let before = sandbox.tree();
-        let said = installer(&sandbox, shell, &["--uninstall", "--dry-run"]);
-        assert!(said.out.contains("would remove a line from "), "{shell:?}: {said:?}");
+        let output = installer(&sandbox, shell, &["--uninstall", "--dry-run"]);
+        assert!(output.out.contains("would remove a line from "), "{shell:?}: {output:?}");
         assert_same(&format!("{shell:?}, uninstalling"), &before, &sandbox.tree());
     }
 }
@@ -228,10 +228,10 @@ fn options_have_twins_in_the_environment_and_places_can_be_chosen() {
             .env("CODEMIE_INSTALL_NO_SHIMS", "1")
             .env("CODEMIE_INSTALL_NO_MODIFY_PATH", "1")
             .env("CODEMIE_HOME", sandbox.path("state/of codemie"));
-        say(&mut command)
+        output_of(&mut command)
     };
-    let said = run(&[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = run(&[]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     let made: Vec<_> = sandbox.tree().into_keys().filter(|name| !before.contains_key(name)).collect();
     let expected = [
         "my tools",
@@ -245,8 +245,8 @@ fn options_have_twins_in_the_environment_and_places_can_be_chosen() {
     ];
     assert_eq!(made, expected.map(PathBuf::from));
     assert_eq!(fs::metadata(sandbox.path("state/of codemie")).unwrap().permissions().mode() & 0o777, 0o700);
-    let said = run(&["--uninstall"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = run(&["--uninstall"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_same("uninstalled", &before, &sandbox.tree());
 }
 
@@ -281,9 +281,9 @@ fn a_program_of_another_origin_is_not_replaced() {
     let sandbox = lived_in();
     sandbox.script(".local/bin/codemie", "echo 0.14.0");
     let before = sandbox.tree();
-    let said = install(&sandbox, &["sh"], &[]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("is not this codemie"), "{said:?}");
+    let output = install(&sandbox, &["sh"], &[]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("is not this codemie"), "{output:?}");
     assert_same("refused", &before, &sandbox.tree());
 }
 
@@ -309,19 +309,19 @@ fn builds_from_the_checkout_with_the_locked_dependencies() {
                 .env("PATH", format!("{}:{TOOLS}", tools.display()))
                 .env("CARGO_TARGET_DIR", &target)
                 .env("CODEMIE_BUILT", CODEMIE);
-            say(&mut command)
+            output_of(&mut command)
         };
         let before = sandbox.tree();
-        let said = run("exit 101");
-        assert_eq!(said.code, Some(1), "{shell:?}: {said:?}");
-        assert!(said.err.contains("the build failed"), "{shell:?}: {said:?}");
+        let output = run("exit 101");
+        assert_eq!(output.code, Some(1), "{shell:?}: {output:?}");
+        assert!(output.err.contains("the build failed"), "{shell:?}: {output:?}");
         assert_same(&format!("{shell:?}: failed build"), &before, &sandbox.tree());
 
-        let said = run(cargo);
-        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{shell:?}: {said:?}");
+        let output = run(cargo);
+        assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "{shell:?}: {output:?}");
         assert!(
-            said.out.contains("cargo build --profile dist --locked --manifest-path "),
-            "{shell:?}: {said:?}"
+            output.out.contains("cargo build --profile dist --locked --manifest-path "),
+            "{shell:?}: {output:?}"
         );
         assert!(sandbox.path(".local/bin/codemie").is_file());
     }
@@ -336,9 +336,9 @@ fn a_failure_half_way_leaves_only_what_uninstall_removes() {
         fs::write(&broken, "#!/bin/sh\nexit 1\n").unwrap();
         let broken = broken.to_str().unwrap();
         let sum = checksum_of(broken);
-        let said = installer(&sandbox, shell, &["--yes", "--binary", broken, "--sha256", &sum]);
-        assert_eq!(said.code, Some(1), "{shell:?}: {said:?}");
-        assert!(said.err.contains("does not run on this machine"), "{shell:?}: {said:?}");
+        let output = installer(&sandbox, shell, &["--yes", "--binary", broken, "--sha256", &sum]);
+        assert_eq!(output.code, Some(1), "{shell:?}: {output:?}");
+        assert!(output.err.contains("does not run on this machine"), "{shell:?}: {output:?}");
         let left = fs::read_dir(sandbox.path(".local/bin")).unwrap().count();
         assert_eq!(left, 0, "{shell:?}: no temporary file, no program");
         let gone = installer(&sandbox, shell, &["--uninstall"]);
@@ -357,8 +357,9 @@ fn a_script_cut_short_does_nothing() {
     for cut in [whole.len() / 4, whole.len() / 2, whole.len() * 3 / 4, last_line] {
         let part = sandbox.outside("part.sh");
         fs::write(&part, &whole[..cut]).unwrap();
-        let said =
-            say(sandbox.command("sh").arg(&part).args(["--yes", "--binary", CODEMIE, "--sha256", &sum]));
-        assert_same(&format!("cut at {cut}: {said:?}"), &before, &sandbox.tree());
+        let output = output_of(
+            sandbox.command("sh").arg(&part).args(["--yes", "--binary", CODEMIE, "--sha256", &sum]),
+        );
+        assert_same(&format!("cut at {cut}: {output:?}"), &before, &sandbox.tree());
     }
 }

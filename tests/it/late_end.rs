@@ -9,11 +9,11 @@ use rusqlite::Connection;
 use serde_json::Value;
 use system::clock::{Clock, SystemClock};
 
-use crate::sandbox::{Sandbox, say};
+use crate::sandbox::{Sandbox, output_of};
 use crate::support::scripted::await_some;
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A home in which programs end while somebody else has the store.
 struct Scene {
@@ -45,7 +45,7 @@ impl Scene {
 
     fn lock(&self) -> Connection {
         let conn = Connection::open(self.database()).unwrap();
-        conn.busy_timeout(PATIENCE).unwrap();
+        conn.busy_timeout(TIMEOUT).unwrap();
         conn.execute_batch("BEGIN IMMEDIATE").unwrap();
         conn
     }
@@ -57,9 +57,9 @@ impl Scene {
     }
 
     fn listed(&self) -> Vec<Value> {
-        let said = say(&mut self.sandbox.codemie(&["list", "--json"]));
-        assert_eq!(said.code, Some(0), "{said:?}");
-        serde_json::from_str(&said.out).unwrap()
+        let output = output_of(&mut self.sandbox.codemie(&["list", "--json"]));
+        assert_eq!(output.code, Some(0), "{output:?}");
+        serde_json::from_str(&output.out).unwrap()
     }
 }
 

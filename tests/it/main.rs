@@ -6,7 +6,6 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
-mod anew;
 mod backend;
 mod commands;
 mod dashboard;
@@ -22,6 +21,7 @@ mod late_end;
 mod real_api;
 mod real_sessions;
 mod real_terminal;
+mod refused_id;
 mod robust;
 mod rooms;
 mod sandbox;

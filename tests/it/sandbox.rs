@@ -126,18 +126,19 @@ fn walk(root: &Path, folder: &Path, tree: &mut BTreeMap<PathBuf, Entry>) {
     }
 }
 
-/// What a command printed and how it ended, with the texts at hand.
+/// What a command printed, as text, and its exit code.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-pub(crate) fn say(command: &mut Command) -> Said {
+/// Runs a command to its end.
+pub(crate) fn output_of(command: &mut Command) -> CommandOutput {
     let Output { status, stdout, stderr } =
         command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-    Said {
+    CommandOutput {
         code: status.code(),
         out: String::from_utf8_lossy(&stdout).into_owned(),
         err: String::from_utf8_lossy(&stderr).into_owned(),

@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::sandbox::{CODEMIE, Sandbox, TOOLS, present, say};
+use crate::sandbox::{CODEMIE, Sandbox, TOOLS, output_of, present};
 
 /// A home folder with shims installed and a `claude` that says what it was called with.
 fn with_agent() -> Sandbox {
     let sandbox = Sandbox::new();
-    let installed = say(&mut sandbox.codemie(&["shim", "install"]));
+    let installed = output_of(&mut sandbox.codemie(&["shim", "install"]));
     assert_eq!(installed.code, Some(0), "{installed:?}");
     sandbox.script("real/claude", "echo real \"$@\"");
     sandbox
@@ -20,10 +20,11 @@ fn a_shim_runs_the_real_agent_and_hands_on_its_arguments() {
     let sandbox = with_agent();
     let shim = sandbox.path(".codemie/shims/claude");
     for args in [["--version", "x y"], ["-p", "hi"]] {
-        let said =
-            say(sandbox.command(&shim).args(args).env("PATH", sandbox.search(&[".codemie/shims", "real"])));
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert!(said.out.starts_with("real ") && said.out.contains(&args.join(" ")), "{said:?}");
+        let output = output_of(
+            sandbox.command(&shim).args(args).env("PATH", sandbox.search(&[".codemie/shims", "real"])),
+        );
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(output.out.starts_with("real ") && output.out.contains(&args.join(" ")), "{output:?}");
     }
 }
 
@@ -39,15 +40,15 @@ fn two_shim_managers_that_point_at_each_other_are_stopped_with_the_list() {
                 &format!("echo round >>\"$HOME/rounds\"\nshim=$HOME/.codemie/shims/claude\n{passing_on}"),
             );
             let path = sandbox.search(&[".codemie/shims", "manager"]);
-            let said = say(sandbox.command(&shim).args(args).env("PATH", &path));
-            assert_eq!(said.code, Some(127), "{said:?}");
+            let output = output_of(sandbox.command(&shim).args(args).env("PATH", &path));
+            assert_eq!(output.code, Some(127), "{output:?}");
             for text in [
                 "two shim managers point at each other",
                 &format!("{}  is codemie itself (same file)", shim.display()),
                 &format!("{}  ", sandbox.path("manager/claude").display()),
                 "Set CODEMIE_REAL_CLAUDE to the real binary",
             ] {
-                assert!(said.err.contains(text), "{text:?} is not in {said:?}");
+                assert!(output.err.contains(text), "{text:?} is not in {output:?}");
             }
             let rounds = fs::read_to_string(sandbox.path("rounds")).unwrap().lines().count();
             assert!((1..=6).contains(&rounds), "{rounds} rounds");
@@ -63,11 +64,13 @@ fn agents_that_start_agents_are_no_loop() {
         "real/claude",
         "while [ \"$1\" != -p ]; do shift; done\nif [ \"$2\" -lt 9 ]; then exec claude -p $(($2 + 1)); fi\necho bottom",
     );
-    let said = say(sandbox
-        .command(sandbox.path(".codemie/shims/claude"))
-        .args(["-p", "0"])
-        .env("PATH", sandbox.search(&[".codemie/shims", "real"])));
-    assert_eq!((said.code, said.out.as_str()), (Some(0), "bottom\n"), "{said:?}");
+    let output = output_of(
+        sandbox
+            .command(sandbox.path(".codemie/shims/claude"))
+            .args(["-p", "0"])
+            .env("PATH", sandbox.search(&[".codemie/shims", "real"])),
+    );
+    assert_eq!((output.code, output.out.as_str()), (Some(0), "bottom\n"), "{output:?}");
 }
 
 #[test]
@@ -79,9 +82,9 @@ fn a_name_with_nothing_behind_it_is_127_and_one_that_cannot_run_126() {
         (&[".codemie/shims", "none"][..], 127, "not found"),
         (&[".codemie/shims", "text"], 126, "not executable"),
     ] {
-        let said = say(sandbox.command(&shim).env("PATH", sandbox.search(folders)));
-        assert_eq!(said.code, Some(code), "{said:?}");
-        assert!(said.err.contains(text) && said.err.contains("is codemie itself"), "{said:?}");
+        let output = output_of(sandbox.command(&shim).env("PATH", sandbox.search(folders)));
+        assert_eq!(output.code, Some(code), "{output:?}");
+        assert!(output.err.contains(text) && output.err.contains("is codemie itself"), "{output:?}");
     }
 }
 
@@ -96,8 +99,8 @@ fn another_home_folder_does_not_make_the_shim_find_itself() {
     let mut none = sandbox.command(&shim);
     none.env_remove("HOME");
     for mut command in [other, none] {
-        let said = say(command.arg("--version").env("PATH", &path));
-        assert_eq!((said.code, said.out.as_str()), (Some(0), "real --version\n"), "{said:?}");
+        let output = output_of(command.arg("--version").env("PATH", &path));
+        assert_eq!((output.code, output.out.as_str()), (Some(0), "real --version\n"), "{output:?}");
     }
 }
 
@@ -116,8 +119,8 @@ fn codemie_is_recognised_under_every_name_it_has() {
 
     let path = sandbox.search(&["hard", "second", "far", "script", ".codemie/shims", "real"]);
     for name in ["hard/claude", "far/claude", "script/claude", ".codemie/shims/claude"] {
-        let said = say(sandbox.command(sandbox.path(name)).arg("--version").env("PATH", &path));
-        assert_eq!((said.code, said.out.as_str()), (Some(0), "real --version\n"), "{name}: {said:?}");
+        let output = output_of(sandbox.command(sandbox.path(name)).arg("--version").env("PATH", &path));
+        assert_eq!((output.code, output.out.as_str()), (Some(0), "real --version\n"), "{name}: {output:?}");
     }
 }
 
@@ -128,17 +131,22 @@ fn the_explicit_binary_wins_and_must_not_be_codemie() {
     let other = sandbox.script("other/claude-next", "echo next");
     let path = sandbox.search(&[".codemie/shims", "real"]);
     let with = |value: &Path| {
-        say(sandbox.command(&shim).arg("--version").env("PATH", &path).env("CODEMIE_REAL_CLAUDE", value))
+        output_of(
+            sandbox.command(&shim).arg("--version").env("PATH", &path).env("CODEMIE_REAL_CLAUDE", value),
+        )
     };
     assert_eq!(with(&other).out, "next\n");
-    let said = with(&shim);
-    assert_eq!(said.code, Some(127), "{said:?}");
-    assert!(said.err.contains("CODEMIE_REAL_CLAUDE") && said.err.contains("is codemie itself"), "{said:?}");
+    let output = with(&shim);
+    assert_eq!(output.code, Some(127), "{output:?}");
+    assert!(
+        output.err.contains("CODEMIE_REAL_CLAUDE") && output.err.contains("is codemie itself"),
+        "{output:?}"
+    );
 
-    let set = say(&mut sandbox.codemie(&["config", "set", "agent.claude.path", "~/other/claude-next"]));
+    let set = output_of(&mut sandbox.codemie(&["config", "set", "agent.claude.path", "~/other/claude-next"]));
     assert_eq!(set.code, Some(0), "{set:?}");
-    let said = say(sandbox.command(&shim).arg("--version").env("PATH", &path));
-    assert_eq!(said.out, "next\n", "{said:?}");
+    let output = output_of(sandbox.command(&shim).arg("--version").env("PATH", &path));
+    assert_eq!(output.out, "next\n", "{output:?}");
 }
 
 #[test]
@@ -148,27 +156,27 @@ fn without_codemie_the_script_shim_runs_the_agent_itself() {
     let gone = sandbox.outside("gone/codemie");
     fs::write(sandbox.path("script/claude"), codemie::shim::shell::script_shim(&gone, "claude")).unwrap();
     let shim = sandbox.path("script/claude");
-    let said =
-        say(sandbox.command(&shim).arg("a b").env("PATH", sandbox.search(&["script", "none", "real"])));
-    assert_eq!((said.code, said.out.as_str()), (Some(0), "real a b\n"), "{said:?}");
-    let said = say(sandbox.command(&shim).env("PATH", sandbox.search(&["script"])));
-    assert_eq!(said.code, Some(127), "{said:?}");
+    let output =
+        output_of(sandbox.command(&shim).arg("a b").env("PATH", sandbox.search(&["script", "none", "real"])));
+    assert_eq!((output.code, output.out.as_str()), (Some(0), "real a b\n"), "{output:?}");
+    let output = output_of(sandbox.command(&shim).env("PATH", sandbox.search(&["script"])));
+    assert_eq!(output.code, Some(127), "{output:?}");
 }
 
 #[test]
 fn a_foreign_file_is_never_overwritten_and_never_removed() {
     let sandbox = Sandbox::new();
     let foreign = sandbox.file(".codemie/shims/codex", "mine");
-    let installed = say(&mut sandbox.codemie(&["shim", "install"]));
+    let installed = output_of(&mut sandbox.codemie(&["shim", "install"]));
     assert_eq!(installed.code, Some(1), "{installed:?}");
     assert!(installed.err.contains(&format!("{} is not a codemie shim", foreign.display())), "{installed:?}");
     assert!(sandbox.path(".codemie/shims/claude").is_symlink(), "the others are there all the same");
-    let status = say(&mut sandbox.codemie(&["shim", "status", "--json"]));
+    let status = output_of(&mut sandbox.codemie(&["shim", "status", "--json"]));
     let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
     let states: Vec<_> =
         status["shims"].as_array().unwrap().iter().map(|shim| shim["state"].clone()).collect();
     assert_eq!(states, ["current", "foreign", "current"]);
-    let removed = say(&mut sandbox.codemie(&["shim", "uninstall"]));
+    let removed = output_of(&mut sandbox.codemie(&["shim", "uninstall"]));
     assert_eq!(removed.code, Some(1), "{removed:?}");
     assert_eq!(fs::read_to_string(&foreign).unwrap(), "mine");
     assert_eq!(fs::read_dir(sandbox.path(".codemie/shims")).unwrap().count(), 1);
@@ -189,10 +197,10 @@ fn init_puts_the_shims_first_and_falls_back_to_aliases() {
         )
         .unwrap();
         let ask = |script: &str| {
-            let said = say(sandbox.command(name).args(["-c", script]).env("PATH", &path));
-            assert_eq!(said.code, Some(0), "{name}: {said:?}");
-            assert_eq!(said.err, "", "{name}: {said:?}");
-            said.out
+            let output = output_of(sandbox.command(name).args(["-c", script]).env("PATH", &path));
+            assert_eq!(output.code, Some(0), "{name}: {output:?}");
+            assert_eq!(output.err, "", "{name}: {output:?}");
+            output.out
         };
         let shim = format!("{}\n", sandbox.path(".codemie/shims/claude").display());
         assert_eq!(ask(&format!("{load}; command -v claude")), shim, "{name}");
@@ -208,7 +216,7 @@ fn init_puts_the_shims_first_and_falls_back_to_aliases() {
         assert_eq!(folders.lines().next(), Some(shims.as_str()), "{name}: {folders}");
         assert_eq!(folders.lines().filter(|folder| *folder == shims).count(), 1, "{name}: {folders}");
 
-        let removed = say(&mut sandbox.codemie(&["shim", "uninstall"]));
+        let removed = output_of(&mut sandbox.codemie(&["shim", "uninstall"]));
         assert_eq!(removed.code, Some(0), "{removed:?}");
         let show = match name {
             "fish" => "functions claude",
@@ -235,9 +243,9 @@ fn init_brings_completions() {
             _ => "codemie init fish | source; complete -C 'codemie shim '",
         };
         let path = format!("{}:{TOOLS}", Path::new(CODEMIE).parent().unwrap().display());
-        let said = say(sandbox.command(name).args(["-c", script]).env("PATH", path));
+        let output = output_of(sandbox.command(name).args(["-c", script]).env("PATH", path));
         let expected = if name == "fish" { "uninstall" } else { "_codemie" };
-        assert!(said.out.contains(expected), "{name}: {said:?}");
-        assert_eq!(said.err, "", "{name}: {said:?}");
+        assert!(output.out.contains(expected), "{name}: {output:?}");
+        assert_eq!(output.err, "", "{name}: {output:?}");
     }
 }

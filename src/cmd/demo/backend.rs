@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use tokio::sync::watch;
 use super::super::browser;
 use crate::config::delivery::{Secret, User};
 use crate::demo;
+use crate::detached;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native, post};
 use crate::home::Home;
@@ -37,8 +37,8 @@ const LINGERS: Duration = Duration::from_mins(10);
 /// How often it looks whether its folder is still there.
 const LOOK: Duration = Duration::from_secs(2);
 /// Bounds failures only: it starts within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
-const GLANCE: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const START_POLL: Duration = Duration::from_millis(5);
 
 /// What the detached process reports of itself, once, to the process that started it.
 #[derive(Serialize, Deserialize)]
@@ -59,18 +59,15 @@ fn note(home: &Home, nonce: &str) -> PathBuf {
 /// Starts it and waits until it listens.
 pub(super) fn start(home: &Home) -> anyhow::Result<Embedded> {
     let nonce = uuid::Uuid::new_v4().to_string();
-    let folder = std::path::absolute(home.path())?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args([COMMAND, &nonce]).env("CODEMIE_HOME", folder);
-    terminal::spawn_detached(&mut command)?;
-    let (file, deadline) = (note(home, &nonce), Instant::now() + PATIENCE);
+    detached::start(home, [COMMAND, &nonce])?;
+    let (file, deadline) = (note(home, &nonce), Instant::now() + TIMEOUT);
     loop {
         match read_at_most(&file, MAX_NOTE) {
             Ok(text) => {
                 std::fs::remove_file(&file)?;
                 return Ok(serde_json::from_slice(&text)?);
             }
-            Err(_) if Instant::now() < deadline => std::thread::sleep(GLANCE),
+            Err(_) if Instant::now() < deadline => std::thread::sleep(START_POLL),
             Err(error) => return Err(error).context("it did not start"),
         }
     }
@@ -99,7 +96,7 @@ pub(super) fn send_events(
     let http = Http::new(&address, None)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let sent = runtime
-        .block_on(post(&sink, &http, &events, Instant::now() + PATIENCE))
+        .block_on(post(&sink, &http, &events, Instant::now() + TIMEOUT))
         .map_err(|why| anyhow::anyhow!("it {why}"))?;
     anyhow::ensure!(sent.delivered == events.len(), "it refused {} of {} events", sent.refused, events.len());
     Ok(events.len())
@@ -123,7 +120,7 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let pages = Dashboard::local(storage.clone(), gate, facts, clock, closing.clone());
         let routes = Backend::new(storage, &Options::default(), closing).router().merge(router(pages));
         let entrance = format!("http://{address}/enter?token={secret}");
-        say(
+        write_note(
             &folder,
             &note(home, nonce),
             &Embedded { address: format!("http://{address}"), token, entrance: entrance.clone() },
@@ -149,7 +146,7 @@ impl LocalFacts for Demonstration {
 }
 
 /// Written whole or not at all, for its owner alone.
-fn say(folder: &Path, file: &Path, embedded: &Embedded) -> anyhow::Result<()> {
+fn write_note(folder: &Path, file: &Path, embedded: &Embedded) -> anyhow::Result<()> {
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(&serde_json::to_vec(embedded)?)?;
     new.persist(file)?;

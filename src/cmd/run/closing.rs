@@ -9,7 +9,7 @@ use crate::forward::Sinks;
 use crate::home::Home;
 use crate::session::record::open_time;
 use crate::store::{self, Store, View};
-use crate::track::Together;
+use crate::track::RunTotal;
 use human::shell;
 use human::text::shorten;
 use prices::unpriced;
@@ -94,17 +94,17 @@ enum TotalForm {
 /// to type. Names and models come from the agents' files.
 pub(super) fn line(
     session: &SessionRecord,
-    together: Option<Together>,
+    run_total: Option<RunTotal>,
     added: Option<Added>,
     columns: usize,
 ) -> String {
     // After a /clear nothing else shows the run as a whole; a resumed session is shown in full by `show`.
-    let forms = match together {
+    let forms = match run_total {
         Some(_) => &[TotalForm::Separate, TotalForm::Inline][..],
         None if added.is_some() => &[TotalForm::Separate, TotalForm::Inline, TotalForm::Omitted],
         None => &[TotalForm::Separate],
     };
-    let mut lines = forms.iter().map(|form| line_in(*form, session, together, added));
+    let mut lines = forms.iter().map(|form| line_in(*form, session, run_total, added));
     let first = lines.next().unwrap_or_default();
     let fits = |line: &String| line.width() <= columns;
     lines.fold(first, |chosen, next| if fits(&chosen) { chosen } else { next })
@@ -113,7 +113,7 @@ pub(super) fn line(
 fn line_in(
     form: TotalForm,
     session: &SessionRecord,
-    together: Option<Together>,
+    run_total: Option<RunTotal>,
     added: Option<Added>,
 ) -> String {
     let usage = &session.usage;
@@ -128,8 +128,8 @@ fn line_in(
         Some(added) => (added.calls, added.tokens, added.cost.dollars(), "+"),
         None => (usage.api_calls, format::tokens(usage), usage.cost_usd, ""),
     };
-    let all = match together {
-        Some(Together { sessions, cost }) => Some((Some(sessions), cost.dollars())),
+    let all = match run_total {
+        Some(RunTotal { sessions, cost }) => Some((Some(sessions), cost.dollars())),
         None => added.filter(|_| usage.api_calls > 0).map(|_| (None, usage.cost_usd)),
     };
     let of = all.filter(|_| form == TotalForm::Inline).and_then(|(_, cost)| price(cost));
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::cmd::format::sample;
     use crate::session::absorb::{Batch, absorb};
-    use crate::session::lifecycle::{self, Conversation};
+    use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::record::record;
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, agent_session, binding, usage};
@@ -215,9 +215,9 @@ mod tests {
         let expected = "$0.5000+ · no price for claude-opus-4-5 in fast mode (3 calls) · codemie resume";
         assert!(line(&session, None, None, WIDE).contains(expected));
         session.usage.cost_usd = 0.0;
-        let together = Some(Together { sessions: 2, cost: PicoDollars(0) });
+        let run_total = Some(RunTotal { sessions: 2, cost: PicoDollars(0) });
         session.usage.unpriced_models = vec!["new".into()];
-        let line = line(&session, together, None, WIDE);
+        let line = line(&session, run_total, None, WIDE);
         assert!(line.contains("no price for new · 2 sessions · codemie") && !line.contains('$'), "{line}");
     }
 
@@ -225,14 +225,14 @@ mod tests {
     fn after_a_clear_the_cost_of_all_sessions_is_shown() {
         let mut session = sample();
         session.name = "fix-auth.2".into();
-        let together = Together { sessions: 2, cost: PicoDollars(39_900_000_000) };
+        let run_total = RunTotal { sessions: 2, cost: PicoDollars(39_900_000_000) };
         for (columns, expected) in [
             (95, "$0.0123 · 2 sessions, $0.0399 in all"),
             (80, "$0.0123 of $0.0399"),
             (40, "$0.0123 of $0.0399"),
         ] {
             assert_eq!(
-                line(&session, Some(together), None, columns),
+                line(&session, Some(run_total), None, columns),
                 format!("codemie: 47s · 6.91k tokens · {expected} · codemie resume fix-auth.2")
             );
         }
@@ -278,7 +278,7 @@ mod tests {
             world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
             world.store.read(|view| record(view, &view.session(session)?.unwrap(), at)).unwrap()
         };
-        let (run, first) = world.start(Conversation::Fresh);
+        let (run, first) = world.start(ConversationStart::Fresh);
         let begun_at = world.now;
         world
             .store
@@ -287,7 +287,7 @@ mod tests {
         let fresh = ended(&mut world, run, first.session, "a", 1);
         assert_eq!(Added::by_run(&world.home, &fresh, begun_at), None, "it began with the run");
         world.wait(60_000);
-        let (run, again) = world.start(Conversation::Named(agent_session("one")));
+        let (run, again) = world.start(ConversationStart::Named(agent_session("one")));
         assert_eq!(again.session, first.session);
         let begun_at = world.now;
         let resumed = ended(&mut world, run, again.session, "b", 2);

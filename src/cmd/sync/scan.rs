@@ -52,7 +52,7 @@ pub(super) fn run(
     // Reading may have taken long; sending has the whole time again.
     let deadline = Instant::now() + timeout;
     let bar = Bar::on_terminal("sending conversations", human::count);
-    let (mut told, conversations_in_all) = (0, foreign.sessions.len() as u64);
+    let (mut begun, conversations_in_all) = (0, foreign.sessions.len() as u64);
     let (mut all, mut waiting) = (DeliveryCount::default(), Vec::<Outgoing>::new());
     let mut conversations = foreign.calls();
     loop {
@@ -60,7 +60,7 @@ pub(super) fn run(
         let last = next.is_none();
         if let Some((session, calls)) = next {
             waiting.extend(life(session, &calls));
-            told += 1;
+            begun += 1;
         }
         if waiting.len() >= AT_ONCE || last {
             match runtime.block_on(post(&sink, &http, &waiting, deadline)) {
@@ -68,7 +68,7 @@ pub(super) fn run(
                     all.add(sent);
                     waiting.clear();
                     if let Some(bar) = &bar {
-                        bar.draw(told, conversations_in_all);
+                        bar.draw(begun, conversations_in_all);
                     }
                 }
                 Err(why) => {

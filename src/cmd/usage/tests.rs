@@ -72,8 +72,8 @@ fn a_model_with_a_price_is_not_called_unknown_for_the_mode_that_has_none() {
     report.rows[0].unpriced_calls = BTreeMap::from([("claude-opus-4-5-20251101".into(), 1420)]);
     let text =
         draw(&report, &SessionLabels::default(), &moments(), false, Style { colour: false, columns: 200 });
-    let said = "+ No price is known for claude-opus-4-5-20251101 in fast mode (1,420 calls), new-model: the tokens are counted";
-    assert!(text.contains(said), "{text}");
+    let note = "+ No price is known for claude-opus-4-5-20251101 in fast mode (1,420 calls), new-model: the tokens are counted";
+    assert!(text.contains(note), "{text}");
     let value: serde_json::Value = serde_json::from_str(&json::pretty(&report.record()).unwrap()).unwrap();
     assert_eq!(value["total"]["unpricedCalls"], serde_json::json!({"claude-opus-4-5-20251101": 1420}));
 }
@@ -280,8 +280,8 @@ fn hostile_text_is_drawn_harmlessly() {
             }
             report.scan = Some(ForeignUsage::of(&report.rows));
             (report.unreadable, report.refused) = (vec![(text.into(), 2)], vec![text.into()]);
-            let place = SessionLabel { name: text.into(), project: Some(text.into()), started: None };
-            let known = SessionLabels { labels: vec![place, SessionLabel::default()], ids: Vec::new() };
+            let label = SessionLabel { name: text.into(), project: Some(text.into()), started: None };
+            let known = SessionLabels { labels: vec![label, SessionLabel::default()], ids: Vec::new() };
             drawn += &draw(&report, &known, &moments(), false, style);
         }
         drawn

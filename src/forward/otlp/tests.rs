@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, metric::Da
 use prost::Message;
 
 use super::*;
-use crate::session::lifecycle::Conversation;
+use crate::session::lifecycle::ConversationStart;
 use crate::session::tests::{World, usage};
 
 fn otlp() -> Otlp {
@@ -61,7 +61,7 @@ fn points(request: &Request) -> Vec<String> {
 #[test]
 fn sums_are_cumulative_and_equal_when_sent_again() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
     let at = world.wait(10);
     world.feed(started.session, 1, &[usage("m1", at, 20)]);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::launch::{Labels, RUN_VARIABLE};
 use crate::registry;
-use crate::store::Verdict;
+use crate::store::EvidenceVerdict;
 use wire::{RandomIds, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_794_819_900_000);
@@ -31,13 +31,13 @@ impl Binaries for OneBinary {
     }
 }
 
-fn request(target: Target, line: &str) -> Request {
+fn request(target: LaunchTarget, line: &str) -> LaunchRequest {
     let args = line.split_whitespace().map(OsString::from).collect();
-    Request { target, args, labels: Labels::default(), session: None, summary: false }
+    LaunchRequest { target, args, labels: Labels::default(), session: None, summary: false }
 }
 
-fn claude(line: &str) -> Request {
-    request(Target::Agent(registry::called("claude").unwrap()), line)
+fn claude(line: &str) -> LaunchRequest {
+    request(LaunchTarget::Agent(registry::called("claude").unwrap()), line)
 }
 
 fn origin(vars: &[(&str, &str)]) -> Origin {
@@ -45,13 +45,13 @@ fn origin(vars: &[(&str, &str)]) -> Origin {
     Origin::given(vars, "/nowhere/project".into())
 }
 
-fn prepared(request: Request, origin: &Origin, home: Option<&Home>) -> Result<Prepared, NotFound> {
+fn prepared(request: LaunchRequest, origin: &Origin, home: Option<&Home>) -> Result<Prepared, NotFound> {
     let config = Config::load(None, |name| origin.var(name), registry::names());
     let binary = OneBinary("/opt/bin/claude");
     prepare(request, origin, home, &config, World { clock: &At(NOW), ids: &RandomIds, binaries: &binary })
 }
 
-fn wrapped(request: Request, origin: &Origin) -> (ProgramSpec, Plan, Option<AssignedId>) {
+fn wrapped(request: LaunchRequest, origin: &Origin) -> (ProgramSpec, Plan, Option<AssignedId>) {
     let home = Home::at("/nowhere/home");
     match prepared(request, origin, Some(&home)) {
         Ok(Prepared::Wrap { launch, plan: Some(plan), assigned }) => (launch, *plan, assigned),
@@ -100,13 +100,13 @@ fn a_launch_for_somebody_else_uses_only_the_given_environment_folder_and_id() {
     let parent = "00000000-0000-4000-8000-000000000009";
     let vars = [("HOME", "/nowhere/user"), (RUN_VARIABLE, parent), ("CLAUDECODE", "1")];
     let labels = Labels { name: Some("fix".into()), tags: vec!["ui".into()], group: None };
-    let request = Request { session: Some(session), labels, ..claude("hello") };
+    let request = LaunchRequest { session: Some(session), labels, ..claude("hello") };
     let (launch, plan, assigned) = wrapped(request, &origin(&vars));
     assert_eq!((plan.session, plan.begun_at), (session, NOW));
     assert_eq!(plan.folder, Path::new("/nowhere/project"));
     assert_eq!(plan.parent, Some(parent.parse().unwrap()));
     assert_eq!((plan.name.as_deref(), plan.tags.len()), (Some("fix"), 1));
-    assert_eq!(plan.conversation, Conversation::Fresh);
+    assert_eq!(plan.conversation, ConversationStart::Fresh);
     assert_eq!(plan.version.as_deref(), Some("2.1.197"));
     let id = assigned.expect("an interactive conversation gets an id").id;
     assert_eq!(plan.assigned.as_ref(), Some(&id));
@@ -114,7 +114,7 @@ fn a_launch_for_somebody_else_uses_only_the_given_environment_folder_and_id() {
     assert_eq!(launch.remove, ["CLAUDECODE"]);
     assert!(plan.trail.is_some(), "HOME leads to its files");
     assert!(plan.surroundings.get("HOME").is_some_and(|home| home == Some("/nowhere/user".into())));
-    assert!(plan.notes.iter().all(|note| note.at == NOW && note.verdict == Verdict::Noted));
+    assert!(plan.notes.iter().all(|note| note.at == NOW && note.verdict == EvidenceVerdict::Noted));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_agent_without_known_files_is_run_all_the_same() {
 #[test]
 fn any_other_program_is_started_as_it_stands() {
     let (launch, plan, assigned) =
-        wrapped(request(Target::Command("/bin/make".into()), "-j 4"), &origin(&[]));
+        wrapped(request(LaunchTarget::Command("/bin/make".into()), "-j 4"), &origin(&[]));
     assert_eq!((launch.program, launch.arg0), ("/bin/make".into(), "/bin/make".into()));
     assert_eq!(launch.args, ["-j", "4"]);
     assert!(launch.set.is_empty() && launch.remove.is_empty());

@@ -3,7 +3,7 @@
 use super::*;
 use crate::meter::record::{Fact, Record, Usage};
 use crate::session::absorb::{Batch, absorb};
-use crate::session::lifecycle::{self, Binding, Conversation};
+use crate::session::lifecycle::{self, Binding, ConversationStart};
 use crate::session::tests::World;
 use crate::store::{PicoDollars, Priced, joined};
 use prices::tier::Tier;
@@ -14,7 +14,7 @@ use wire::{AgentSessionId, SessionId};
 
 /// A session of the store, bound to a conversation, that has read these calls.
 fn session(world: &mut World, conversation: &str, calls: &[(&str, u64)]) -> SessionId {
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     let binding = Binding {
         agent_session: AgentSessionId(conversation.into()),
         file: None,

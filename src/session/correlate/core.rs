@@ -194,7 +194,7 @@ pub(super) trait Rules: fmt::Debug + Send {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Verdict;
+    use crate::store::EvidenceVerdict;
     use wire::StartTime;
 
     const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
@@ -236,7 +236,10 @@ mod tests {
         rules.assigned(&mut context, id("c")); // it has been somewhere
         assert_eq!(rules.0, ["entered a", "departed a"]);
         let verdicts: Vec<_> = context.conclusion.evidence.iter().map(|seen| seen.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Accepted, Verdict::Rejected, Verdict::Rejected]);
+        assert_eq!(
+            verdicts,
+            [EvidenceVerdict::Accepted, EvidenceVerdict::Rejected, EvidenceVerdict::Rejected]
+        );
         assert_eq!(run.current(), None);
     }
 

@@ -1,6 +1,6 @@
 //! What follows from a signal.
 
-use crate::store::{Evidence, Verdict};
+use crate::store::{Evidence, EvidenceVerdict};
 use wire::{AgentSessionId, EvidenceKind, ProcessId, Timestamp, TransitionKind};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Conclusion {
         self.evidence.push(Evidence {
             at,
             source: source.to_owned(),
-            verdict: if accepted { Verdict::Accepted } else { Verdict::Rejected },
+            verdict: if accepted { EvidenceVerdict::Accepted } else { EvidenceVerdict::Rejected },
             agent_session_id: None,
             detail: format!("{value}: {why}"),
         });

@@ -3,7 +3,7 @@
 use super::super::tests::{AGENT, NOTHING, Run, assigned_by, id, run_by, shown};
 use super::super::{Correlator, Method};
 use super::*;
-use crate::store::Verdict;
+use crate::store::EvidenceVerdict;
 use wire::StartTime;
 
 const FOLDER: &str = "/home/dev/project";
@@ -153,7 +153,7 @@ fn an_entry_that_is_not_of_this_very_process_is_rejected() {
         let conclusion = run.0.feed(Timestamp(900), Signal::Registry { entry, file: SPOKEN });
         assert_eq!(!conclusion.decisions.is_empty(), accepted, "{start:?} {started_at:?}");
         assert_eq!(conclusion.evidence.len(), 1);
-        assert_eq!(conclusion.evidence[0].verdict == Verdict::Accepted, accepted);
+        assert_eq!(conclusion.evidence[0].verdict == EvidenceVerdict::Accepted, accepted);
     }
 }
 
@@ -347,7 +347,7 @@ fn the_log_of_a_shared_conversation_decides_nothing() {
             may_clear: true,
         }),
     );
-    assert_eq!(conclusion.evidence[0].verdict, Verdict::Rejected);
+    assert_eq!(conclusion.evidence[0].verdict, EvidenceVerdict::Rejected);
     run.cleared_file(1300, "b", 1003);
     assert_eq!(run.tick(9000), NOTHING);
     run.other_process(9100, 200, "b");

@@ -1,7 +1,7 @@
 //! A run in short form for the tests of all methods, and the rules that hold for each of them.
 
 use super::*;
-use crate::store::Verdict;
+use crate::store::EvidenceVerdict;
 use wire::{Pid, StartTime};
 
 pub(super) const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
@@ -40,7 +40,7 @@ impl Run {
         let evidence = self.0.feed(Timestamp(now), signal).evidence;
         evidence
             .into_iter()
-            .map(|seen| (seen.source, seen.verdict == Verdict::Accepted, seen.detail))
+            .map(|seen| (seen.source, seen.verdict == EvidenceVerdict::Accepted, seen.detail))
             .collect()
     }
 }

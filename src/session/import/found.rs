@@ -1,5 +1,6 @@
-//! Old stores that lie where an agent is started. Nobody named them, so they are taken in apart from every run: by a process
-//! of its own, piece by piece, each piece with a note of how far it is, and with as much time between the pieces as they take.
+//! Old stores in the folder where an agent is started. No user asked for their import, so it must not disturb anything: a
+//! detached process imports them piece by piece, notes with each piece how far it is, and pauses after each piece for as
+//! long as the piece took.
 //!
 //! A place is read once, ever. How far a file has been read counts as long as it is the same file (device, inode, length,
 //! time of change); one that could not be read is not looked at again until it has changed.
@@ -9,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Course, Error, Report, Source, files_of, import_file};
+use super::{Error, ImportReport, Pacing, Source, files_of, import_file};
 use crate::store::{Store, Tx, View, old};
 use wire::Timestamp;
 
@@ -19,14 +20,14 @@ const MAX_FOUND: u64 = 16 << 20;
 /// The longest pause after a transaction that had to wait long itself.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// What the store remembers of a place.
+/// The store's note of a place that has been read.
 const READ: &str = "read";
 
 fn key(place: &Path) -> String {
     format!("old-store:{}", place.display())
 }
 
-/// A file as it is now, and what is known of it.
+/// The store's note of a file that is being read, or cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mark {
     identity: String,
@@ -78,15 +79,15 @@ pub fn is_something(store: &mut Store, user_home: &Path, cwd: &Path) -> Result<b
     store.read(|view| Ok(!waiting(view, user_home, cwd)?.is_empty()))
 }
 
-/// Takes in what is found, until `deadline`; what is left then is gone on with by the next call.
+/// Imports what is found until `deadline`; the next call continues from there.
 pub fn take_in(
     store: &mut Store,
     user_home: &Path,
     cwd: &Path,
     at: Timestamp,
     deadline: Option<Instant>,
-) -> Result<Report, Error> {
-    let mut report = Report::default();
+) -> Result<ImportReport, Error> {
+    let mut report = ImportReport::default();
     for (place, done) in store.read(|view| waiting(view, user_home, cwd))? {
         let Some(identity) = identity(&place) else { continue };
         let mut paced = Paced { key: key(&place), identity, deadline, since: Instant::now() };
@@ -117,13 +118,14 @@ pub fn take_in(
     Ok(report)
 }
 
-/// One session each: what is known already is passed over by its entry in the store, so nothing else marks how far it is.
+/// A folder with a file for each session. Sessions imported before are recognised by their entries in the store, so no other
+/// note of how far the import is.
 fn take_in_folder(
     store: &mut Store,
     place: &Path,
     at: Timestamp,
     paced: &mut Paced,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Result<bool, Error> {
     let files = match files_of(place) {
         Ok(files) => files,
@@ -141,7 +143,7 @@ fn take_in_folder(
             }
             Err(error) => report.pass_over(&file, error.to_string()),
         }
-        if !paced.goes_on() {
+        if !paced.may_continue() {
             return Ok(false);
         }
     }
@@ -156,13 +158,13 @@ struct Paced {
     since: Instant,
 }
 
-impl Course for Paced {
+impl Pacing for Paced {
     fn note(&self, tx: &Tx<'_>, done: u64) -> Result<(), Error> {
         let mark = Mark { identity: self.identity.clone(), done: Some(done) };
         Ok(tx.set_setting(&self.key, &mark.text())?)
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn may_continue(&mut self) -> bool {
         let Some(deadline) = self.deadline else { return true };
         std::thread::sleep(self.since.elapsed().min(LONGEST_PAUSE));
         self.since = Instant::now();

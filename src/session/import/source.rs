@@ -18,7 +18,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// What the user named. A pipe is as good as a file: it is copied to a temporary one. A device that is no terminal could be
+    /// A path that the user named. A pipe is copied to a temporary file. A device that is no terminal is refused: it could be
     /// read for ever.
     pub(super) fn named(path: &Path, most: u64) -> io::Result<Self> {
         let file = open_named(path)?;
@@ -39,7 +39,7 @@ impl Source {
         Self::of(path, copy, most)
     }
 
-    /// What lies in a folder and may be anybody's work: a regular file. Should it have become a pipe, it is not waited for.
+    /// A path that was found in a folder, where anybody may have put it: only a regular file is read, and no pipe is waited for.
     pub(super) fn found(path: &Path, most: u64) -> io::Result<Self> {
         Self::of(path, open_regular(path)?, most)
     }

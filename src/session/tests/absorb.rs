@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use super::super::Error;
-use super::super::absorb::{Absorbed, Batch, absorb};
-use super::super::lifecycle::{self, Conversation, Transition};
+use super::super::absorb::{Absorbed, Batch, Taken, absorb};
+use super::super::lifecycle::{self, ConversationStart, Transition};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, binding, usage};
 use crate::meter::record::{ApiError, Fact, Record, Tool};
@@ -61,7 +61,7 @@ impl World {
         absorbed
     }
 
-    fn bound(&mut self, conversation: Conversation, agent_session: &str) -> (super::RunId, SessionId) {
+    fn bound(&mut self, conversation: ConversationStart, agent_session: &str) -> (super::RunId, SessionId) {
         let (run, started) = self.start(conversation);
         self.bind(started.session, agent_session).unwrap();
         (run, started.session)
@@ -74,12 +74,12 @@ impl World {
     }
 }
 
-const TAKEN: fn(u64, u64) -> Absorbed = |added, revised| Absorbed::Taken { added, revised };
+const TAKEN: fn(u64, u64) -> Absorbed = |added, revised| Absorbed::Taken(Taken { added, revised });
 
 #[test]
 fn records_events_sums_and_position_are_one() {
     let mut world = World::new();
-    let (_, session) = world.bound(Conversation::Fresh, "a");
+    let (_, session) = world.bound(ConversationStart::Fresh, "a");
     let at = world.now;
     let records = [
         fact("p1", at, Fact::Prompt),
@@ -115,7 +115,7 @@ fn records_events_sums_and_position_are_one() {
 #[test]
 fn the_tier_of_a_call_is_kept_revised_and_exchanged() {
     let mut world = World::new();
-    let (_, session) = world.bound(Conversation::Fresh, "a");
+    let (_, session) = world.bound(ConversationStart::Fresh, "a");
     let n = world.session(session).n;
     let at = world.now;
     for (inode, tier) in (1..).zip(Tier::ALL) {
@@ -139,11 +139,11 @@ fn the_tier_of_a_call_is_kept_revised_and_exchanged() {
 #[test]
 fn a_second_reader_of_the_same_bytes_changes_nothing_and_goes_on_from_the_first() {
     let mut world = World::new();
-    let (_, session) = world.bound(Conversation::Fresh, "a");
+    let (_, session) = world.bound(ConversationStart::Fresh, "a");
     let records = [usage("m1", world.now, 20)];
     assert_eq!(world.absorb(session, &batch(7, 0, 100, &records)), TAKEN(1, 0));
     let Absorbed::Elsewhere(Some(position)) = world.absorb(session, &batch(7, 0, 60, &records)) else {
-        panic!("the second reader was not told")
+        panic!("the second reader did not learn the position")
     };
     assert_eq!(position.offset, 100);
     // A file read from the beginning after a truncation finds its own records known.
@@ -155,7 +155,7 @@ fn a_second_reader_of_the_same_bytes_changes_nothing_and_goes_on_from_the_first(
 #[test]
 fn a_larger_revision_wins_and_the_event_is_told_again() {
     let mut world = World::new();
-    let (_, session) = world.bound(Conversation::Fresh, "a");
+    let (_, session) = world.bound(ConversationStart::Fresh, "a");
     let at = world.now;
     world.absorb(session, &batch(7, 0, 1, &[usage("m1", at, 20)]));
     let first = world.store.read(|view| view.events(1)).unwrap().pop().unwrap();
@@ -170,7 +170,7 @@ fn a_larger_revision_wins_and_the_event_is_told_again() {
 #[test]
 fn late_lines_amend_the_end() {
     let mut world = World::new();
-    let (run, session) = world.bound(Conversation::Fresh, "a");
+    let (run, session) = world.bound(ConversationStart::Fresh, "a");
     let at = world.now;
     world.absorb(session, &batch(7, 0, 1, &[usage("m1", at, 20)]));
     let ended = world.wait(10);
@@ -187,13 +187,13 @@ fn late_lines_amend_the_end() {
 #[test]
 fn only_the_last_end_is_amended() {
     let mut world = World::new();
-    let (run, session) = world.bound(Conversation::Fresh, "a");
+    let (run, session) = world.bound(ConversationStart::Fresh, "a");
     let end = |world: &mut World, run| {
         let at = world.wait(10);
         world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
     };
     end(&mut world, run);
-    let (run, _) = world.start(Conversation::Named(agent_session("a")));
+    let (run, _) = world.start(ConversationStart::Named(agent_session("a")));
     let at = world.now;
     world.absorb(session, &batch(7, 0, 1, &[usage("m1", at, 20)]));
     end(&mut world, run);
@@ -213,11 +213,11 @@ fn only_the_last_end_is_amended() {
 #[test]
 fn a_fork_owns_neither_marked_copies_nor_lines_older_than_itself() {
     let mut world = World::new();
-    let (run, parent) = world.bound(Conversation::Fresh, "a");
+    let (run, parent) = world.bound(ConversationStart::Fresh, "a");
     let old = world.now;
     world.absorb(parent, &batch(7, 0, 10, &[usage("m1", old, 20)]));
     let at = world.wait(1000);
-    let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("fork")), place: None };
+    let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("fork")), workspace: None };
     let fork =
         world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change)).unwrap().new.session;
     let later = world.wait(1000);
@@ -237,7 +237,7 @@ fn a_fork_owns_neither_marked_copies_nor_lines_older_than_itself() {
 fn an_adopted_conversation_counts_from_its_adoption() {
     let mut world = World::new();
     let before = world.now;
-    let (_, session) = world.bound(Conversation::Named(agent_session("foreign")), "foreign");
+    let (_, session) = world.bound(ConversationStart::Named(agent_session("foreign")), "foreign");
     let records = [usage("old", before, 100), usage("new", world.now, 7)];
     assert_eq!(world.absorb(session, &batch(7, 0, 10, &records)), TAKEN(1, 0));
     assert_eq!(world.output(session), (1, 7));
@@ -246,8 +246,8 @@ fn an_adopted_conversation_counts_from_its_adoption() {
 #[test]
 fn a_clock_set_back_loses_no_call() {
     let mut world = World::new();
-    let (_, fresh) = world.bound(Conversation::Fresh, "a");
-    let (_, unsure) = world.bound(Conversation::Unsure, "b");
+    let (_, fresh) = world.bound(ConversationStart::Fresh, "a");
+    let (_, unsure) = world.bound(ConversationStart::Unsure, "b");
     let back = world.wait(-86_400_000);
     assert_eq!(world.absorb(fresh, &batch(7, 0, 1, &[usage("m1", back, 1)])), TAKEN(1, 0));
     assert_eq!(world.absorb(unsure, &batch(8, 0, 1, &[usage("m2", back, 1)])), TAKEN(1, 0));
@@ -259,7 +259,7 @@ fn a_clock_set_back_loses_no_call() {
 #[test]
 fn an_unbound_session_takes_nothing() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     let at = world.now;
     let records = [usage("m1", at, 1)];
     let refused = world.store.write(|tx| absorb(tx, at, started.session, &batch(7, 0, 1, &records)));
@@ -270,8 +270,8 @@ fn an_unbound_session_takes_nothing() {
 #[test]
 fn the_same_key_of_two_agents_is_two_calls() {
     let mut world = World::new();
-    let (_, one) = world.bound(Conversation::Fresh, "a");
-    let mut begin = world.begin(Conversation::Fresh);
+    let (_, one) = world.bound(ConversationStart::Fresh, "a");
+    let mut begin = world.begin(ConversationStart::Fresh);
     begin.agent = "codex".into();
     let (_, two) = world.start_as(&begin);
     world.bind(two.session, "a").unwrap();
@@ -283,7 +283,7 @@ fn the_same_key_of_two_agents_is_two_calls() {
 #[test]
 fn lines_that_cannot_be_read_are_counted_per_file() {
     let mut world = World::new();
-    let (_, session) = world.bound(Conversation::Fresh, "a");
+    let (_, session) = world.bound(ConversationStart::Fresh, "a");
     world.absorb(session, &Batch { unreadable: 2, ..batch(7, 0, 1, &[]) });
     world.absorb(session, &Batch { unreadable: 1, ..batch(7, 1, 2, &[]) });
     world.absorb(session, &batch(8, 0, 2, &[]));
@@ -294,12 +294,12 @@ fn lines_that_cannot_be_read_are_counted_per_file() {
 #[test]
 fn what_happened_before_a_switch_was_noticed_is_the_new_sessions() {
     let mut world = World::new();
-    let (run, _) = world.bound(Conversation::Fresh, "a");
+    let (run, _) = world.bound(ConversationStart::Fresh, "a");
     let switched = world.wait(1000);
     let noticed = world.wait(300);
-    let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("b")), place: None };
-    let passed =
+    let change = Transition { kind: TransitionKind::Switch, binding: Some(binding("b")), workspace: None };
+    let result =
         world.store.write(|tx| lifecycle::transition(tx, noticed, &world.ids, run, &change)).unwrap();
     let prompt = fact("p1", Timestamp(switched.0 + 50), Fact::Prompt);
-    assert_eq!(world.absorb(passed.new.session, &batch(8, 0, 1, &[prompt])), TAKEN(1, 0));
+    assert_eq!(world.absorb(result.new.session, &batch(8, 0, 1, &[prompt])), TAKEN(1, 0));
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use super::super::absorb::{Batch, absorb};
-use super::super::lifecycle::{self, Begin, Conversation};
+use super::super::lifecycle::{self, ConversationStart, RunStart};
 use super::super::prune::{prune, remove};
 use super::super::publish::publish;
 use super::super::record::{record, records};
@@ -53,8 +53,8 @@ impl World {
         self.store.read(|view| view.list(filter)).unwrap().into_iter().map(|row| row.name).collect()
     }
 
-    fn named(&self, name: &str) -> Begin {
-        Begin { name: Some(name.into()), ..self.begin(Conversation::Fresh) }
+    fn named(&self, name: &str) -> RunStart {
+        RunStart { name: Some(name.into()), ..self.begin(ConversationStart::Fresh) }
     }
 }
 
@@ -93,7 +93,7 @@ fn the_record_is_the_one_promised() {
 #[test]
 fn an_active_record_counts_the_time_until_now() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     let now = world.wait(2500);
     let row = world.session(started.session);
     let record = world.store.read(|view| record(view, &row, now)).unwrap();
@@ -105,7 +105,7 @@ fn an_active_record_counts_the_time_until_now() {
 #[test]
 fn coverage_says_transcript_only_where_something_was_read() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     let session = started.session;
     world.bind(session, "a").unwrap();
     let coverage = |world: &mut World| {
@@ -127,7 +127,7 @@ fn coverage_says_transcript_only_where_something_was_read() {
 #[test]
 fn a_session_that_moved_is_found_in_its_new_folder_and_counts_for_the_old() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.publish();
     let project = world.published(started.session).unwrap()["project"].clone();
     let folder = std::path::Path::new("/home/dev/elsewhere");
@@ -143,7 +143,7 @@ fn a_session_that_moved_is_found_in_its_new_folder_and_counts_for_the_old() {
 #[test]
 fn each_change_of_a_life_is_published() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     assert_eq!(world.publish(), 1);
     assert_eq!(world.published(started.session).unwrap()["status"], "active");
     assert_eq!(world.publish(), 0, "nothing changed");
@@ -165,7 +165,7 @@ fn each_change_of_a_life_is_published() {
 #[test]
 fn what_a_killed_process_did_not_publish_the_next_one_does() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     let mut another = world.another();
     assert_eq!(publish(&mut another, &world.home, world.now).unwrap(), 1);
     assert!(world.published(started.session).is_some());
@@ -174,10 +174,10 @@ fn what_a_killed_process_did_not_publish_the_next_one_does() {
 #[test]
 fn the_file_of_a_provisional_session_goes_with_it() {
     let mut world = World::new();
-    let (run, known) = world.start(Conversation::Fresh);
+    let (run, known) = world.start(ConversationStart::Fresh);
     world.bind(known.session, "a").unwrap();
     world.end_with(run, Exit::Code(0));
-    let (_, provisional) = world.start(Conversation::Unnamed);
+    let (_, provisional) = world.start(ConversationStart::Unnamed);
     world.publish();
     assert_eq!(world.published(provisional.session).unwrap()["correlation"]["status"], "pending");
     world.bind(provisional.session, "a").unwrap();
@@ -196,7 +196,7 @@ fn lists_are_filtered_and_newest_first() {
     second.agent = "codex".into();
     second.tags = vec!["night".into()];
     second.group = Some("g".into());
-    second.place.project = Some("other".into());
+    second.workspace.project = Some("other".into());
     world.start_as(&second);
     let (three, _) = world.start_as(&world.named("three"));
     world.end_with(three, Exit::Code(0));
@@ -224,19 +224,19 @@ fn lists_are_filtered_and_newest_first() {
 #[test]
 fn usage_adds_up_by_every_key() {
     let mut world = World::new();
-    let (_, one) = world.start(Conversation::Fresh);
+    let (_, one) = world.start(ConversationStart::Fresh);
     world.bind(one.session, "a").unwrap();
     let mut unpriced = usage("m2", world.now, 5);
     unpriced.cost = None;
     world.feed(one.session, 1, &[usage("m1", world.now, 20), unpriced]);
-    let mut begin = world.begin(Conversation::Fresh);
+    let mut begin = world.begin(ConversationStart::Fresh);
     begin.agent = "codex".into();
-    begin.place.branch = None;
+    begin.workspace.branch = None;
     let (_, two) = world.start_as(&begin);
     world.bind(two.session, "b").unwrap();
     let next_day = world.wait(86_400_000);
     world.feed(two.session, 2, &[usage("m3", next_day, 7)]);
-    begin = world.begin(Conversation::Fresh);
+    begin = world.begin(ConversationStart::Fresh);
     begin.agent = "demo".into();
     begin.local_only = true;
     let (_, demo) = world.start_as(&begin);
@@ -287,7 +287,7 @@ fn many(world: &mut World) {
         .execute("INSERT INTO sink (name, since, cursor) VALUES ('native', 20, 150)", [])
         .unwrap();
     for n in 0..70 {
-        let (run, started) = world.start_as(&Begin {
+        let (run, started) = world.start_as(&RunStart {
             tags: vec![format!("t{}", n % 3), "all".into()],
             parent: None,
             ..world.named(&format!("s{n}"))
@@ -302,7 +302,7 @@ fn many(world: &mut World) {
             world.end_with(run, Exit::Code(0));
         }
         if n % 10 == 4 {
-            world.start(Conversation::Named(agent_session(&format!("a{n}"))));
+            world.start(ConversationStart::Named(agent_session(&format!("a{n}"))));
         }
     }
     let dead = "INSERT INTO letter (sink, event, fate, rev, reason, at)
@@ -363,7 +363,7 @@ fn prune_takes_what_is_old_ended_and_delivered() {
     assert!(world.published(young.session).is_some() && world.published(open.session).is_some());
     // What was read is not read again, and the agent's conversation may come back as a session of its own.
     assert!(world.store.read(|view| view.position(FileId { device: 1, inode: 1 })).unwrap().is_some());
-    let (_, again) = world.start(Conversation::Named(agent_session("a")));
+    let (_, again) = world.start(ConversationStart::Named(agent_session("a")));
     assert_ne!(again.session, old.session);
 }
 
@@ -393,7 +393,7 @@ fn usage_by_every_key_is_the_same_after_a_prune() {
     assert_eq!((since(&mut world, Timestamp(0)), since(&mut world, Timestamp(last.0 + 1))), (1, 0));
 
     // Taken up again, the conversation counts what is new in its file, which may be read from the beginning.
-    let (_, again) = world.start(Conversation::Fresh);
+    let (_, again) = world.start(ConversationStart::Fresh);
     world.bind(again.session, "a").unwrap();
     world.feed(again.session, 99, &[usage("m1", world.now, 20), usage("m4", world.now, 20)]);
     world.check();
@@ -429,7 +429,7 @@ fn what_came_between_the_look_and_the_removal_keeps_a_session() {
 #[test]
 fn numbers_of_changes_are_not_given_again_after_a_prune() {
     let mut world = World::new();
-    let (run, _) = world.start(Conversation::Fresh);
+    let (run, _) = world.start(ConversationStart::Fresh);
     world.end_with(run, Exit::Code(0));
     let change = |world: &World| -> i64 {
         world.store.sql().query_row("SELECT change FROM outbox", [], |row| row.get(0)).unwrap()
@@ -437,6 +437,6 @@ fn numbers_of_changes_are_not_given_again_after_a_prune() {
     let before = change(&world);
     let World { store, home, .. } = &mut world;
     prune(store, home, Timestamp(i64::MAX), None, false).unwrap();
-    world.start(Conversation::Fresh);
+    world.start(ConversationStart::Fresh);
     assert_eq!(change(&world), before + 1, "a cursor at {before} would otherwise never see it");
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::super::absorb::{Batch, absorb};
 use super::super::exchange::export;
-use super::super::import::{Report, found, import};
-use super::super::lifecycle::{self, Conversation};
+use super::super::import::{ImportReport, found, import};
+use super::super::lifecycle::{self, ConversationStart};
 use super::super::lookup::{Found, NoScan, find};
 use super::super::prune::prune;
 use super::super::publish::publish;
@@ -27,7 +27,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 impl World {
-    fn import(&mut self, path: &Path) -> Report {
+    fn import(&mut self, path: &Path) -> ImportReport {
         let report = import(&mut self.store, path, self.now).unwrap();
         self.check();
         report
@@ -170,7 +170,8 @@ fn imported_sessions_are_sent_only_when_asked_for() {
 fn an_imported_session_opened_again_is_told_from_its_first_event() {
     let mut world = World::new();
     world.import(&fixture("codemie"));
-    let (_, again) = world.start(Conversation::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));
+    let (_, again) =
+        world.start(ConversationStart::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));
     assert_eq!(again.session.to_string(), "5f1c2a3b-1111-4222-8333-444455556666");
     let sent = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
     assert_eq!(sent.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -198,10 +199,10 @@ fn the_first_start_reads_old_stores_once_and_leaves_them() {
     let before = fs::read(published.join(original)).unwrap();
     fs::write(&genie, "{\"version\":3,\"sessions\":{\"later\":{\"agent\":\"x\"}}}").unwrap();
     let again = found::take_in(&mut world.store, &user, &project, world.now, None).unwrap();
-    assert_eq!(again, Report::default(), "once, ever");
+    assert_eq!(again, ImportReport::default(), "once, ever");
 
     // Opened again here, it is still not written over the file it came from.
-    world.start(Conversation::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));
+    world.start(ConversationStart::Named(agent_session("7a276c6b-0000-4000-8000-000000000001")));
     publish(&mut world.store, &world.home, world.now).unwrap();
     assert_eq!(fs::read(published.join(original)).unwrap(), before);
 }
@@ -258,7 +259,7 @@ fn a_folder_that_we_made_ourselves_is_no_old_store() {
     let mut world = World::new();
     let user = world.home.path().to_owned();
     world.home = crate::home::Home::at(user.join(".codemie"));
-    world.start(Conversation::Fresh);
+    world.start(ConversationStart::Fresh);
     assert_eq!(publish(&mut world.store, &world.home, world.now).unwrap(), 1);
     assert!(!found::is_something(&mut world.store, &user, &user).unwrap());
 }
@@ -366,7 +367,7 @@ fn labels_and_costs_that_cannot_be_are_left_out() {
 }
 
 fn lived(world: &mut World) -> SessionId {
-    let mut begin = world.begin(Conversation::Fresh);
+    let mut begin = world.begin(ConversationStart::Fresh);
     begin.name = Some("fix-auth".into());
     begin.tags = vec!["night".into()];
     let (run, started) = world.start_as(&begin);
@@ -469,7 +470,7 @@ fn a_later_export_that_knows_more_takes_the_place_of_an_earlier_one() {
     let folder = tempfile::tempdir().unwrap();
     let (early, late) = (folder.path().join("early.json"), folder.path().join("late.json"));
     export_to(&mut here, session, &early);
-    let (run, _) = here.start(Conversation::Named(agent_session("a")));
+    let (run, _) = here.start(ConversationStart::Named(agent_session("a")));
     let at = here.wait(1000);
     here.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(1)))).unwrap();
     export_to(&mut here, session, &late);
@@ -510,7 +511,7 @@ fn what_is_here_already_keeps_its_name_its_conversation_and_its_calls() {
 #[test]
 fn one_exported_while_active_has_ended_unseen() {
     let (mut here, mut there) = (World::new(), World::new());
-    let (_, started) = here.start(Conversation::Fresh);
+    let (_, started) = here.start(ConversationStart::Fresh);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.json");
     export_to(&mut here, started.session, &path);

@@ -1,5 +1,5 @@
 use super::super::Error;
-use super::super::lifecycle::{self, Bound, Conversation, How, Passed, Transition};
+use super::super::lifecycle::{self, BindResult, ConversationStart, StartKind, Transition, TransitionResult};
 use super::super::state::{Ending, Exit, Phase};
 use super::{World, agent_session, binding};
 use wire::TransitionKind;
@@ -7,27 +7,27 @@ use wire::{EndReason, Link, Status};
 use wire::{RunId, SessionId};
 
 impl World {
-    fn end(&mut self, run: RunId, exit: Exit) -> lifecycle::Ended {
+    fn end(&mut self, run: RunId, exit: Exit) -> lifecycle::EndResult {
         let at = self.wait(1000);
         let ended = self.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(exit))).unwrap();
         self.check();
         ended
     }
 
-    fn pass(
+    fn transition(
         &mut self,
         run: RunId,
         kind: TransitionKind,
         agent_session: Option<&str>,
-    ) -> Result<Passed, Error> {
+    ) -> Result<TransitionResult, Error> {
         let at = self.wait(1000);
-        let change = Transition { kind, binding: agent_session.map(binding), place: None };
-        let passed = self.store.write(|tx| lifecycle::transition(tx, at, &self.ids, run, &change));
+        let change = Transition { kind, binding: agent_session.map(binding), workspace: None };
+        let result = self.store.write(|tx| lifecycle::transition(tx, at, &self.ids, run, &change));
         self.check();
-        passed
+        result
     }
 
-    pub(crate) fn bind(&mut self, session: SessionId, agent_session: &str) -> Result<Bound, Error> {
+    pub(crate) fn bind(&mut self, session: SessionId, agent_session: &str) -> Result<BindResult, Error> {
         let at = self.wait(100);
         let bound =
             self.store.write(|tx| lifecycle::bind(tx, at, &self.ids, session, &binding(agent_session)));
@@ -39,13 +39,13 @@ impl World {
 #[test]
 fn a_run_from_start_to_exit() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
-    assert_eq!(started.how, How::New);
+    let (run, started) = world.start(ConversationStart::Fresh);
+    assert_eq!(started.kind, StartKind::New);
     let row = world.session(started.session);
     assert_eq!((row.phase, row.link, row.status), (Phase::Open, Link::Pending, None));
 
-    assert_eq!(world.bind(started.session, "a").unwrap(), Bound::New);
-    assert_eq!(world.bind(started.session, "a").unwrap(), Bound::Already);
+    assert_eq!(world.bind(started.session, "a").unwrap(), BindResult::New);
+    assert_eq!(world.bind(started.session, "a").unwrap(), BindResult::Already);
     assert!(world.end(run, Exit::Code(0)).closed);
 
     let row = world.session(started.session);
@@ -64,7 +64,7 @@ fn a_run_from_start_to_exit() {
 #[test]
 fn ending_twice_ends_once() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     assert!(world.end(run, Exit::Signal(15)).closed);
     assert!(!world.end(run, Exit::Code(0)).closed);
     assert_eq!(world.events(started.session), ["1.0 session.start startup", "2.0 session.end signal"]);
@@ -76,19 +76,19 @@ fn ending_twice_ends_once() {
 #[test]
 fn clears_make_a_chain() {
     let mut world = World::new();
-    let mut begin = world.begin(Conversation::Fresh);
+    let mut begin = world.begin(ConversationStart::Fresh);
     begin.name = Some("fix-auth".into());
     begin.tags = vec!["night".into()];
     let (run, first) = world.start_as(&begin);
     world.bind(first.session, "a").unwrap();
     let mut chain = vec![first];
     for agent in ["b", "c", "d"] {
-        let passed = world.pass(run, TransitionKind::Clear, Some(agent)).unwrap();
-        assert!(passed.old.closed);
-        chain.push(passed.new);
+        let result = world.transition(run, TransitionKind::Clear, Some(agent)).unwrap();
+        assert!(result.old.closed);
+        chain.push(result.new);
     }
     // And one whose agent session is not known at once, ended before it ever is.
-    chain.push(world.pass(run, TransitionKind::Clear, None).unwrap().new);
+    chain.push(world.transition(run, TransitionKind::Clear, None).unwrap().new);
     world.end(run, Exit::Code(0));
 
     let names: Vec<_> = chain.iter().map(|started| started.name.as_str()).collect();
@@ -111,14 +111,14 @@ fn clears_make_a_chain() {
 #[test]
 fn a_chain_without_further_numbers_goes_on_as_another() {
     let mut world = World::new();
-    let (run, started) = world.start_as(&world.begin(Conversation::Fresh));
+    let (run, started) = world.start_as(&world.begin(ConversationStart::Fresh));
     world.bind(started.session, "a").unwrap();
     let last = "UPDATE session SET name_base = 'fix', name_number = 4294967295, name = 'fix.4294967295'";
     world.store.sql().execute(last, []).unwrap();
-    let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
+    let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
     let at = world.wait(10);
-    let passed = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change)).unwrap();
-    assert_eq!(world.session(passed.new.session).name, "fix");
+    let result = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change)).unwrap();
+    assert_eq!(world.session(result.new.session).name, "fix");
     world.check();
 }
 
@@ -126,18 +126,18 @@ fn a_chain_without_further_numbers_goes_on_as_another() {
 fn a_transition_is_whole_or_not_at_all() {
     // Broken off before its first statement, its second, …: each time nothing of it is there.
     let mut world = World::new();
-    let (run, first) = world.start(Conversation::Fresh);
+    let (run, first) = world.start(ConversationStart::Fresh);
     world.bind(first.session, "a").unwrap();
     let before = world.events(first.session);
     let mut broken = 0;
     for statements in 0.. {
         world.store.faults.after(statements);
         let at = world.wait(10);
-        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), place: None };
-        let passed = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change));
+        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
+        let result = world.store.write(|tx| lifecycle::transition(tx, at, &world.ids, run, &change));
         world.store.faults.none();
         world.check();
-        if passed.is_ok() {
+        if result.is_ok() {
             break;
         }
         broken += 1;
@@ -153,13 +153,13 @@ fn a_transition_is_whole_or_not_at_all() {
 #[test]
 fn resume_by_id_reopens_the_session() {
     let mut world = World::new();
-    let (run, first) = world.start(Conversation::Fresh);
+    let (run, first) = world.start(ConversationStart::Fresh);
     world.bind(first.session, "a").unwrap();
     world.end(run, Exit::Code(1));
     world.wait(3_600_000);
 
-    let (run, again) = world.start(Conversation::Named(agent_session("a")));
-    assert_eq!((again.session, again.how), (first.session, How::Reopened));
+    let (run, again) = world.start(ConversationStart::Named(agent_session("a")));
+    assert_eq!((again.session, again.kind), (first.session, StartKind::Reopened));
     let row = world.session(first.session);
     assert_eq!((row.ended_at, row.end_reason, row.exit_code, row.status), (None, None, None, None));
     world.end(run, Exit::Code(0));
@@ -183,8 +183,8 @@ fn resume_by_id_reopens_the_session() {
 #[test]
 fn resume_of_a_conversation_never_seen_adopts_it() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Named(agent_session("foreign")));
-    assert_eq!(started.how, How::New);
+    let (_, started) = world.start(ConversationStart::Named(agent_session("foreign")));
+    assert_eq!(started.kind, StartKind::New);
     world.bind(started.session, "foreign").unwrap();
     assert_eq!(world.events(started.session), ["1.0 session.start resume", "2.0 session.bound foreign"]);
     let row = world.session(started.session);
@@ -194,13 +194,13 @@ fn resume_of_a_conversation_never_seen_adopts_it() {
 #[test]
 fn a_provisional_session_tells_nothing_until_it_is_bound() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Unnamed);
-    assert_eq!(started.how, How::Provisional);
+    let (run, started) = world.start(ConversationStart::Unnamed);
+    assert_eq!(started.kind, StartKind::Provisional);
     assert!(world.events(started.session).is_empty());
     let row = world.session(started.session);
     assert_eq!((row.phase, row.link), (Phase::Provisional, Link::Pending));
 
-    assert_eq!(world.bind(started.session, "new").unwrap(), Bound::New);
+    assert_eq!(world.bind(started.session, "new").unwrap(), BindResult::New);
     assert_eq!(world.events(started.session), ["1.0 session.start resume", "2.0 session.bound new"]);
     let events = world.store.read(|view| view.events(row.n)).unwrap();
     assert_eq!(events[0].time, row.started_at);
@@ -210,7 +210,7 @@ fn a_provisional_session_tells_nothing_until_it_is_bound() {
 #[test]
 fn a_provisional_session_that_ends_unbound_tells_both() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Unnamed);
+    let (run, started) = world.start(ConversationStart::Unnamed);
     world.end(run, Exit::Code(1));
     assert_eq!(world.events(started.session), ["1.0 session.start resume", "2.0 session.end exit"]);
     assert_eq!(world.session(started.session).link, Link::Failed);
@@ -219,23 +219,28 @@ fn a_provisional_session_that_ends_unbound_tells_both() {
 #[test]
 fn a_provisional_session_of_a_known_conversation_becomes_an_alias() {
     let mut world = World::new();
-    let (run, known) = world.start(Conversation::Fresh);
+    let (run, known) = world.start(ConversationStart::Fresh);
     world.bind(known.session, "a").unwrap();
     world.end(run, Exit::Code(0));
 
-    let mut begin = world.begin(Conversation::Unnamed);
+    let mut begin = world.begin(ConversationStart::Unnamed);
     begin.name = Some("second-look".into());
     begin.tags = vec!["night".into()];
     let (run, provisional) = world.start_as(&begin);
     let began = world.now;
     // An agent started inside the agent before it was bound: its parent must not be reported by the provisional id.
-    let mut inner = world.begin(Conversation::Fresh);
+    let mut inner = world.begin(ConversationStart::Fresh);
     inner.parent = Some(run);
     let (_, child) = world.start_as(&inner);
     assert!(world.attributes(child.session, "session.start")["parentSessionId"].is_null());
 
-    let Bound::Merged(into) = world.bind(provisional.session, "a").unwrap() else { panic!("not merged") };
-    assert_eq!((into.session, into.how, into.name.as_str()), (known.session, How::Reopened, "second-look"));
+    let BindResult::Merged(into) = world.bind(provisional.session, "a").unwrap() else {
+        panic!("not merged")
+    };
+    assert_eq!(
+        (into.session, into.kind, into.name.as_str()),
+        (known.session, StartKind::Reopened, "second-look")
+    );
     assert_eq!(world.session(provisional.session).id, known.session, "the id is an alias now");
     assert_eq!(world.store.read(|view| view.current(run)).unwrap().unwrap().id, known.session);
     assert_eq!(
@@ -270,10 +275,10 @@ fn world_n(view: &crate::store::View<'_>, id: SessionId) -> i64 {
 #[test]
 fn a_second_run_joins_and_the_last_one_ends_the_session() {
     let mut world = World::new();
-    let (one, started) = world.start(Conversation::Fresh);
+    let (one, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
-    let (two, joined) = world.start(Conversation::Named(agent_session("a")));
-    assert_eq!((joined.session, joined.how), (started.session, How::Joined));
+    let (two, joined) = world.start(ConversationStart::Named(agent_session("a")));
+    assert_eq!((joined.session, joined.kind), (started.session, StartKind::Joined));
     assert!(!world.end(one, Exit::Code(0)).closed);
     assert_eq!(world.session(started.session).phase, Phase::Open);
     assert!(world.end(two, Exit::Code(3)).closed);
@@ -287,9 +292,9 @@ fn a_second_run_joins_and_the_last_one_ends_the_session() {
 #[test]
 fn a_session_names_a_run_that_is_in_it() {
     let mut world = World::new();
-    let (one, started) = world.start(Conversation::Fresh);
+    let (one, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
-    let (two, _) = world.start(Conversation::Named(agent_session("a")));
+    let (two, _) = world.start(ConversationStart::Named(agent_session("a")));
     let mut number = |run| world.store.read(|view| view.run(run)).unwrap().map(|row| row.n);
     let (first, second) = (number(one), number(two));
     assert_eq!(world.session(started.session).run, second);
@@ -300,12 +305,12 @@ fn a_session_names_a_run_that_is_in_it() {
 #[test]
 fn a_clear_of_one_of_two_runs_leaves_the_session_to_the_other() {
     let mut world = World::new();
-    let (one, started) = world.start(Conversation::Fresh);
+    let (one, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
-    let (two, _) = world.start(Conversation::Named(agent_session("a")));
-    let passed = world.pass(one, TransitionKind::Clear, Some("b")).unwrap();
-    assert!(!passed.old.closed);
-    let (old, new) = (world.session(started.session), world.session(passed.new.session));
+    let (two, _) = world.start(ConversationStart::Named(agent_session("a")));
+    let result = world.transition(one, TransitionKind::Clear, Some("b")).unwrap();
+    assert!(!result.old.closed);
+    let (old, new) = (world.session(started.session), world.session(result.new.session));
     assert_eq!((old.transitioned_to, old.phase), (None, Phase::Open));
     assert_eq!(new.transitioned_from, Some(old.id));
     world.end(one, Exit::Code(0));
@@ -316,14 +321,14 @@ fn a_clear_of_one_of_two_runs_leaves_the_session_to_the_other() {
 #[test]
 fn switching_back_and_forth_reopens_each_time() {
     let mut world = World::new();
-    let (run, first) = world.start(Conversation::Fresh);
+    let (run, first) = world.start(ConversationStart::Fresh);
     world.bind(first.session, "a").unwrap();
-    let second = world.pass(run, TransitionKind::Switch, Some("b")).unwrap().new;
-    let back = world.pass(run, TransitionKind::Switch, Some("a")).unwrap().new;
-    assert_eq!((back.session, back.how), (first.session, How::Reopened));
-    let forth = world.pass(run, TransitionKind::Switch, Some("b")).unwrap().new;
-    assert_eq!((forth.session, forth.how), (second.session, How::Reopened));
-    assert!(matches!(world.pass(run, TransitionKind::Switch, Some("b")), Err(Error::AlreadyThere(_))));
+    let second = world.transition(run, TransitionKind::Switch, Some("b")).unwrap().new;
+    let back = world.transition(run, TransitionKind::Switch, Some("a")).unwrap().new;
+    assert_eq!((back.session, back.kind), (first.session, StartKind::Reopened));
+    let forth = world.transition(run, TransitionKind::Switch, Some("b")).unwrap().new;
+    assert_eq!((forth.session, forth.kind), (second.session, StartKind::Reopened));
+    assert!(matches!(world.transition(run, TransitionKind::Switch, Some("b")), Err(Error::AlreadyThere(_))));
     world.end(run, Exit::Code(0));
     assert_eq!(
         world.events(first.session),
@@ -343,12 +348,14 @@ fn switching_back_and_forth_reopens_each_time() {
 #[test]
 fn a_session_already_told_of_that_is_a_known_one_ends_as_a_switch() {
     let mut world = World::new();
-    let (run, known) = world.start(Conversation::Fresh);
+    let (run, known) = world.start(ConversationStart::Fresh);
     world.bind(known.session, "a").unwrap();
     world.end(run, Exit::Code(0));
-    let (run, started) = world.start(Conversation::Unsure);
-    let Bound::Switched(passed) = world.bind(started.session, "a").unwrap() else { panic!("not switched") };
-    assert_eq!(passed.new.session, known.session);
+    let (run, started) = world.start(ConversationStart::Unsure);
+    let BindResult::Switched(result) = world.bind(started.session, "a").unwrap() else {
+        panic!("not switched")
+    };
+    assert_eq!(result.new.session, known.session);
     assert_eq!(world.events(started.session), ["1.0 session.start startup", "2.0 session.end switch"]);
     assert_eq!(world.store.read(|view| view.current(run)).unwrap().unwrap().id, known.session);
     world.end(run, Exit::Code(0));
@@ -357,7 +364,7 @@ fn a_session_already_told_of_that_is_a_known_one_ends_as_a_switch() {
 #[test]
 fn doubt_stays_until_evidence_decides() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.store.write(|tx| lifecycle::doubt(tx, started.session)).unwrap();
     assert_eq!(world.session(started.session).link, Link::Ambiguous);
     world.bind(started.session, "a").unwrap();
@@ -370,7 +377,7 @@ fn doubt_stays_until_evidence_decides() {
 #[test]
 fn late_evidence_binds_an_ended_session_and_amends_its_end() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     world.end(run, Exit::Code(0));
     world.bind(started.session, "a").unwrap();
     assert_eq!(
@@ -383,7 +390,7 @@ fn late_evidence_binds_an_ended_session_and_amends_its_end() {
 #[test]
 fn another_conversation_needs_a_transition_not_a_binding() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
     assert!(matches!(world.bind(started.session, "b"), Err(Error::Illegal { .. })));
 }
@@ -391,16 +398,16 @@ fn another_conversation_needs_a_transition_not_a_binding() {
 #[test]
 fn nothing_happens_in_a_run_that_has_ended() {
     let mut world = World::new();
-    let (run, _) = world.start(Conversation::Fresh);
+    let (run, _) = world.start(ConversationStart::Fresh);
     world.end(run, Exit::Code(0));
-    assert!(matches!(world.pass(run, TransitionKind::Clear, Some("b")), Err(Error::NoRun(_))));
-    assert!(matches!(world.pass(world.ids_run(), TransitionKind::Clear, None), Err(Error::NoRun(_))));
+    assert!(matches!(world.transition(run, TransitionKind::Clear, Some("b")), Err(Error::NoRun(_))));
+    assert!(matches!(world.transition(world.ids_run(), TransitionKind::Clear, None), Err(Error::NoRun(_))));
 }
 
 #[test]
 fn a_clock_set_back_gives_no_negative_time() {
     let mut world = World::new();
-    let (run, started) = world.start(Conversation::Fresh);
+    let (run, started) = world.start(ConversationStart::Fresh);
     world.wait(-3_600_000);
     world.end(run, Exit::Code(0));
     assert_eq!(world.attributes(started.session, "session.end")["durationMs"], 0);
@@ -410,7 +417,7 @@ fn a_clock_set_back_gives_no_negative_time() {
 fn names_are_unique() {
     let mut world = World::new();
     let named = |world: &World, name: &str| {
-        let mut begin = world.begin(Conversation::Fresh);
+        let mut begin = world.begin(ConversationStart::Fresh);
         begin.name = Some(name.into());
         begin
     };
@@ -422,8 +429,8 @@ fn names_are_unique() {
     let begin = named(&world, "fix.2");
     let (other, _) = world.start_as(&begin);
     let run = world.store.sql().query_row("SELECT id FROM run WHERE n = 1", [], |row| row.get(0)).unwrap();
-    assert_eq!(world.pass(run, TransitionKind::Clear, Some("x")).unwrap().new.name, "fix.3");
-    assert_eq!(world.pass(other, TransitionKind::Clear, Some("y")).unwrap().new.name, "fix.2.2");
+    assert_eq!(world.transition(run, TransitionKind::Clear, Some("x")).unwrap().new.name, "fix.3");
+    assert_eq!(world.transition(other, TransitionKind::Clear, Some("y")).unwrap().new.name, "fix.2.2");
     let begin = named(&world, "-bad");
     let at = world.wait(1);
     assert!(matches!(
@@ -435,7 +442,7 @@ fn names_are_unique() {
 #[test]
 fn the_version_learned_later_revises_the_start() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     assert!(world.attributes(started.session, "session.start")["agentVersion"].is_null());
     for _ in 0..2 {
         world.store.write(|tx| lifecycle::learn_version(tx, started.session, "2.1.197")).unwrap();
@@ -456,9 +463,10 @@ fn only_a_session_marked_local_stays_here_whatever_its_agent_is_called() {
     let mut world = World::new();
     for (local_only, sent) in [(true, false), (false, true)] {
         // `codemie run -- ./demo` is a program of the user's; the demonstration is not.
-        let begin = lifecycle::Begin { agent: "demo".into(), local_only, ..world.begin(Conversation::Fresh) };
+        let begin =
+            lifecycle::RunStart { agent: "demo".into(), local_only, ..world.begin(ConversationStart::Fresh) };
         let (run, started) = world.start_as(&begin);
-        let next = world.pass(run, TransitionKind::Clear, None).unwrap().new.session;
+        let next = world.transition(run, TransitionKind::Clear, None).unwrap().new.session;
         assert_eq!(world.session(next).local_only, local_only, "a /clear changes nothing of it");
         let outgoing = world.store.read(|view| view.outgoing(0, 0, i64::MAX, 100)).unwrap();
         for session in [started.session, next] {

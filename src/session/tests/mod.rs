@@ -12,10 +12,10 @@ use rusqlite::Connection;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::lifecycle::{Begin, Binding, Conversation, Started};
+use super::lifecycle::{Binding, ConversationStart, RunStart, StartResult};
 use crate::home::Home;
 use crate::meter::record::{Fact, Record, Usage};
-use crate::store::{NewRun, PicoDollars, Place, Priced, Realm, SessionRow, Store};
+use crate::store::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, Workspace};
 use prices::tier::Tier;
 use wire::EvidenceKind;
 use wire::Timestamp;
@@ -61,14 +61,14 @@ impl World {
         self.now
     }
 
-    pub(crate) fn begin(&self, conversation: Conversation) -> Begin {
+    pub(crate) fn begin(&self, conversation: ConversationStart) -> RunStart {
         let run = self.ids.run();
-        Begin {
+        RunStart {
             run: NewRun { id: run, realm: realm(), wrapper: process(run) },
             agent: "claude".into(),
             local_only: false,
             agent_version: None,
-            place: Place {
+            workspace: Workspace {
                 cwd: "/home/dev/project".into(),
                 project: Some("project".into()),
                 repository: Some("acme/widgets".into()),
@@ -83,12 +83,12 @@ impl World {
     }
 
     /// Starts a run and gives its id with the session it is in.
-    pub(crate) fn start(&mut self, conversation: Conversation) -> (RunId, Started) {
+    pub(crate) fn start(&mut self, conversation: ConversationStart) -> (RunId, StartResult) {
         let begin = self.begin(conversation);
         self.start_as(&begin)
     }
 
-    pub(crate) fn start_as(&mut self, begin: &Begin) -> (RunId, Started) {
+    pub(crate) fn start_as(&mut self, begin: &RunStart) -> (RunId, StartResult) {
         let at = self.wait(1000);
         let started = self.store.write(|tx| super::lifecycle::start(tx, at, &self.ids, begin)).unwrap();
         self.check();

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::super::absorb::{Absorbed, Batch, absorb};
-use super::super::lifecycle::{self, Binding, Conversation, Transition};
+use super::super::lifecycle::{self, Binding, ConversationStart, Transition};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, check, usage};
 use crate::home::Home;
@@ -25,7 +25,7 @@ fn fifty_wrappers_in_one_folder() {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::at(folder.path().join("home"));
     let barrier = Barrier::new(50);
-    let template = World::new().begin(Conversation::Fresh);
+    let template = World::new().begin(ConversationStart::Fresh);
     thread::scope(|scope| {
         for writer in 0..50_i64 {
             let (home, barrier, mut begin) = (&home, &barrier, template.clone());
@@ -56,10 +56,10 @@ fn fifty_wrappers_in_one_folder() {
                         records: &records,
                     };
                     store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
-                    let change = Transition { kind: TransitionKind::Clear, binding: None, place: None };
-                    let passed =
+                    let change = Transition { kind: TransitionKind::Clear, binding: None, workspace: None };
+                    let result =
                         store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run, &change)).unwrap();
-                    session = passed.new.session;
+                    session = result.new.session;
                 }
                 store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
             });
@@ -78,7 +78,7 @@ fn fifty_wrappers_in_one_folder() {
 #[test]
 fn two_readers_of_one_file_count_each_call_once() {
     let mut world = World::new();
-    let (_, started) = world.start(Conversation::Fresh);
+    let (_, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
     let at = world.now;
     let lines: Vec<Priced> = (0..200).map(|n| usage(&format!("m{n}"), at, 1)).collect();
@@ -104,7 +104,7 @@ fn two_readers_of_one_file_count_each_call_once() {
                         records: &lines[from..to],
                     };
                     from = match store.write(|tx| absorb(tx, at, session, &batch)).unwrap() {
-                        Absorbed::Taken { .. } => to,
+                        Absorbed::Taken(_) => to,
                         Absorbed::Elsewhere(position) => {
                             usize::try_from(position.map_or(0, |position| position.offset)).unwrap()
                         }
@@ -128,7 +128,7 @@ fn victim() {
     let home = Home::at(folder);
     let at = Timestamp(1_794_000_000_000);
     let mut store = Store::open(&home, at).unwrap();
-    let mut begin = World::new().begin(Conversation::Fresh);
+    let mut begin = World::new().begin(ConversationStart::Fresh);
     begin.run.id = super::Ids::run(&RandomIds);
     begin.run.realm = Realm::here();
     let me = wire::Pid(i32::try_from(std::process::id()).unwrap());
@@ -153,7 +153,7 @@ fn victim() {
         };
         store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
         println!("absorbed");
-        let change = Transition { kind: TransitionKind::Clear, binding: None, place: None };
+        let change = Transition { kind: TransitionKind::Clear, binding: None, workspace: None };
         session = store
             .write(|tx| lifecycle::transition(tx, at, &RandomIds, begin.run.id, &change))
             .unwrap()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::{OldSession, ending, text, time};
-use crate::store::Place;
+use crate::store::Workspace;
 use wire::AgentSessionId;
 
 /// `None` when the file is nothing of CodeMie's.
@@ -33,7 +33,7 @@ pub(super) fn read(path: &Path, fields: &Map<String, Value>) -> Option<OldSessio
         status,
         reason,
         exit: None,
-        place: Place {
+        workspace: Workspace {
             project: field("project").or_else(folder_name),
             repository: field("repository"),
             branch: field("gitBranch").or_else(|| field("branch")),

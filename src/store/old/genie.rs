@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{OldSession, ending, text, time};
 use crate::store::Exit;
-use crate::store::Place;
+use crate::store::Workspace;
 use wire::AgentSessionId;
 
 /// What the entries of `sessions` are found under; those of `agents` always by their agent.
@@ -35,7 +35,7 @@ pub(super) fn session(
     key: &str,
     keys: Keys,
     fields: &Map<String, Value>,
-    place: &Place,
+    workspace: &Workspace,
 ) -> OldSession {
     let keyed = match (object, keys) {
         ("agents", _) => Key::Agent,
@@ -77,15 +77,15 @@ pub(super) fn session(
         status,
         reason,
         exit,
-        place: place.clone(),
+        workspace: workspace.clone(),
         note: format!("from genie: {}", note.join(", ")).trim_end_matches([':', ' ']).to_owned(),
     }
 }
 
 /// The project is the folder that holds `.genie`.
-pub(super) fn place_of(path: &Path) -> Place {
+pub(super) fn workspace_of(path: &Path) -> Workspace {
     let root = path.ancestors().find(|folder| folder.ends_with(".genie")).and_then(Path::parent);
-    let Some(root) = root else { return Place::default() };
+    let Some(root) = root else { return Workspace::default() };
     let project = root.file_name().map(|name| name.to_string_lossy().into_owned());
-    Place { cwd: root.to_owned(), project, ..Place::default() }
+    Workspace { cwd: root.to_owned(), project, ..Workspace::default() }
 }

@@ -13,7 +13,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde_json::Value;
 use stream::Lossy;
 
-use super::Place;
+use super::Workspace;
 use crate::short::{self, shorten};
 use crate::store::Exit;
 use wire::AgentSessionId;
@@ -35,7 +35,7 @@ pub struct OldSession {
     pub status: Status,
     pub reason: EndReason,
     pub exit: Option<Exit>,
-    pub place: Place,
+    pub workspace: Workspace,
     /// What else is worth keeping, for `explain`.
     pub note: String,
 }
@@ -53,8 +53,8 @@ impl OldSession {
         }
         let file = bounded.agent_session_file.take();
         bounded.agent_session_file = file.filter(|file| file.as_os_str().len() <= short::PATH);
-        if bounded.place.cwd.as_os_str().len() > short::PATH {
-            bounded.place.cwd = PathBuf::new();
+        if bounded.workspace.cwd.as_os_str().len() > short::PATH {
+            bounded.workspace.cwd = PathBuf::new();
         }
         bounded
     }
@@ -102,13 +102,13 @@ pub fn each_of_genie<E: fmt::Display>(
     first: u64,
     mut each: impl FnMut(u64, OldSession) -> Result<(), E>,
 ) -> Result<(), Broken<E>> {
-    let place = genie::place_of(path);
+    let workspace = genie::workspace_of(path);
     let mut number = 0;
     stopped_by(|stop| {
         stream::each_entry(Lossy::buffered(reader), |object, key, fields| {
             number += 1;
             let Some(fields) = fields.filter(|_| number > first) else { return Ok(()) };
-            stop(each(number, genie::session(object, key, keys, &fields, &place)))
+            stop(each(number, genie::session(object, key, keys, &fields, &workspace)))
         })
     })
 }
@@ -126,11 +126,11 @@ pub fn each_of_export<T: DeserializeOwned, E: fmt::Display>(
 pub enum Broken<E> {
     /// The file is not what it seemed.
     Shape(serde_json::Error),
-    /// Whoever was handed the entries did not want more.
+    /// The caller, which gets the entries one by one, stopped with this error.
     Stopped(E),
 }
 
-/// serde carries errors of its own kind alone: whatever stopped the reading is kept beside it.
+/// serde carries only errors of its own type, so the caller's error is kept beside it.
 fn stopped_by<E: fmt::Display>(
     read: impl FnOnce(&mut dyn FnMut(Result<(), E>) -> serde_json::Result<()>) -> serde_json::Result<()>,
 ) -> Result<(), Broken<E>> {
@@ -175,8 +175,8 @@ fn text(value: Option<&Value>) -> Option<String> {
     value?.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned)
 }
 
-/// The words of both tools for how it ended. Whatever was still going on when it was written down has ended since,
-/// unseen.
+/// Status and reason, from the words of both tools. A session that was still running when the file was written has ended
+/// since, unseen.
 fn ending(status: Option<&str>, exit: Option<Exit>) -> (Status, EndReason) {
     let failed = matches!(exit, Some(Exit::Code(1..) | Exit::Signal(_)));
     match status.unwrap_or_default() {

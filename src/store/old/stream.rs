@@ -65,7 +65,7 @@ pub(super) fn outline(reader: impl Read) -> serde_json::Result<Outline> {
 }
 
 /// Hands out the entries of the objects `agents` and `sessions` in the order of the file: which object, which key, its fields.
-/// `None`: the entry is no object. Whoever does not want one returns an error.
+/// `None`: the entry is no object. An error of `each` ends the reading.
 pub(super) fn each_entry(
     reader: impl Read,
     each: impl FnMut(&str, &str, Option<Map<String, Value>>) -> serde_json::Result<()>,

@@ -15,7 +15,7 @@ use wire::Timestamp;
 
 use super::block_on;
 use super::client::Client;
-use super::told::{but, end, life, session, start, usage};
+use super::events::{but, end, life, session, start, usage};
 
 /// A node in this process.
 pub(super) struct Node {

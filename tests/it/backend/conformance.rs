@@ -9,15 +9,15 @@ use wire::Event;
 use wire::Timestamp;
 use wire::{EventType, Status};
 
+use super::events::{
+    MIDNIGHT, NOW, assert_same, bound, but, end, event, everything, life, parsed, post, prompt, record,
+    session, start, tool, usage,
+};
 use super::owners::{
     a_long_session_arrives_in_any_order, a_rejected_event_costs_none_of_the_same_id,
     another_owners_events_are_rejected_and_change_nothing, ids_of_one_owner_suppress_no_event_of_another,
     jumps_of_seq_and_rev_are_rejected, two_nodes_decide_once_whose_a_session_is,
     unknown_types_count_as_received,
-};
-use super::told::{
-    MIDNIGHT, NOW, assert_same, bound, but, end, event, everything, life, parsed, post, prompt, record,
-    session, start, tool, usage,
 };
 use super::{Kind, block_on};
 use crate::support::postgres::Cluster;

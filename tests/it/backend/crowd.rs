@@ -16,8 +16,8 @@ use tokio::net::TcpSocket;
 use super::api::Node;
 use super::block_on;
 use super::client::Client;
+use super::events::{life, session};
 use super::nodes::{Process, tokens};
-use super::told::{life, session};
 use crate::support::agents::left_out;
 use crate::support::postgres::Cluster;
 
@@ -116,8 +116,8 @@ fn await_health(client: &Client, status: u16, reason: &str) {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         let answer = client.get("/healthz");
-        let said = answer.json()["status"].clone();
-        if answer.status == status && said == reason {
+        let output = answer.json()["status"].clone();
+        if answer.status == status && output == reason {
             return;
         }
         assert!(Instant::now() < deadline, "{answer:?}");

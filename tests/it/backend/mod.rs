@@ -3,12 +3,12 @@ mod api;
 pub(crate) mod client;
 mod conformance;
 mod crowd;
+mod events;
 mod nodes;
 mod owners;
 mod postgres;
 mod schema;
 mod slow;
-mod told;
 mod upgrade;
 
 use std::sync::Arc;

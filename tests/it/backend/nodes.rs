@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::told::{end, life, session, start, usage};
+use super::events::{end, life, session, start, usage};
 use crate::support::postgres::Cluster;
 use crate::support::processes::signal;
 
@@ -128,9 +128,9 @@ fn tokens_are_made_listed_and_revoked_by_command() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path();
     let run = |args: &[&str]| {
-        let said = codemie(home).args(["backend", "token"]).args(args).output().unwrap();
+        let result = codemie(home).args(["backend", "token"]).args(args).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (said.status.code().unwrap(), text(said.stdout), text(said.stderr))
+        (result.status.code().unwrap(), text(result.stdout), text(result.stderr))
     };
     for looks in [&["list"][..], &["revoke", "wall"]] {
         let (code, _, err) = run(looks);
@@ -172,9 +172,9 @@ fn what_a_wrapped_program_did_arrives_without_any_set_up_but_the_address() {
     let node = Process::start(home, None);
     let url = format!("http://{}", node.address);
     let run = |args: &[&str]| {
-        let said = codemie(home).env("CODEMIE_BACKEND_URL", &url).args(args).output().unwrap();
-        assert!(said.status.success(), "{args:?}: {}", String::from_utf8_lossy(&said.stderr));
-        said.stdout
+        let result = codemie(home).env("CODEMIE_BACKEND_URL", &url).args(args).output().unwrap();
+        assert!(result.status.success(), "{args:?}: {}", String::from_utf8_lossy(&result.stderr));
+        result.stdout
     };
     run(&["--name", "first", "run", "--", "true"]);
     run(&["sync", "--timeout", "60s"]);
@@ -194,9 +194,9 @@ fn another_owners_session_becomes_a_dead_letter_that_says_what_to_do() {
     let (server, machine) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let node = Process::start(server.path(), None);
     let token = |args: &[&str]| {
-        let said = codemie(server.path()).args(["backend", "token"]).args(args).output().unwrap();
+        let result = codemie(server.path()).args(["backend", "token"]).args(args).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (said.status.code().unwrap(), text(said.stdout).trim().to_owned(), text(said.stderr))
+        (result.status.code().unwrap(), text(result.stdout).trim().to_owned(), text(result.stderr))
     };
     let create = |args: &[&str]| {
         let (code, secret, err) = token(&[&["create", "--role", "ingest"], args].concat());
@@ -214,8 +214,8 @@ fn another_owners_session_becomes_a_dead_letter_that_says_what_to_do() {
         (&["--owner", "a\nb"], 1, "1 to 100 bytes"),
         (&["--owner", "a", "--replaces", "laptop"], 2, "cannot be used with"),
     ] {
-        let said = token(&[&["create", "--role", "ingest"], args].concat());
-        assert!(said.0 == code && said.1.is_empty() && said.2.contains(error), "{args:?}: {said:?}");
+        let result = token(&[&["create", "--role", "ingest"], args].concat());
+        assert!(result.0 == code && result.1.is_empty() && result.2.contains(error), "{args:?}: {result:?}");
     }
     let listed: Value = serde_json::from_str(&token(&["list", "--json"]).1).unwrap();
     let owners = listed.as_array().unwrap().iter();
@@ -237,8 +237,8 @@ fn another_owners_session_becomes_a_dead_letter_that_says_what_to_do() {
     let run = |token: &str, args: &[&str]| {
         let mut command = codemie(machine.path());
         command.env("CODEMIE_BACKEND_URL", &url).env("CODEMIE_BACKEND_TOKEN", token);
-        let said = command.args(args).output().unwrap();
-        String::from_utf8([said.stdout, said.stderr].concat()).unwrap()
+        let result = command.args(args).output().unwrap();
+        String::from_utf8([result.stdout, result.stderr].concat()).unwrap()
     };
     run(&first, &["--name", "mine", "run", "--", "true"]);
     run(&first, &["sync", "--timeout", "60s"]);
@@ -262,13 +262,13 @@ fn a_newer_schema_is_left_alone() {
     let path = folder.path().join("newer.db");
     let newer = rusqlite::Connection::open(&path).unwrap();
     newer.pragma_update(None, "user_version", 99).unwrap();
-    let said = codemie(folder.path())
+    let result = codemie(folder.path())
         .args(["backend", "serve", "--listen", "127.0.0.1:0", "--database"])
         .arg(format!("sqlite:{}", path.display()))
         .output()
         .unwrap();
-    let err = String::from_utf8_lossy(&said.stderr);
-    assert_eq!(said.status.code(), Some(1), "{err}");
+    let err = String::from_utf8_lossy(&result.stderr);
+    assert_eq!(result.status.code(), Some(1), "{err}");
     assert!(err.contains("schema 99") && err.contains("update codemie"), "{err}");
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Kind;
-use super::told::{
+use super::events::{
     NOW, assert_same, but, end, event, everything, life, parsed, post, post_as, prompt, record, session,
     start, usage,
 };

@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio::net::TcpSocket;
 
 use super::block_on;
+use super::events::{NOW, end, life, parsed, record, session, start, usage};
 use super::nodes::{Process, codemie, tokens};
-use super::told::{NOW, end, life, parsed, record, session, start, usage};
 use crate::support::agents::left_out;
 use crate::support::postgres::{Cluster, hand_over};
 
@@ -162,19 +162,19 @@ fn a_newer_schema_is_left_alone() {
         "CREATE TABLE codemie_schema (version bigint); INSERT INTO codemie_schema VALUES (99)",
     );
     let folder = tempfile::tempdir().unwrap();
-    let said = codemie(folder.path())
+    let output = codemie(folder.path())
         .args(["backend", "serve", "--listen", "127.0.0.1:0", "--database", &url])
         .output()
         .unwrap();
-    let err = String::from_utf8_lossy(&said.stderr);
-    assert_eq!(said.status.code(), Some(1), "{err}");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
     assert!(err.contains("schema 99") && err.contains("update codemie"), "{err}");
     cluster.run("codemie", "SELECT 1 / (count(*) = 1)::int FROM pg_tables WHERE schemaname = 'public'");
 }
 
 fn openssl(folder: &Path, args: &str) {
-    let said = Command::new("openssl").current_dir(folder).args(args.split_whitespace()).output().unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let output = Command::new("openssl").current_dir(folder).args(args.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// `ca.pem` and `server.pem` signed by it for `localhost`, and `other.pem` that signed nothing.
@@ -231,10 +231,10 @@ fn a_server_must_show_a_certificate_that_is_trusted() {
         let mut command = codemie(home.path());
         command.env_remove("SSL_CERT_FILE").env_remove("PGSSLROOTCERT");
         command.envs(trusted.map(|name| ("PGSSLROOTCERT", file(name))));
-        let said = command.args(["backend", "token", "list", "--database", &url]).output().unwrap();
-        let err = String::from_utf8_lossy(&said.stderr);
+        let output = command.args(["backend", "token", "list", "--database", &url]).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
         let told = format!("{host} {mode} {trusted:?}: {err}");
-        assert_eq!(said.status.success(), expected.is_empty(), "{told}");
+        assert_eq!(output.status.success(), expected.is_empty(), "{told}");
         assert!(err.contains(expected), "{told}");
     }
 }

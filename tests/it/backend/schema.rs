@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::events::{life, session};
 use super::nodes::{Process, tokens};
-use super::told::{life, session};
 use crate::support::agents::left_out;
 
 /// As many requests per route as tests/run.sh has time for.
@@ -33,7 +33,7 @@ fn every_answer_is_as_described() {
         assert_eq!(node.client(token).post_events(&life(&session(number), "widgets")).status, 200);
     }
     let full = std::env::var_os("CODEMIE_TEST_FULL").is_some();
-    let said = Command::new(program())
+    let output = Command::new(program())
         .current_dir(home)
         .arg("run")
         .arg(format!("http://{}/openapi.json", node.address))
@@ -45,7 +45,7 @@ fn every_answer_is_as_described() {
         .args(["--seed", "1", "--generation-deterministic", "--request-timeout", "20", "--no-color"])
         .output()
         .unwrap();
-    let report = String::from_utf8_lossy(&said.stdout);
-    assert!(said.status.success(), "{report}\n{}", String::from_utf8_lossy(&said.stderr));
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{report}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(!std::fs::read_to_string(&node.log).unwrap().contains("\"level\":\"error\""), "{report}");
 }

@@ -8,7 +8,7 @@ use backend::storage::Storage;
 use backend::token::Owner;
 
 use super::conformance::story;
-use super::told::{NOW, assert_same, bound, everything, life, parsed, post, session};
+use super::events::{NOW, assert_same, bound, everything, life, parsed, post, session};
 use super::{Kind, block_on};
 use crate::support::postgres::Cluster;
 

@@ -3,11 +3,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use codemie::session::lifecycle::Begin;
+use codemie::session::lifecycle::RunStart;
 use serde_json::{Value, json};
 
 use super::{DAY, World};
-use crate::sandbox::{CODEMIE, TOOLS, say};
+use crate::sandbox::{CODEMIE, TOOLS, output_of};
 use crate::support::pty::{Exit, Start};
 
 #[test]
@@ -136,7 +136,7 @@ fn what_is_not_delivered_is_not_pruned() {
     let why = "Why: codemie sync --status";
     assert_eq!(text, format!("Not yet removed, because not all of it is delivered: 1 session. {why}\n"));
     // The demonstration's are sent to nobody, so nobody has to get them first.
-    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
+    let demo = world.start_as(&RunStart { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.end(demo, 0);
     assert!(world.out(&["prune", "--agent", "demo"]).contains("1 session of demo that ended removed."));
     assert_eq!(world.listed(&["--all"]), ["old"]);
@@ -155,12 +155,12 @@ fn an_export_that_was_tampered_with_breaks_nothing() {
         let mut export = export.clone();
         change(&mut export["sessions"][0]);
         let file = there.sandbox.file("x.json", &export.to_string());
-        say(there.command(&["import"]).arg(file))
+        output_of(there.command(&["import"]).arg(file))
     };
     // A call at no date is none.
     let there = World::new();
-    let said = import(&there, &|session| session["records"][1]["at"] = json!(1_i64 << 62));
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let result = import(&there, &|session| session["records"][1]["at"] = json!(1_i64 << 62));
+    assert_eq!(result.code, Some(0), "{result:?}");
     assert_eq!(there.json(&["usage", "--json"])["total"]["apiCalls"], 1);
     // Nobody else's id, and none that could not be asked for.
     for id in ["../../../pwned", "5e551011-0000-4000-8000-000000000001", "\u{1b}[31mEVIL"] {
@@ -178,9 +178,9 @@ fn an_export_that_was_tampered_with_breaks_nothing() {
     let there = World::new();
     for change in ["openedAt", "reason"] {
         let wrong = if change == "reason" { json!("\u{1b}]0;pwned\u{7}") } else { json!(i64::MAX) };
-        let said = import(&there, &|session| session["openings"][0][change] = wrong.clone());
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(!said.err.trim_end().contains(char::is_control), "{said:?}");
+        let result = import(&there, &|session| session["openings"][0][change] = wrong.clone());
+        assert_eq!(result.code, Some(1), "{result:?}");
+        assert!(!result.err.trim_end().contains(char::is_control), "{result:?}");
     }
     assert_eq!(there.listed(&["--all"]), [""; 0]);
 }
@@ -188,7 +188,7 @@ fn an_export_that_was_tampered_with_breaks_nothing() {
 #[test]
 fn an_export_taken_in_elsewhere_is_the_same() {
     let mut here = World::new();
-    let first = here.start_as(&Begin {
+    let first = here.start_as(&RunStart {
         tags: vec!["bug".into()],
         group: Some("g".into()),
         ..World::begin("fix-auth")
@@ -199,9 +199,9 @@ fn an_export_taken_in_elsewhere_is_the_same() {
     here.end(second, 3);
     let file = here.sandbox.path("sessions.json");
     let path = file.to_str().unwrap();
-    let said = here.run(&["export", "fix-auth", "fix-auth.2", &first.session.to_string(), "-o", path]);
-    assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
-    assert!(said.err.contains("2 sessions"), "named twice is once: {said:?}");
+    let result = here.run(&["export", "fix-auth", "fix-auth.2", &first.session.to_string(), "-o", path]);
+    assert_eq!((result.code, result.out.as_str()), (Some(0), ""), "{result:?}");
+    assert!(result.err.contains("2 sessions"), "named twice is once: {result:?}");
     let mode = file.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "it holds paths, as the store does");
     assert_eq!(here.out(&["export", "fix-auth"]).lines().next(), Some("{"), "without -o on standard output");
@@ -232,11 +232,11 @@ fn an_import_does_what_it_can_and_says_what_it_could_not() {
     let nonsense = here.sandbox.file("nonsense.json", "{}");
 
     let there = World::new();
-    let said = say(there.command(&["import"]).arg("/does/not/exist").arg(&nonsense).arg(&export));
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("1 session imported"), "{said:?}");
-    assert_eq!(said.err.matches("/does/not/exist").count(), 1, "{said:?}");
-    assert!(said.err.contains("nonsense.json"), "{said:?}");
+    let result = output_of(there.command(&["import"]).arg("/does/not/exist").arg(&nonsense).arg(&export));
+    assert_eq!(result.code, Some(1), "{result:?}");
+    assert!(result.out.contains("1 session imported"), "{result:?}");
+    assert_eq!(result.err.matches("/does/not/exist").count(), 1, "{result:?}");
+    assert!(result.err.contains("nonsense.json"), "{result:?}");
     assert_eq!(there.listed(&[]), ["fix-auth"]);
 }
 
@@ -246,10 +246,10 @@ fn an_export_goes_through_a_pipe() {
     here.start("fix-auth");
     let mut export = here.command(&["export", "fix-auth"]).stdout(Stdio::piped()).spawn().unwrap();
     let there = World::new();
-    let said = say(there.command(&["import", "-"]).stdin(export.stdout.take().unwrap()));
+    let result = output_of(there.command(&["import", "-"]).stdin(export.stdout.take().unwrap()));
     assert!(export.wait().unwrap().success());
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    assert_eq!((result.code, result.err.as_str()), (Some(0), ""), "{result:?}");
     assert_eq!(there.listed(&[]), ["fix-auth"]);
-    let said = say(there.command(&["import", "-"]).stdin(Stdio::null()));
-    assert_eq!(said.code, Some(1), "nothing is no export: {said:?}");
+    let result = output_of(there.command(&["import", "-"]).stdin(Stdio::null()));
+    assert_eq!(result.code, Some(1), "nothing is no export: {result:?}");
 }

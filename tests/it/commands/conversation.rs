@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use codemie::session::lifecycle::Begin;
+use codemie::session::lifecycle::RunStart;
 use serde_json::{Value, json};
 
 use super::World;
@@ -84,8 +84,8 @@ fn a_person_reads_who_said_what() {
     {
         assert!(text.contains(word), "{word:?} is missing:\n{text}");
     }
-    let said = world.run(&["view", "fix-auth", "--tail-bytes", "100"]);
-    assert!(said.code == Some(0) && said.err.contains("only the end"), "{said:?}");
+    let output = world.run(&["view", "fix-auth", "--tail-bytes", "100"]);
+    assert!(output.code == Some(0) && output.err.contains("only the end"), "{output:?}");
 }
 
 #[test]
@@ -127,10 +127,10 @@ fn without_a_conversation_it_says_why() {
     world.store.write(|tx| tx.set_agent_session_file(silent.session, &file)).unwrap();
     world.fails(&["view", "silent"], 1, "codemie show silent");
 
-    let program = world.start_as(&Begin { agent: "true".into(), ..World::begin("program") });
+    let program = world.start_as(&RunStart { agent: "true".into(), ..World::begin("program") });
     world.end(program, 0);
     world.fails(&["view", "program"], 1, "no agent");
-    world.start_as(&Begin { agent: "codex".into(), ..World::begin("unread") });
+    world.start_as(&RunStart { agent: "codex".into(), ..World::begin("unread") });
     assert!(world.out(&["view", "unread"]).contains("pending"), "whether its files can be read or not");
 }
 

@@ -11,10 +11,10 @@ use std::process::Command;
 use codemie::home::Home;
 use codemie::meter::record::{Fact, Record, Usage};
 use codemie::session::absorb::{Batch, absorb};
-use codemie::session::lifecycle::{self, Begin, Binding, Conversation, Transition};
+use codemie::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
 use codemie::session::publish::publish;
 use codemie::session::state::{Ending, Exit};
-use codemie::store::{FileId, NewRun, PicoDollars, Place, Priced, Realm, Store};
+use codemie::store::{FileId, NewRun, PicoDollars, Priced, Realm, Store, Workspace};
 use prices::tier::Tier;
 use serde_json::Value;
 use system::clock::{Clock, SystemClock};
@@ -27,7 +27,7 @@ use wire::TransitionKind;
 use wire::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 use wire::{Pid, ProcessId, StartTime};
 
-use crate::sandbox::{Said, Sandbox, say};
+use crate::sandbox::{CommandOutput, Sandbox, output_of};
 
 const DAY: i64 = 24 * 3_600_000;
 
@@ -61,9 +61,9 @@ impl World {
     }
 
     /// A run of claude in the project `widgets`, by this very process, so that it lives.
-    pub(crate) fn begin(name: &str) -> Begin {
+    pub(crate) fn begin(name: &str) -> RunStart {
         let me = Pid(i32::try_from(std::process::id()).unwrap());
-        Begin {
+        RunStart {
             run: NewRun {
                 id: RandomIds.run(),
                 realm: Realm::here(),
@@ -72,13 +72,13 @@ impl World {
             agent: "claude".into(),
             local_only: false,
             agent_version: Some("2.1.197".into()),
-            place: Place {
+            workspace: Workspace {
                 cwd: "/home/dev/widgets".into(),
                 project: Some("widgets".into()),
                 repository: Some("acme/widgets".into()),
                 branch: Some("main".into()),
             },
-            conversation: Conversation::Fresh,
+            conversation: ConversationStart::Fresh,
             name: Some(name.into()),
             tags: Vec::new(),
             group: None,
@@ -90,11 +90,11 @@ impl World {
         self.start_as(&Self::begin(name))
     }
 
-    pub(crate) fn start_as(&mut self, begin: &Begin) -> Run {
+    pub(crate) fn start_as(&mut self, begin: &RunStart) -> Run {
         self.start_with(begin, &RandomIds)
     }
 
-    pub(crate) fn start_with(&mut self, begin: &Begin, ids: &dyn Ids) -> Run {
+    pub(crate) fn start_with(&mut self, begin: &RunStart, ids: &dyn Ids) -> Run {
         let at = self.tick(1000);
         let started = self.store.write(|tx| lifecycle::start(tx, at, ids, begin)).unwrap();
         Run { id: begin.run.id, session: started.session }
@@ -111,11 +111,11 @@ impl World {
         let change = Transition {
             kind: TransitionKind::Clear,
             binding: Some(binding(agent_session, None)),
-            place: None,
+            workspace: None,
         };
-        let passed =
+        let result =
             self.store.write(|tx| lifecycle::transition(tx, at, &RandomIds, run.id, &change)).unwrap();
-        Run { session: passed.new.session, ..run }
+        Run { session: result.new.session, ..run }
     }
 
     pub(crate) fn end(&mut self, run: Run, code: i32) {
@@ -159,15 +159,15 @@ impl World {
         self.sandbox.codemie(args)
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
-        say(&mut self.command(args))
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        output_of(&mut self.command(args))
     }
 
     /// What a command that must succeed prints.
     pub(crate) fn out(&self, args: &[&str]) -> String {
-        let said = self.run(args);
-        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "codemie {args:?}: {}", said.out);
-        said.out
+        let output = self.run(args);
+        assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "codemie {args:?}: {}", output.out);
+        output.out
     }
 
     pub(crate) fn json(&self, args: &[&str]) -> Value {
@@ -184,9 +184,9 @@ impl World {
 
     /// A command that must fail, with an exit code and a word of what it says.
     pub(crate) fn fails(&self, args: &[&str], code: i32, word: &str) {
-        let said = self.run(args);
-        assert_eq!(said.code, Some(code), "codemie {args:?}: {said:?}");
-        assert!(said.err.contains(word) && said.out.is_empty(), "codemie {args:?}: {said:?}");
+        let output = self.run(args);
+        assert_eq!(output.code, Some(code), "codemie {args:?}: {output:?}");
+        assert!(output.err.contains(word) && output.out.is_empty(), "codemie {args:?}: {output:?}");
     }
 }
 

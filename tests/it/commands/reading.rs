@@ -2,15 +2,15 @@
 
 use std::process::Stdio;
 
-use codemie::cli::{Request, parse};
-use codemie::session::lifecycle::{Begin, Conversation};
-use codemie::store::{Evidence, Verdict};
+use codemie::cli::{CommandLine, parse};
+use codemie::session::lifecycle::{ConversationStart, RunStart};
+use codemie::store::{Evidence, EvidenceVerdict};
 use serde_json::json;
 use wire::Timestamp;
 use wire::{AgentSessionId, Ids as _, RandomIds};
 
 use super::{DAY, Given, Run, World, gone};
-use crate::sandbox::{CODEMIE, Sandbox, say};
+use crate::sandbox::{CODEMIE, Sandbox, output_of};
 use crate::support::pty::Start;
 
 #[test]
@@ -24,11 +24,11 @@ fn a_home_without_a_store_says_what_to_do_next_and_stays_empty() {
         (&["usage"], "codemie claude"),
         (&["prune", "--older-than", "90d"], "Nothing to remove"),
     ] {
-        let said = say(&mut sandbox.codemie(args));
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert!(said.out.contains(word), "{args:?}: {said:?}");
+        let result = output_of(&mut sandbox.codemie(args));
+        assert_eq!(result.code, Some(0), "{result:?}");
+        assert!(result.out.contains(word), "{args:?}: {result:?}");
     }
-    let list = say(&mut sandbox.codemie(&["list", "--json"]));
+    let list = output_of(&mut sandbox.codemie(&["list", "--json"]));
     assert_eq!((list.code, list.out.as_str()), (Some(0), "[]\n"));
     assert_eq!(sandbox.tree(), before, "a question makes no store");
 }
@@ -37,9 +37,9 @@ fn a_home_without_a_store_says_what_to_do_next_and_stays_empty() {
 fn a_home_that_can_be_none_is_an_error() {
     let sandbox = Sandbox::new();
     for command in ["list", "usage"] {
-        let said = say(sandbox.codemie(&[command]).env("CODEMIE_HOME", "/dev/null"));
-        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
-        assert!(said.err.contains("/dev/null is not a folder"), "{said:?}");
+        let result = output_of(sandbox.codemie(&[command]).env("CODEMIE_HOME", "/dev/null"));
+        assert_eq!((result.code, result.out.as_str()), (Some(1), ""), "{result:?}");
+        assert!(result.err.contains("/dev/null is not a folder"), "{result:?}");
     }
 }
 
@@ -47,7 +47,7 @@ fn a_home_that_can_be_none_is_an_error() {
 fn a_damaged_store_is_told_of_once_by_whoever_speaks_first() {
     let sandbox = Sandbox::new();
     let damage = || {
-        assert_eq!(say(&mut sandbox.codemie(&["--name", "keepme", "run", "--", "true"])).code, Some(0));
+        assert_eq!(output_of(&mut sandbox.codemie(&["--name", "keepme", "run", "--", "true"])).code, Some(0));
         for beside in ["codemie.db-wal", "codemie.db-shm"] {
             let _ = std::fs::remove_file(sandbox.path(".codemie").join(beside));
         }
@@ -55,13 +55,16 @@ fn a_damaged_store_is_told_of_once_by_whoever_speaks_first() {
     };
     for args in [&["list"][..], &["usage"], &["show", "keepme"], &["run", "--", "true"]] {
         damage();
-        let said = say(&mut sandbox.codemie(args));
+        let result = output_of(&mut sandbox.codemie(args));
         assert!(
-            said.err.contains("the database was damaged, and a new one was made: "),
-            "{args:?}: {said:?}"
+            result.err.contains("the database was damaged, and a new one was made: "),
+            "{args:?}: {result:?}"
         );
-        assert!(said.err.contains("set aside as ") && said.err.contains("codemie.db.damaged-"), "{said:?}");
-        assert_eq!(say(&mut sandbox.codemie(&["list"])).err, "", "once");
+        assert!(
+            result.err.contains("set aside as ") && result.err.contains("codemie.db.damaged-"),
+            "{result:?}"
+        );
+        assert_eq!(output_of(&mut sandbox.codemie(&["list"])).err, "", "once");
     }
 }
 
@@ -70,12 +73,12 @@ fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
     let mut world = World::new();
     let mut begin = World::begin("old");
     begin.agent = "codex".into();
-    begin.place.project = Some("other".into());
+    begin.workspace.project = Some("other".into());
     world.now.0 -= 30 * DAY;
     let old = world.start_as(&begin);
     world.end(old, 1);
     world.now.0 += 30 * DAY;
-    let tagged = world.start_as(&Begin {
+    let tagged = world.start_as(&RunStart {
         tags: vec!["bug".into()],
         group: Some("g".into()),
         ..World::begin("tagged")
@@ -83,7 +86,7 @@ fn the_list_is_newest_first_and_narrowed_by_what_is_asked() {
     world.end(tagged, 0);
     let running = world.start("running");
     let next = world.clear(running, "second");
-    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
+    let demo = world.start_as(&RunStart { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.end(demo, 0);
     world.out(&["archive", "tagged"]);
 
@@ -131,7 +134,7 @@ fn the_list_fits_the_terminal_and_is_coloured_only_there() {
     world.call(failed, "m1", "claude-sonnet-4-5", Some(2_000_000_000));
     world.end(failed, 3);
     world.start("claude-2611160731.2");
-    let gone = Begin {
+    let gone = RunStart {
         run: codemie::store::NewRun { wrapper: gone(), ..World::begin("x").run },
         ..World::begin("lost")
     };
@@ -172,8 +175,10 @@ fn the_list_fits_the_terminal_and_is_coloured_only_there() {
 fn what_vanished_is_ended_before_anything_is_told() {
     let mut world = World::new();
     let begin = World::begin("lost");
-    let lost = world
-        .start_as(&Begin { run: codemie::store::NewRun { wrapper: gone(), ..begin.run.clone() }, ..begin });
+    let lost = world.start_as(&RunStart {
+        run: codemie::store::NewRun { wrapper: gone(), ..begin.run.clone() },
+        ..begin
+    });
     let record = world.json(&["show", "lost", "--json"]);
     assert_eq!((&record["status"], &record["endReason"]), (&json!("interrupted"), &json!("crash")));
     let published = std::fs::read_to_string(world.published(lost.session)).unwrap();
@@ -255,17 +260,25 @@ fn a_resumed_session_keeps_its_chain_and_the_evidence_of_every_run() {
         world.store.write(|tx| tx.note_evidence(run.session, run.id, one)).unwrap();
     };
     let first = world.start("fix-auth");
-    noted(&mut world, first, &note("added: --session-id one-1", "arguments", Verdict::Noted));
+    noted(&mut world, first, &note("added: --session-id one-1", "arguments", EvidenceVerdict::Noted));
     world.bind(first, "one-1", None);
-    noted(&mut world, first, &note("two-2: another id in the registry", "registry", Verdict::Accepted));
+    noted(
+        &mut world,
+        first,
+        &note("two-2: another id in the registry", "registry", EvidenceVerdict::Accepted),
+    );
     let second = world.clear(first, "two-2");
     world.end(second, 0);
     let mut begin = World::begin("ignored");
     begin.name = None;
-    begin.conversation = Conversation::Named(AgentSessionId("two-2".into()));
+    begin.conversation = ConversationStart::Named(AgentSessionId("two-2".into()));
     let resumed = world.start_as(&begin);
     assert_eq!(resumed.session, second.session);
-    noted(&mut world, resumed, &note("two-2: the id stands in the arguments", "assigned", Verdict::Accepted));
+    noted(
+        &mut world,
+        resumed,
+        &note("two-2: the id stands in the arguments", "assigned", EvidenceVerdict::Accepted),
+    );
 
     let text = world.out(&["show", "fix-auth.2"]);
     assert!(text.contains("fix-auth → [fix-auth.2]"), "{text}");
@@ -282,7 +295,7 @@ fn a_resumed_session_keeps_its_chain_and_the_evidence_of_every_run() {
     // The other way round: who is gone on with knows where it once led.
     world.end(resumed, 0);
     begin.run.id = RandomIds.run();
-    begin.conversation = Conversation::Named(AgentSessionId("one-1".into()));
+    begin.conversation = ConversationStart::Named(AgentSessionId("one-1".into()));
     world.start_as(&begin);
     let text = world.out(&["show", "fix-auth"]);
     assert!(text.contains("[fix-auth] → fix-auth.2"), "{text}");
@@ -301,10 +314,20 @@ fn explain_tells_what_was_added_seen_and_rejected() {
     };
     let at = world.now;
     let notes = [
-        note(at, "arguments", Verdict::Noted, "added: --session-id 7a276c6b"),
-        note(at, "registry", Verdict::Rejected, "0badf00d: another process wrote it"),
-        note(at, "registry", Verdict::Accepted, "7a276c6b: names the conversation of this very process"),
-        note(at, "registry", Verdict::Accepted, "9b8dbe46: changed to a conversation that has no file yet"),
+        note(at, "arguments", EvidenceVerdict::Noted, "added: --session-id 7a276c6b"),
+        note(at, "registry", EvidenceVerdict::Rejected, "0badf00d: another process wrote it"),
+        note(
+            at,
+            "registry",
+            EvidenceVerdict::Accepted,
+            "7a276c6b: names the conversation of this very process",
+        ),
+        note(
+            at,
+            "registry",
+            EvidenceVerdict::Accepted,
+            "9b8dbe46: changed to a conversation that has no file yet",
+        ),
     ];
     world
         .store
@@ -348,7 +371,7 @@ fn the_current_session_is_that_of_the_run_after_any_number_of_clears() {
     let inside = |variables: &[(&str, String)]| {
         let mut command = world.command(&["current", "--json"]);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        say(&mut command)
+        output_of(&mut command)
     };
     let (run_id, first) = (run.id.to_string(), run.session.to_string());
     for variables in [
@@ -357,17 +380,17 @@ fn the_current_session_is_that_of_the_run_after_any_number_of_clears() {
         &[("CODEMIE_SESSION_ID", first.clone())],
         &[("CODEMIE_RUN_ID", "nonsense".into()), ("CODEMIE_SESSION_ID", first.clone())],
     ] {
-        let said = inside(variables);
-        assert_eq!(said.code, Some(0), "{variables:?}: {said:?}");
-        let record: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let result = inside(variables);
+        assert_eq!(result.code, Some(0), "{variables:?}: {result:?}");
+        let record: serde_json::Value = serde_json::from_str(&result.out).unwrap();
         assert_eq!(record["sessionId"], third.session.to_string(), "{variables:?}");
     }
-    let said = say(world.command(&["current"]).env("CODEMIE_RUN_ID", &run_id));
-    assert!(said.out.contains("inside.3") && said.out.contains(&third.session.to_string()), "{said:?}");
+    let result = output_of(world.command(&["current"]).env("CODEMIE_RUN_ID", &run_id));
+    assert!(result.out.contains("inside.3") && result.out.contains(&third.session.to_string()), "{result:?}");
     for variables in [&[][..], &[("CODEMIE_RUN_ID", "9f3c77aa-0000-4000-8000-000000000009".into())]] {
-        let said = inside(variables);
-        assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{variables:?}: {said:?}");
-        assert!(!said.err.is_empty());
+        let result = inside(variables);
+        assert_eq!((result.code, result.out.as_str()), (Some(3), ""), "{variables:?}: {result:?}");
+        assert!(!result.err.is_empty());
     }
 }
 
@@ -381,7 +404,7 @@ fn usage_adds_up_and_names_what_has_no_price() {
     world.call(first, "m2", "brand-new", None);
     let second = world.clear(first, "7a276c6b-two");
     world.call(second, "m3", "claude-sonnet-4-5", Some(2_000_000_000));
-    let demo = world.start_as(&Begin { agent: "demo".into(), local_only: true, ..World::begin("demo") });
+    let demo = world.start_as(&RunStart { agent: "demo".into(), local_only: true, ..World::begin("demo") });
     world.bind(demo, "play", None);
     world.call(demo, "m4", "claude-sonnet-4-5", Some(2_000_000_000));
 
@@ -435,5 +458,5 @@ fn whoever_has_read_enough_may_leave() {
 #[test]
 fn words_of_ours_are_not_taken_for_agents() {
     let line = ["show", "claude"].map(std::ffi::OsString::from).to_vec();
-    assert!(matches!(parse(line), Ok(Request::Manage(_))), "a session may be called claude");
+    assert!(matches!(parse(line), Ok(CommandLine::Manage(_))), "a session may be called claude");
 }

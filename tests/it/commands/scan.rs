@@ -102,8 +102,9 @@ fn pruned_conversations_stay_counted_and_known_to_a_scan() {
     run.order("say m1");
     run.order("say m2");
     assert_eq!(run.exit(0), Some(0));
-    let json =
-        |args: &[&str]| -> Value { serde_json::from_str(&say(&mut sandbox.codemie(args)).out).unwrap() };
+    let json = |args: &[&str]| -> Value {
+        serde_json::from_str(&output_of(&mut sandbox.codemie(args)).out).unwrap()
+    };
     let by_session = ["usage", "--by", "session", "--json"];
     let scan = ["usage", "--by", "session", "--json", "--scan"];
     let (plain, scanned) = (json(&by_session), json(&scan));
@@ -114,7 +115,7 @@ fn pruned_conversations_stay_counted_and_known_to_a_scan() {
     let pruned = json(&["prune", "--older-than", "1d", "--json"]);
     assert_eq!(pruned["sessions"].as_array().unwrap().len(), 1);
     assert_eq!((json(&by_session), json(&scan)), (plain, scanned));
-    let text = say(&mut sandbox.codemie(&["usage", "--scan"])).out;
+    let text = output_of(&mut sandbox.codemie(&["usage", "--scan"])).out;
     assert!(text.contains("All of it was run through codemie."), "{text}");
 
     let mut again = Scripted::start(&sandbox, &agent, &folder, &["--resume", "one"]);
@@ -137,9 +138,9 @@ fn a_scan_without_a_store_makes_none_and_keeps_what_it_remembers_private() {
     use std::os::unix::fs::PermissionsExt;
     let sandbox = Sandbox::new();
     trees::make(&sandbox.path(".claude"), Plan { seed: 6, bytes: 200_000, session_bytes: 50_000 }).unwrap();
-    let said = say(&mut sandbox.codemie(&["usage", "--scan"]));
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
-    assert!(said.out.contains("claude"), "{said:?}");
+    let result = output_of(&mut sandbox.codemie(&["usage", "--scan"]));
+    assert_eq!((result.code, result.err.as_str()), (Some(0), ""), "{result:?}");
+    assert!(result.out.contains("claude"), "{result:?}");
     assert!(!sandbox.path(".codemie/codemie.db").exists());
     let mode = |path: &str| fs::metadata(sandbox.path(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(".codemie"), mode(".codemie/scan")), (0o700, 0o700));
@@ -151,7 +152,7 @@ fn a_scan_without_a_store_makes_none_and_keeps_what_it_remembers_private() {
 #[test]
 fn nothing_to_scan_says_what_to_do() {
     let sandbox = Sandbox::new();
-    let said = say(&mut sandbox.codemie(&["usage", "--scan"]));
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("No calls in any session file"), "{said:?}");
+    let result = output_of(&mut sandbox.codemie(&["usage", "--scan"]));
+    assert_eq!(result.code, Some(0), "{result:?}");
+    assert!(result.out.contains("No calls in any session file"), "{result:?}");
 }

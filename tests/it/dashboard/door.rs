@@ -8,7 +8,7 @@ use system::clock::{Clock, SystemClock};
 
 use super::Served;
 use super::http::{Answer, ask};
-use crate::support::invented::{Opening, Telling};
+use crate::support::invented::{InventedSession, Opening};
 
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
@@ -120,9 +120,9 @@ fn watch(served: &Served, cookie: &str) -> (impl Iterator<Item = String> + use<>
 }
 
 fn begin(served: &Served, seed: u64, name: &str) {
-    let mut telling = Telling::new(seed, 0, 3, SystemClock.now());
-    telling.start(&Opening { name, project: 1, reason: "startup", from: None });
-    served.send(telling.events);
+    let mut session = InventedSession::new(seed, 0, 3, SystemClock.now());
+    session.start(&Opening { name, project: 1, reason: "startup", from: None });
+    served.send(session.events);
 }
 
 #[test]

@@ -151,8 +151,11 @@ fn the_local_store_is_shown_and_followed_until_interrupted() {
 #[test]
 fn the_demonstration_is_no_cost_unless_it_is_all_there_is() {
     let mut world = World::new();
-    let begin =
-        codemie::session::lifecycle::Begin { agent: "demo".into(), local_only: true, ..World::begin("play") };
+    let begin = codemie::session::lifecycle::RunStart {
+        agent: "demo".into(),
+        local_only: true,
+        ..World::begin("play")
+    };
     let demo = world.start_as(&begin);
     world.bind(demo, "d", None);
     world.call(demo, "k0", "claude-sonnet-4-5", Some(5_000_000_000_000));

@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use wire::Event;
 
 use crate::support::agents::left_out;
-use crate::support::invented::{self, Opening, Telling};
+use crate::support::invented::{self, InventedSession, Opening};
 
 const CHROMIUM: &str = "/usr/bin/chromium";
 
@@ -90,7 +90,7 @@ struct Play {
     chain: Vec<String>,
     incomplete: String,
     resumed: String,
-    running: Option<Telling>,
+    running: Option<InventedSession>,
 }
 
 impl Play {
@@ -142,17 +142,17 @@ impl Play {
     }
 
     fn begin(&mut self, seed: u64, reason: &str, name: &str) -> Value {
-        let mut telling = Telling::new(seed, 0, 3, SystemClock.now());
-        telling.start(&Opening { name, project: 1, reason, from: None });
-        self.served.send(telling.events.clone());
-        let id = telling.id.clone();
-        self.running = Some(telling);
+        let mut session = InventedSession::new(seed, 0, 3, SystemClock.now());
+        session.start(&Opening { name, project: 1, reason, from: None });
+        self.served.send(session.events.clone());
+        let id = session.id.clone();
+        self.running = Some(session);
         json!({"id": id})
     }
 
     /// END and START as one, as a `/clear` sends them.
-    fn begin_after(&mut self, seed: u64, name: &str, mut old: Telling) -> Value {
-        let mut new = Telling::new(seed, 0, 3, old.at());
+    fn begin_after(&mut self, seed: u64, name: &str, mut old: InventedSession) -> Value {
+        let mut new = InventedSession::new(seed, 0, 3, old.at());
         old.end("completed", "clear", Some(&new.id));
         new.start(&Opening { name, project: 1, reason: "clear", from: Some(&old.id) });
         let mut events = old.events.split_off(old.events.len() - 1);

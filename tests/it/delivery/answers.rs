@@ -80,7 +80,7 @@ fn failed_batch_is_sent_again_and_no_event_is_lost() {
         assert!(matches!(drain(&sinks, Pace::Background), Idle::Waiting { .. }), "in backoff");
         assert_eq!(receiver.received().len(), 1, "{reply:?}: in backoff nothing is sent");
         assert_eq!(drain(&sinks, Pace::Interactive), Idle::Empty { due: None }, "{reply:?}");
-        assert!(ledger.sessions().values().all(|told| told.complete), "{reply:?}");
+        assert!(ledger.sessions().values().all(|session| session.complete), "{reply:?}");
         let row = world.sink("backend");
         assert_eq!((row.failures, row.trouble, row.retry_at), (0, None, None), "{reply:?}");
     }
@@ -214,22 +214,22 @@ fn rejected_and_refused_events_are_kept_and_can_be_sent_again() {
         assert_eq!(world.dead("backend"), [reason; 4]);
         assert_eq!(world.json(&["show", "a", "--json"])["sync"]["dead"], 4);
         world.run(&["config", "set", "backend.url", &receiver.url()]);
-        let said = world.run(&["sync", "--retry-dead"]);
+        let output = world.run(&["sync", "--retry-dead"]);
         let refused = "codemie: backend: 0 events delivered, 4 refused for good (see: codemie sync --status), nothing is left\n";
-        assert_eq!((said.code, said.err.as_str()), (Some(1), refused));
+        assert_eq!((output.code, output.err.as_str()), (Some(1), refused));
         // An empty sync asks whether events would be taken, and tells none.
         let told = || receiver.received().into_iter().filter(|one| one.text().contains("sessionId")).count();
         let requests = told();
-        let said = world.run(&["sync"]);
+        let output = world.run(&["sync"]);
         let code = i32::from(status == 404);
-        assert_eq!((said.code, told()), (Some(code), requests), "dead is dead: {said:?}");
+        assert_eq!((output.code, told()), (Some(code), requests), "dead is dead: {output:?}");
 
         // Another address has refused nothing.
         let (honest, ledger) = honest();
-        let said = world.run(&["config", "set", "backend.url", &honest.url()]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        let said = world.run(&["sync"]);
-        assert_eq!((said.code, ledger.events().len()), (Some(0), 4), "{said:?}");
+        let output = world.run(&["config", "set", "backend.url", &honest.url()]);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let output = world.run(&["sync"]);
+        assert_eq!((output.code, ledger.events().len()), (Some(0), 4), "{output:?}");
         assert_eq!(world.dead("backend"), [""; 0]);
     }
 }
@@ -257,9 +257,9 @@ fn refused_credentials_pause_delivery_until_they_change() {
         found.contains("is paused") && found.contains("codemie sync") && !found.contains("canary"),
         "{found}"
     );
-    let said = world.run(&["sync", "--timeout", "5s"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("refused the credentials (401)"), "{said:?}");
+    let output = world.run(&["sync", "--timeout", "5s"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("refused the credentials (401)"), "{output:?}");
     assert_eq!(receiver.received().len(), 2, "sync tried once more");
 
     let right = sinks(&world, &backend(&receiver).replace("canary-token", "right"));

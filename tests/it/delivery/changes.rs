@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codemie::forward::{Drain, Idle, Pace, needs_delivery};
-use codemie::session::lifecycle::{Begin, Conversation};
+use codemie::session::lifecycle::{ConversationStart, RunStart};
 use codemie::store::{Realm, Store};
 use serde_json::Value;
 use wire::AgentSessionId;
@@ -18,7 +18,7 @@ use crate::support::pty::Exit;
 use crate::support::receiver::{Receiver, Reply};
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// How long one of several processes is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -67,16 +67,16 @@ fn active_loop_notices_a_removed_and_a_changed_address() {
     world.spoken("before", 1);
     assert_eq!(run(&mut running), Idle::Empty { due: None });
     let config = |args: &[&str]| {
-        let said = world.run(&[&["config"], args].concat());
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = world.run(&[&["config"], args].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
     };
     config(&["unset", "backend.url"]);
     world.spoken("unset", 1);
     assert_eq!(run(&mut running), Idle::Paused("is not set up any more".into()));
     // The same again: what waited meanwhile is for it, and nothing is told twice.
     let config = |args: &[&str]| {
-        let said = world.run(&[&["config"], args].concat());
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = world.run(&[&["config"], args].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
     };
     config(&["set", "backend.url", &old.url()]);
     // Sent by a detached process; `sync` waits for its lease.
@@ -101,8 +101,8 @@ fn session_older_than_its_receiver_is_not_sent_in_part() {
     let late = world.start("resumed");
     world.bind(late, "agent-of-resumed", None);
     world.end(late, 0);
-    let said = world.run(&["config", "set", "backend.url", &receiver.url()]);
-    assert!(said.err.contains("2 sessions that ended before this are not sent there"), "{said:?}");
+    let output = world.run(&["config", "set", "backend.url", &receiver.url()]);
+    assert!(output.err.contains("2 sessions that ended before this are not sent there"), "{output:?}");
     assert_eq!(world.run(&["config", "set", "backend.token", "canary-token"]).err, "");
     // A label tells nobody of a session that nobody knows of, nor does what it writes late.
     assert_eq!(world.run(&["tag", "labelled", "blue"]).code, Some(0));
@@ -111,15 +111,15 @@ fn session_older_than_its_receiver_is_not_sent_in_part() {
     assert_eq!(ledger.events().len(), 0);
     assert_eq!(world.json(&["show", "labelled", "--json"])["sync"]["dead"], 0);
     // One that goes on is told from its first event on.
-    let again = world.start_as(&Begin {
-        conversation: Conversation::Named(AgentSessionId("agent-of-resumed".into())),
+    let again = world.start_as(&RunStart {
+        conversation: ConversationStart::Named(AgentSessionId("agent-of-resumed".into())),
         ..World::begin("again")
     });
     world.call(again, "resumed-later", "claude-sonnet-4-5", Some(2_000_000_000));
     world.end(again, 0);
     assert_eq!(world.run(&["sync"]).code, Some(0));
     assert_eq!(ledger.sessions().len(), 1);
-    assert!(ledger.sessions().values().all(|told| told.complete && told.usage[0] == 2));
+    assert!(ledger.sessions().values().all(|session| session.complete && session.usage[0] == 2));
     let status = world.json(&["sync", "--status", "--json"]);
     assert_eq!(status["sinks"][0]["sessionsBefore"], 1);
     assert!(world.out(&["sync", "--status"]).contains("1 session from before it was set up"));
@@ -139,11 +139,11 @@ fn changed_address_starts_with_nothing_delivered() {
     let halfway = world.start("halfway");
     assert_eq!(world.run(&["sync"]).code, Some(0));
     world.end(halfway, 0);
-    let said = world.run(&["config", "set", "backend.url", &new.url()]);
-    assert!(said.err.contains("1 session that ended before this is not sent there"), "{said:?}");
+    let output = world.run(&["config", "set", "backend.url", &new.url()]);
+    assert!(output.err.contains("1 session that ended before this is not sent there"), "{output:?}");
     assert_eq!(world.run(&["sync"]).code, Some(0));
     assert_eq!(names(&ledger), ["halfway"]);
-    assert!(ledger.sessions().values().all(|told| told.complete));
+    assert!(ledger.sessions().values().all(|session| session.complete));
     let record = world.json(&["show", "told", "--json"]);
     assert_eq!((&record["sync"]["delivered"], &record["sync"]["pending"]), (&0.into(), &0.into()));
 }
@@ -194,7 +194,7 @@ fn run_continues_at_a_changed_address() {
     new.wait("the open session", |_| (names(&ledger).len() == 1).then_some(()));
     terminal.send("\n\n");
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
-    new.wait("its END", |_| ledger.sessions().values().all(|told| told.complete).then_some(()));
+    new.wait("its END", |_| ledger.sessions().values().all(|session| session.complete).then_some(()));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn run_started_without_a_receiver_is_sent_to_one_set_up_later() {
     terminal.send("\n");
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
     // Nobody runs another command.
-    receiver.wait("its END", |_| ledger.sessions().values().all(|told| told.complete).then_some(()));
+    receiver.wait("its END", |_| ledger.sessions().values().all(|session| session.complete).then_some(()));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn one_detached_process_per_receiver_however_many_runs_end() {
     }
     // Those who came too late have gone when only one is left.
     let home = play.sandbox.home().to_owned();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut waiting = processes::started_in(&home);
     while waiting.len() > 1 {
         assert!(Instant::now() < deadline, "all of {waiting:?} wait");
@@ -321,8 +321,8 @@ fn retired_receiver_can_be_forgotten() {
     let record = |world: &World| world.json(&["show", "a", "--json"])["sync"]["pending"].clone();
     assert_eq!(record(&world), 4, "they wait for the other");
     assert!(world.out(&["sync", "--status"]).contains("codemie sync --forget otlp"));
-    let said = world.run(&["sync", "--forget", "otlp"]);
-    assert_eq!((said.code, said.err.contains("4 events")), (Some(0), true), "{said:?}");
+    let output = world.run(&["sync", "--forget", "otlp"]);
+    assert_eq!((output.code, output.err.contains("4 events")), (Some(0), true), "{output:?}");
     assert_eq!(record(&world), 0);
     world.fails(&["sync", "--forget", "otlp"], 1, "nothing waits");
 }

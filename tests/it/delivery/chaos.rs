@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::play::Play;
-use crate::support::ledger::{Ledger, Told};
+use crate::support::ledger::{Ledger, ReportedSession};
 use crate::support::postgres::Cluster;
 use crate::support::processes;
 use crate::support::receiver::{Received, Receiver, Reply};
@@ -20,7 +20,7 @@ use crate::support::served::Served;
 const AT_ONCE: usize = 2;
 const SURE: usize = 4;
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Dice that can be cast again.
 #[derive(Clone)]
@@ -106,14 +106,14 @@ fn play_and_kill(chaos: &Chaos, dice: &Dice, token: &str) -> Play {
     for _ in 0..SURE {
         play.start().wait_exit();
         let slow = play.start_in_shell("exec \"$CODEMIE_UNDER_TEST\" claude", &[("PACE", String::new())]);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !play.records().iter().any(|record| record["status"] == "active") {
             assert!(Instant::now() < deadline, "a session that is not recorded");
         }
         processes::signal(slow.pid(), Signal::KILL);
     }
     // A monitor gives its agent some seconds; detached senders go on meanwhile.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let agents = || {
         let mine = processes::started_in(play.sandbox.home()).into_iter();
         let line = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -130,18 +130,18 @@ fn play_and_kill(chaos: &Chaos, dice: &Dice, token: &str) -> Play {
 }
 
 /// The receiver's sessions and sums are those of the agent's own files.
-fn compare(play: &Play, told: impl Fn(&str) -> Option<Told>, count: usize) {
+fn compare(play: &Play, reported: impl Fn(&str) -> Option<ReportedSession>, count: usize) {
     let records = play.records();
     let mut spoken = 0;
     for record in &records {
         let id = record["sessionId"].as_str().unwrap();
-        let told = told(id).unwrap_or_else(|| panic!("{id} never arrived: {record}\n{}", play.log()));
-        assert!(told.complete, "a gap in {id}: {told:?}\n{record}\n{}", play.log());
+        let reported = reported(id).unwrap_or_else(|| panic!("{id} never arrived: {record}\n{}", play.log()));
+        assert!(reported.complete, "a gap in {id}: {reported:?}\n{record}\n{}", play.log());
         let conversation = record["correlation"]["agentSessionId"].as_str();
-        assert_eq!(told.agent_session.as_deref(), conversation);
+        assert_eq!(reported.agent_session.as_deref(), conversation);
         let truth = conversation.map_or([0; 5], |conversation| play.truth(conversation));
-        assert_eq!(told.usage, truth, "{id}: {record}\n{}", play.log());
-        assert_eq!(told.totals, Some(truth), "{id}: {record}");
+        assert_eq!(reported.usage, truth, "{id}: {record}\n{}", play.log());
+        assert_eq!(reported.totals, Some(truth), "{id}: {record}");
         spoken += usize::from(truth[0] > 0);
     }
     assert_eq!(count, records.len(), "no session that is not here");
@@ -190,9 +190,9 @@ fn before_a_backend(database: &str) {
     });
     let play = play_and_kill(&chaos, &dice, &backend.token("ingest"));
     let agreed = ledger.sessions();
-    let told = |id: &str| {
-        let totals = agreed.get(id).and_then(|told| told.totals);
-        backend.session(id).map(|told| Told { totals, ..told })
+    let reported = |id: &str| {
+        let totals = agreed.get(id).and_then(|session| session.totals);
+        backend.session(id).map(|reported| ReportedSession { totals, ..reported })
     };
-    compare(&play, told, backend.sessions());
+    compare(&play, reported, backend.sessions());
 }

@@ -14,9 +14,9 @@ fn sync_delivers_and_reports_it() {
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
     world.spoken("a", 2);
-    let said = world.run(&["sync"]);
-    assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
-    assert_eq!(said.err, "codemie: backend: 5 events delivered, nothing is left\n");
+    let output = world.run(&["sync"]);
+    assert_eq!((output.code, output.out.as_str()), (Some(0), ""), "{output:?}");
+    assert_eq!(output.err, "codemie: backend: 5 events delivered, nothing is left\n");
     assert_eq!(ledger.events().len(), 5);
     let again = world.run(&["sync"]);
     assert_eq!(
@@ -31,9 +31,9 @@ fn sync_gives_up_when_its_time_is_up() {
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    let said = world.run(&["sync", "--timeout", "3s"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("4 events still wait: answered 503"), "{said:?}");
+    let output = world.run(&["sync", "--timeout", "3s"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("4 events still wait: answered 503"), "{output:?}");
     assert!(receiver.received().len() >= 2, "it was tried again");
     let status = world.json(&["sync", "--status", "--json"]);
     let sink = &status["sinks"][0];
@@ -63,9 +63,9 @@ fn waiting_sync_shows_the_reason_and_control_c_leaves_a_clean_line() {
 #[test]
 fn sync_without_a_backend_fails_and_names_the_setting() {
     let world = World::new();
-    let said = world.run(&["sync"]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.err.contains("codemie config set backend.url"), "{said:?}");
+    let output = world.run(&["sync"]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.err.contains("codemie config set backend.url"), "{output:?}");
     assert!(world.out(&["sync", "--status"]).contains("no backend is set up"));
     assert_eq!(world.json(&["sync", "--status", "--json"])["sinks"], json!([]));
 }
@@ -99,8 +99,8 @@ fn history_is_sent_only_by_backfill() {
     assert_eq!(world.run(&["sync"]).code, Some(0));
     assert_eq!(ledger.events().len(), 4);
     assert_eq!(world.json(&["show", "before", "--json"])["sync"]["delivered"], 0);
-    let said = world.run(&["sync", "--backfill"]);
-    assert_eq!((said.code, ledger.events().len()), (Some(0), 9), "{said:?}");
+    let output = world.run(&["sync", "--backfill"]);
+    assert_eq!((output.code, ledger.events().len()), (Some(0), 9), "{output:?}");
     assert_eq!(world.json(&["show", "before", "--json"])["sync"]["delivered"], 5);
 }
 
@@ -119,13 +119,13 @@ fn foreign_conversations_are_sent_only_by_scan() {
     assert_eq!(world.run(&["sync", "--backfill"]).code, Some(0));
     assert_eq!(ledger.sessions().len(), 1);
     for _ in 0..2 {
-        let said = world.run(&["sync", "--backfill", "--scan"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert!(said.err.contains("of 1 foreign conversation delivered"), "{said:?}");
+        let output = world.run(&["sync", "--backfill", "--scan"]);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(output.err.contains("of 1 foreign conversation delivered"), "{output:?}");
         let sessions = ledger.sessions();
         let foreign = sessions
             .values()
-            .find(|told| told.agent_session.as_deref().is_some_and(|id| id.starts_with("02")));
+            .find(|session| session.agent_session.as_deref().is_some_and(|id| id.starts_with("02")));
         let foreign = foreign.unwrap();
         assert!(
             sessions.len() == 2 && foreign.complete && foreign.totals == Some(foreign.usage),
@@ -145,8 +145,11 @@ fn the_demos_sessions_are_sent_nowhere() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
-    let begin =
-        codemie::session::lifecycle::Begin { agent: "demo".into(), local_only: true, ..World::begin("play") };
+    let begin = codemie::session::lifecycle::RunStart {
+        agent: "demo".into(),
+        local_only: true,
+        ..World::begin("play")
+    };
     let run = world.start_as(&begin);
     world.bind(run, "demo-1", None);
     world.call(run, "demo-call", "claude-sonnet-4-5", Some(1));

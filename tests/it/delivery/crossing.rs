@@ -107,7 +107,9 @@ fn unreachable_receiver_does_not_delay_detached_delivery_to_others() {
     assert_eq!(play.codemie(&["config", "set", "backend.token", "canary-token"]).code, Some(0));
     assert_eq!(play.codemie(&["config", "set", "backend.url", &good.url()]).code, Some(0));
     assert_eq!(play.start_as(&["run", "--", "true"]).wait_exit(), Exit::Code(0));
-    good.wait("the other's END", |_| ledger.sessions().values().any(|told| told.complete).then_some(()));
+    good.wait("the other's END", |_| {
+        ledger.sessions().values().any(|session| session.complete).then_some(())
+    });
 }
 
 #[test]

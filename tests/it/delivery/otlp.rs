@@ -21,7 +21,7 @@ use crate::support::agents::left_out;
 use crate::support::receiver::{Received, Receiver, Reply};
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The collector at work.
 struct Collector {
@@ -52,7 +52,7 @@ impl Collector {
             .spawn()
             .unwrap();
         let collector = Self { child, port };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < deadline, "the collector does not listen");
             std::thread::sleep(Duration::from_millis(20)); // nothing else tells

@@ -9,7 +9,7 @@ use codemie::store::Store;
 use serde_json::Value;
 use system::clock::{Clock, SystemClock};
 
-use crate::sandbox::{CODEMIE, Said, Sandbox, say};
+use crate::sandbox::{CODEMIE, CommandOutput, Sandbox, output_of};
 use crate::support::processes;
 use crate::support::pty::{Start, Terminal};
 
@@ -73,13 +73,13 @@ impl Play {
         }
     }
 
-    pub(crate) fn codemie(&self, args: &[&str]) -> Said {
-        say(self.sandbox.codemie(args).envs(self.variables()))
+    pub(crate) fn codemie(&self, args: &[&str]) -> CommandOutput {
+        output_of(self.sandbox.codemie(args).envs(self.variables()))
     }
 
     pub(crate) fn records(&self) -> Vec<Value> {
-        let said = self.codemie(&["list", "--all", "--json"]);
-        serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+        let result = self.codemie(&["list", "--all", "--json"]);
+        serde_json::from_str(&result.out).unwrap_or_else(|error| panic!("{error}: {result:?}"))
     }
 
     /// Calls, input, output, cache read and cache write of a conversation by its own file, each call once: the truth.

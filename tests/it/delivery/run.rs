@@ -70,7 +70,7 @@ fn hanging_receiver_delays_exit_by_the_timeout_and_a_detached_process_finishes()
         ended.then_some(())
     });
     let told = ledger.sessions();
-    assert!(told.len() == 1 && told.values().all(|told| told.complete), "{told:?}");
+    assert!(told.len() == 1 && told.values().all(|session| session.complete), "{told:?}");
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn next_command_starts_a_detached_process_that_inherits_nothing() {
     // It hangs; nobody else sends meanwhile, and whoever is in a hurry takes over when it is gone.
     processes::signal(pid, rustix::process::Signal::KILL);
     assert!(processes::wait_dead(pid, TIMEOUT));
-    let said = world.run(&["sync"]);
-    assert_eq!((said.code, ledger.events().len()), (Some(0), 5), "{said:?}");
+    let output = world.run(&["sync"]);
+    assert_eq!((output.code, ledger.events().len()), (Some(0), 5), "{output:?}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn hanging_receiver_does_not_delay_the_others() {
     let play = Play::new(&config);
     assert_eq!(play.start_as(&["run", "--", "true"]).wait_exit(), Exit::Code(0));
     good.wait("the END", seen("session.end", 1));
-    assert!(ledger.sessions().values().all(|told| told.complete));
+    assert!(ledger.sessions().values().all(|session| session.complete));
     bad.wait("an attempt", |received| (!received.is_empty()).then_some(()));
     assert!(bad.received().iter().all(|one| one.path.starts_with("/v1/metrics")));
 }

@@ -10,12 +10,12 @@ use wire::Timestamp;
 
 use super::{backend, first, honest, sinks};
 use crate::commands::World;
-use crate::sandbox::{CODEMIE, Said, say};
+use crate::sandbox::{CODEMIE, CommandOutput, output_of};
 use crate::support::agents::left_out;
 use crate::support::receiver::Reply;
 
 /// Runs a script as root of a mount namespace of its own; `None`, said why, where that is not permitted.
-fn with_mounts(world: &World, script: &str) -> Option<Said> {
+fn with_mounts(world: &World, script: &str) -> Option<CommandOutput> {
     let way = ["-m", "-Urm"].into_iter().find(|way| {
         let tried =
             Command::new("unshare").args([way, "--", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
@@ -27,7 +27,7 @@ fn with_mounts(world: &World, script: &str) -> Option<Said> {
     };
     let mut command = world.sandbox.command("unshare");
     command.args([way, "--", "sh", "-euc", script]).env("codemie", CODEMIE).env("CODEMIE_QUIET", "1");
-    Some(say(&mut command))
+    Some(output_of(&mut command))
 }
 
 #[test]
@@ -47,11 +47,11 @@ fn agent_runs_on_a_full_disk_and_no_event_is_lost() {
         "$codemie" sync --timeout 20s; echo "free $?"
         "$codemie" list --json | grep -c '"sessionId"'
     "#;
-    let Some(said) = with_mounts(&world, script) else { return };
-    assert_eq!(said.out, "it runs\ncode 5\nfull 1\nfree 0\n2\n", "{said:?}");
+    let Some(output) = with_mounts(&world, script) else { return };
+    assert_eq!(output.out, "it runs\ncode 5\nfull 1\nfree 0\n2\n", "{output:?}");
     let sessions = ledger.sessions();
-    assert!(sessions.len() == 2 && sessions.values().all(|told| told.complete), "{sessions:?}");
-    assert!(sessions.values().any(|told| told.usage[0] == 20));
+    assert!(sessions.len() == 2 && sessions.values().all(|session| session.complete), "{sessions:?}");
+    assert!(sessions.values().any(|session| session.usage[0] == 20));
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn agent_runs_with_a_read_only_home() {
         mount -o remount,rw,bind .codemie
         "$codemie" sync --timeout 20s; echo "sync $?"
     "#;
-    let Some(said) = with_mounts(&world, script) else { return };
-    assert_eq!(said.out, "it runs\ncode 5\nsync 1\nsync 0\n", "{said:?}");
+    let Some(output) = with_mounts(&world, script) else { return };
+    assert_eq!(output.out, "it runs\ncode 5\nsync 1\nsync 0\n", "{output:?}");
     assert_eq!(ledger.events().len(), 4);
 }
 
@@ -100,5 +100,5 @@ fn clock_set_back_by_a_year_delays_delivery_by_minutes_at_most() {
     assert_eq!(receiver.received().len(), 2);
     clock.0.store(300_000, Ordering::Relaxed);
     assert_eq!(run(), Idle::Empty { due: None });
-    assert!(ledger.sessions().values().all(|told| told.complete));
+    assert!(ledger.sessions().values().all(|session| session.complete));
 }

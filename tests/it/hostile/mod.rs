@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::sandbox::{CODEMIE, Sandbox};
 
-/// A named pipe that nobody ever writes to: whoever opens it for reading in the usual way waits for ever.
+/// A named pipe that nobody ever writes to: a program that opens it for reading in the usual way waits for ever.
 fn pipe(sandbox: &Sandbox, name: &str) -> PathBuf {
     let path = sandbox.path(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();

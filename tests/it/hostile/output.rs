@@ -1,11 +1,11 @@
 //! What is printed cannot steer the terminal it is printed on, nor a spreadsheet.
 
-use codemie::session::lifecycle::Begin;
+use codemie::session::lifecycle::RunStart;
 use serde_json::Value;
 
 use super::{bounded, sources};
 use crate::commands::World;
-use crate::sandbox::{CODEMIE, Sandbox, say};
+use crate::sandbox::{CODEMIE, Sandbox, output_of};
 use crate::support::pty::{Exit, Start};
 
 const EVIL: &str = "a\u{202e}b\u{9b}31mc";
@@ -13,9 +13,9 @@ const EVIL: &str = "a\u{202e}b\u{9b}31mc";
 fn evil_world() -> World {
     let mut world = World::new();
     let mut begin = World::begin("fix-auth");
-    begin.place.project = Some(EVIL.into());
-    begin.place.branch = Some("=HYPERLINK(1)".into());
-    let run = world.start_as(&Begin { tags: vec!["ok".into()], ..begin });
+    begin.workspace.project = Some(EVIL.into());
+    begin.workspace.branch = Some("=HYPERLINK(1)".into());
+    let run = world.start_as(&RunStart { tags: vec!["ok".into()], ..begin });
     world.bind(run, "7a276c6b-d81e", None);
     world.call(run, "msg_1", EVIL, None);
     world.end(run, 0);
@@ -45,9 +45,9 @@ fn names_from_outside_are_shown_and_not_obeyed() {
         &["sync", "preview"],
         &["export", "fix-auth"],
     ] {
-        let said = world.run(args);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert!(!harmful(&said.out) && !harmful(&said.err), "codemie {args:?}: {said:?}");
+        let result = world.run(args);
+        assert_eq!(result.code, Some(0), "{result:?}");
+        assert!(!harmful(&result.out) && !harmful(&result.err), "codemie {args:?}: {result:?}");
     }
     let record = world.json(&["show", "fix-auth", "--json"]);
     assert_eq!(record["project"], EVIL, "JSON means what it is");
@@ -67,9 +67,12 @@ fn a_spreadsheet_takes_no_branch_for_a_formula() {
 fn an_import_prints_no_file_name_as_it_is() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("ev\x1b]0;owned\x07il\u{202e}.json", "no json");
-    let said = say(&mut bounded(&sandbox, &["import", file.to_str().unwrap()]));
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(!harmful(&said.err) && said.err.contains("owned il\u{fffd}.json was not imported"), "{said:?}");
+    let result = output_of(&mut bounded(&sandbox, &["import", file.to_str().unwrap()]));
+    assert_eq!(result.code, Some(1), "{result:?}");
+    assert!(
+        !harmful(&result.err) && result.err.contains("owned il\u{fffd}.json was not imported"),
+        "{result:?}"
+    );
 }
 
 #[test]
@@ -82,8 +85,8 @@ fn a_terminal_is_not_steered_by_whatever_is_forgotten() {
     let bytes = terminal.bytes();
     let shown = String::from_utf8_lossy(&bytes).into_owned();
     assert!(!shown.contains(['\x1b', '\x07', '\u{9b}']) && shown.contains("owned"), "{shown:?}");
-    let said = say(sandbox.codemie(&["config", "path"]).env("CODEMIE_HOME", &home));
-    assert_eq!(said.out, format!("{}\n", home.join("config.toml").display()), "a script gets the path");
+    let result = output_of(sandbox.codemie(&["config", "path"]).env("CODEMIE_HOME", &home));
+    assert_eq!(result.out, format!("{}\n", home.join("config.toml").display()), "a script gets the path");
 }
 
 #[test]
@@ -94,15 +97,15 @@ fn completions_offer_agents_where_an_agent_is_asked_for() {
         ("zsh", ":AGENT:(claude codex gemini demo)'"),
         ("fish", "-l agent -d 'Only of this agent' -r -f -a \"claude"),
     ] {
-        let script = say(&mut sandbox.codemie(&["completions", shell])).out;
+        let script = output_of(&mut sandbox.codemie(&["completions", shell])).out;
         assert!(
             script.contains(offered),
             "{shell}: {:?}",
             script.lines().find(|line| line.contains("-l agent"))
         );
     }
-    let said = say(&mut sandbox.codemie(&["list", "--agent", "make"]));
-    assert_eq!(said.code, Some(0), "any other program has sessions, too: {said:?}");
+    let result = output_of(&mut sandbox.codemie(&["list", "--agent", "make"]));
+    assert_eq!(result.code, Some(0), "any other program has sessions, too: {result:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{bounded, make_pipe, pipe};
 use crate::commands::World;
 use crate::delivery::play::Play;
-use crate::sandbox::{Sandbox, say};
+use crate::sandbox::{Sandbox, output_of};
 use crate::support::pty::Exit;
 
 const ID: &str = "7a276c6b-d81e-4b1f-9c9e-000000000001";
@@ -50,10 +50,10 @@ fn commands_do_not_wait_for_pipes_in_place_of_session_files() {
         &["list"],
         &["doctor", "--timeout", "2s"],
     ] {
-        let said = say(&mut bounded(&world.sandbox, args));
-        assert!(said.code.is_some_and(|code| code < 124), "codemie {args:?}: {said:?}");
+        let output = output_of(&mut bounded(&world.sandbox, args));
+        assert!(output.code.is_some_and(|code| code < 124), "codemie {args:?}: {output:?}");
         if args == ["view", "fix-auth"] {
-            assert!(said.err.contains("not a regular file"), "{said:?}");
+            assert!(output.err.contains("not a regular file"), "{output:?}");
         }
     }
 }
@@ -90,19 +90,19 @@ fn settings_in_a_pipe_are_refused_and_the_program_runs() {
         std::fs::create_dir(sandbox.path(".codemie")).unwrap();
         sandbox.path(".codemie/config.toml")
     });
-    let said = say(&mut bounded(&sandbox, &["run", "--", "sh", "-c", "exit 7"]));
-    assert_eq!(said.code, Some(7), "{said:?}");
-    let said = say(&mut bounded(&sandbox, &["config", "show"]));
-    assert!(said.err.contains("config.toml: it is not a regular file"), "{said:?}");
+    let output = output_of(&mut bounded(&sandbox, &["run", "--", "sh", "-c", "exit 7"]));
+    assert_eq!(output.code, Some(7), "{output:?}");
+    let output = output_of(&mut bounded(&sandbox, &["config", "show"]));
+    assert!(output.err.contains("config.toml: it is not a regular file"), "{output:?}");
 }
 
 #[test]
 fn an_import_reads_a_pipe_that_is_named_and_none_that_lies_in_a_folder() {
     let sandbox = Sandbox::new();
     pipe(&sandbox, "old/sessions.json");
-    let said = say(&mut bounded(&sandbox, &["import", "old"]));
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = output_of(&mut bounded(&sandbox, &["import", "old"]));
+    assert_eq!(output.code, Some(0), "{output:?}");
     let line = format!("printf '[]' | '{}' import /dev/stdin", crate::sandbox::CODEMIE);
-    let said = say(sandbox.command("/usr/bin/timeout").args(["30", "sh", "-c", &line]));
-    assert!(said.err.contains("/dev/stdin was not imported"), "{said:?}");
+    let output = output_of(sandbox.command("/usr/bin/timeout").args(["30", "sh", "-c", &line]));
+    assert!(output.err.contains("/dev/stdin was not imported"), "{output:?}");
 }

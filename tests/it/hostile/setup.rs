@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 use super::bounded;
 use crate::delivery::play::Play;
-use crate::sandbox::{CODEMIE, Said, Sandbox, say};
+use crate::sandbox::{CODEMIE, CommandOutput, Sandbox, output_of};
 use crate::support::pty::Exit;
 use crate::support::receiver::{Receiver, Reply};
 
@@ -27,8 +27,8 @@ fn set_up(url: &str) -> Sandbox {
     sandbox
 }
 
-fn doctor(sandbox: &Sandbox) -> Said {
-    say(&mut bounded(sandbox, &["doctor", "--timeout", "20s"]))
+fn doctor(sandbox: &Sandbox) -> CommandOutput {
+    output_of(&mut bounded(sandbox, &["doctor", "--timeout", "20s"]))
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn doctor_and_an_empty_sync_say_what_keeps_a_receiver() {
         let sandbox = set_up(&url);
         let sick = doctor(&sandbox);
         assert!(sick.out.replace('\n', " ").contains(why), "no database yet: {sick:?}");
-        let sync = say(&mut bounded(&sandbox, &["sync", "--timeout", "20s"]));
+        let sync = output_of(&mut bounded(&sandbox, &["sync", "--timeout", "20s"]));
         assert_eq!(sync.code, Some(1), "{sync:?}");
         assert!(
             sync.err.contains("0 events delivered, but it would take none: ") && sync.err.contains(why),
@@ -64,7 +64,7 @@ fn a_receiver_that_takes_events_is_asked_and_told_nothing() {
     let sandbox = set_up(&receiver.url());
     let well = doctor(&sandbox);
     assert!(well.out.contains("it answers"), "{well:?}");
-    let sync = say(&mut bounded(&sandbox, &["sync"]));
+    let sync = output_of(&mut bounded(&sandbox, &["sync"]));
     assert_eq!(
         (sync.code, sync.err.as_str()),
         (Some(0), "codemie: backend: 0 events delivered, nothing is left\n")
@@ -80,11 +80,11 @@ fn a_paused_delivery_is_said_after_a_run_on_a_terminal() {
     let line = "exec \"$CODEMIE_UNDER_TEST\" claude";
     let terminal = play.start_in_shell(line, &[("CODEMIE_QUIET", String::new())]);
     assert_eq!(terminal.wait_exit(), Exit::Code(0), "{}", terminal.text());
-    let said =
+    let output =
         "codemie: delivery to backend is paused: it refused the credentials (401); see: codemie doctor";
     let text = terminal.text();
     let shown: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains(said), "{text}");
+    assert!(shown.contains(output), "{text}");
     let quiet = play.start();
     assert_eq!(quiet.wait_exit(), Exit::Code(0));
     assert!(!quiet.text().contains("is paused"), "{}", quiet.text());
@@ -93,20 +93,20 @@ fn a_paused_delivery_is_said_after_a_run_on_a_terminal() {
 }
 
 /// As somebody whom permissions bind; `None` where that cannot be had.
-fn bound(sandbox: &Sandbox, args: &[&str]) -> Option<Said> {
+fn bound(sandbox: &Sandbox, args: &[&str]) -> Option<CommandOutput> {
     if !rustix::process::geteuid().is_root() {
-        return Some(say(&mut sandbox.codemie(args)));
+        return Some(output_of(&mut sandbox.codemie(args)));
     }
     let mut command = sandbox.command("/usr/bin/setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", CODEMIE]).args(args);
-    let said = say(&mut command);
-    (said.code != Some(127) && said.code != Some(126)).then_some(said)
+    let output = output_of(&mut command);
+    (output.code != Some(127) && output.code != Some(126)).then_some(output)
 }
 
 #[test]
 fn a_home_that_may_not_be_searched_is_not_an_empty_one() {
     let sandbox = Sandbox::new();
-    assert_eq!(say(&mut sandbox.codemie(&["run", "--", "true"])).code, Some(0));
+    assert_eq!(output_of(&mut sandbox.codemie(&["run", "--", "true"])).code, Some(0));
     if rustix::process::geteuid().is_root() {
         for folder in [sandbox.home().parent().unwrap(), sandbox.home(), &sandbox.path(".codemie")] {
             chown(folder, Some(65534), Some(65534)).unwrap();
@@ -116,14 +116,14 @@ fn a_home_that_may_not_be_searched_is_not_an_empty_one() {
         |mode| fs::set_permissions(sandbox.path(".codemie"), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o000);
     for args in [&["list"][..], &["usage"], &["show", "x"], &["list", "--json"]] {
-        let Some(said) = bound(&sandbox, args) else {
+        let Some(output) = bound(&sandbox, args) else {
             println!("left out: no way to be another user");
             break;
         };
-        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "codemie {args:?}: {said:?}");
-        let why = said.err.contains("cannot be read") && said.err.contains("Permission denied");
-        assert!(why && said.err.contains("check the permissions"), "codemie {args:?}: {said:?}");
-        assert!(!said.err.contains("cannot be written"), "{said:?}");
+        assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "codemie {args:?}: {output:?}");
+        let why = output.err.contains("cannot be read") && output.err.contains("Permission denied");
+        assert!(why && output.err.contains("check the permissions"), "codemie {args:?}: {output:?}");
+        assert!(!output.err.contains("cannot be written"), "{output:?}");
     }
     if let Some(sick) = bound(&sandbox, &["doctor", "--timeout", "5s"]) {
         assert_eq!(sick.code, Some(1), "{sick:?}");
@@ -137,8 +137,8 @@ fn a_home_that_leads_nowhere_is_said_to_whoever_asks() {
     let sandbox = Sandbox::new();
     symlink(".codemie", sandbox.path(".codemie")).unwrap();
     for args in [&["list"][..], &["usage"]] {
-        let said = say(&mut bounded(&sandbox, args));
-        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "codemie {args:?}: {said:?}");
-        assert!(said.err.contains("symbolic links"), "{said:?}");
+        let output = output_of(&mut bounded(&sandbox, args));
+        assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "codemie {args:?}: {output:?}");
+        assert!(output.err.contains("symbolic links"), "{output:?}");
     }
 }

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::{bounded, sources};
 use crate::commands::World;
-use crate::sandbox::{CODEMIE, Said, Sandbox, say};
+use crate::sandbox::{CODEMIE, CommandOutput, Sandbox, output_of};
 use crate::support::pty::{Exit, Start};
 
 /// Longer than a format's width may be.
 const ENDLESS: usize = 70_000;
 
-fn commands(sandbox: &Sandbox, name: &str) -> Vec<Said> {
+fn commands(sandbox: &Sandbox, name: &str) -> Vec<CommandOutput> {
     let all = [
         &["list", "--all"][..],
         &["list", "--all", "--json"],
@@ -28,9 +28,9 @@ fn commands(sandbox: &Sandbox, name: &str) -> Vec<Said> {
         &["view", name],
     ];
     let ran = all.map(|args| {
-        let said = say(&mut bounded(sandbox, args));
-        assert!(said.code.is_some_and(|code| code < 101), "codemie {args:?}: {}", tail(&said.err));
-        said
+        let result = output_of(&mut bounded(sandbox, args));
+        assert!(result.code.is_some_and(|code| code < 101), "codemie {args:?}: {}", tail(&result.err));
+        result
     });
     ran.into()
 }
@@ -53,17 +53,21 @@ fn an_old_store_of_endless_strings_is_taken_in_short_and_listed() {
         "repository": long('q'), "provider": long('v'), "correlation": {"agentSessionFile": long('f')}});
     let other = sandbox.file("old/one.json", &old.to_string());
     for round in ["2 sessions imported", "0 sessions imported, 2 already here"] {
-        let said = say(&mut bounded(&sandbox, &["import", file.to_str().unwrap()]));
-        assert!(said.code == Some(0) && said.out.contains(round), "{}", tail(&(said.out + &said.err)));
+        let result = output_of(&mut bounded(&sandbox, &["import", file.to_str().unwrap()]));
+        assert!(
+            result.code == Some(0) && result.out.contains(round),
+            "{}",
+            tail(&(result.out + &result.err))
+        );
     }
-    let said = say(&mut bounded(&sandbox, &["import", other.to_str().unwrap()]));
-    assert!(said.out.contains("1 session imported"), "{}", tail(&(said.out + &said.err)));
+    let result = output_of(&mut bounded(&sandbox, &["import", other.to_str().unwrap()]));
+    assert!(result.out.contains("1 session imported"), "{}", tail(&(result.out + &result.err)));
     let ran = commands(&sandbox, "plain");
     let list: Value = serde_json::from_str(&ran[1].out).unwrap();
     assert_eq!(list.as_array().unwrap().len(), 3);
-    for said in ran {
-        let longest = said.out.lines().chain(said.err.lines()).map(|line| line.chars().count()).max();
-        assert!(longest.unwrap_or(0) < 6000, "{}", tail(&said.out));
+    for result in ran {
+        let longest = result.out.lines().chain(result.err.lines()).map(|line| line.chars().count()).max();
+        assert!(longest.unwrap_or(0) < 6000, "{}", tail(&result.out));
     }
 }
 
@@ -86,10 +90,10 @@ fn an_export_of_endless_strings_is_taken_in_short_and_listed() {
     }
     let elsewhere = Sandbox::new();
     let file = elsewhere.file("export.json", &export.to_string());
-    let said = say(&mut bounded(&elsewhere, &["import", file.to_str().unwrap()]));
-    assert_eq!(said.code, Some(0), "{}", tail(&said.err));
-    for said in commands(&elsewhere, "fix-auth") {
-        for text in [&said.out, &said.err] {
+    let result = output_of(&mut bounded(&elsewhere, &["import", file.to_str().unwrap()]));
+    assert_eq!(result.code, Some(0), "{}", tail(&result.err));
+    for result in commands(&elsewhere, "fix-auth") {
+        for text in [&result.out, &result.err] {
             assert!(text.chars().count() < 40_000, "{}", tail(text));
             assert!(!text.contains(['\x1b', '\u{202e}']), "{}", tail(text));
         }

@@ -6,7 +6,7 @@ use super::scene::Scene;
 use crate::support::agents::Agent;
 use crate::support::processes;
 use crate::support::pty::Exit;
-use crate::support::stage::PATIENCE;
+use crate::support::stage::TIMEOUT;
 
 /// A copy of the conversation goes on beside it: a session of its own that knows its parent.
 #[test]
@@ -25,7 +25,7 @@ fn forked_claude_2_1_325() {
     // The copy outlives the terminal; nobody sees its end, and the next command finds it.
     for pid in scene.stage.home.residents() {
         processes::signal(pid, Signal::KILL);
-        assert!(processes::wait_dead(pid, PATIENCE), "{pid} outlives a kill");
+        assert!(processes::wait_dead(pid, TIMEOUT), "{pid} outlives a kill");
     }
     assert!(scene.codemie(&["list"]).status.success());
     scene.expect(&["A startup by assigned [one | two] exit 0", "B startup by registry [go on] crash"]);

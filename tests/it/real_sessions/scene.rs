@@ -23,7 +23,7 @@ use super::story::{Recorded, spent, story};
 use crate::support::agents::Agent;
 use crate::support::fake_api::{Call, CallLog};
 use crate::support::run::AgentRun;
-use crate::support::stage::{Form, PATIENCE, Stage};
+use crate::support::stage::{Form, Stage, TIMEOUT};
 
 pub(super) struct Scene {
     pub(super) stage: Stage,
@@ -225,7 +225,7 @@ fn await_change<T>(folder: &Path, mut find: impl FnMut() -> Option<T>) -> Option
     let _watcher = watch(folder, move |_| {
         let _ = changed.send(());
     });
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let found = find();
         let left = deadline.saturating_duration_since(Instant::now());

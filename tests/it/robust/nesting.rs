@@ -67,8 +67,8 @@ pub(super) fn tmux_names_the_program(bench: &Bench) {
     let deadline = Instant::now() + bench.timeout();
     loop {
         let mut ask = Command::new(tmux[0]);
-        let said = ask.args(&tmux[1..]).args(["display-message", "-p", "#{pane_current_command}"]).output();
-        let name = String::from_utf8(said.unwrap().stdout).unwrap();
+        let result = ask.args(&tmux[1..]).args(["display-message", "-p", "#{pane_current_command}"]).output();
+        let name = String::from_utf8(result.unwrap().stdout).unwrap();
         if name.trim() == "sh" {
             break;
         }

@@ -82,7 +82,7 @@ fn who_has_no_home_is_told_that_nothing_is_recorded() {
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap());
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said, "codemie: this session is not recorded: set HOME or CODEMIE_HOME\n");
+    let result = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(result, "codemie: this session is not recorded: set HOME or CODEMIE_HOME\n");
     assert_eq!(output.status.code(), Some(3));
 }

@@ -120,12 +120,12 @@ impl<'a> Events<'a> {
 
     /// Whether the agent hung up: it sends nothing while it reads a stream, so end of file is the only news there is.
     pub(crate) fn hung_up(&self) -> bool {
-        let patience = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
-        patience.is_err() || matches!(self.stream.peek(&mut [0]), Ok(0))
+        let set = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
+        set.is_err() || matches!(self.stream.peek(&mut [0]), Ok(0))
     }
 }
 
-/// Asks one thing of whoever is at `http://host:port` and reads the whole answer: status, headers, body.
+/// Sends one request to `http://host:port` and reads the whole answer: status, headers, body.
 pub(crate) fn ask(
     at: &str,
     method: &str,

@@ -80,8 +80,8 @@ const AGENTS: [(&str, &str, [(&str, f64, f64); 2]); 3] = [
     ("gemini", "0.61.0", [("gemini-3-pro", 2.0, 12.0), ("gemini-2.5-flash", 0.3, 2.5)]),
 ];
 
-/// One session while it is told.
-pub(crate) struct Telling {
+/// An invented session, and the events it has sent so far.
+pub(crate) struct InventedSession {
     dice: Dice,
     pub(crate) id: String,
     agent: usize,
@@ -92,7 +92,7 @@ pub(crate) struct Telling {
     pub(crate) events: Vec<Event>,
 }
 
-/// What a START says.
+/// The attributes of a START.
 pub(crate) struct Opening<'a> {
     pub(crate) name: &'a str,
     pub(crate) project: usize,
@@ -100,7 +100,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) from: Option<&'a str>,
 }
 
-impl Telling {
+impl InventedSession {
     pub(crate) fn new(seed: u64, agent: usize, person: usize, at: Timestamp) -> Self {
         let mut dice = Dice::new(seed);
         let id = dice.uuid().to_string();
@@ -108,7 +108,7 @@ impl Telling {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "json!(…) is handed over by every caller")]
-    fn tell(&mut self, kind: &str, attributes: Value) {
+    fn emit(&mut self, kind: &str, attributes: Value) {
         self.seq += 1;
         let (user, machine) = PEOPLE[self.person];
         let event = json!({
@@ -122,7 +122,7 @@ impl Telling {
     pub(crate) fn start(&mut self, opening: &Opening<'_>) {
         let (project, repository) = PROJECTS[opening.project];
         let branch = self.dice.pick(&BRANCHES);
-        self.tell(
+        self.emit(
             "session.start",
             json!({
                 "name": opening.name, "reason": opening.reason, "agentVersion": AGENTS[self.agent].1,
@@ -132,14 +132,14 @@ impl Telling {
         );
         self.now += 800;
         let session = self.dice.uuid();
-        self.tell("session.bound", json!({"agentSessionId": session, "evidence": "assigned"}));
+        self.emit("session.bound", json!({"agentSessionId": session, "evidence": "assigned"}));
     }
 
     /// A prompt, the calls it sets off, and the tools they use.
     pub(crate) fn turn(&mut self, calls: i64) {
         self.now += 15_000 + self.dice.below(150_000);
         let key = self.dice.uuid();
-        self.tell("prompt", json!({"key": key}));
+        self.emit("prompt", json!({"key": key}));
         for n in 0..calls {
             self.now += 2_000 + self.dice.below(18_000);
             self.call(n);
@@ -150,7 +150,7 @@ impl Telling {
         }
         if self.dice.below(40) == 0 {
             let key = self.dice.uuid();
-            self.tell("error", json!({"key": key, "status": 529, "kind": "overloaded"}));
+            self.emit("error", json!({"key": key, "status": 529, "kind": "overloaded"}));
         }
     }
 
@@ -167,7 +167,7 @@ impl Telling {
             + write as f64 * input_price * 1.25)
             / 1e6;
         let (key, subagent) = (self.dice.uuid(), self.dice.below(9) == 0);
-        self.tell(
+        self.emit(
             "usage",
             json!({
                 "key": key, "model": model, "inputTokens": input, "outputTokens": output, "cacheReadTokens": read,
@@ -183,7 +183,7 @@ impl Telling {
         let (key, ok) = (self.dice.uuid(), self.dice.below(11) != 0);
         let lines = if edits { self.dice.below(40) } else { 0 };
         let extension = self.dice.pick(&["rs", "ts", "py", "toml"]);
-        self.tell(
+        self.emit(
             "tool",
             json!({
                 "key": key, "name": name, "ok": ok, "kind": kind, "fileExtension": extension, "linesAdded": lines,
@@ -196,7 +196,7 @@ impl Telling {
         self.now += 2_000 + self.dice.below(60_000);
         let code = if reason == "exit" { json!(i32::from(status == "failed")) } else { Value::Null };
         let (last, files) = (self.seq + 1, self.dice.below(9));
-        self.tell(
+        self.emit(
             "session.end",
             json!({
                 "status": status, "endReason": reason, "exitCode": code, "durationMs": self.now - self.began,
@@ -214,12 +214,12 @@ impl Telling {
 /// A chain of three sessions, linked by `/clear`; the last one is going on. Their ids, and what was sent.
 pub(crate) fn chain(now: Timestamp) -> (Vec<String>, Vec<Event>) {
     let begin = Timestamp(now.0 - 95 * MINUTE);
-    let mut first = Telling::new(101, 0, 0, begin);
+    let mut first = InventedSession::new(101, 0, 0, begin);
     first.start(&Opening { name: "fix-auth", project: 0, reason: "startup", from: None });
     for calls in [4, 9, 2, 12, 6] {
         first.turn(calls);
     }
-    let mut second = Telling::new(102, 0, 0, Timestamp(first.now + 61_000));
+    let mut second = InventedSession::new(102, 0, 0, Timestamp(first.now + 61_000));
     first.end("completed", "clear", Some(&second.id));
     second.now = first.now;
     second.began = first.now;
@@ -227,33 +227,33 @@ pub(crate) fn chain(now: Timestamp) -> (Vec<String>, Vec<Event>) {
     for calls in [7, 3, 11, 5, 8, 2, 6] {
         second.turn(calls);
     }
-    let mut third = Telling::new(103, 0, 0, second.at());
+    let mut third = InventedSession::new(103, 0, 0, second.at());
     second.end("completed", "clear", Some(&third.id));
     third.now = second.now;
     third.began = second.now;
     third.start(&Opening { name: "fix-auth.3", project: 0, reason: "clear", from: Some(&second.id) });
     third.turn(3);
-    let tellings = [first, second, third];
+    let sessions = [first, second, third];
     (
-        tellings.iter().map(|telling| telling.id.clone()).collect(),
-        tellings.into_iter().flat_map(|t| t.events).collect(),
+        sessions.iter().map(|session| session.id.clone()).collect(),
+        sessions.into_iter().flat_map(|t| t.events).collect(),
     )
 }
 
 /// A session that was closed for hours and opened again, with a prompt that was never answered, and its id.
 pub(crate) fn resumed(now: Timestamp) -> (String, Vec<Event>) {
-    let mut telling = Telling::new(104, 0, 2, Timestamp(now.0 - 300 * MINUTE));
-    telling.start(&Opening { name: "upgrade-deps.again", project: 1, reason: "startup", from: None });
-    telling.turn(6);
-    telling.turn(4);
-    telling.end("completed", "exit", None);
-    telling.now += 200 * MINUTE;
-    telling.began += 200 * MINUTE; // only the time it was open counts
-    telling.start(&Opening { name: "upgrade-deps.again", project: 1, reason: "resume", from: None });
-    telling.turn(0);
-    telling.turn(5);
-    telling.end("completed", "exit", None);
-    (telling.id, telling.events)
+    let mut session = InventedSession::new(104, 0, 2, Timestamp(now.0 - 300 * MINUTE));
+    session.start(&Opening { name: "upgrade-deps.again", project: 1, reason: "startup", from: None });
+    session.turn(6);
+    session.turn(4);
+    session.end("completed", "exit", None);
+    session.now += 200 * MINUTE;
+    session.began += 200 * MINUTE; // only the time it was open counts
+    session.start(&Opening { name: "upgrade-deps.again", project: 1, reason: "resume", from: None });
+    session.turn(0);
+    session.turn(5);
+    session.end("completed", "exit", None);
+    (session.id, session.events)
 }
 
 /// What the team did on the days before `now`: sessions that began and ended, `each` so many on a working day.
@@ -270,25 +270,25 @@ pub(crate) fn history(now: Timestamp, days: i64, each: i64, turns: i64) -> impl 
             let at = Timestamp(midnight + 8 * 60 * MINUTE + dice.below(9 * 60 * MINUTE));
             let agent = usize::try_from([0, 0, 0, 1, 1, 2][usize::try_from(dice.below(6)).unwrap()]).unwrap();
             let person = usize::try_from(dice.below(6)).unwrap();
-            let mut telling = Telling::new(seed, agent, person, at);
+            let mut session = InventedSession::new(seed, agent, person, at);
             let name = format!("{}-{}", dice.pick(&TOPICS), back * 100 + n);
             let project =
                 usize::try_from(dice.below(6)).unwrap().min(usize::try_from(dice.below(6)).unwrap());
-            telling.start(&Opening { name: &name, project, reason: "startup", from: None });
+            session.start(&Opening { name: &name, project, reason: "startup", from: None });
             for _ in 0..=dice.below(turns) {
                 let calls = 1 + dice.below(6);
-                telling.turn(calls);
+                session.turn(calls);
             }
             match dice.below(20) {
-                0 => telling.end("failed", "exit", None),
-                1 => telling.end("interrupted", "crash", None),
-                _ => telling.end("completed", "exit", None),
+                0 => session.end("failed", "exit", None),
+                1 => session.end("interrupted", "crash", None),
+                _ => session.end("completed", "exit", None),
             }
             // Of one in sixty something was lost on the way, so far.
             if dice.below(60) == 0 {
-                telling.events.remove(3);
+                session.events.remove(3);
             }
-            (telling.now < now.0).then_some(telling.events)
+            (session.now < now.0).then_some(session.events)
         })
     })
 }
@@ -298,13 +298,13 @@ pub(crate) fn long_words(now: Timestamp) -> (String, Vec<Event>) {
     let id = "10000000-0000-4000-8000-000000000001";
     let word = |name: &str, length: usize| format!("{name}_{}", "very_".repeat(length))[..length].to_owned();
     let (agent, user) = (word("agent", 400), word("user", 400));
-    let tell = |seq: i64, kind: &str, attributes: Value| {
-        let event = json!({
+    let event = |seq: i64, kind: &str, attributes: Value| {
+        let json = json!({
             "id": Uuid::from_u128(u128::try_from(seq).unwrap()), "rev": 0, "type": kind, "sessionId": id, "seq": seq,
             "time": Timestamp(now.0 - 60_000 + seq * 1000).to_string(), "agent": agent, "machine": "m", "user": user,
             "attributes": attributes,
         });
-        Event::parse(&event.to_string()).unwrap()
+        Event::parse(&json.to_string()).unwrap()
     };
     let start = json!({
         "name": word("name", 100), "reason": "startup", "project": word("project", 400),
@@ -314,13 +314,13 @@ pub(crate) fn long_words(now: Timestamp) -> (String, Vec<Event>) {
     let usage = json!({"key": "k", "model": word("model", 400), "outputTokens": 7, "costUsd": 999.99});
     let tool = json!({"key": "t", "name": word("tool", 100), "ok": false, "kind": "exec"});
     let error = json!({"key": "e", "status": 529, "kind": word("kind", 100)});
-    let told = [
+    let content = [
         ("session.start", start),
         ("prompt", json!({"key": "p"})),
         ("usage", usage),
         ("tool", tool),
         ("error", error),
     ];
-    let events = (1..).zip(told).map(|(seq, (kind, attributes))| tell(seq, kind, attributes)).collect();
+    let events = (1..).zip(content).map(|(seq, (kind, attributes))| event(seq, kind, attributes)).collect();
     (id.to_owned(), events)
 }

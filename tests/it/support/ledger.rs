@@ -10,9 +10,9 @@ use super::receiver::{Received, Reply};
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<BTreeMap<String, Value>>);
 
-/// One session as the events tell it.
+/// One session as its events describe it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct ReportedSession {
     pub(crate) agent_session: Option<String>,
     /// Calls, input, output, cache read, cache write.
     pub(crate) usage: [i64; 5],
@@ -22,7 +22,7 @@ pub(crate) struct Told {
     pub(crate) complete: bool,
 }
 
-/// The numbers of a [`Told`], as records and events call them.
+/// The numbers of a [`ReportedSession`], by their names in records and events.
 pub(crate) const FIELDS: [&str; 5] =
     ["apiCalls", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"];
 
@@ -52,21 +52,21 @@ impl Ledger {
     }
 
     /// By session id.
-    pub(crate) fn sessions(&self) -> BTreeMap<String, Told> {
-        let mut sessions = BTreeMap::<String, (Told, BTreeSet<i64>, Vec<(i64, Value)>)>::new();
+    pub(crate) fn sessions(&self) -> BTreeMap<String, ReportedSession> {
+        let mut sessions = BTreeMap::<String, (ReportedSession, BTreeSet<i64>, Vec<(i64, Value)>)>::new();
         for event in self.events() {
-            let (told, seqs, ends) =
+            let (session, seqs, ends) =
                 sessions.entry(event["sessionId"].as_str().unwrap().to_owned()).or_default();
             let attributes = &event["attributes"];
             let seq = event["seq"].as_i64().unwrap();
             assert!(seqs.insert(seq), "two events with one seq: {event}");
             match event["type"].as_str().unwrap() {
                 "session.bound" => {
-                    told.agent_session = attributes["agentSessionId"].as_str().map(str::to_owned);
+                    session.agent_session = attributes["agentSessionId"].as_str().map(str::to_owned);
                 }
                 "usage" => {
-                    told.usage[0] += 1;
-                    for (sum, field) in told.usage.iter_mut().zip(FIELDS).skip(1) {
+                    session.usage[0] += 1;
+                    for (sum, field) in session.usage.iter_mut().zip(FIELDS).skip(1) {
                         *sum += attributes[field].as_i64().unwrap();
                     }
                 }
@@ -76,14 +76,14 @@ impl Ledger {
         }
         sessions
             .into_iter()
-            .map(|(id, (mut told, seqs, mut ends))| {
+            .map(|(id, (mut session, seqs, mut ends))| {
                 ends.sort_by_key(|(seq, _)| *seq);
                 if let Some((_, end)) = ends.last() {
-                    told.totals = Some(FIELDS.map(|field| end["totals"][field].as_i64().unwrap()));
+                    session.totals = Some(FIELDS.map(|field| end["totals"][field].as_i64().unwrap()));
                     let last = end["lastSeq"].as_i64().unwrap();
-                    told.complete = seqs.iter().copied().eq(1..=last);
+                    session.complete = seqs.iter().copied().eq(1..=last);
                 }
-                (id, told)
+                (id, session)
             })
             .collect()
     }

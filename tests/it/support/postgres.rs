@@ -85,12 +85,12 @@ impl Cluster {
     pub(crate) fn run(&self, database: &str, sql: &str) {
         let psql = programs().unwrap().join("psql");
         let port = self.port.to_string();
-        let said = Command::new(psql)
+        let output = Command::new(psql)
             .args(["-q", "-U", "postgres", "-d", database, "-p", &port, "-c", sql, "-h"])
             .arg(self.folder.path())
             .output()
             .unwrap();
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// The address of a new, empty database.

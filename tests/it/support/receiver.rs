@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::http::{Request, ask};
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A request as it came, its body unpacked.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl Receiver {
 
     /// Waits until what was received shows it.
     pub(crate) fn wait<T>(&self, what: &str, mut find: impl FnMut(&[Received]) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let (lock, changed) = &*self.received;
         let mut received = lock.lock().unwrap();
         loop {
@@ -126,7 +126,7 @@ fn texts(received: &[Received]) -> Vec<String> {
 fn serve(mut stream: TcpStream, answer: &Answer, noted: &(Mutex<Vec<Received>>, Condvar)) {
     let Ok(Some(request)) = Request::read(&stream) else { return };
     let received = Received::of(request);
-    // Noted before it is answered: whoever has seen the answer finds it here.
+    // Noted before it is answered: a test that has seen the answer finds the request here.
     let reply = answer(&received);
     noted.0.lock().unwrap().push(received);
     noted.1.notify_all();

@@ -20,7 +20,7 @@ use super::fake_api::{Call, CallLog, Kind, Status};
 use super::processes;
 use super::pty::{Exit, Start, Terminal, View};
 use super::screen::{busy, composer, menu_choice, unspaced};
-use super::stage::{Form, PATIENCE, Stage};
+use super::stage::{Form, Stage, TIMEOUT};
 
 /// An Enter on the heels of typed text is taken for part of a paste, and nothing on the screen tells when that is over
 /// (Gemini: 30 ms, Codex: 120 ms).
@@ -128,7 +128,7 @@ impl<'a> AgentRun<'a> {
     /// Waits for a call like this after the API's first `since`.
     pub(crate) fn wait_call(&self, what: &str, since: usize, matches: impl Fn(&Call) -> bool) -> Call {
         let find = |log: &CallLog| log.calls[since..].iter().find(|call| matches(call)).cloned();
-        self.stage.api.wait_for(PATIENCE, find).unwrap_or_else(|| {
+        self.stage.api.wait_for(TIMEOUT, find).unwrap_or_else(|| {
             let (log, screen) = (self.stage.api.log(), self.terminal.text());
             panic!("the API never saw {what}; its log:\n{log}--- screen\n{screen}")
         })

@@ -11,11 +11,11 @@ use rusqlite::Connection;
 use crate::sandbox::Sandbox;
 
 /// Bounds failures only.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Looks again and again until something is found.
 pub(crate) fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;

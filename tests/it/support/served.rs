@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use super::http::ask;
-use super::ledger::{FIELDS, Told};
+use super::ledger::{FIELDS, ReportedSession};
 
 pub(crate) struct Served {
     child: Child,
@@ -46,10 +46,10 @@ impl Served {
         (status == 200).then(|| serde_json::from_slice(&body).unwrap())
     }
 
-    /// A session as it tells it.
-    pub(crate) fn session(&self, id: &str) -> Option<Told> {
+    /// A session as its API describes it.
+    pub(crate) fn session(&self, id: &str) -> Option<ReportedSession> {
         let record = self.ask(&format!("/v1/sessions/{id}"))?;
-        Some(Told {
+        Some(ReportedSession {
             agent_session: record["correlation"]["agentSessionId"].as_str().map(str::to_owned),
             usage: FIELDS.map(|field| record["usage"][field].as_i64().unwrap_or(-1)),
             // It adds up the calls itself, and does not keep what an END says of them.

@@ -12,7 +12,7 @@ use super::fake_api::FakeApi;
 use super::pty::Start;
 
 /// Bounds failures only: the agents take seconds to start, and more on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// What stands between the terminal and the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Form {
     }
 }
 
-/// Fields go in this order: first whoever is left of the agents, then what they talk to, then the turn.
+/// Dropped in the order of its fields: first the agents that still run, then the API they talk to, then the turn.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) home: AgentHome,
@@ -81,7 +81,7 @@ impl Stage {
 
     /// The same start, but in the project folder, with the agents' environment and a terminal that answers.
     pub(crate) fn prepare(&self, start: Start) -> Start {
-        let start = start.env_clear().cwd(self.home.project()).size(40, 120).timeout(PATIENCE).answers();
+        let start = start.env_clear().cwd(self.home.project()).size(40, 120).timeout(TIMEOUT).answers();
         self.home
             .environment(&self.api)
             .into_iter()

@@ -84,7 +84,7 @@ impl Bench {
     }
 }
 
-/// Whoever a bad wrapper has left behind, outside of every session that the terminal knows of.
+/// Ends processes that a bad wrapper has left behind, outside of every session that the terminal knows of.
 impl Drop for Bench {
     fn drop(&mut self) {
         processes::kill_started_in(self.home());

@@ -21,7 +21,7 @@ const NAIVE_FAILS: [(&str, &str); 11] = [
 ];
 
 /// Most failures are a wait in vain, so the checks run beside each other and give up early. Passing takes far less.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[test]
 fn naive_wrapper_fails_half_of_the_checks() {
@@ -47,7 +47,7 @@ fn every_check_fails_for_somebody() {
 fn failures(wrapper: Wrapper) -> Vec<&'static str> {
     let runs = CHECKS.map(|(name, check)| {
         let run = thread::spawn(move || {
-            let bench = Bench::with_timeout(wrapper, PATIENCE);
+            let bench = Bench::with_timeout(wrapper, TIMEOUT);
             catch_unwind(AssertUnwindSafe(|| check(&bench)))
         });
         (name, run)

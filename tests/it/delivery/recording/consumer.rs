@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{self, Comparison};
 use super::stable::{Stable, numbers, without_number};
-use crate::sandbox::{CODEMIE, say};
+use crate::sandbox::{CODEMIE, output_of};
 use crate::support::http::ask;
 use crate::support::postgres::Cluster;
 use crate::support::served::Served;
@@ -231,7 +231,7 @@ fn converse(database: &str) -> [(&'static str, String); 3] {
     let create =
         ["backend", "token", "create", "--role", "ingest", "--name", "other", "--database", database];
     let home = tempfile::tempdir().unwrap();
-    let other = say(Command::new(CODEMIE).args(create).env("CODEMIE_HOME", home.path())).out;
+    let other = output_of(Command::new(CODEMIE).args(create).env("CODEMIE_HOME", home.path())).out;
     let other = Some(other.trim().to_owned());
     talk.ask_with("POST", "/v1/events", "another owner", other, &revisions()[0]);
     let mut ingest = without_now(&std::mem::take(&mut talk.text), began);

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::fixture::Comparison;
 use super::stable::Stable;
-use super::{codemie, compare_requests, file, receiver, said, settings};
-use crate::sandbox::{Sandbox, say};
+use super::{codemie, compare_requests, file, receiver, settings, successful_output};
+use crate::sandbox::{Sandbox, output_of};
 use crate::support::processes;
 use crate::support::scripted::{Scripted, await_some, install};
 
@@ -68,7 +68,7 @@ impl Stage {
 
     /// The session of a conversation.
     fn record(&self, id: &str) -> Option<Value> {
-        let listed = said(&self.sandbox, &["list", "--all", "--json"]).out;
+        let listed = successful_output(&self.sandbox, &["list", "--all", "--json"]).out;
         let records: Vec<Value> = serde_json::from_str(&listed).unwrap();
         records.into_iter().find(|record| record["correlation"]["agentSessionId"] == id)
     }
@@ -83,7 +83,7 @@ impl Stage {
     /// Its own name holds the minute it began in.
     fn rename(&self, id: &str, name: &str) {
         let record = self.record(id).unwrap();
-        said(&self.sandbox, &["rename", record["name"].as_str().unwrap(), name]);
+        successful_output(&self.sandbox, &["rename", record["name"].as_str().unwrap(), name]);
     }
 }
 
@@ -180,7 +180,7 @@ fn live_runs_are_sent_as_recorded() {
     run.be(&first);
     whole_conversation(&mut stage, &mut run, &first);
     stage.rename(&first, "renamed");
-    said(&stage.sandbox, &["tag", "renamed", "night"]);
+    successful_output(&stage.sandbox, &["tag", "renamed", "night"]);
     run.be(&second);
     stage.say(&mut run, &second, "msg_b", 3);
     stage.wait(&second, "/usage/apiCalls", &json!(1));
@@ -221,19 +221,20 @@ fn live_runs_are_sent_as_recorded() {
     stage.wait(&fourth, "/endReason", &json!("crash"));
 
     // A program that is no agent: nothing of it is ever bound.
-    let plain =
-        say(codemie(&stage.sandbox, &["run", "--name", "plain", "--", "true"]).current_dir(&stage.folder));
+    let plain = output_of(
+        codemie(&stage.sandbox, &["run", "--name", "plain", "--", "true"]).current_dir(&stage.folder),
+    );
     assert_eq!(plain.code, Some(0), "{plain:?}");
 
     let mut comparison = Comparison::default();
     let receiver = receiver();
     stage.sandbox.file(".codemie/config.toml", &settings(&receiver));
-    said(&stage.sandbox, &["sync", "--backfill"]);
+    successful_output(&stage.sandbox, &["sync", "--backfill"]);
     compare_requests(&mut comparison, &mut stage.stable, "live", &receiver.received());
 
     let mut shown = String::new();
     for args in [&["show", "renamed", "--json"][..], &["export", "signalled"]] {
-        write!(shown, "codemie {}\n{}", args.join(" "), said(&stage.sandbox, args).out).unwrap();
+        write!(shown, "codemie {}\n{}", args.join(" "), successful_output(&stage.sandbox, args).out).unwrap();
     }
     let record = stage.record(&first).unwrap();
     let id = record["sessionId"].as_str().unwrap();

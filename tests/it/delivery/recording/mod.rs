@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 
 use self::fixture::Comparison;
 use self::stable::{Stable, without_number};
-use crate::sandbox::{Said, Sandbox, say};
+use crate::sandbox::{CommandOutput, Sandbox, output_of};
 use crate::support::receiver::{Received, Receiver, Reply};
 
 /// A receiver that believes everything, for all three kinds of senders.
@@ -65,10 +65,10 @@ fn codemie(sandbox: &Sandbox, args: &[&str]) -> Command {
     command
 }
 
-fn said(sandbox: &Sandbox, args: &[&str]) -> Said {
-    let said = say(&mut codemie(sandbox, args));
-    assert_eq!(said.code, Some(0), "{args:?}: {said:?}");
-    said
+fn successful_output(sandbox: &Sandbox, args: &[&str]) -> CommandOutput {
+    let output = output_of(&mut codemie(sandbox, args));
+    assert_eq!(output.code, Some(0), "{args:?}: {output:?}");
+    output
 }
 
 /// The headers that are the program's choice, and not that of the connection.
@@ -166,7 +166,8 @@ fn imported() -> (Sandbox, String) {
     ] {
         let place = fs::canonicalize(sandbox.home()).unwrap().with_file_name(name.replace('/', "-"));
         fs::copy(fixture::path(name), &place).unwrap();
-        let Said { out, err, .. } = say(&mut codemie(&sandbox, &["import", place.to_str().unwrap()]));
+        let CommandOutput { out, err, .. } =
+            output_of(&mut codemie(&sandbox, &["import", place.to_str().unwrap()]));
         write!(printed, "import {name}\n{out}{err}").unwrap();
     }
     become_unknown(&sandbox);
@@ -187,9 +188,9 @@ fn send_imported(comparison: &mut Comparison) {
     let folder = fs::canonicalize(sandbox.home().parent().unwrap()).unwrap();
     stable.replace(folder.to_str().unwrap(), "@folder@");
 
-    let sent_by_backfill = said(&sandbox, &["sync", "preview", "--limit", "10000"]).out;
+    let sent_by_backfill = successful_output(&sandbox, &["sync", "preview", "--limit", "10000"]).out;
     sandbox.file(".codemie/config.toml", &settings(&receiver));
-    let synced = said(&sandbox, &["sync", "--backfill"]);
+    let synced = successful_output(&sandbox, &["sync", "--backfill"]);
     let received = receiver.received();
     compare_requests(comparison, &mut stable, "import", &received);
     let bodies: String = received.iter().filter(|one| one.path == "/v1/events").map(plain).collect();
@@ -203,7 +204,7 @@ fn send_imported(comparison: &mut Comparison) {
 
     // The backfill sends the sessions of the store once more; the foreign conversations are a request of their own.
     foreign(&sandbox);
-    let scanned = said(&sandbox, &["sync", "--backfill", "--scan"]);
+    let scanned = successful_output(&sandbox, &["sync", "--backfill", "--scan"]);
     let received = receiver.received().split_off(received.len());
     let foreign: Vec<Received> =
         received.into_iter().filter(|one| plain_contains(one, "\"foreign\"")).collect();
@@ -218,7 +219,7 @@ fn send_imported(comparison: &mut Comparison) {
         &["list", "--all", "--agent", "gemini", "--json"],
         &["export", "delta"],
     ] {
-        let out = said(&sandbox, args).out;
+        let out = successful_output(&sandbox, args).out;
         let out = stable.apply(&without_number(&without_number(&out, delivered), "\"exportedAt\": "));
         write!(shown, "codemie {}\n{out}", args.join(" ")).unwrap();
     }

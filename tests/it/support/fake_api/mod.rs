@@ -38,7 +38,7 @@ pub(crate) struct FakeApi {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Told of every change of the state.
+    /// Notified of every change of the state.
     changed: Condvar,
     /// Keeps the ids of two servers apart.
     server: u64,
@@ -119,9 +119,11 @@ impl Drop for FakeApi {
     }
 }
 
-/// How a stream ended, when nothing went wrong in reading the question.
-enum Outcome {
-    Told(Status),
+/// How an answer ended.
+enum AnswerEnd {
+    /// With this status, which the log notes.
+    Logged(Status),
+    /// The server is stopping.
     Stopping,
 }
 
@@ -179,20 +181,20 @@ impl Shared {
             call.text = last.then(|| text.clone());
         }
         let refused = script.error.filter(|&(_, times)| tried < times).map(|(status, _)| status);
-        let outcome = match refused {
+        let end = match refused {
             Some(status) => respond(stream, status, &refusal(question.vendor, status))
-                .map(|()| Outcome::Told(Status::Refused(status))),
+                .map(|()| AnswerEnd::Logged(Status::Refused(status))),
             None if !question.stream => {
-                respond(stream, 200, &answer.whole()).map(|()| Outcome::Told(Status::Complete))
+                respond(stream, 200, &answer.whole()).map(|()| AnswerEnd::Logged(Status::Complete))
             }
             None => {
                 let script = if last { script } else { Script { cut: script.cut, ..Script::default() } };
                 self.stream(stream, &*answer, &text, &script, tried)
             }
         };
-        let status = match outcome {
-            Ok(Outcome::Told(status)) => status,
-            Ok(Outcome::Stopping) => return,
+        let status = match end {
+            Ok(AnswerEnd::Logged(status)) => status,
+            Ok(AnswerEnd::Stopping) => return,
             Err(_) => Status::Aborted,
         };
         let mut state = self.state();
@@ -239,7 +241,7 @@ impl Shared {
         text: &str,
         script: &Script,
         tried: usize,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<AnswerEnd> {
         let mut events = Events::begin(stream, answer.named_events())?;
         answer.opening().iter().try_for_each(|event| events.send(event))?;
         if let Some(slow) = script.slow {
@@ -260,27 +262,27 @@ impl Shared {
         }
         events.send(&answer.piece(text))?;
         if tried < script.cut {
-            return Ok(Outcome::Told(Status::Cut));
+            return Ok(AnswerEnd::Logged(Status::Cut));
         }
         answer.closing().iter().try_for_each(|event| events.send(event))?;
         // Codex hangs up as soon as it has read the last event.
         let _ = events.finish();
-        Ok(Outcome::Told(Status::Complete))
+        Ok(AnswerEnd::Logged(Status::Complete))
     }
 
     /// Holds a stream back until `over`; says how it ended when the agent hung up or the server stops before.
-    fn pause(&self, events: &Events<'_>, over: impl Fn(&State) -> bool) -> Option<Outcome> {
+    fn pause(&self, events: &Events<'_>, over: impl Fn(&State) -> bool) -> Option<AnswerEnd> {
         let mut state = self.state();
         loop {
             if state.stopping {
-                return Some(Outcome::Stopping);
+                return Some(AnswerEnd::Stopping);
             }
             if over(&state) {
                 return None;
             }
             state = self.wait(state, LOOK);
             if events.hung_up() {
-                return Some(Outcome::Told(Status::Aborted));
+                return Some(AnswerEnd::Logged(Status::Aborted));
             }
         }
     }

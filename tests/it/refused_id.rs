@@ -1,5 +1,5 @@
-//! An agent that starts itself anew within a run, with the arguments it was given, and refuses the id among them because it
-//! has used it: as Gemini CLI does when a setting wants it. Without codemie it would simply run on.
+//! An agent that starts itself again within a run, with the same arguments, and refuses the id among them because the id is
+//! used already: Gemini CLI does so after some settings change. Without codemie it would simply run on.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Events for tests, told in few words, and everything a storage answers, in one value to compare.
+//! Short constructors of events for tests, and all answers of a storage in one value to compare.
 use std::fmt::Write;
 
 use backend::model::{By, Page, Record, SessionFilter, TimelinePosition, UsageFilter};
@@ -136,7 +136,7 @@ pub(super) async fn record(storage: &dyn Storage, id: &str) -> Value {
 
 /// Everything a storage answers about everything.
 pub(super) async fn everything(storage: &dyn Storage) -> String {
-    let mut told = String::new();
+    let mut answers = String::new();
     let mut page = Page::first(500);
     loop {
         let found = storage.sessions(SessionFilter::default(), page).await.unwrap();
@@ -144,7 +144,7 @@ pub(super) async fn everything(storage: &dyn Storage) -> String {
             let detail = storage.session(&session.id).await.unwrap().unwrap();
             let record = record(storage, &session.id).await;
             let timeline = storage.timeline(&session.id, TimelinePosition::default(), 10_000).await.unwrap();
-            writeln!(told, "{record}\n{:?}\n{:?}\n{timeline:?}", detail.models, detail.tools).unwrap();
+            writeln!(answers, "{record}\n{:?}\n{:?}\n{timeline:?}", detail.models, detail.tools).unwrap();
         }
         match found.next {
             Some(next) => page = Page { after: Some(next), limit: 500 },
@@ -154,18 +154,18 @@ pub(super) async fn everything(storage: &dyn Storage) -> String {
     for by in By::ALL {
         let usage = storage.usage(*by, UsageFilter::default(), 0..10_000).await.unwrap();
         let series = storage.series(*by, UsageFilter::default()).await.unwrap();
-        writeln!(told, "{by} {usage:?}\n{by} {series:?}").unwrap();
+        writeln!(answers, "{by} {usage:?}\n{by} {series:?}").unwrap();
     }
     let mut health = storage.health(100).await.unwrap();
     health.gaps.sort_by(|a, b| a.id.cmp(&b.id));
-    writeln!(told, "{:?}\n{health:?}", storage.facets().await.unwrap()).unwrap();
-    told
+    writeln!(answers, "{:?}\n{health:?}", storage.facets().await.unwrap()).unwrap();
+    answers
 }
 
 /// Says in which line two answers differ, not all of both.
-pub(super) fn assert_same(told: &str, expected: &str) {
-    for (told, expected) in told.lines().zip(expected.lines()) {
-        assert_eq!(told, expected);
+pub(super) fn assert_same(answers: &str, expected: &str) {
+    for (answer, expected) in answers.lines().zip(expected.lines()) {
+        assert_eq!(answer, expected);
     }
-    assert_eq!(told.lines().count(), expected.lines().count());
+    assert_eq!(answers.lines().count(), expected.lines().count());
 }
