@@ -26,6 +26,9 @@ use super::stage::{Form, Stage, TIMEOUT};
 /// (Gemini: 30 ms, Codex: 120 ms).
 const NO_PASTE: Duration = Duration::from_millis(150);
 
+/// How long an agent may take to empty its line after an Enter; it takes some 50 ms.
+const ENTER_TIMEOUT: Duration = Duration::from_secs(10);
+
 pub(crate) struct AgentRun<'a> {
     pub(crate) terminal: Terminal,
     pub(crate) agent: Agent,
@@ -112,7 +115,18 @@ impl<'a> AgentRun<'a> {
         let since = self.stage.api.log().calls.len();
         self.type_text(text);
         self.enter();
+        self.enter_again_if_ignored(text);
         since
+    }
+
+    /// Gemini takes text before it takes an Enter while it loads a conversation (`--resume`), and its line looks the same. One
+    /// more Enter, visibly; an Enter in an empty line does nothing.
+    fn enter_again_if_ignored(&self, text: &str) {
+        let taken = |view: &mut View<'_>| composer(self.agent, &view.text()) != Some(unspaced(text));
+        if self.agent == Agent::Gemini && !self.terminal.holds_within(ENTER_TIMEOUT, taken) {
+            println!("Enter pressed again: Gemini ignored the first one after {text:?}");
+            self.enter();
+        }
     }
 
     /// Waits for the API to finish the last answer to a prompt put after its first `since` calls.
