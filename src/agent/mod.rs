@@ -1,7 +1,7 @@
 //! The agents: the only room that knows one from another.
 //!
-//! An agent is one file (or folder) that implements [`Agent`], in its three parts: [`Launch`], [`ConversationFiles`] and
-//! [`Follow`]. `registry` lists them.
+//! An agent is one file (or folder) that implements [`Agent`], in its four parts: [`Launch`], [`ConversationFiles`],
+//! [`Follow`] and [`Live`]. `registry` lists them.
 
 mod args;
 pub mod claude;
@@ -10,6 +10,7 @@ mod files;
 pub mod gemini;
 pub mod invocation;
 mod launch;
+pub mod live;
 mod loose;
 mod neighbours;
 mod package;
@@ -28,13 +29,14 @@ use std::fmt::Debug;
 pub use files::{ConversationFiles, SessionFile, SessionFiles};
 pub use invocation::{Conversation, Invocation, InvocationKind};
 pub use launch::{Injection, Launch, Remark};
+pub use live::Live;
 pub use trail::{Follow, Seen, Territory, Trail};
 
 /// Looks up an environment variable.
 pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// One coding agent: how it is launched, where its conversations are, and how a run of it is followed.
-pub trait Agent: Launch + ConversationFiles + Follow + Debug + Sync {
+pub trait Agent: Launch + ConversationFiles + Follow + Live + Debug + Sync {
     /// The name it is called by, on the command line and in records.
     fn name(&self) -> &'static str;
 

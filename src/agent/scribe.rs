@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::trail::{Seen, Trail};
 use super::transcript::{Item, ItemKind, Reader};
 use super::{
-    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, SessionFile,
+    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, SessionFile,
     SessionFiles, Var,
 };
 use crate::meter::form::Form;
@@ -84,6 +84,8 @@ impl ConversationFiles for Scribe {
         }))
     }
 }
+
+impl Live for Scribe {}
 
 impl Follow for Scribe {
     fn trail(&self, _: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

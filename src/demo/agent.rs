@@ -7,7 +7,7 @@ use crate::agent::claude::Claude;
 use crate::agent::claude::files::ClaudeFiles;
 use crate::agent::claude::trail::ClaudeTrail;
 use crate::agent::{
-    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Trail, Var,
+    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, Trail, Var,
     transcript,
 };
 use crate::home::Home;
@@ -50,6 +50,8 @@ impl ConversationFiles for Demo {
         Claude.transcript()
     }
 }
+
+impl Live for Demo {}
 
 impl Follow for Demo {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

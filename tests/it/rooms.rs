@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// From the top to the ground: a room uses those below it, and none above. (The walls between crates are the compiler's.)
 const ROOMS: &[&str] = &[
-    "main", "cmd", "cli", "doctor", "mirror", "report", "launch", "track", "forward", "scan", "registry",
-    "demo", "agent", "session", "store", "meter", "shim", "config", "output", "detached", "log", "project",
-    "home", "short",
+    "main", "cmd", "cli", "doctor", "mcp", "host", "mirror", "report", "launch", "track", "remote", "live",
+    "forward", "scan", "registry", "demo", "agent", "session", "store", "meter", "shim", "config", "output",
+    "detached", "log", "project", "home", "short",
 ];
 
 fn root() -> PathBuf {

@@ -27,6 +27,7 @@ mod monitor;
 mod plain;
 pub mod process;
 mod pump;
+pub mod screen;
 mod signals;
 mod sys;
 pub mod tap;

@@ -10,8 +10,8 @@ use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
 use super::{invocation, version, view};
 use crate::agent::{
-    Agent, Conversation, ConversationFiles, Follow, Injection, Invocation, Launch, Remark, SessionFiles,
-    Trail, Var, transcript,
+    Agent, Conversation, ConversationFiles, Follow, Injection, Invocation, Launch, Live, Remark,
+    SessionFiles, Trail, Var, transcript,
 };
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
@@ -137,6 +137,8 @@ impl ConversationFiles for Claude {
         Some(transcript::Reader::Threads(view::thread))
     }
 }
+
+impl Live for Claude {}
 
 impl Follow for Claude {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

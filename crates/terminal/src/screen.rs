@@ -1,0 +1,18 @@
+//! The screen of a program, as a terminal would show it, for people who look later and for those who read it.
+
+/// The screen at one moment, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScreenView {
+    /// One string per row, without trailing blanks.
+    pub rows: Vec<String>,
+    /// Row and column of the cursor, from 0.
+    pub cursor: (u16, u16),
+    pub cursor_visible: bool,
+    /// The title that the program gave its window.
+    pub title: String,
+    /// The last report of a program's own state: the text of `OSC 7501`.
+    pub reported_state: Option<String>,
+    /// The program asked for pastes to be marked.
+    pub bracketed_paste: bool,
+    pub alternate_screen: bool,
+}

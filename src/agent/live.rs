@@ -1,0 +1,125 @@
+//! What an agent does at this moment, as its screen, its session file and its own registry show it.
+//!
+//! Everything here reads; the readings of several sources are weighed in the room `live`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::Var;
+use terminal::process::Processes;
+use terminal::screen::ScreenView;
+use wire::{AgentSessionId, Pid, Timestamp};
+
+/// The part of an [`Agent`](super::Agent) that knows what it looks like while it runs. The defaults know nothing, so the state of
+/// such an agent is unknown.
+pub trait Live {
+    /// What the screen shows. Pure: the same screen always has the same reading.
+    fn read_screen(&self, _screen: &ScreenView) -> ScreenReading {
+        ScreenReading::default()
+    }
+
+    /// What a line of the conversation's file says about its turns; `None`: nothing.
+    fn read_turn(&self, _line: &[u8]) -> Option<TurnMark> {
+        None
+    }
+
+    /// What the agent itself publishes about the process `pid`, or about a process below it.
+    fn published(&self, _var: Var<'_>, _pid: Pid, _processes: &dyn Processes) -> Option<Published> {
+        None
+    }
+
+    /// The arguments that begin a conversation with this prompt, or continue one with it; `None`: it cannot be given so.
+    fn prompt_arguments(&self, _prompt: &str) -> Option<Vec<OsString>> {
+        None
+    }
+
+    /// Processes that write to a conversation at this moment, wrapped or not, background processes of the agent's own included.
+    fn writers(
+        &self,
+        _var: Var<'_>,
+        _conversation: &AgentSessionId,
+        _processes: &dyn Processes,
+    ) -> Vec<Writer> {
+        Vec::new()
+    }
+
+    /// Whether a process with this command line is a daemon that the agent shares between its sessions, or works for others:
+    /// `stop` leaves it alone.
+    fn is_shared_daemon(&self, _command: &[OsString]) -> bool {
+        false
+    }
+}
+
+/// What a screen shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScreenReading {
+    /// `None`: nothing that is known.
+    pub shown: Option<Shown>,
+    /// What the agent reports by a control sequence: its title, or a sequence of its own.
+    pub reported: Option<Shown>,
+    /// Where prompts are typed, if it can be seen and takes keys: not while a dialog covers it.
+    pub composer: Option<Composer>,
+}
+
+/// What an agent is seen to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Before a conversation can go on: trust, update, login, a menu.
+    Dialog(String),
+    /// In the middle of a turn: a permission or a question.
+    NeedsInput(String),
+    Working(String),
+    /// The composer is there, and nothing on the screen says that the agent works. No proof of idleness by itself.
+    Quiet,
+}
+
+/// The place where prompts are typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Composer {
+    /// What stands in it; empty where only a placeholder does. A long text may be shown as a short token of the agent's own.
+    pub text: String,
+}
+
+/// What a line of a conversation's file says about its turns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnMark {
+    pub at: Option<Timestamp>,
+    pub kind: TurnKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnKind {
+    /// A prompt of the user; with its text.
+    Prompt(String),
+    /// The agent is at work on a turn: an answer that is not the last one, a tool.
+    Goes,
+    /// A turn is over; interrupted ones too.
+    Ended,
+}
+
+/// What an agent publishes about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    pub status: PublishedStatus,
+    pub since: Option<Timestamp>,
+    pub conversation: Option<AgentSessionId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublishedStatus {
+    Idle,
+    Busy,
+    /// It waits for the user; for what, in the agent's words.
+    Waiting(String),
+}
+
+/// A process that writes to a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    pub pid: Pid,
+    /// For people: `claude (pid 4243)`, `a background process of Claude Code`.
+    pub what: String,
+    /// It belongs to the agent's own daemon: nobody's terminal, and ending it may end work for others.
+    pub background: bool,
+    pub folder: Option<PathBuf>,
+}

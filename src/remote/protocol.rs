@@ -1,0 +1,154 @@
+//! The frames between a host and its clients.
+//!
+//! A frame is a length (four bytes, little-endian, of what follows), a kind (one byte) and a body. Keys, output and key frames
+//! are bytes as they are; every other body is the JSON of a plain struct. A field that is missing has its default, one that is
+//! unknown is passed over, and a frame of an unknown kind is answered with [`FromHost::Refused`]: so a host of the previous
+//! build and a client of this one understand each other. A host outlives the upgrade of the binary it was started from.
+
+use serde::{Deserialize, Serialize};
+
+use wire::{Delivery, LiveState, Moment, SessionId};
+
+/// Raised when a frame changes its meaning. Both sides name theirs; a client speaks the older of the two.
+pub const VERSION: u32 = 1;
+
+/// The longest frame. A text to be sent is at most half of it.
+pub const MAX_FRAME: usize = 2 << 20;
+
+/// What clients say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToHost {
+    Hello(Hello),
+    Attach(Attach),
+    Keys(Vec<u8>),
+    Resize(Size),
+    /// Ends an attachment in good order.
+    Detach,
+    State,
+    /// The screen as text.
+    Screen,
+    Send(SendRequest),
+    Wait(WaitRequest),
+    Stop(StopRequest),
+}
+
+/// What a host says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromHost {
+    Welcome(Welcome),
+    /// Bytes that draw the screen on an empty terminal, with its modes and the lines before it.
+    KeyFrame(Vec<u8>),
+    Output(Vec<u8>),
+    State(LiveState),
+    Screen(ScreenText),
+    Sent(SendAnswer),
+    Waited(WaitAnswer),
+    Stopped(StopAnswer),
+    /// The agent has ended; the last frame of an attachment.
+    Ended(Ended),
+    Refused(Refused),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Hello {
+    pub version: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Welcome {
+    pub version: u32,
+    /// The build the host was started from.
+    pub build: String,
+    /// The session the run is in now.
+    pub session: Option<SessionId>,
+    pub name: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Size {
+    pub rows: u16,
+    pub cols: u16,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Attach {
+    pub size: Size,
+    pub read_only: bool,
+}
+
+/// The screen as text, for `view` and MCP before there is a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ScreenText {
+    pub rows: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SendRequest {
+    pub text: String,
+    pub idempotency_key: Option<String>,
+    pub timeout_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SendAnswer {
+    pub result: Delivery,
+    pub why: String,
+    /// The session the text went to.
+    pub session: Option<SessionId>,
+    /// For `wait`: the end of the turn that this text begins comes after it.
+    pub cursor: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct WaitRequest {
+    /// Any of these; empty: any moment.
+    pub until: Vec<Moment>,
+    /// Only what came after it; without one, what holds already counts, too.
+    pub cursor: Option<String>,
+    pub timeout_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitAnswer {
+    /// `None`: not yet.
+    pub result: Option<Moment>,
+    pub session: Option<SessionId>,
+    pub state: LiveState,
+    pub cursor: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StopRequest {
+    pub grace_ms: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StopAnswer {
+    /// Processes that survived even KILL, as people know them; empty: everything is gone.
+    pub survivors: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Ended {
+    /// The exit code as a shell reports it.
+    pub code: u8,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Refused {
+    pub message: String,
+}
