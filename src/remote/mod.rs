@@ -3,4 +3,9 @@
 //! A host serves one run. Its socket is `$CODEMIE_HOME/run/<run id>.sock`; the folder belongs to the user alone, and both sides
 //! check that the other is the same user.
 
+pub mod address;
+pub mod client;
+pub mod frames;
 pub mod protocol;
+
+pub use client::{Connection, RemoteError};

@@ -207,6 +207,16 @@ pub fn spawn_detached(command: &mut std::process::Command) -> io::Result<()> {
     sys::spawn_detached(command)
 }
 
+/// The user of the process at the other end of a socket.
+pub fn peer_user(socket: &std::os::unix::net::UnixStream) -> io::Result<u32> {
+    sys::peer_user(socket)
+}
+
+/// The user this process runs as.
+pub fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Are we on a terminal that a program could be wrapped on?
 pub fn on_terminal() -> bool {
     tty::Tty::on_stdio().is_some()

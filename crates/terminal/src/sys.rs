@@ -313,6 +313,39 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
+/// The user at the other end of a Unix socket, as the kernel noted it when the connection was made.
+pub fn peer_user(socket: &std::os::unix::net::UnixStream) -> io::Result<u32> {
+    use std::os::fd::AsRawFd;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        let mut peer = MaybeUninit::<libc::ucred>::uninit();
+        let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
+        let (socket, length) = (socket.as_raw_fd(), &raw mut length);
+        // SAFETY: the kernel writes at most `length` bytes into `peer`, and all of it when it succeeds.
+        unsafe {
+            match libc::getsockopt(
+                socket,
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                peer.as_mut_ptr().cast(),
+                length,
+            ) {
+                0 => Ok(peer.assume_init().uid),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let (mut user, mut group) = (0, 0);
+        // SAFETY: both are written before they are read.
+        match unsafe { libc::getpeereid(socket.as_raw_fd(), &raw mut user, &raw mut group) } {
+            0 => Ok(user),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
 /// Starts a program that shares nothing with us: a session of its own, no terminal, no descriptor, the root as its folder, and
 /// another parent, because nothing here would ever wait for it.
 pub fn spawn_detached(command: &mut Command) -> io::Result<()> {

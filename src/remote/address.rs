@@ -1,0 +1,69 @@
+//! The socket of a host: its name, and binding and connecting to it however long the path of the home folder is.
+
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use crate::home::Home;
+use system::file::create_private;
+use wire::RunId;
+
+/// The file name of a run's socket in [`Home::run`].
+fn file_name(run: RunId) -> String {
+    format!("{run}.sock")
+}
+
+pub fn path(home: &Home, run: RunId) -> PathBuf {
+    home.run().join(file_name(run))
+}
+
+/// Whether a host serves this run, or did until it was killed.
+pub fn exists(home: &Home, run: RunId) -> bool {
+    path(home, run).symlink_metadata().is_ok()
+}
+
+pub fn bind(home: &Home, run: RunId) -> io::Result<UnixListener> {
+    create_private(&home.run())?;
+    through_short_path(home, run, |path| UnixListener::bind(path))
+}
+
+/// Connects, and checks that the other side is a process of the same user.
+pub fn connect(home: &Home, run: RunId) -> io::Result<UnixStream> {
+    let stream = through_short_path(home, run, |path| UnixStream::connect(path))?;
+    check_peer(&stream)?;
+    Ok(stream)
+}
+
+/// Refuses another user's process at the other end of a socket.
+pub fn check_peer(stream: &UnixStream) -> io::Result<()> {
+    let peer = terminal::peer_user(stream)?;
+    if peer == terminal::own_user() {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "the other side belongs to another user"))
+    }
+}
+
+/// A socket's address has room for some hundred bytes, and a home folder may have a longer path. Linux takes the folder by its
+/// open descriptor instead.
+fn through_short_path<T>(
+    home: &Home,
+    run: RunId,
+    act: impl FnOnce(PathBuf) -> io::Result<T>,
+) -> io::Result<T> {
+    /// `sun_path` of macOS; Linux has 108.
+    const LONGEST: usize = 103;
+    let whole = path(home, run);
+    if whole.as_os_str().len() <= LONGEST {
+        return act(whole);
+    }
+    if cfg!(target_os = "linux") {
+        use std::os::fd::AsRawFd;
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+        let folder = rustix::fs::open(home.run(), flags, rustix::fs::Mode::empty())?;
+        return act(PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(file_name(run)));
+    }
+    let message =
+        format!("the path {} is too long for a socket; set CODEMIE_HOME to a shorter one", whole.display());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}

@@ -1,0 +1,102 @@
+//! The client's side of a connection to a host: one question, one answer, or an attachment.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::address;
+use super::frames::{Frame, FrameError, Frames};
+use super::protocol::{FromHost, Hello, Refused, ToHost, VERSION, Welcome};
+use crate::home::Home;
+use wire::RunId;
+
+/// How long a host may take to answer what needs no waiting. It answers from memory; this bounds one that is stopped or swapped
+/// out.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// No host serves the run: it runs in a terminal, or has ended.
+    #[error("no background host serves this session")]
+    NoHost,
+    #[error("the session's host does not answer: {0}")]
+    Silent(io::Error),
+    #[error("the session's host ended the connection")]
+    Closed,
+    #[error("the session's host sent {0}")]
+    Frame(#[from] FrameError),
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<io::Error> for RemoteError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::NoHost,
+            _ => Self::Silent(error),
+        }
+    }
+}
+
+/// A connection that has been welcomed.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+    frames: Frames,
+    pub welcome: Welcome,
+}
+
+impl Connection {
+    pub fn open(home: &Home, run: RunId) -> Result<Self, RemoteError> {
+        Self::over(address::connect(home, run)?)
+    }
+
+    /// Over a stream that somebody else connected.
+    pub fn over(stream: UnixStream) -> Result<Self, RemoteError> {
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let mut connection = Self { stream, frames: Frames::default(), welcome: Welcome::default() };
+        connection.say(&ToHost::Hello(Hello { version: VERSION }))?;
+        match connection.hear(Some(ANSWER_TIMEOUT))? {
+            FromHost::Welcome(welcome) => connection.welcome = welcome,
+            FromHost::Refused(Refused { message }) => return Err(RemoteError::Refused(message)),
+            _ => return Err(RemoteError::Closed),
+        }
+        Ok(connection)
+    }
+
+    pub fn say(&mut self, message: &ToHost) -> Result<(), RemoteError> {
+        self.stream.write_all(&message.to_bytes()).map_err(RemoteError::Silent)
+    }
+
+    /// The next message; `None` as timeout waits for as long as the host lives.
+    pub fn hear(&mut self, timeout: Option<Duration>) -> Result<FromHost, RemoteError> {
+        self.stream.set_read_timeout(timeout.map(|timeout| timeout.max(Duration::from_millis(1))))?;
+        loop {
+            if let Some(message) = self.frames.next::<FromHost>()? {
+                return Ok(message);
+            }
+            let mut bytes = [0; 64 * 1024];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(RemoteError::Closed),
+                Ok(count) => self.frames.add(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(RemoteError::Silent(error)),
+            }
+        }
+    }
+
+    /// Asks something that is answered within `further` beyond the usual time.
+    pub fn ask(&mut self, question: &ToHost, further: Duration) -> Result<FromHost, RemoteError> {
+        self.say(question)?;
+        match self.hear(Some(ANSWER_TIMEOUT + further))? {
+            FromHost::Refused(Refused { message }) => Err(RemoteError::Refused(message)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// For an attachment: the stream, and what has arrived of it already.
+    pub fn into_parts(self) -> (UnixStream, Frames) {
+        (self.stream, self.frames)
+    }
+}

@@ -1,0 +1,191 @@
+//! Frames to bytes and back.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::protocol::{FromHost, MAX_FRAME, ToHost};
+
+const LENGTH: usize = 4;
+
+/// A frame that cannot be understood. The connection ends with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    #[error("a frame of {0} bytes is longer than any frame can be")]
+    TooLong(usize),
+    #[error("an empty frame")]
+    Empty,
+    #[error("a frame of kind {0}, which this build does not know")]
+    UnknownKind(u8),
+    #[error("a frame of kind {0} that cannot be read: {1}")]
+    Broken(u8, String),
+}
+
+/// Something that is sent as frames.
+pub trait Frame: Sized {
+    /// Its kind and body.
+    fn encode(&self) -> (u8, Vec<u8>);
+
+    fn decode(kind: u8, body: &[u8]) -> Result<Self, FrameError>;
+
+    /// As it goes over the socket.
+    fn to_bytes(&self) -> Vec<u8> {
+        let (kind, body) = self.encode();
+        let length = u32::try_from(body.len() + 1).unwrap_or(u32::MAX);
+        [&length.to_le_bytes()[..], &[kind], &body].concat()
+    }
+}
+
+/// Collects bytes until they are whole frames. Holds at most one frame that is not complete.
+#[derive(Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Frames {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.taken));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, if there is one.
+    pub fn next<F: Frame>(&mut self) -> Result<Option<F>, FrameError> {
+        let bytes = &self.bytes[self.taken..];
+        let Some((length, rest)) = bytes.split_first_chunk::<LENGTH>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        if length > MAX_FRAME {
+            return Err(FrameError::TooLong(length));
+        }
+        let Some(frame) = rest.get(..length) else { return Ok(None) };
+        let (kind, body) = frame.split_first().ok_or(FrameError::Empty)?;
+        let decoded = F::decode(*kind, body);
+        self.taken += LENGTH + length;
+        decoded.map(Some)
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn parse<T: DeserializeOwned>(kind: u8, body: &[u8]) -> Result<T, FrameError> {
+    serde_json::from_slice(body).map_err(|error| FrameError::Broken(kind, error.to_string()))
+}
+
+impl Frame for ToHost {
+    fn encode(&self) -> (u8, Vec<u8>) {
+        match self {
+            Self::Hello(body) => (1, json(body)),
+            Self::Attach(body) => (2, json(body)),
+            Self::Keys(bytes) => (3, bytes.clone()),
+            Self::Resize(body) => (4, json(body)),
+            Self::Detach => (5, Vec::new()),
+            Self::State => (6, Vec::new()),
+            Self::Screen => (7, Vec::new()),
+            Self::Send(body) => (8, json(body)),
+            Self::Wait(body) => (9, json(body)),
+            Self::Stop(body) => (10, json(body)),
+        }
+    }
+
+    fn decode(kind: u8, body: &[u8]) -> Result<Self, FrameError> {
+        Ok(match kind {
+            1 => Self::Hello(parse(kind, body)?),
+            2 => Self::Attach(parse(kind, body)?),
+            3 => Self::Keys(body.to_vec()),
+            4 => Self::Resize(parse(kind, body)?),
+            5 => Self::Detach,
+            6 => Self::State,
+            7 => Self::Screen,
+            8 => Self::Send(parse(kind, body)?),
+            9 => Self::Wait(parse(kind, body)?),
+            10 => Self::Stop(parse(kind, body)?),
+            _ => return Err(FrameError::UnknownKind(kind)),
+        })
+    }
+}
+
+impl Frame for FromHost {
+    fn encode(&self) -> (u8, Vec<u8>) {
+        match self {
+            Self::Welcome(body) => (1, json(body)),
+            Self::KeyFrame(bytes) => (2, bytes.clone()),
+            Self::Output(bytes) => (3, bytes.clone()),
+            Self::State(body) => (4, json(body)),
+            Self::Screen(body) => (5, json(body)),
+            Self::Sent(body) => (6, json(body)),
+            Self::Waited(body) => (7, json(body)),
+            Self::Stopped(body) => (8, json(body)),
+            Self::Ended(body) => (9, json(body)),
+            Self::Refused(body) => (10, json(body)),
+        }
+    }
+
+    fn decode(kind: u8, body: &[u8]) -> Result<Self, FrameError> {
+        Ok(match kind {
+            1 => Self::Welcome(parse(kind, body)?),
+            2 => Self::KeyFrame(body.to_vec()),
+            3 => Self::Output(body.to_vec()),
+            4 => Self::State(parse(kind, body)?),
+            5 => Self::Screen(parse(kind, body)?),
+            6 => Self::Sent(parse(kind, body)?),
+            7 => Self::Waited(parse(kind, body)?),
+            8 => Self::Stopped(parse(kind, body)?),
+            9 => Self::Ended(parse(kind, body)?),
+            10 => Self::Refused(parse(kind, body)?),
+            _ => return Err(FrameError::UnknownKind(kind)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::protocol::{Attach, Hello, Refused, SendRequest, Size};
+
+    fn all() -> Vec<ToHost> {
+        vec![
+            ToHost::Hello(Hello { version: 1 }),
+            ToHost::Attach(Attach { size: Size { rows: 24, cols: 80 }, read_only: true }),
+            ToHost::Keys(b"\x1b[A\xff".to_vec()),
+            ToHost::Detach,
+            ToHost::Send(SendRequest { text: "hä\n".into(), idempotency_key: None, timeout_ms: 1 }),
+        ]
+    }
+
+    #[test]
+    fn frames_arrive_as_they_were_whatever_the_pieces() {
+        let bytes: Vec<u8> = all().iter().flat_map(Frame::to_bytes).collect();
+        for size in [1, 2, 3, 7, 1000] {
+            let mut frames = Frames::default();
+            let mut arrived = Vec::new();
+            for piece in bytes.chunks(size) {
+                frames.add(piece);
+                while let Some(frame) = frames.next::<ToHost>().unwrap() {
+                    arrived.push(frame);
+                }
+            }
+            assert_eq!(arrived, all(), "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn bad_frames_are_errors_and_unknown_fields_are_passed_over() {
+        let next = |bytes: &[u8]| {
+            let mut frames = Frames::default();
+            frames.add(bytes);
+            frames.next::<FromHost>()
+        };
+        assert_eq!(next(b"\0\0"), Ok(None));
+        assert_eq!(next(b"\0\0\0\0"), Err(FrameError::Empty));
+        assert_eq!(next(b"\xff\xff\xff\xff"), Err(FrameError::TooLong(0xffff_ffff)));
+        assert_eq!(next(b"\x01\0\0\0\x63"), Err(FrameError::UnknownKind(99)));
+        assert!(matches!(next(b"\x02\0\0\0\x0a{"), Err(FrameError::Broken(10, _))));
+        let refused = FromHost::Refused(Refused { message: "no".into() });
+        let body = br#"{"message":"no","later":1}"#;
+        let mut bytes = u32::try_from(body.len() + 1).unwrap().to_le_bytes().to_vec();
+        bytes.push(10);
+        bytes.extend_from_slice(body);
+        assert_eq!(next(&bytes), Ok(Some(refused)));
+    }
+}
