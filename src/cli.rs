@@ -179,6 +179,12 @@ pub struct RunOptions {
     /// Print nothing after the agent has ended
     #[arg(long)]
     pub quiet: bool,
+    /// Run it in the background and print the session's id; `codemie attach` connects to it
+    #[arg(long)]
+    pub detach: bool,
+    /// The id of the session, chosen by the caller
+    #[arg(long, hide = true, requires = "detach", value_name = "ID")]
+    pub session: Option<SessionId>,
 }
 
 /// How long something may take; a bare number is seconds.
@@ -339,7 +345,7 @@ const RUN_USAGE: u8 = 125;
 const USAGE: u8 = 2;
 
 /// Options before the agent's name that take a value in the next argument.
-const WITH_VALUE: [&str; 3] = ["--name", "--tag", "--group"];
+const WITH_VALUE: [&str; 4] = ["--name", "--tag", "--group", "--session"];
 
 /// Reads the arguments after our own name. What belongs to the agent is never looked at.
 pub fn parse(mut args: Vec<OsString>) -> Result<CommandLine, Refusal> {
@@ -371,7 +377,7 @@ pub fn parse(mut args: Vec<OsString>) -> Result<CommandLine, Refusal> {
         }),
         _ if cli.options != RunOptions::default() => Err(refusal(
             RUN_USAGE,
-            "--name, --tag, --group and --quiet belong to a run; an agent's name follows them",
+            "--name, --tag, --group, --quiet and --detach belong to a run; an agent's name follows them",
         )),
         command => Ok(CommandLine::Manage(command)),
     }

@@ -10,6 +10,7 @@ pub mod keys;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
@@ -26,9 +27,27 @@ pub struct Config {
     pub quiet: bool,
     pub log_level: String,
     pub delivery: Delivery,
+    pub host: HostConfig,
     agents: Vec<(String, AgentConfig)>,
     /// One line each, for after the agent has ended.
     pub problems: Vec<String>,
+}
+
+/// Settings of background sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    pub columns: u16,
+    pub rows: u16,
+    pub idle_limit: Option<Duration>,
+    pub total_limit: Option<Duration>,
+}
+
+impl HostConfig {
+    fn read<V: Fn(&str) -> Option<OsString>>(settings: &mut Settings<V>) -> Self {
+        let (columns, rows) = settings.text("host.size").as_deref().and_then(keys::size).unwrap_or((120, 40));
+        let mut limit = |key: &str| settings.text(key).as_deref().and_then(human::length::length);
+        Self { columns, rows, idle_limit: limit("host.idleLimit"), total_limit: limit("host.totalLimit") }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +69,7 @@ impl Config {
             quiet: settings.flag("quiet"),
             log_level: settings.text("log.level").unwrap_or_default(),
             delivery: Delivery::read(&mut settings, home.as_deref()),
+            host: HostConfig::read(&mut settings),
             agents: agents
                 .iter()
                 .map(|name| {

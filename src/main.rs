@@ -33,6 +33,11 @@ fn main() -> ExitCode {
 
 fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> ExitCode {
     let result = cmd::run::run(options, target, args);
+    if let Some(output) = result.output
+        && writeln!(io::stdout(), "{output}").is_err()
+    {
+        return ExitCode::FAILURE;
+    }
     if let Some(message) = result.message {
         let _ = write!(io::stderr(), "{}", shown(&message));
     }

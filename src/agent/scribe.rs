@@ -318,6 +318,7 @@ mod tests {
                 summary: true,
                 sinks: None,
                 sinks_now: |_| None,
+                on_news: None,
                 log_level: None,
             };
             let tracker = Tracker::prepare(plan);

@@ -172,6 +172,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         log_level: Some(config.log_level),
         sinks: None,
         sinks_now: |_| None,
+        on_news: None,
     };
     let (RunResult { code, message, .. }, summary) = wrap(launch, Some(plan), &origin);
     match message.or(summary.problem) {

@@ -6,15 +6,21 @@ use std::ffi::OsString;
 
 use super::damage;
 use crate::cli::RunOptions;
+use crate::config::{Config, HostConfig};
 use crate::forward::Sinks;
 use crate::home::Home;
+use crate::host;
 use crate::launch::{
     self, AssignedId, Labels, LaunchRequest, LaunchTarget, Origin, Prepared, RunResult, SystemBinaries, World,
 };
 use crate::output::Style;
+use crate::remote::protocol::Size;
 use closing::Added;
 use system::clock::{Clock, SystemClock};
-use wire::RandomIds;
+use wire::{RandomIds, SessionId};
+
+/// A usage error before an agent started.
+const USAGE: u8 = 125;
 
 /// Printed in the end where there is nowhere to record anything.
 const NO_HOME: &str = "this session is not recorded: set HOME or CODEMIE_HOME";
@@ -35,6 +41,9 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
         session: None,
         summary: !quiet && on_terminals,
     };
+    if options.detach {
+        return detach(request, options.session, origin, home.as_ref(), &config);
+    }
     let speaks = request.summary;
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
     let (launch, plan, assigned) = match launch::prepare(request, &origin, home.as_ref(), &config, world) {
@@ -68,6 +77,43 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
         result.add_line(format!("codemie: {}", problems.join("; ")));
     }
     result
+}
+
+/// Runs it in the background. The session's id is all that is printed, for scripts.
+fn detach(
+    request: LaunchRequest,
+    session: Option<SessionId>,
+    origin: Origin,
+    home: Option<&Home>,
+    config: &Config,
+) -> RunResult {
+    let agent = match &request.target {
+        LaunchTarget::Agent(agent) => Some(*agent),
+        LaunchTarget::Command(_) => None,
+    };
+    let name = request.target.name();
+    let request = LaunchRequest { session, summary: false, ..request };
+    let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
+    let (launch, plan) = match launch::prepare(request, &origin, home, config, world) {
+        Ok(Prepared::Wrap { launch, plan: Some(plan), .. }) => (launch, *plan),
+        Ok(Prepared::Wrap { plan: None, .. }) => {
+            return RunResult::failed(USAGE, format!("codemie: {NO_HOME}"));
+        }
+        Ok(Prepared::Execute(_)) => {
+            let message = format!(
+                "codemie: these arguments begin no conversation of {name}, so there is nothing to run in the background; leave --detach out"
+            );
+            return RunResult::failed(USAGE, message);
+        }
+        Err(error) => return RunResult::failed(error.exit_code(), format!("codemie: {error}")),
+    };
+    let HostConfig { columns: cols, rows, idle_limit: idle, total_limit: total } = config.host;
+    let size = Size { rows, cols };
+    let program = host::Detached { launch, plan, origin, agent, size, limits: host::Limits { idle, total } };
+    match host::detach(program) {
+        Ok(session) => RunResult { output: Some(session.to_string()), ..RunResult::default() },
+        Err(host::NotDetached { code, message }) => RunResult::failed(code, message),
+    }
 }
 
 fn all_terminals() -> bool {

@@ -13,6 +13,8 @@ pub enum Kind {
     /// `10s`, `500ms`, `2m`.
     Time,
     Count,
+    /// `120x40`: columns and rows.
+    Size,
     Choice(&'static [&'static str]),
 }
 
@@ -124,6 +126,27 @@ pub const KEYS: &[Key] = &[
         about: "the user named in events; none for nobody; default: the login name",
     },
     Key {
+        name: "host.size",
+        kind: Kind::Size,
+        variable: None,
+        default: "120x40",
+        about: "columns and rows of a background session nobody looks at",
+    },
+    Key {
+        name: "host.idleLimit",
+        kind: Kind::Time,
+        variable: None,
+        default: "",
+        about: "stop a background session that has been idle for so long",
+    },
+    Key {
+        name: "host.totalLimit",
+        kind: Kind::Time,
+        variable: None,
+        default: "",
+        about: "stop a background session after this time",
+    },
+    Key {
         name: "agent.*.path",
         kind: Kind::Text,
         variable: Some("CODEMIE_REAL_*"),
@@ -146,6 +169,13 @@ pub const KEYS: &[Key] = &[
         about: "mark what it writes; the vendor sees it",
     },
 ];
+
+/// The size of a terminal, `120x40`: columns and rows, as far as a terminal can have them.
+pub fn size(text: &str) -> Option<(u16, u16)> {
+    let (columns, rows) = text.trim().split_once(['x', 'X'])?;
+    let side = |text: &str| text.parse().ok().filter(|side| (2..=1000).contains(side));
+    Some((side(columns)?, side(rows)?))
+}
 
 /// The setting that `key` (`agent.claude.path`) is one of.
 pub fn find(key: &str) -> Option<&'static Key> {
@@ -193,11 +223,12 @@ impl Kind {
             },
             Self::Choice(choices) if !choices.contains(&text) => Err(self.expected()),
             Self::Time if length(text).is_none() => Err(self.expected()),
+            Self::Size if size(text).is_none() => Err(self.expected()),
             Self::Count => match text.trim().parse::<u32>() {
                 Ok(count) => Ok(i64::from(count).into()),
                 Err(_) => Err(self.expected()),
             },
-            Self::Choice(_) | Self::Text | Self::Secret | Self::Time => Ok(text.into()),
+            Self::Choice(_) | Self::Text | Self::Secret | Self::Time | Self::Size => Ok(text.into()),
         }
     }
 
@@ -208,6 +239,7 @@ impl Kind {
             Self::Flag => value.is_bool(),
             Self::Text | Self::Secret => value.is_str(),
             Self::Time => value.as_str().is_some_and(|text| length(text).is_some()),
+            Self::Size => value.as_str().is_some_and(|text| size(text).is_some()),
             Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
             Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         };
@@ -220,6 +252,7 @@ impl Kind {
             Self::Text | Self::Secret => "must be a text in quotes".to_owned(),
             Self::Time => "must be a time like \"10s\", \"500ms\" or \"2m\"".to_owned(),
             Self::Count => "must be a whole number".to_owned(),
+            Self::Size => "must be columns and rows like \"120x40\"".to_owned(),
             Self::Choice(choices) => format!("must be one of {}", choices.join(", ")),
         }
     }
@@ -244,6 +277,20 @@ mod tests {
     fn every_default_is_a_value_of_its_kind() {
         for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
             assert!(key.kind.parse(key.default).is_ok(), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn a_size_is_columns_and_rows() {
+        for (text, expected) in [
+            ("120x40", Some((120, 40))),
+            ("80X24", Some((80, 24))),
+            ("1x40", None),
+            ("120", None),
+            ("120x99999", None),
+            ("axb", None),
+        ] {
+            assert_eq!(size(text), expected, "{text}");
         }
     }
 

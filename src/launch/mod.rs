@@ -23,7 +23,7 @@ use crate::session::names::{self, NameError};
 use crate::store::{Evidence, EvidenceVerdict};
 pub use origin::Origin;
 pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, World, prepare};
-pub use run::{RunResult, execute, restart_without_id, wrap};
+pub use run::{RunResult, execute, restart_without_id, wrap, wrap_on};
 pub use settings::{receivers, settings};
 use wire::{RunId, SessionId, Timestamp};
 

@@ -143,6 +143,7 @@ pub fn prepare(
         log_level: Some(config.log_level.clone()),
         sinks: Sinks::of(home, &config.delivery),
         sinks_now: receivers,
+        on_news: None,
         home: home.clone(),
     };
     Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned })

@@ -26,11 +26,13 @@ pub struct RunResult {
     /// The program died of this signal, and so must we.
     pub signal: Option<i32>,
     pub message: Option<String>,
+    /// A line for standard output.
+    pub output: Option<String>,
 }
 
 impl RunResult {
     pub fn failed(code: u8, message: String) -> Self {
-        Self { code, signal: None, message: Some(message) }
+        Self { code, message: Some(message), ..Self::default() }
     }
 
     /// A further line of the message.
@@ -63,8 +65,18 @@ pub fn restart_without_id(command_line: Vec<OsString>) {
     tracing::error!("the agent was not started again: {error}");
 }
 
-/// Runs a program to its end, followed by a tracker where there is a plan.
-pub fn wrap(mut launch: ProgramSpec, mut plan: Option<Plan>, origin: &Origin) -> (RunResult, Summary) {
+/// Runs a program to its end on the user's terminal, followed by a tracker where there is a plan.
+pub fn wrap(launch: ProgramSpec, plan: Option<Plan>, origin: &Origin) -> (RunResult, Summary) {
+    wrap_on(launch, plan, origin, terminal::run)
+}
+
+/// The same by another way of running it: a background host has a front end of its own.
+pub fn wrap_on(
+    mut launch: ProgramSpec,
+    mut plan: Option<Plan>,
+    origin: &Origin,
+    run: impl FnOnce(&ProgramSpec, &mut dyn Observer) -> io::Result<ProgramEnd>,
+) -> (RunResult, Summary) {
     if let Some(plan) = &mut plan {
         let added = format!("added: {SESSION_VARIABLE} {RUN_VARIABLE}");
         plan.notes.push(note(plan.begun_at, "environment", added));
@@ -74,7 +86,7 @@ pub fn wrap(mut launch: ProgramSpec, mut plan: Option<Plan>, origin: &Origin) ->
     origin.complete(&mut launch);
     let home = plan.as_ref().map(|plan| plan.home.clone());
     let mut observer = TrackerStarter { plan, tracker: None };
-    let ended = origin.enter().and_then(|()| terminal::run(&launch, &mut observer));
+    let ended = origin.enter().and_then(|()| run(&launch, &mut observer));
     let ended_at = SystemClock.now();
     let (result, ended) = match ended {
         // A program that never ran was no session.
@@ -83,7 +95,7 @@ pub fn wrap(mut launch: ProgramSpec, mut plan: Option<Plan>, origin: &Origin) ->
         }
         Ok(ended) => {
             let (code, signal) = (ended.exit.code(), ended.exit.signal());
-            (RunResult { code, signal, message: None }, ended)
+            (RunResult { code, signal, ..RunResult::default() }, ended)
         }
         Err(error) => {
             let message = format!("codemie: cannot start {}: {error}", launch.program.display());

@@ -47,7 +47,7 @@ use timers::Wake;
 use wire::{Pid, RunId, Timestamp};
 
 pub use follow::Follower;
-pub use plan::Plan;
+pub use plan::{Plan, RunNews};
 pub use recover::recover;
 pub use summary::{RunTotal, Summary};
 #[cfg(test)]

@@ -47,6 +47,19 @@ pub struct Plan {
     pub sinks: Option<Sinks>,
     /// Where they are to be sent by now: asked when the store has come to know of other receivers.
     pub sinks_now: fn(&Home) -> Option<Sinks>,
+    /// Called by the tracker's thread after every look that may have found something: for the host of a background session.
+    pub on_news: Option<Box<dyn Fn(RunNews) + Send>>,
+}
+
+/// Where a run is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunNews {
+    pub session: SessionId,
+    pub conversation: Option<AgentSessionId>,
+    /// The conversation's file, once there is one.
+    pub file: Option<PathBuf>,
+    /// The START is in the store.
+    pub recorded: bool,
 }
 
 impl Plan {

@@ -10,7 +10,7 @@ use super::begin::{self, workspace};
 use super::clock::{Moment, RunClock};
 use super::looker::Looker;
 use super::pending::{PendingWrite, WriteContent};
-use super::plan::Plan;
+use super::plan::{Plan, RunNews};
 use super::sessions::{FileChange, Sessions};
 use super::version;
 use super::writer::StoreWriter;
@@ -74,6 +74,18 @@ impl Recorder {
 
     pub(super) fn sessions(&mut self) -> &mut Sessions {
         &mut self.sessions
+    }
+
+    /// Reports where the run is now to whoever wants to know.
+    pub(super) fn report_news(&self) {
+        if let Some(report) = &self.plan.on_news {
+            report(RunNews {
+                session: self.sessions.current(),
+                conversation: self.sessions.conversation().cloned(),
+                file: self.sessions.file().map(Path::to_owned),
+                recorded: self.writer.is_open(),
+            });
+        }
     }
 
     /// When there is something to do without any change of files.

@@ -63,6 +63,7 @@ pub(super) fn track(
     }
     loop {
         run.look_as_due();
+        run.recorder.report_news();
         if let Some((ended, at)) = shared.end.get() {
             let now = run.recorder.now().steady;
             run.recorder.writer().retry_now(now);

@@ -135,6 +135,7 @@ impl Scene {
             log_level: None,
             sinks: None,
             sinks_now: |_| None,
+            on_news: None,
         }
     }
 

@@ -75,6 +75,10 @@ impl Sessions {
         self.conversation.as_ref()
     }
 
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// The conversation that goes on in the background after the terminal has ended, if that is the one the run is in.
     pub(super) fn in_background(&self) -> Option<&(AgentSessionId, Option<ProcessId>)> {
         self.background.as_ref().filter(|(conversation, _)| self.conversation.as_ref() == Some(conversation))

@@ -207,6 +207,36 @@ pub fn spawn_detached(command: &mut std::process::Command) -> io::Result<()> {
     sys::spawn_detached(command)
 }
 
+/// Which of the two a process is after [`fork_detached`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detached {
+    Launcher,
+    /// In a session of its own, without a terminal, with `/dev/null` on the standard descriptors and nothing else open but what
+    /// was kept.
+    Host,
+}
+
+/// Forks a process that goes on without us. No thread may exist.
+pub fn fork_detached(keep: &[std::os::fd::BorrowedFd<'_>]) -> io::Result<Detached> {
+    Ok(match sys::fork()? {
+        sys::Forked::Parent(_) => Detached::Launcher,
+        sys::Forked::Child => {
+            sys::leave_session(keep);
+            Detached::Host
+        }
+    })
+}
+
+/// Ends a host without running anything that its launcher had set up.
+pub fn exit_host(code: u8) -> ! {
+    sys::exit_child(code.into())
+}
+
+/// Descendants whose parent has ended become children of this process, so that they can still be found below it.
+pub fn adopt_orphans() {
+    sys::adopt_orphans();
+}
+
 /// The user of the process at the other end of a socket.
 pub fn peer_user(socket: &std::os::unix::net::UnixStream) -> io::Result<u32> {
     sys::peer_user(socket)

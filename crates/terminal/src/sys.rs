@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -232,6 +232,28 @@ pub fn fork() -> io::Result<Forked> {
 pub fn exit_child(code: c_int) -> ! {
     // SAFETY: _exit never returns and runs no destructors.
     unsafe { libc::_exit(code) }
+}
+
+/// Leaves the caller's session, terminal and descriptors, but for `keep`.
+pub fn leave_session(keep: &[BorrowedFd<'_>]) {
+    let _ = rustix::process::setsid();
+    #[expect(clippy::disallowed_methods, reason = "the system's own device")]
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        for fd in 0..3 {
+            let _ = replace(fd, null.as_fd());
+        }
+    }
+    let mut keep: Vec<RawFd> = keep.iter().map(AsRawFd::as_raw_fd).collect();
+    close_all_but(&mut keep);
+}
+
+/// See `PR_SET_CHILD_SUBREAPER`. Elsewhere orphans go to the first process.
+pub fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: it only sets a flag of this process.
+    unsafe {
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------

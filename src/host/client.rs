@@ -1,0 +1,136 @@
+//! One client of a host: its socket, what it has sent so far and what it has not taken yet.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use crate::remote::frames::{Frame, FrameError, Frames};
+use crate::remote::protocol::{FromHost, Refused, Size, ToHost};
+
+/// Output that a viewer may leave untaken. A screen full of colours is some 100 KiB, so this is many screens behind: such a
+/// viewer is disconnected, and sees the present screen when it attaches again.
+const MAX_UNTAKEN: usize = 4 << 20;
+
+/// Frames of one client handled before the others have their turn.
+const FRAMES_AT_ONCE: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Asks questions.
+    Asking,
+    Viewing {
+        size: Size,
+        read_only: bool,
+        /// The higher, the later it typed.
+        typed: u64,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) id: u64,
+    stream: UnixStream,
+    frames: Frames,
+    untaken: Vec<u8>,
+    pub(super) role: Role,
+    pub(super) welcomed: bool,
+    /// Nothing more is read; what it is still to get is written, then it is closed.
+    pub(super) closing: bool,
+    gone: bool,
+}
+
+impl Client {
+    pub(super) fn new(id: u64, stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            id,
+            stream,
+            frames: Frames::default(),
+            untaken: Vec::new(),
+            role: Role::Asking,
+            welcomed: false,
+            closing: false,
+            gone: false,
+        })
+    }
+
+    pub(super) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Has it untaken frames?
+    pub(super) fn lags(&self) -> bool {
+        !self.untaken.is_empty()
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone || self.closing && self.untaken.is_empty()
+    }
+
+    pub(super) fn is_viewer(&self) -> bool {
+        matches!(self.role, Role::Viewing { .. })
+    }
+
+    pub(super) fn say(&mut self, message: &FromHost) {
+        self.say_bytes(&message.to_bytes());
+    }
+
+    /// A frame that goes to several clients is made once.
+    pub(super) fn say_bytes(&mut self, frame: &[u8]) {
+        if self.gone {
+            return;
+        }
+        if self.untaken.len() + frame.len() > MAX_UNTAKEN {
+            tracing::info!("a viewer that does not keep up is disconnected");
+            self.gone = true;
+            return;
+        }
+        self.untaken.extend_from_slice(frame);
+        self.flush();
+    }
+
+    pub(super) fn refuse(&mut self, message: String) {
+        self.say(&FromHost::Refused(Refused { message }));
+        self.closing = true;
+    }
+
+    pub(super) fn flush(&mut self) {
+        while !self.untaken.is_empty() && !self.gone {
+            match self.stream.write(&self.untaken) {
+                Ok(count) => drop(self.untaken.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.gone = true,
+            }
+        }
+    }
+
+    /// The frames that have arrived. One that cannot be read is refused, and ends the connection; of an unknown kind, it is
+    /// refused alone.
+    pub(super) fn receive(&mut self) -> Vec<ToHost> {
+        let mut bytes = [0; 64 * 1024];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => self.gone = true,
+            Ok(count) => self.frames.add(&bytes[..count]),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => self.gone = true,
+        }
+        self.arrived()
+    }
+
+    /// Frames that were received and not handled yet.
+    pub(super) fn arrived(&mut self) -> Vec<ToHost> {
+        let mut received = Vec::new();
+        while received.len() < FRAMES_AT_ONCE && !self.closing {
+            match self.frames.next::<ToHost>() {
+                Ok(Some(frame)) => received.push(frame),
+                Ok(None) => break,
+                Err(error @ FrameError::UnknownKind(_)) => {
+                    let message = format!("this host was started from an older codemie and got {error}");
+                    self.say(&FromHost::Refused(Refused { message }));
+                }
+                Err(error) => self.refuse(format!("got {error}")),
+            }
+        }
+        received
+    }
+}

@@ -1,0 +1,16 @@
+//! Background sessions: a host process per run, which owns the program's terminal and outlives whoever started it.
+//!
+//! `codemie run --detach` forks. The child becomes the host: the same pump and the same tracker as in the foreground, with a
+//! front end of its own and a server thread beside them. The parent waits until the agent runs, prints the session's id and
+//! leaves. There is no central daemon: nothing is shared between hosts but the store.
+
+mod client;
+mod front_end;
+mod live;
+mod notes;
+mod server;
+mod start;
+mod stop;
+
+pub use live::Limits;
+pub use start::{Detached, NotDetached, detach};

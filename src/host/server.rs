@@ -1,0 +1,379 @@
+//! The host's server: one thread, one loop. It keeps the screen, serves the socket, and lets viewers type.
+//!
+//! Promises: no client can make the program wait; memory is bounded per client and in their number; a client that misbehaves
+//! costs its own connection and nothing else.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::client::{Client, Role};
+use super::front_end::PumpLink;
+use super::live::LiveSession;
+use super::notes::{Note, Notes, Reporter};
+use super::stop::Stopping;
+use crate::home::Home;
+use crate::remote::address;
+use crate::remote::frames::Frame;
+use crate::remote::protocol::{
+    Attach, Ended, FromHost, ScreenText, Size, StopAnswer, StopRequest, ToHost, VERSION, Welcome,
+};
+use terminal::PtySize;
+use terminal::screen::Screen;
+use wire::RunId;
+
+/// Clients at once. Each is a person's terminal or a command that waits; more is a mistake in a loop.
+const MAX_CLIENTS: usize = 100;
+
+/// Lines above the screen that a new viewer gets.
+const SCROLLBACK: usize = 2000;
+
+/// Bytes of output taken at once.
+const CHUNK: usize = 64 * 1024;
+
+/// How long clients have to take their last frames when the host ends.
+const LAST_FRAMES: Duration = Duration::from_secs(2);
+
+/// The largest terminal a viewer may ask for. Larger ones exist on nobody's desk, and a screen's memory grows with it.
+const MAX_SIDE: u16 = 1000;
+
+/// What a server is made of.
+pub(super) struct Parts {
+    pub(super) home: Home,
+    pub(super) run: RunId,
+    pub(super) listener: Option<UnixListener>,
+    pub(super) pump: PumpLink,
+    pub(super) notes: Notes,
+    pub(super) reporter: Reporter,
+    pub(super) size: Size,
+    pub(super) live: LiveSession,
+    pub(super) stopping: Stopping,
+}
+
+pub(super) struct Server {
+    parts: Parts,
+    screen: Screen,
+    /// The size without viewers, and the present one.
+    own_size: Size,
+    size: Size,
+    clients: Vec<Client>,
+    /// Counts clients, and the order in which they typed.
+    counter: u64,
+    /// The exit code, once the agent has ended.
+    ended: Option<u8>,
+    finished: bool,
+}
+
+impl Server {
+    pub(super) fn new(parts: Parts) -> Self {
+        let size = parts.size;
+        Self {
+            screen: Screen::new(pty_size(size), SCROLLBACK),
+            own_size: size,
+            size,
+            clients: Vec::new(),
+            counter: 0,
+            ended: None,
+            finished: false,
+            parts,
+        }
+    }
+
+    /// Serves until the run is over and its clients have taken their last frames.
+    pub(super) fn serve(mut self) {
+        let mut last = None;
+        loop {
+            let now = Instant::now();
+            if self.finished {
+                let until = *last.get_or_insert(now + LAST_FRAMES);
+                if now >= until || !self.clients.iter().any(Client::lags) {
+                    break;
+                }
+            }
+            if let Err(error) = self.step(now, last) {
+                tracing::error!("the host's server ends: {error}");
+                break;
+            }
+        }
+        let _ = std::fs::remove_file(address::path(&self.parts.home, self.parts.run));
+    }
+
+    fn step(&mut self, now: Instant, last: Option<Instant>) -> io::Result<()> {
+        let mut timeout = self.parts.live.due(now).into_iter().chain(self.parts.stopping.due()).min();
+        timeout = timeout.into_iter().chain(last).min();
+        let timeout = timeout.map(|at| at.saturating_duration_since(now));
+        let ready = self.wait(timeout)?;
+        if ready.output {
+            self.take_output();
+        }
+        if ready.notes {
+            for note in self.parts.notes.take() {
+                self.heed(note);
+            }
+        }
+        if ready.listener {
+            self.accept();
+        }
+        for at in 0..self.clients.len() {
+            let (readable, writable) = ready.clients[at];
+            if writable {
+                self.clients[at].flush();
+            }
+            let frames = if readable { self.clients[at].receive() } else { self.clients[at].arrived() };
+            for frame in frames {
+                self.answer(at, frame);
+            }
+        }
+        self.work_on_live();
+        let viewers = self.viewers();
+        self.clients.retain(|client| !client.is_gone());
+        if self.viewers() != viewers {
+            self.settle_size();
+        }
+        Ok(())
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> io::Result<Ready> {
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(self.parts.notes.stream().as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(
+                self.parts.pump.stream().as_fd(),
+                if self.ended.is_none() { PollFlags::IN } else { PollFlags::empty() },
+            ),
+        ];
+        let listens =
+            self.parts.listener.as_ref().filter(|_| self.clients.len() < MAX_CLIENTS && !self.finished);
+        fds.extend(listens.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
+        let first_client = fds.len();
+        for client in &self.clients {
+            let mut wanted = PollFlags::empty();
+            wanted.set(PollFlags::IN, !client.closing);
+            wanted.set(PollFlags::OUT, client.lags());
+            fds.push(PollFd::from_borrowed_fd(client.stream().as_fd(), wanted));
+        }
+        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |at: usize, flag: PollFlags| {
+            fds.get(at).is_some_and(|fd| fd.revents().intersects(flag | PollFlags::HUP | PollFlags::ERR))
+        };
+        Ok(Ready {
+            notes: is_ready(0, PollFlags::IN),
+            output: self.ended.is_none() && is_ready(1, PollFlags::IN),
+            listener: first_client == 3 && is_ready(2, PollFlags::IN),
+            clients: (first_client..fds.len())
+                .map(|at| (is_ready(at, PollFlags::IN), is_ready(at, PollFlags::OUT)))
+                .collect(),
+        })
+    }
+
+    /// Passes output on to the viewers, then into the screen. False: there was none.
+    fn take_output(&mut self) -> bool {
+        let mut bytes = [0; CHUNK];
+        let count = self.parts.pump.stream().read(&mut bytes).unwrap_or(0);
+        if count == 0 {
+            return false;
+        }
+        let bytes = &bytes[..count];
+        if self.viewers() > 0 {
+            let frame = FromHost::Output(bytes.to_vec()).to_bytes();
+            self.clients
+                .iter_mut()
+                .filter(|client| client.is_viewer())
+                .for_each(|client| client.say_bytes(&frame));
+        }
+        self.screen.feed(bytes);
+        let answers = self.screen.take_answers();
+        // A viewer's terminal answers by itself; without one the host answers as a terminal would, or the agent waits.
+        if self.viewers() == 0 && !answers.is_empty() {
+            self.parts.pump.type_keys(&answers);
+        }
+        self.parts.live.output_came(Instant::now());
+        true
+    }
+
+    fn heed(&mut self, note: Note) {
+        match note {
+            Note::Started(pid) => self.parts.live.started(pid),
+            Note::News(news) => self.parts.live.tracked(news),
+            Note::Ended(code) => {
+                while self.take_output() {}
+                self.ended = Some(code);
+                self.parts.live.ended();
+            }
+            Note::TreeEnded(survivors) => self.parts.stopping.tree_ended(survivors),
+            Note::Finished => {
+                self.finished = true;
+                self.finish_clients();
+            }
+        }
+    }
+
+    /// The run is over: everybody gets the answer that is left to give.
+    fn finish_clients(&mut self) {
+        for (client, answer) in self.parts.live.last_answers() {
+            self.say_to(client, &answer);
+        }
+        for (client, survivors) in self.parts.stopping.finished() {
+            self.say_to(client, &FromHost::Stopped(StopAnswer { survivors }));
+        }
+        let ended = FromHost::Ended(Ended { code: self.ended.unwrap_or_default(), ..Ended::default() });
+        for client in &mut self.clients {
+            if client.is_viewer() {
+                client.say(&ended);
+            }
+            client.closing = true;
+        }
+    }
+
+    fn accept(&mut self) {
+        let Some(Ok((stream, _))) = self.parts.listener.as_ref().map(UnixListener::accept) else { return };
+        if let Err(error) = address::check_peer(&stream) {
+            tracing::warn!("a connection was refused: {error}");
+            return;
+        }
+        self.counter += 1;
+        if let Ok(client) = Client::new(self.counter, stream) {
+            self.clients.push(client);
+        }
+    }
+
+    fn answer(&mut self, at: usize, frame: ToHost) {
+        if !self.clients[at].welcomed {
+            match frame {
+                ToHost::Hello(_) => {
+                    let welcome = Welcome {
+                        version: VERSION,
+                        build: env!("CARGO_PKG_VERSION").to_owned(),
+                        session: self.parts.live.session(),
+                        name: String::new(),
+                    };
+                    self.clients[at].welcomed = true;
+                    self.clients[at].say(&FromHost::Welcome(welcome));
+                }
+                _ => self.clients[at].refuse("a client says hello first".to_owned()),
+            }
+            return;
+        }
+        let client = self.clients[at].id;
+        match frame {
+            ToHost::Hello(_) => {}
+            ToHost::Attach(attach) => self.attach(at, &attach),
+            ToHost::Keys(keys) => self.type_keys(at, &keys),
+            ToHost::Resize(size) => self.resize_viewer(at, size),
+            ToHost::Detach => {
+                self.clients[at].role = Role::Asking;
+                self.clients[at].closing = true;
+                self.settle_size();
+            }
+            ToHost::State => {
+                let state = self.parts.live.state(&self.screen);
+                self.clients[at].say(&FromHost::State(state));
+            }
+            ToHost::Screen => {
+                let rows = self.screen.view().rows;
+                self.clients[at].say(&FromHost::Screen(ScreenText { rows }));
+            }
+            ToHost::Send(request) => self.parts.live.send(client, request),
+            ToHost::Wait(request) => self.parts.live.wait(client, request),
+            ToHost::Stop(StopRequest { grace_ms }) => {
+                self.parts.stopping.stop(Some(client), Duration::from_millis(grace_ms), &self.parts.reporter);
+            }
+        }
+    }
+
+    fn say_to(&mut self, client: u64, message: &FromHost) {
+        if let Some(client) = self.clients.iter_mut().find(|known| known.id == client) {
+            client.say(message);
+        }
+    }
+
+    /// Texts on their way, waits, limits: whatever is due.
+    fn work_on_live(&mut self) {
+        let step = self.parts.live.step(Instant::now(), &self.screen);
+        for keys in &step.keys {
+            self.parts.pump.type_keys(keys);
+        }
+        for (client, answer) in &step.answers {
+            self.say_to(*client, answer);
+        }
+        if let Some(why) = step.limit
+            && self.ended.is_none()
+        {
+            tracing::info!("{why}: the session is stopped");
+            self.parts.stopping.stop(None, super::stop::GRACE, &self.parts.reporter);
+        }
+    }
+
+    fn attach(&mut self, at: usize, attach: &Attach) {
+        self.counter += 1;
+        let size = bounded(attach.size);
+        self.clients[at].role = Role::Viewing { size, read_only: attach.read_only, typed: self.counter };
+        self.settle_size();
+        let frame = self.screen.key_frame();
+        self.clients[at].say(&FromHost::KeyFrame(frame));
+        if let Some(code) = self.ended {
+            self.clients[at].say(&FromHost::Ended(Ended { code, ..Ended::default() }));
+        }
+    }
+
+    fn type_keys(&mut self, at: usize, keys: &[u8]) {
+        let Role::Viewing { read_only: false, typed, .. } = &mut self.clients[at].role else { return };
+        let was = *typed;
+        self.counter += 1;
+        *typed = self.counter;
+        self.parts.live.viewer_typed(Instant::now());
+        if was != self.counter - 1 {
+            self.settle_size();
+        }
+        self.parts.pump.type_keys(keys);
+    }
+
+    fn resize_viewer(&mut self, at: usize, new: Size) {
+        if let Role::Viewing { size, .. } = &mut self.clients[at].role {
+            *size = bounded(new);
+            self.settle_size();
+        }
+    }
+
+    fn viewers(&self) -> usize {
+        self.clients.iter().filter(|client| client.is_viewer()).count()
+    }
+
+    /// The size belongs to the viewer that typed last; to attach is to type. Without viewers it is the host's own.
+    fn settle_size(&mut self) {
+        let viewers = self.clients.iter().filter(|client| !client.is_gone());
+        let owner = viewers
+            .filter_map(|client| match client.role {
+                Role::Viewing { size, read_only: false, typed } => Some((typed, size)),
+                _ => None,
+            })
+            .max_by_key(|(typed, _)| *typed);
+        let size = owner.map_or(self.own_size, |(_, size)| size);
+        if size != self.size {
+            self.size = size;
+            self.screen.resize(pty_size(size));
+            self.parts.pump.resize(size);
+        }
+    }
+}
+
+struct Ready {
+    notes: bool,
+    output: bool,
+    listener: bool,
+    clients: Vec<(bool, bool)>,
+}
+
+fn pty_size(size: Size) -> PtySize {
+    PtySize { rows: size.rows, cols: size.cols, pixel_width: 0, pixel_height: 0 }
+}
+
+fn bounded(size: Size) -> Size {
+    Size { rows: size.rows.clamp(2, MAX_SIDE), cols: size.cols.clamp(2, MAX_SIDE) }
+}

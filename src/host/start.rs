@@ -1,0 +1,247 @@
+//! From a launcher to a host: the fork, the answer, and the run itself.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::front_end::front_end;
+use super::live::{Limits, LiveSession};
+use super::notes::{Note, Reporter, notes};
+use super::server::{Parts, Server};
+use super::stop::Stopping;
+use crate::agent::Agent;
+use crate::launch::{self, Origin, RunResult};
+use crate::remote::address;
+use crate::remote::protocol::Size;
+use crate::track::{Plan, RunNews};
+use terminal::process::{Processes, SystemProcesses};
+use terminal::{Observer, ProgramSpec, ProgramStarted, Tap};
+use wire::{Pid, SessionId};
+
+/// How long a launcher waits for its host. An agent starts in milliseconds; a store that somebody keeps locked delays the START.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A launcher is answered after this time, although the store has not taken the START yet: the agent runs.
+const STORE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long the server has to serve its clients' last frames after the run.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A program that is ready to be run in the background.
+#[expect(missing_debug_implementations, reason = "a plan has nothing to show")]
+pub struct Detached {
+    pub launch: ProgramSpec,
+    pub plan: Plan,
+    pub origin: Origin,
+    pub agent: Option<&'static dyn Agent>,
+    pub size: Size,
+    pub limits: Limits,
+}
+
+/// Why nothing runs in the background.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotDetached {
+    /// The exit code, as for a run in the foreground.
+    pub code: u8,
+    pub message: String,
+}
+
+type Answer = Result<SessionId, NotDetached>;
+
+/// Runs it in a process of its own and returns its session once it runs. No thread may exist yet.
+///
+/// In the host itself this never returns.
+pub fn detach(program: Detached) -> Answer {
+    let failed = |error: io::Error| NotDetached {
+        code: 126,
+        message: format!("codemie: cannot start a background process: {error}"),
+    };
+    let (near, far) = UnixStream::pair().map_err(failed)?;
+    match terminal::fork_detached(&[near.as_fd(), far.as_fd()]).map_err(failed)? {
+        terminal::Detached::Launcher => {
+            drop(far);
+            await_answer(near)
+        }
+        terminal::Detached::Host => {
+            drop(near);
+            let code = host(program, Launcher(Arc::new(Mutex::new(Some(far)))));
+            terminal::exit_host(code)
+        }
+    }
+}
+
+fn await_answer(mut near: UnixStream) -> Answer {
+    let mut answer = Vec::new();
+    let _ = near.set_read_timeout(Some(START_TIMEOUT));
+    let mut bytes = [0; 4096];
+    while !answer.ends_with(b"\n") {
+        match near.read(&mut bytes) {
+            Ok(count) if count > 0 => answer.extend_from_slice(&bytes[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => break,
+        }
+    }
+    serde_json::from_slice(&answer).unwrap_or_else(|_| {
+        let message = "codemie: the background process ended before it could answer; see the log".to_owned();
+        Err(NotDetached { code: 126, message })
+    })
+}
+
+/// Answers the launcher, once. A launcher that is gone is no reason to stop.
+#[derive(Clone, Debug)]
+struct Launcher(Arc<Mutex<Option<UnixStream>>>);
+
+impl Launcher {
+    fn answer(&self, answer: &Answer) {
+        let launcher = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut launcher) = launcher {
+            let mut bytes = serde_json::to_vec(answer).unwrap_or_default();
+            bytes.push(b'\n');
+            let _ = launcher.write_all(&bytes);
+        }
+    }
+}
+
+/// The whole life of a host.
+fn host(program: Detached, launcher: Launcher) -> u8 {
+    let Detached { mut launch, mut plan, origin, agent, size, limits } = program;
+    let (home, run, session) = (plan.home.clone(), plan.run, plan.session);
+    let unable = |error: io::Error| Err(NotDetached { code: 126, message: format!("codemie: {error}") });
+    let (front, pump, reporter, notes) = match front_end(size).and_then(|(front, pump)| {
+        let (reporter, notes) = notes()?;
+        Ok((front, pump, reporter, notes))
+    }) {
+        Ok(ends) => ends,
+        Err(error) => {
+            launcher.answer(&unable(error));
+            return 126;
+        }
+    };
+    terminal::adopt_orphans();
+    as_in_a_plain_terminal(&mut launch);
+    plan.on_news = Some(on_news(launcher.clone(), reporter.clone()));
+    let live = LiveSession::new(agent, session, origin.clone(), limits, home.clone());
+    let stopping = Stopping::new(agent, SystemProcesses.identify(own_pid()));
+    let start = move |reporter: Reporter| {
+        let listener = address::bind(&home, run).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        let listener =
+            listener.inspect_err(|error| tracing::error!("nobody can attach to this session: {error}")).ok();
+        Server::new(Parts { home, run, listener, pump, notes, reporter, size, live, stopping }).serve();
+    };
+    let mut beside =
+        Beside { start: Some(Box::new(start)), reporter: reporter.clone(), served: None, started: false };
+    let mut front = front;
+    let (result, _) = launch::wrap_on(launch, Some(plan), &origin, |spec, tracker| {
+        let ended = terminal::run_on(&mut front, spec, &mut Both { tracker, beside: &mut beside })?;
+        reporter.report(Note::Ended(ended.exit.code()));
+        Ok(ended)
+    });
+    let RunResult { code, message, .. } = result;
+    launcher.answer(&if beside.started {
+        Ok(session)
+    } else {
+        Err(NotDetached { code, message: message.unwrap_or_default() })
+    });
+    reporter.report(Note::Finished);
+    if let Some(served) = beside.served {
+        let _ = served.recv_timeout(SERVER_TIMEOUT);
+    }
+    code
+}
+
+/// Answers the launcher once the session is in the store, and hands everything on to the server.
+fn on_news(launcher: Launcher, reporter: Reporter) -> Box<dyn Fn(RunNews) + Send> {
+    let begun = Instant::now();
+    Box::new(move |news: RunNews| {
+        if news.recorded || begun.elapsed() >= STORE_TIMEOUT {
+            launcher.answer(&Ok(news.session));
+        }
+        reporter.report(Note::News(news));
+    })
+}
+
+fn own_pid() -> Pid {
+    Pid(std::process::id().cast_signed())
+}
+
+/// What runs beside the program: the server's thread.
+struct Beside {
+    start: Option<Box<dyn FnOnce(Reporter) + Send>>,
+    reporter: Reporter,
+    /// Disconnected when the server has ended.
+    served: Option<Receiver<()>>,
+    started: bool,
+}
+
+impl Beside {
+    fn begin(&mut self) {
+        let Some(start) = self.start.take() else { return };
+        let (serving, served) = channel();
+        let reporter = self.reporter.clone();
+        let thread = terminal::without_signals(|| {
+            std::thread::Builder::new().name("server".into()).spawn(move || {
+                start(reporter);
+                drop::<Sender<()>>(serving);
+            })
+        });
+        match thread {
+            Ok(_) => self.served = Some(served),
+            Err(error) => tracing::error!("no thread for the host's server: {error}"),
+        }
+    }
+}
+
+/// The tracker and the server observe the program together.
+struct Both<'a> {
+    tracker: &'a mut dyn Observer,
+    beside: &'a mut Beside,
+}
+
+impl Observer for Both<'_> {
+    fn forked(&mut self) -> Option<Tap> {
+        let tap = self.tracker.forked();
+        self.beside.begin();
+        tap
+    }
+
+    fn started(&mut self, program: ProgramStarted) {
+        self.beside.started = true;
+        self.beside.reporter.report(Note::Started(program.pid));
+        self.tracker.started(program);
+    }
+}
+
+/// The terminal of a background session is the host's, whatever the launcher was started on: its viewers come from other ones.
+/// So it is announced as the plainest terminal that has all the colours, and what names the launcher's is taken away, as
+/// terminal multiplexers do.
+fn as_in_a_plain_terminal(launch: &mut ProgramSpec) {
+    for (name, value) in [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
+        launch.set.retain(|(set, _)| set != name);
+        launch.set.push((name.into(), value.into()));
+    }
+    let named = [
+        "TERM_PROGRAM",
+        "TERM_PROGRAM_VERSION",
+        "KITTY_WINDOW_ID",
+        "WEZTERM_PANE",
+        "GHOSTTY_RESOURCES_DIR",
+        "ITERM_SESSION_ID",
+        "VTE_VERSION",
+        "WT_SESSION",
+        "TMUX",
+        "TMUX_PANE",
+        "STY",
+        "COLUMNS",
+        "LINES",
+        "WINDOWID",
+    ];
+    launch.remove.extend(named.map(Into::into));
+}
