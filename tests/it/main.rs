@@ -7,6 +7,7 @@
 )]
 
 mod backend;
+mod background;
 mod commands;
 mod dashboard;
 mod delivery;

@@ -1,0 +1,110 @@
+//! A host's start and end.
+
+use std::fs;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use super::{Scene, TIMEOUT};
+use crate::support::processes;
+use crate::support::scripted::await_some;
+
+fn pid(record: &serde_json::Value, field: &str) -> i32 {
+    record[field].as_i64().unwrap().try_into().unwrap()
+}
+
+#[test]
+fn session_is_known_by_the_id_that_was_printed_from_the_first_moment() {
+    let scene = Scene::new();
+    let id = scene.start("first", "echo up; exec sleep 1000");
+    let record = scene.record(&id);
+    assert_eq!((&record["name"], &record["status"]), (&"first".into(), &"active".into()));
+    assert_eq!(record["sessionId"], id.as_str());
+    let host = processes::process(pid(&record, "wrapperPid")).unwrap();
+    assert_eq!(host.session, host.pid, "in a session of its own");
+    let open = fs::read_link(format!("/proc/{}/fd/0", host.pid)).unwrap();
+    assert_eq!(open.to_str(), Some("/dev/null"));
+}
+
+#[test]
+fn program_that_cannot_be_started_is_no_session() {
+    let scene = Scene::new();
+    let (code, out, err) = scene.codemie(&["run", "--detach", "--", "no-such-program"]);
+    assert_eq!((code, out.as_str()), (Some(127), ""), "{err}");
+    assert!(err.contains("no-such-program: command not found"), "{err}");
+    let (code, _, err) = scene.codemie(&["run", "--detach", "--", "/"]);
+    assert_eq!(code, Some(126), "{err}");
+    assert_eq!(scene.codemie(&["list", "--json"]).1.trim(), "[]");
+}
+
+#[test]
+fn arguments_that_begin_no_conversation_are_refused() {
+    let scene = Scene::new();
+    scene.sandbox.script("bin/claude", "echo real");
+    let mut command = scene.sandbox.codemie(&["run", "--detach", "claude", "--version"]);
+    command.env("PATH", scene.sandbox.search(&["bin"]));
+    let output = crate::sandbox::output_of(&mut command);
+    assert_eq!(output.code, Some(125), "{output:?}");
+    assert!(output.err.contains("begin no conversation"), "{output:?}");
+}
+
+#[test]
+fn program_that_ends_at_once_has_a_session_with_its_exit_code() {
+    let scene = Scene::new();
+    let id = scene.start("short", "exit 3");
+    let record = scene.await_ended(&id);
+    assert_eq!((&record["exitCode"], &record["endReason"]), (&3.into(), &"exit".into()), "{record}");
+    let sockets = fs::read_dir(scene.home().run()).unwrap().flatten();
+    let sockets: Vec<_> = sockets.map(|entry| entry.file_name()).collect();
+    await_some("the socket is removed", || {
+        (!codemie::remote::address::exists(&scene.home(), scene.run(&id))).then_some(())
+    });
+    assert!(sockets.len() < 10, "{sockets:?}");
+}
+
+#[test]
+fn host_survives_the_launcher_and_its_terminal() {
+    let scene = Scene::new();
+    let mut command = scene.sandbox.codemie(&["run", "--detach", "--", "sleep", "1000"]);
+    let mut launcher = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut id = String::new();
+    std::io::Read::read_to_string(launcher.stdout.as_mut().unwrap(), &mut id).unwrap();
+    launcher.wait().unwrap();
+    let record = scene.record(id.trim());
+    assert!(processes::process(pid(&record, "pid")).is_some());
+}
+
+#[test]
+fn killed_launcher_leaves_one_session_or_none() {
+    let scene = Scene::new();
+    for _ in 0..5 {
+        let mut command = scene.sandbox.codemie(&["run", "--detach", "--", "sleep", "1000"]);
+        let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+    }
+    // Whatever came up is a session with its program, and nothing else was left.
+    let list: Vec<serde_json::Value> =
+        serde_json::from_str(&scene.codemie(&["list", "--json"]).1).unwrap_or_default();
+    assert!(list.len() <= 5, "{list:?}");
+}
+
+#[test]
+fn killed_host_takes_its_program_along_and_is_recovered_as_interrupted() {
+    let scene = Scene::new();
+    let id = scene.start("killed", "trap '' HUP; while :; do sleep 1; done");
+    let record = scene.record(&id);
+    processes::signal(pid(&record, "wrapperPid"), Signal::KILL);
+    assert!(processes::wait_dead(pid(&record, "pid"), TIMEOUT), "the monitor ends the program");
+    let record = scene.await_ended(&id);
+    assert_eq!((&record["status"], &record["endReason"]), (&"interrupted".into(), &"crash".into()));
+}
+
+#[test]
+fn signal_to_the_host_ends_the_program_and_the_session() {
+    let scene = Scene::new();
+    let id = scene.start("term", "exec sleep 1000");
+    processes::signal(pid(&scene.record(&id), "wrapperPid"), Signal::TERM);
+    let record = scene.await_ended(&id);
+    assert_eq!(record["endReason"], "signal", "{record}");
+}
