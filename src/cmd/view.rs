@@ -33,6 +33,9 @@ pub fn run(args: &Args, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     let mut store = open(home)?;
     let subject =
         store.read(|view| ReadableConversation::of(view, &args.session, &origin, SystemClock.now()))?;
+    if !args.follow && !args.json && draw_screen(&subject, home, out)? {
+        return Ok(ExitCode::SUCCESS);
+    }
     subject.must_be_of_an_agent()?;
     let drawing = Drawing::new(Style::of_stdout(), system::zone::local(), &subject.agent);
     if args.follow {
@@ -41,6 +44,17 @@ pub fn run(args: &Args, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
         once(&subject, at, drawing, args, out, err)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A background session without a conversation, or of a program that never has one, is shown as its screen.
+fn draw_screen(subject: &ReadableConversation, home: &Home, out: &mut dyn Write) -> anyhow::Result<bool> {
+    let has_conversation = subject.file.is_some() && !subject.pending;
+    let Some(rows) = (!has_conversation).then(|| subject.screen(home)).flatten() else { return Ok(false) };
+    let used = rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
+    for row in &rows[..used] {
+        writeln!(out, "{row}")?;
+    }
+    Ok(true)
 }
 
 fn once(

@@ -8,7 +8,7 @@ use super::address;
 use super::frames::{Frame, FrameError, Frames};
 use super::protocol::{FromHost, Hello, Refused, ToHost, VERSION, Welcome};
 use crate::home::Home;
-use wire::RunId;
+use wire::{LiveState, RunId};
 
 /// How long a host may take to answer what needs no waiting. It answers from memory; this bounds one that is stopped or swapped
 /// out.
@@ -95,8 +95,29 @@ impl Connection {
         }
     }
 
+    /// An answer of another kind than the question's.
+    pub fn unexpected() -> RemoteError {
+        RemoteError::Refused("the session's host answered something else than was asked".to_owned())
+    }
+
     /// For an attachment: the stream, and what has arrived of it already.
     pub fn into_parts(self) -> (UnixStream, Frames) {
         (self.stream, self.frames)
+    }
+}
+
+/// The screen of a run, row by row.
+pub fn screen(home: &Home, run: RunId) -> Result<Vec<String>, RemoteError> {
+    match Connection::open(home, run)?.ask(&ToHost::Screen, Duration::ZERO)? {
+        FromHost::Screen(screen) => Ok(screen.rows),
+        _ => Err(Connection::unexpected()),
+    }
+}
+
+/// What the agent of a run does now.
+pub fn state(home: &Home, run: RunId) -> Result<LiveState, RemoteError> {
+    match Connection::open(home, run)?.ask(&ToHost::State, Duration::ZERO)? {
+        FromHost::State(state) => Ok(state),
+        _ => Err(Connection::unexpected()),
     }
 }

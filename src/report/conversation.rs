@@ -7,14 +7,16 @@ use serde::Serialize;
 
 use super::find::{FindError, find};
 use crate::agent::transcript::{self, Cursor, Item, ItemKind, Page};
+use crate::home::Home;
 use crate::launch::Origin;
 use crate::meter::form::Form;
 use crate::registry;
+use crate::remote;
 use crate::session::lookup::Found;
 use crate::session::record::record;
 use crate::store::View;
 use human::shell;
-use wire::{Link, SessionRecord, Timestamp};
+use wire::{Link, RunId, SessionRecord, Timestamp};
 
 /// Where the next page begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct ReadableConversation {
     pub ambiguous: bool,
     /// The record of a session that has ended.
     pub ended: Option<Box<SessionRecord>>,
+    /// The runs that are in it now.
+    pub runs: Vec<RunId>,
 }
 
 impl ReadableConversation {
@@ -59,6 +63,7 @@ impl ReadableConversation {
                     // A file that is known but gone is an error when it is read: the agent has deleted it.
                     file: file.or(row.agent_session_file),
                     ended: record.end_time.is_some().then(|| Box::new(record)),
+                    runs: view.live_runs_in(row.n)?.into_iter().map(|run| run.id).collect(),
                     agent_session,
                     name: row.name,
                     agent: row.agent,
@@ -73,6 +78,7 @@ impl ReadableConversation {
                 pending: false,
                 ambiguous: false,
                 ended: None,
+                runs: Vec::new(),
             },
         })
     }
@@ -86,6 +92,11 @@ impl ReadableConversation {
     pub fn must_be_of_an_agent(&self) -> Result<(), ConversationError> {
         let (name, program) = (self.name.clone(), self.agent.clone());
         registry::by_name(&self.agent).map(drop).ok_or(ConversationError::NoAgent { name, program })
+    }
+
+    /// The screen of a background session; `None` where no host keeps one.
+    pub fn screen(&self, home: &Home) -> Option<Vec<String>> {
+        self.runs.iter().find_map(|run| remote::client::screen(home, *run).ok())
     }
 
     /// `None` where there is no conversation yet, or never was.

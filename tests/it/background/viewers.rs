@@ -90,7 +90,8 @@ fn garbage_on_the_socket_costs_its_own_connection_alone() {
     let scene = Scene::new();
     let id = scene.start("garbage", "echo ready; exec sleep 1000");
     let run = scene.run(&id);
-    for garbage in [&b"\xff\xff\xff\xff\xff"[..], b"\0\0\0\0", b"\x02\0\0\0\x01{", b"GET / HTTP/1.1\r\n\r\n"] {
+    for garbage in [&b"\xff\xff\xff\xff\xff"[..], b"\0\0\0\0", b"\x02\0\0\0\x01{", b"GET / HTTP/1.1\r\n\r\n"]
+    {
         let mut stream = address::connect(&scene.home(), run).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(garbage).unwrap();
