@@ -418,7 +418,8 @@ mod tests {
         stage.write("two", &[format!("u p2 {} Dear Bob", now())]);
         stage.write("two", &[format!("a m2 {} 1 2 Yours", now()), "nonsense".into()]);
         stage.wait("its numbers", |records| records[1].usage.api_calls == 1);
-        let ended = ProgramEnd { exit: ProgramExit::Exited(3), asked: false, pid: Some(stage.pid()) };
+        let ended =
+            ProgramEnd { exit: ProgramExit::Exited(3), asked: false, stopped: false, pid: Some(stage.pid()) };
         let summary = tracker.finish(ended, SystemClock.now(), Duration::from_mins(1));
         assert_eq!(summary.problem, None);
 

@@ -163,6 +163,11 @@ impl Ending {
         Self { reason: EndReason::Signal, exit: Some(exit) }
     }
 
+    /// It was ended by `codemie stop`, or by another codemie that goes on with its conversation.
+    pub fn stopped(exit: Exit) -> Self {
+        Self { reason: EndReason::Stopped, exit: Some(exit) }
+    }
+
     pub fn crashed() -> Self {
         Self { reason: EndReason::Crash, exit: None }
     }

@@ -117,6 +117,7 @@ mod tests {
             Ending::exited(Exit::Signal(11)),
             Ending::asked(Exit::Code(0)),
             Ending::asked(Exit::Signal(15)),
+            Ending::stopped(Exit::Code(143)),
         ] {
             let run = RandomIds.run();
             assert_eq!(find(&home, run), None);

@@ -96,7 +96,11 @@ pub(super) fn ending(ended: terminal::ProgramEnd) -> Ending {
         terminal::ProgramExit::Killed(signal) => Exit::Signal(signal),
         exit @ terminal::ProgramExit::NotStarted(_) => Exit::Code(exit.code().into()),
     };
-    if ended.asked { Ending::asked(exit) } else { Ending::exited(exit) }
+    match ended {
+        terminal::ProgramEnd { stopped: true, .. } => Ending::stopped(exit),
+        terminal::ProgramEnd { asked: true, .. } => Ending::asked(exit),
+        _ => Ending::exited(exit),
+    }
 }
 
 struct Run {

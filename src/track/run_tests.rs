@@ -213,10 +213,30 @@ fn us() -> Pid {
 }
 
 fn end(run: Run) -> Summary {
-    let ended =
-        terminal::ProgramEnd { exit: terminal::ProgramExit::Exited(0), asked: false, pid: Some(us()) };
+    let ended = terminal::ProgramEnd {
+        exit: terminal::ProgramExit::Exited(0),
+        asked: false,
+        stopped: false,
+        pid: Some(us()),
+    };
     let at = run.recorder.now().wall;
     run.finish(ended, at)
+}
+
+#[test]
+fn who_asked_a_program_to_end_decides_the_reason() {
+    use terminal::ProgramExit::{Exited, Killed};
+    use wire::EndReason;
+    for (exit, asked, stopped, reason) in [
+        (Exited(0), false, false, EndReason::Exit),
+        (Killed(9), false, false, EndReason::Signal),
+        (Exited(143), true, false, EndReason::Signal),
+        (Exited(143), true, true, EndReason::Stopped),
+        (Killed(9), false, true, EndReason::Stopped),
+    ] {
+        let ended = terminal::ProgramEnd { exit, asked, stopped, pid: Some(us()) };
+        assert_eq!(ending(ended).reason, reason, "{ended:?}");
+    }
 }
 
 fn store(run: &mut Run) -> &mut Store {

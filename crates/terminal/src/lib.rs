@@ -13,10 +13,12 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use libc::c_int;
 
-use wire::Pid;
+use process::{Processes, SystemProcesses};
+use wire::{Pid, ProcessId};
 
 mod buffer;
 pub mod front_end;
@@ -86,6 +88,8 @@ pub struct ProgramEnd {
     pub exit: ProgramExit,
     /// It was asked to end before, by a signal to us (TERM, HUP) or because its front end is gone.
     pub asked: bool,
+    /// It was another codemie that asked, to stop the session.
+    pub stopped: bool,
     /// `None` when it never ran.
     pub pid: Option<Pid>,
 }
@@ -252,9 +256,9 @@ pub fn on_terminal() -> bool {
     tty::Tty::on_stdio().is_some()
 }
 
-/// Has another wrapper end its program, by force after ten seconds.
-pub fn ask_to_end(wrapper: Pid) {
-    sys::request_end(wrapper);
+/// Has another wrapper end its program, by force after `grace`. False if that wrapper is no more.
+pub fn ask_to_end(wrapper: ProcessId, grace: Duration) -> bool {
+    sys::request_end(wrapper.pid, grace, || SystemProcesses.alive(wrapper))
 }
 
 /// Ends this process as the program ended, so that a shell sees the same: by its signal. Returns if it cannot.

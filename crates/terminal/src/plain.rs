@@ -38,18 +38,19 @@ pub fn run(image: &Image, observer: &mut dyn Observer) -> io::Result<ProgramEnd>
     };
     drop(theirs);
     sys::release_signals();
-    let mut watch = Watcher { program, signals, asked: false };
+    let mut watch = Watcher { program, signals, asked: false, stopped: false };
     close_descriptors();
     // There is nothing to tap: the program has our own descriptors.
     observer.forked();
     // Waits until the program has started: then the descriptor is closed by its exec.
     if let Some(errno) = sys::exec_failure(&failure) {
         reap(program);
-        return Ok(ProgramEnd { exit: ProgramExit::NotStarted(errno), asked: false, pid: None });
+        let exit = ProgramExit::NotStarted(errno);
+        return Ok(ProgramEnd { exit, asked: false, stopped: false, pid: None });
     }
     observer.started(ProgramStarted { pid: program });
     let exit = watch.wait_for_end();
-    Ok(ProgramEnd { exit, asked: watch.asked, pid: Some(program) })
+    Ok(ProgramEnd { exit, asked: watch.asked, stopped: watch.stopped, pid: Some(program) })
 }
 
 fn become_program(image: &Image, failure: &UnixStream) -> ! {
@@ -92,6 +93,7 @@ struct Watcher {
     program: Pid,
     signals: Signals,
     asked: bool,
+    stopped: bool,
 }
 
 impl Watcher {
@@ -128,6 +130,7 @@ impl Watcher {
 
     fn pass_on(&mut self, caught: Caught) {
         self.asked |= matches!(caught.signal, libc::SIGTERM | libc::SIGHUP);
+        self.stopped |= caught.sender == Sender::Codemie;
         // The terminal sends to the whole group, so the program has it already.
         let ours = matches!(caught.sender, Sender::Kernel | Sender::Ourselves);
         if !ours && caught.signal != libc::SIGCHLD {

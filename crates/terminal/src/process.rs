@@ -1,6 +1,8 @@
 //! The processes of this machine: whether one still runs (by pid *and* start time, because pids are reused), its relatives, its
 //! command line and its open files.
 
+pub mod tree;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -29,7 +29,7 @@ use super::wait::{Watch, wait};
 use super::{Observer, ProgramEnd, ProgramExit, ProgramStarted};
 use wire::Pid;
 
-/// How long a program may take to end when another codemie wants it gone. Claude was measured at 2.6 s while it streams. No
+/// How long a program may take to end when another codemie wants it gone and names no time. Claude was measured at 2.6 s while it streams. No
 /// other TERM or HUP has a deadline: a bare program may take its time, or survive.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -72,6 +72,8 @@ pub struct Pump<'a, F> {
     stop_wanted: bool,
     kill_at: Option<Instant>,
     asked_to_end: bool,
+    /// Another codemie asked.
+    stopped: bool,
     /// Something was typed in this run.
     typed: bool,
     /// The process that the shell waits for, once it got a signal of a key's from us: readable when it has ended.
@@ -113,6 +115,7 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
             leader: None,
             kill_at: None,
             asked_to_end: false,
+            stopped: false,
             unable: None,
             exit: None,
         })
@@ -347,7 +350,9 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
                 self.stop_wanted |= caught.signal == libc::SIGTTIN;
                 self.signal_program(caught);
                 if caught.sender == Sender::Codemie {
-                    self.kill_at.get_or_insert_with(|| Instant::now() + GRACE);
+                    self.stopped = true;
+                    let grace = sys::requested_grace().unwrap_or(GRACE);
+                    self.kill_at.get_or_insert_with(|| Instant::now() + grace);
                 }
             }
         }

@@ -25,8 +25,8 @@ pub use device::{packet_mode, show_as, terminal_device, type_into};
 use signal::set_mask;
 pub use signal::{
     Caught, Sender, catch, clear_line_before_dying, continue_parent, die_of, hold_signals, ignore,
-    real_time_signals, release_signals, request_end, set_default, signal_group, signal_own_group,
-    signal_process, stop_self, stop_waking, wake_through, watch_group_leader,
+    real_time_signals, release_signals, request_end, requested_grace, set_default, signal_group,
+    signal_own_group, signal_process, stop_self, stop_waking, wake_through, watch_group_leader,
 };
 
 // ---------------------------------------------------------------------------------------------------------------

@@ -10,10 +10,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use terminal::front_end::{FrontEnd, Input, JobControl};
+use terminal::process::{Processes, SystemProcesses};
 use terminal::tap::{OutputReader, output_tap};
-use terminal::{Observer, ProgramEnd, ProgramExit, ProgramSpec, ProgramStarted, PtySize, Tap, run_on};
+use terminal::{
+    Observer, ProgramEnd, ProgramExit, ProgramSpec, ProgramStarted, PtySize, Tap, ask_to_end, run_on,
+};
+use wire::{Pid, ProcessId, StartTime};
 
 const SIZE: PtySize = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
 
@@ -25,6 +30,8 @@ enum Action {
     Type(&'static str),
     Resize(u16, u16),
     Leave,
+    /// As another codemie does that stops the session, with this grace in milliseconds.
+    Stop(u64),
 }
 
 /// Acts when certain output has appeared, and keeps all of it.
@@ -103,6 +110,14 @@ impl FrontEnd for Scripted {
                 Input::Resized
             }
             Some(Action::Leave) => Input::Gone,
+            Some(Action::Stop(grace)) => {
+                let own = Pid(i32::try_from(std::process::id()).unwrap());
+                let own = SystemProcesses.identify(own).unwrap();
+                let other = ProcessId { start: StartTime(own.start.0 + 1), ..own };
+                assert!(!ask_to_end(other, Duration::ZERO), "a later process with the pid is not asked");
+                assert!(ask_to_end(own, Duration::from_millis(grace)));
+                Input::Nothing
+            }
             None => {
                 while self.input.read(&mut [0; 16]).is_ok_and(|count| count > 0) {}
                 Input::Nothing
@@ -257,6 +272,20 @@ fn program_is_hung_up_when_its_front_end_leaves() {
     let mut front = Scripted::new(&[("ready", &[Action::Leave])]);
     let end = shell(&mut front, "trap 'exit 5' HUP; echo ready; while :; do sleep 0.01; done");
     assert_eq!((end.exit, end.asked), (ProgramExit::Exited(5), true));
+}
+
+#[test]
+fn another_codemie_stops_the_program_and_sets_how_long_it_may_take() {
+    let mut front = Scripted::new(&[("ready", &[Action::Stop(60_000)])]);
+    let end = shell(&mut front, "trap 'exit 6' TERM; echo ready; while :; do sleep 0.01; done");
+    assert_eq!((end.exit, end.stopped), (ProgramExit::Exited(6), true));
+    if cfg!(target_os = "linux") {
+        let mut front = Scripted::new(&[("ready", &[Action::Stop(200)])]);
+        let begun = Instant::now();
+        let end = shell(&mut front, "trap '' TERM; echo ready; while :; do sleep 0.01; done");
+        assert_eq!((end.exit, end.stopped), (ProgramExit::Killed(libc::SIGKILL), true));
+        assert!(begun.elapsed() < Duration::from_secs(8), "not only after the usual ten seconds");
+    }
 }
 
 #[test]

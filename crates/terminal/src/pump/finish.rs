@@ -102,6 +102,6 @@ impl<F: FrontEnd> Pump<'_, F> {
         }
         self.front.release();
         self.monitor.reap();
-        ProgramEnd { exit, asked: self.asked_to_end, pid: self.program }
+        ProgramEnd { exit, asked: self.asked_to_end, stopped: self.stopped, pid: self.program }
     }
 }

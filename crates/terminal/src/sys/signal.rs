@@ -5,7 +5,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::{bit, signals};
 use wire::Pid;
@@ -47,7 +48,10 @@ impl Sender {
                 return Self::Kernel;
             }
             #[cfg(target_os = "linux")]
-            if (*info).si_code == libc::SI_QUEUE && (*info).si_value().sival_ptr as usize == END_SOON {
+            if (*info).si_code == libc::SI_QUEUE
+                && let Some(grace) = decode_grace((*info).si_value().sival_ptr as usize)
+            {
+                GRACE.store(grace, Ordering::Relaxed);
                 return Self::Codemie;
             }
             match (*info).si_pid() {
@@ -59,20 +63,99 @@ impl Sender {
     }
 }
 
-/// Goes with a SIGTERM from one codemie to another: the program is to be gone soon.
+/// Goes with a SIGTERM from one codemie to another: the program is to be gone soon. Where an address has more than 32 bits, the
+/// milliseconds it has for that stand above these.
 #[cfg(target_os = "linux")]
 const END_SOON: usize = 0x636f_6465;
 
-/// Asks another codemie to end its program, by force after ten seconds.
-pub fn request_end(wrapper: Pid) {
-    #[cfg(target_os = "linux")]
-    // SAFETY: sigqueue has no memory effects; the value is a number.
-    unsafe {
-        let value = libc::sigval { sival_ptr: ptr::without_provenance_mut(END_SOON) };
-        libc::sigqueue(wrapper.0, libc::SIGTERM, value);
+/// The milliseconds of the last request; 0: it named none.
+static GRACE: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(target_os = "linux")]
+fn encode_grace(grace: Duration) -> usize {
+    let millis = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX).max(1);
+    // Earlier builds know only the bare mark, and give ten seconds.
+    if grace == Duration::from_secs(10) {
+        END_SOON
+    } else {
+        (millis as usize).checked_shl(32).unwrap_or(0) | END_SOON
     }
-    #[cfg(not(target_os = "linux"))]
-    signal_process(wrapper, libc::SIGTERM);
+}
+
+/// `None`: it is no request of ours.
+#[cfg(target_os = "linux")]
+fn decode_grace(value: usize) -> Option<u32> {
+    let millis = u32::try_from(value.checked_shr(32).unwrap_or(0)).unwrap_or(u32::MAX);
+    (value & 0xffff_ffff == END_SOON).then_some(millis)
+}
+
+/// How long the program may take, as the codemie that asked has it.
+pub fn requested_grace() -> Option<Duration> {
+    let millis = GRACE.load(Ordering::Relaxed);
+    (millis != 0).then(|| Duration::from_millis(millis.into()))
+}
+
+/// Asks another codemie to end its program, by force after `grace`. `still_it` is asked once the process of that pid cannot become
+/// another one unnoticed. False if nobody was asked.
+#[cfg(target_os = "linux")]
+pub fn request_end(wrapper: Pid, grace: Duration, still_it: impl FnOnce() -> bool) -> bool {
+    use rustix::process::{Pid as RustixPid, PidfdFlags, pidfd_open};
+    let Some(pid) = RustixPid::from_raw(wrapper.0).filter(|_| wrapper.0 > 1) else { return false };
+    let descriptor = pidfd_open(pid, PidfdFlags::empty());
+    if !still_it() {
+        return false;
+    }
+    let value = ptr::without_provenance_mut(encode_grace(grace));
+    match descriptor {
+        Ok(descriptor) => queue_term(&descriptor, value),
+        // Before Linux 5.3, or forbidden.
+        Err(_) => {
+            let value = libc::sigval { sival_ptr: value };
+            // SAFETY: sigqueue has no memory effects; the value is a number.
+            unsafe { libc::sigqueue(wrapper.0, libc::SIGTERM, value) == 0 }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn request_end(wrapper: Pid, _grace: Duration, still_it: impl FnOnce() -> bool) -> bool {
+    let asks = still_it();
+    if asks {
+        signal_process(wrapper, libc::SIGTERM);
+    }
+    asks
+}
+
+/// What sigqueue(3) sends, but to the process behind a descriptor.
+#[cfg(target_os = "linux")]
+fn queue_term(process: &OwnedFd, value: *mut libc::c_void) -> bool {
+    /// `siginfo_t` of a queued signal.
+    #[repr(C)]
+    struct Queued {
+        head: [c_int; 3],
+        sender: Sender,
+    }
+    #[repr(C)]
+    struct Sender {
+        pid: libc::pid_t,
+        uid: libc::uid_t,
+        value: *mut libc::c_void,
+    }
+    const { assert!(size_of::<Queued>() <= size_of::<libc::siginfo_t>()) };
+    // SAFETY: zeroed is a valid siginfo_t; the parts of a queued signal lie in it as the kernel's headers have them, and the kernel
+    // only reads it.
+    unsafe {
+        let sender = Sender { pid: libc::getpid(), uid: libc::getuid(), value };
+        let queued = Queued { head: [libc::SIGTERM, 0, libc::SI_QUEUE], sender };
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        ptr::copy_nonoverlapping(
+            (&raw const queued).cast::<u8>(),
+            info.as_mut_ptr().cast::<u8>(),
+            size_of::<Queued>(),
+        );
+        let descriptor = process.as_raw_fd();
+        libc::syscall(libc::SYS_pidfd_send_signal, descriptor, libc::SIGTERM, info.as_ptr(), 0) == 0
+    }
 }
 
 /// A signal that has arrived.
@@ -289,5 +372,20 @@ mod tests {
             assert_eq!(Sender::decode(sender.encode()), sender);
         }
         assert_eq!(Sender::decode(u8::MAX), Sender::Process);
+    }
+
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    #[test]
+    fn a_request_carries_its_grace_and_ten_seconds_are_understood_by_earlier_builds() {
+        for (grace, decoded) in [
+            (Duration::from_secs(10), 0),
+            (Duration::from_millis(2500), 2500),
+            (Duration::ZERO, 1),
+            (Duration::from_secs(u64::MAX), u32::MAX),
+        ] {
+            assert_eq!(decode_grace(encode_grace(grace)), Some(decoded), "{grace:?}");
+        }
+        assert_eq!(encode_grace(Duration::from_secs(10)), END_SOON);
+        assert_eq!(decode_grace(7), None);
     }
 }
