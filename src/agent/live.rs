@@ -109,8 +109,10 @@ pub struct Published {
 pub enum PublishedStatus {
     Idle,
     Busy,
-    /// It waits for the user; for what, in the agent's words.
+    /// In the middle of a turn it waits for the user; for what, in the agent's words.
     Waiting(String),
+    /// A dialog is open that belongs to no turn.
+    Dialog(String),
 }
 
 /// A process that writes to a conversation.

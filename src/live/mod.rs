@@ -4,6 +4,8 @@
 //! screen. Each agent reads its own ([`crate::agent::Live`]); here they are weighed. Unknown is the default, and idle needs proof:
 //! silence is none, and neither is a composer on the screen.
 
+#[cfg(test)]
+mod corpus_tests;
 mod decide;
 
 pub use decide::{Sources, decide};

@@ -15,6 +15,19 @@ pub struct ScreenView {
     /// The program asked for pastes to be marked.
     pub bracketed_paste: bool,
     pub alternate_screen: bool,
+    /// Cells in faint letters: placeholders and suggestions, which nobody typed.
+    pub faint: Vec<CellRange>,
+    /// Cells in inverse colours: the caret of programs that hide the terminal's own cursor, and chosen lines of menus.
+    pub inverse: Vec<CellRange>,
+}
+
+/// Neighbouring cells of one row, from 0. Cells with nothing in them do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellRange {
+    pub row: u16,
+    pub from: u16,
+    /// The column after the last.
+    pub to: u16,
 }
 
 /// Placeholder.
