@@ -12,8 +12,8 @@ use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
 use crate::agent::{
-    Agent, ConversationFiles, Follow, Injection, Invocation, InvocationKind, Launch, Live, Remark,
-    SessionFiles, Trail, Var, package, transcript,
+    Agent, ConversationFiles, Follow, Injection, Invocation, InvocationKind, Launch, Remark, SessionFiles,
+    Trail, Var, package, transcript,
 };
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
@@ -149,8 +149,6 @@ impl ConversationFiles for Codex {
         Some(transcript::Reader::Lines(view::items))
     }
 }
-
-impl Live for Codex {}
 
 impl Follow for Codex {
     fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {

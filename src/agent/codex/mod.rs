@@ -10,6 +10,7 @@ pub mod files;
 mod head;
 mod invocation;
 pub mod lines;
+mod live;
 mod shape;
 mod tools;
 pub(crate) mod trail;

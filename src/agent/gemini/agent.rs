@@ -10,7 +10,7 @@ use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
 use super::{invocation, version, view};
 use crate::agent::{
-    Agent, ConversationFiles, Follow, Injection, Invocation, Launch, Live, Remark, SessionFiles, Trail, Var,
+    Agent, ConversationFiles, Follow, Injection, Invocation, Launch, Remark, SessionFiles, Trail, Var,
     package, transcript,
 };
 use crate::meter::form::Form;
@@ -146,8 +146,6 @@ impl ConversationFiles for Gemini {
         Some(transcript::Reader::Journal(view::entry))
     }
 }
-
-impl Live for Gemini {}
 
 impl Follow for Gemini {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

@@ -7,6 +7,7 @@ mod evidence;
 pub(crate) mod files;
 mod invocation;
 mod lines;
+mod live;
 mod shape;
 mod tools;
 pub(crate) mod trail;
