@@ -13,10 +13,12 @@ pub enum Kind {
     /// `10s`, `500ms`, `2m`.
     Time,
     Count,
+    /// Texts in brackets: `["--model *", "--verbose"]`.
+    List,
     Choice(&'static [&'static str]),
 }
 
-/// One setting, or one per agent where the name holds a `*`.
+/// One setting, or one per agent (`agent.*`) or per name that the user chose (`mcp.genie.*`).
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     pub name: &'static str,
@@ -145,6 +147,42 @@ pub const KEYS: &[Key] = &[
         default: "false",
         about: "mark what it writes; the vendor sees it",
     },
+    Key {
+        name: "mcp.anyFolder",
+        kind: Kind::Flag,
+        variable: None,
+        default: "false",
+        about: "may callers of codemie mcp start sessions outside their project",
+    },
+    // Nothing by default: an agent's options can take away every safeguard that its user has set.
+    Key {
+        name: "mcp.allowArgs",
+        kind: Kind::List,
+        variable: None,
+        default: "[]",
+        about: "agents' arguments that callers of codemie mcp may give, like \"--model *\"",
+    },
+    Key {
+        name: "mcp.maxSessions",
+        kind: Kind::Count,
+        variable: None,
+        default: "8",
+        about: "how many sessions may run at once below one caller of codemie mcp",
+    },
+    Key {
+        name: "mcp.maxDepth",
+        kind: Kind::Count,
+        variable: None,
+        default: "2",
+        about: "how deep sessions may start sessions through codemie mcp",
+    },
+    Key {
+        name: "mcp.genie.*",
+        kind: Kind::List,
+        variable: None,
+        default: "",
+        about: "a command line that run of codemie mcp --compat genie knows by this name",
+    },
 ];
 
 /// The setting that `key` (`agent.claude.path`) is one of.
@@ -165,9 +203,11 @@ impl Key {
         }
     }
 
-    /// The full names this line stands for.
-    pub fn names(&self, agents: &[&str]) -> Vec<String> {
-        if self.name.contains('*') {
+    /// The full names this line stands for; `set` are the names in the file for a table of the user's own.
+    pub fn names(&self, agents: &[&str], set: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+        if let Some(table) = self.name.strip_suffix(".*") {
+            set(table).into_iter().map(|name| format!("{table}.{name}")).collect()
+        } else if self.name.contains('*') {
             agents.iter().map(|agent| self.name.replace('*', agent)).collect()
         } else {
             vec![self.name.to_owned()]
@@ -197,6 +237,10 @@ impl Kind {
                 Ok(count) => Ok(i64::from(count).into()),
                 Err(_) => Err(self.expected()),
             },
+            Self::List => {
+                let list = text.trim().parse::<Value>().map_err(|_| self.expected())?;
+                self.accept(&Item::Value(list))
+            }
             Self::Choice(_) | Self::Text | Self::Secret | Self::Time => Ok(text.into()),
         }
     }
@@ -209,6 +253,7 @@ impl Kind {
             Self::Text | Self::Secret => value.is_str(),
             Self::Time => value.as_str().is_some_and(|text| length(text).is_some()),
             Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
+            Self::List => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
             Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         };
         if right { Ok(value.clone()) } else { Err(self.expected()) }
@@ -220,6 +265,7 @@ impl Kind {
             Self::Text | Self::Secret => "must be a text in quotes".to_owned(),
             Self::Time => "must be a time like \"10s\", \"500ms\" or \"2m\"".to_owned(),
             Self::Count => "must be a whole number".to_owned(),
+            Self::List => "must be texts in brackets, like [\"--model *\"]".to_owned(),
             Self::Choice(choices) => format!("must be one of {}", choices.join(", ")),
         }
     }
@@ -244,6 +290,20 @@ mod tests {
     fn every_default_is_a_value_of_its_kind() {
         for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
             assert!(key.kind.parse(key.default).is_ok(), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn a_list_holds_texts_alone() {
+        for (text, right) in [
+            ("[]", true),
+            (" [\"--model *\", 'x'] ", true),
+            ("[1]", false),
+            ("--model", false),
+            ("[", false),
+            ("{}", false),
+        ] {
+            assert_eq!(Kind::List.parse(text).is_ok(), right, "{text}");
         }
     }
 
