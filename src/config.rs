@@ -6,6 +6,7 @@
 pub mod delivery;
 pub mod edit;
 pub mod keys;
+pub mod mcp;
 
 use std::ffi::OsString;
 use std::io;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 pub use delivery::Delivery;
+pub use mcp::McpConfig;
 
 use system::file::text_at_most;
 
@@ -28,6 +30,7 @@ pub struct Config {
     pub log_level: String,
     pub delivery: Delivery,
     pub host: HostConfig,
+    pub mcp: McpConfig,
     agents: Vec<(String, AgentConfig)>,
     /// One line each, for after the agent has ended.
     pub problems: Vec<String>,
@@ -70,6 +73,7 @@ impl Config {
             log_level: settings.text("log.level").unwrap_or_default(),
             delivery: Delivery::read(&mut settings, home.as_deref()),
             host: HostConfig::read(&mut settings),
+            mcp: McpConfig::read(&mut settings),
             agents: agents
                 .iter()
                 .map(|name| {
@@ -169,6 +173,12 @@ impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
         let mut unknown = Vec::new();
         collect_unknown(self.document.as_table(), "", &mut unknown);
         unknown
+    }
+
+    /// The names that a table in the file has.
+    pub fn names_in(&self, table: &str) -> Vec<String> {
+        let table = item(&self.document, table).and_then(Item::as_table_like);
+        table.map_or_else(Vec::new, |table| table.iter().map(|(name, _)| name.to_owned()).collect())
     }
 
     fn flag(&mut self, key: &str) -> bool {
@@ -272,6 +282,21 @@ mod tests {
                 more => panic!("{file}: {more:?}"),
             }
         }
+    }
+
+    #[test]
+    fn command_lines_and_arguments_are_lists() {
+        let file = "[mcp]\nallowArgs = ['--model *']\nmaxDepth = 0\n[mcp.genie]\ncoder = ['claude', '--model', 'x']\nbad = 3\n";
+        let config = load(file, &[]);
+        assert_eq!(config.mcp.allow_args, ["--model *"]);
+        assert_eq!((config.mcp.max_depth, config.mcp.max_sessions, config.mcp.any_folder), (0, 8, false));
+        let genie: Vec<(&str, &[String])> =
+            config.mcp.genie.iter().map(|(name, line)| (name.as_str(), line.as_slice())).collect();
+        assert_eq!(genie, [("coder", &["claude".to_owned(), "--model".into(), "x".into()][..])]);
+        assert_eq!(
+            config.problems,
+            ["config.toml: mcp.genie.bad must be texts in brackets, like [\"--model *\"]"]
+        );
     }
 
     #[test]

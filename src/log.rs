@@ -71,15 +71,21 @@ impl<'a> MakeWriter<'a> for LogFile {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line(&self.0)
+        Line(Some(&self.0))
+    }
+
+    /// The MCP library logs whole requests, with the prompts and texts in them: only its complaints are kept.
+    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
+        let chatter = meta.target().starts_with("rmcp") && *meta.level() > tracing::Level::WARN;
+        Line((!chatter).then_some(&self.0))
     }
 }
 
-struct Line<'a>(&'a File);
+struct Line<'a>(Option<&'a File>);
 
 impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write(line)
+        self.0.map_or(Ok(line.len()), |mut file| file.write(line))
     }
 
     fn flush(&mut self) -> io::Result<()> {

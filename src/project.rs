@@ -31,6 +31,11 @@ impl Project {
     }
 }
 
+/// The folder that holds the project: the repository's, else the folder itself.
+pub fn root(folder: &Path) -> PathBuf {
+    repository_of(folder).map_or_else(|| folder.to_owned(), |(root, _)| root)
+}
+
 /// A folder may hold anything under these names.
 fn text(path: &Path) -> io::Result<String> {
     text_at_most(path, 1 << 20)

@@ -100,9 +100,11 @@ impl Cursor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     pub items: Vec<Item>,
+    /// Where the page itself begins: the page before it ends there.
+    pub start: Cursor,
     /// Where the next page begins.
     pub cursor: Cursor,
-    /// Something did not fit: before the items of [`last`], after those of [`after`], or a part of one.
+    /// Something did not fit: before the items of [`last`] and [`before`], after those of [`after`], or a part of one.
     pub truncated: bool,
 }
 
@@ -135,58 +137,104 @@ pub enum Error {
 
 /// The end of the conversation: as many whole items as have at most `bytes` of text. One that is longer by itself is cut.
 pub fn last(content: &Opened, bytes: usize, reader: Reader) -> io::Result<Page> {
-    let (file, read) = match (content, reader) {
-        (Opened::File(file), Reader::Lines(read)) => (file, read),
-        (Opened::File(file), Reader::Threads(read)) => return threads::last(file, bytes, read),
+    backwards(content, None, bytes, reader)
+}
+
+/// The items before a cursor, as many of the latest as fit: [`Page::start`] leads on, page by page, to the beginning.
+pub fn before(content: &Opened, cursor: Cursor, bytes: usize, reader: Reader) -> Result<Page, Error> {
+    let (inode, end) = extent(content)?;
+    if cursor.inode != inode || cursor.offset > end {
+        return Err(Error::Stale);
+    }
+    Ok(backwards(content, Some(cursor), bytes, reader)?)
+}
+
+/// The items before `until`; `None`: before the end.
+fn backwards(content: &Opened, until: Option<Cursor>, bytes: usize, reader: Reader) -> io::Result<Page> {
+    match (content, reader) {
         (Opened::File(file), Reader::Document(list, read)) => {
-            return document::last(file, bytes, list, read);
+            document::backwards(file, until, bytes, list, read)
         }
-        (content, reader) => return last_of_all(content, bytes, Reading::from(content, 0, reader)?),
-    };
-    let meta = file.metadata()?;
-    let mut lines = Backwards::new(file, meta.len())?;
-    let cursor = Cursor::at(meta.ino(), lines.end());
-    let mut failed = None;
-    let items = std::iter::from_fn(|| {
-        lines.previous().unwrap_or_else(|error| {
-            failed = Some(error);
-            None
-        })
-    });
-    let (items, truncated) = fitting(items.flat_map(|line| read(&line).into_iter().rev()), bytes);
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(Page { items, cursor, truncated: truncated || lines.passed_over }),
+        (Opened::File(file), Reader::Lines(read)) => {
+            let begun = begun_group(content, until, reader)?;
+            backwards_by_line(Backwards::until(file, until)?, begun, bytes, read)
+        }
+        (Opened::File(file), Reader::Threads(read)) => {
+            let begun = begun_group(content, until, reader)?;
+            threads::backwards(Backwards::until(file, until)?, begun, bytes, read)
+        }
+        (content, reader) => {
+            backwards_by_whole_pass(content, until, bytes, Reading::from(content, 0, reader)?)
+        }
     }
 }
 
+/// The items of the group that a cursor is in the middle of, up to the cursor.
+fn begun_group(content: &Opened, until: Option<Cursor>, reader: Reader) -> io::Result<Vec<PlacedItem>> {
+    let Some(until) = until.filter(|until| until.items > 0) else { return Ok(Vec::new()) };
+    let reading = Reading::from(content, until.offset, reader)?;
+    let group = Groups::new(Forwards::new(content, until.offset)?, reading).next(Some(until.lines))?;
+    let items = group.map_or_else(Vec::new, |group| group.items);
+    Ok(placed(until, until.lines, items).take(until.items).collect())
+}
+
+fn backwards_by_line(
+    (mut lines, end): (Backwards<'_>, Cursor),
+    begun: Vec<PlacedItem>,
+    bytes: usize,
+    read: LineReader,
+) -> io::Result<Page> {
+    let mut failed = None;
+    let earlier = std::iter::from_fn(|| {
+        let line = lines.previous().unwrap_or_else(|error| {
+            failed = Some(error);
+            None
+        })?;
+        Some(placed(Cursor { offset: lines.end(), ..end }, 1, read(&line)).rev())
+    });
+    let mut page = fitting(begun.into_iter().rev().chain(earlier.flatten()), end, bytes);
+    page.truncated |= lines.passed_over;
+    failed.map_or(Ok(page), Err)
+}
+
 /// The same by a pass over the whole conversation, where it cannot be read backwards.
-fn last_of_all(content: &Opened, bytes: usize, reading: Reading) -> io::Result<Page> {
+fn backwards_by_whole_pass(
+    content: &Opened,
+    until: Option<Cursor>,
+    bytes: usize,
+    reading: Reading,
+) -> io::Result<Page> {
     let (inode, _) = extent(content)?;
     let mut groups = Groups::new(Forwards::new(content, 0)?, reading);
-    let (mut items, mut held, mut truncated) = (VecDeque::new(), 0, false);
-    let mut cursor = Cursor::at(inode, 0);
-    while let Some(group) = groups.next(None)? {
-        cursor = Cursor::at(inode, group.end);
+    let (mut items, mut held, mut truncated) = (VecDeque::<PlacedItem>::new(), 0, false);
+    let mut at = Cursor::at(inode, 0);
+    loop {
+        let reached = until.filter(|until| at.offset >= until.offset);
+        if reached.is_some_and(|until| until.items == 0) {
+            break;
+        }
+        let Some(group) = groups.next(reached.map(|until| until.lines))? else { break };
         truncated |= group.passed_over;
-        for item in group.items {
-            held += item.len();
-            items.push_back(item);
+        let wanted = reached.map_or(usize::MAX, |until| until.items);
+        for placed in placed(at, group.lines, group.items).take(wanted) {
+            held += placed.item.len();
+            items.push_back(placed);
             while held > bytes
                 && items.len() > 1
                 && let Some(first) = items.pop_front()
             {
-                held -= first.len();
+                held -= first.item.len();
                 truncated = true;
             }
         }
+        at = Cursor::at(inode, group.end);
+        if reached.is_some() {
+            break;
+        }
     }
-    if held > bytes {
-        let only = items.pop_front().filter(|_| bytes > 0);
-        items.extend(only.map(|item: Item| item.cut(bytes, Side::End)));
-        truncated = true;
-    }
-    Ok(Page { items: items.into(), cursor, truncated })
+    let mut page = fitting(items.into_iter().rev(), until.unwrap_or(at), bytes);
+    page.truncated |= truncated;
+    Ok(page)
 }
 
 /// The number that identifies a conversation, and where it ends at present.
@@ -197,23 +245,44 @@ fn extent(content: &Opened) -> io::Result<(u64, u64)> {
     }
 }
 
-/// As many of the last items as fit, in order, and whether some did not.
-fn fitting(backwards: impl Iterator<Item = Item>, bytes: usize) -> (Vec<Item>, bool) {
-    let (mut items, mut left, mut truncated) = (Vec::new(), bytes, false);
-    for item in backwards {
+/// An item, and the cursor that it comes right after.
+struct PlacedItem {
+    at: Cursor,
+    item: Item,
+}
+
+/// The items of the group of `lines` lines that begins at `group`.
+fn placed(
+    group: Cursor,
+    lines: usize,
+    items: Vec<Item>,
+) -> impl DoubleEndedIterator<Item = PlacedItem> + ExactSizeIterator {
+    items.into_iter().enumerate().map(move |(items, item)| {
+        let at = Cursor { items, lines: if items > 0 { lines } else { 0 }, ..group };
+        PlacedItem { at, item }
+    })
+}
+
+/// A page of as many of the last items before `end` as fit.
+fn fitting(backwards: impl Iterator<Item = PlacedItem>, end: Cursor, bytes: usize) -> Page {
+    let mut page = Page { items: Vec::new(), start: end, cursor: end, truncated: false };
+    let mut left = bytes;
+    for PlacedItem { at, item } in backwards {
         if let Some(less) = left.checked_sub(item.len()) {
             left = less;
-            items.push(item);
+            page.items.push(item);
+            page.start = at;
             continue;
         }
-        if items.is_empty() && bytes > 0 {
-            items.push(item.cut(bytes, Side::End));
+        if page.items.is_empty() && bytes > 0 {
+            page.items.push(item.cut(bytes, Side::End));
+            page.start = at;
         }
-        truncated = true;
+        page.truncated = true;
         break;
     }
-    items.reverse();
-    (items, truncated)
+    page.items.reverse();
+    page
 }
 
 /// The next items from a cursor on (`None`: from the beginning), whole as long as they have at most `bytes` of text.
@@ -227,7 +296,7 @@ pub fn after(content: &Opened, cursor: Option<Cursor>, bytes: usize, reader: Rea
         return Ok(document::after(file, cursor, bytes, list, read)?);
     }
     let reading = Reading::from(content, cursor.offset, reader)?;
-    let mut page = Page { items: Vec::new(), cursor, truncated: false };
+    let mut page = Page { items: Vec::new(), start: cursor, cursor, truncated: false };
     let mut left = bytes;
     let mut groups = Groups::new(Forwards::new(content, cursor.offset)?, reading);
     let mut begun = (cursor.items > 0).then_some(cursor.lines);
@@ -365,6 +434,14 @@ struct Backwards<'a> {
 }
 
 impl<'a> Backwards<'a> {
+    /// The lines before a cursor (`None`: before the end), and that cursor or the end's.
+    fn until(file: &'a File, cursor: Option<Cursor>) -> io::Result<(Self, Cursor)> {
+        let meta = file.metadata()?;
+        let lines = Self::new(file, cursor.map_or(meta.len(), |cursor| cursor.offset))?;
+        let end = cursor.unwrap_or(Cursor::at(meta.ino(), lines.end()));
+        Ok((lines, end))
+    }
+
     fn new(file: &'a File, len: u64) -> io::Result<Self> {
         let mut lines = Self { file, at: len, buffer: Vec::new(), passed_over: false };
         // The bytes after the last newline are a torn line.

@@ -16,6 +16,10 @@ fn after(file: &File, cursor: Option<Cursor>, bytes: usize, reader: Reader) -> R
     super::after(&content(file), cursor, bytes, reader)
 }
 
+fn before(file: &File, cursor: Cursor, bytes: usize, reader: Reader) -> Page {
+    super::before(&content(file), cursor, bytes, reader).unwrap()
+}
+
 const READ: Reader = Reader::Lines(read);
 
 /// `u text`, `a text`, and `2 text`, which is two items; any other line has none.
@@ -309,4 +313,60 @@ fn lines_that_come_between_two_pages_do_not_change_a_begun_group() {
     talk.write_all(b"6>7 six\n7 seven\n").unwrap();
     next = after(&talk, Some(next.cursor.to_string().parse().unwrap()), 1000, READ).unwrap();
     assert_eq!(texts(&next), ["three", "trois", "four", "five", "seven", "six"]);
+}
+
+/// Every page from the end to the beginning, joined.
+fn paged_backwards(talk: &File, bytes: usize, reader: Reader) -> Vec<String> {
+    let mut page = last(talk, bytes, reader).unwrap();
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        if page.items.is_empty() {
+            assert!(!page.truncated, "nothing is left out before the first item");
+            return all;
+        }
+        all.splice(0..0, texts(&page).into_iter().map(str::to_owned));
+        let again = after(talk, Some(page.start), bytes, reader).unwrap();
+        let whole = !texts(&page)[0].starts_with('…');
+        assert!(!whole || again.items.starts_with(&page.items), "the same page from its beginning");
+        page = before(talk, page.start.to_string().parse().unwrap(), bytes, reader);
+    }
+    panic!("paging does not end");
+}
+
+#[test]
+fn pages_lead_from_the_end_to_the_beginning_in_every_form() {
+    fn element(element: &[u8]) -> Option<Entry> {
+        journal(serde_json::from_slice::<String>(element).ok()?.as_bytes())
+    }
+    let document = br#"{"list": ["1 one", "2 two run", "3 three"]}"#;
+    for (content, reader, expected) in [
+        (
+            "u one\n2 three\n\na five\nu six\nu to".as_bytes(),
+            READ,
+            &["one", "three", "three", "five", "six"][..],
+        ),
+        (
+            b"1 one\n2 two\n2 two run\n3 three\n< 3\n4 four\n",
+            Reader::Journal(journal),
+            &["one", "two", "run", "four"],
+        ),
+        (document, Reader::Document("list", element), &["one", "two", "run", "three"]),
+        (
+            b"2>1 two deux\nnoise\n1 one\n3 three\n4>3 four\n",
+            Reader::Threads(threaded),
+            &["one", "two", "deux", "three", "four"],
+        ),
+        (b"u torn", READ, &[]),
+    ] {
+        let talk = file(content);
+        for bytes in [5, 6, 9, 10, 1000] {
+            assert_eq!(paged_backwards(&talk, bytes, reader), expected, "{bytes} bytes: {reader:?}");
+        }
+        let cut = paged_backwards(&talk, 1, reader);
+        assert_eq!(cut.len(), expected.len(), "each at least in part: {cut:?}");
+    }
+    let talk = file(b"u one\n");
+    let cursor = last(&talk, 1000, READ).unwrap().cursor;
+    let wrong = super::before(&content(&talk), Cursor { inode: cursor.inode + 1, ..cursor }, 10, READ);
+    assert!(matches!(wrong, Err(Error::Stale)));
 }

@@ -146,7 +146,7 @@ pub fn words(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let words = match what {
-        Completable::Settings => KEYS.iter().flat_map(|key| key.names(agents)).collect(),
+        Completable::Settings => KEYS.iter().flat_map(|key| key.names(agents, |_| Vec::new())).collect(),
         Completable::Sessions if home.database().exists() => {
             let rows = Store::open(home, SystemClock.now())?.read(|view| view.list(&Filter::default()))?;
             rows.into_iter().map(|row| row.name).filter(|name| is_word(name)).take(NAMES).collect()

@@ -117,7 +117,9 @@ fn show<V: Fn(&str) -> Option<std::ffi::OsString>>(
 ) -> anyhow::Result<()> {
     let rows: Vec<_> = KEYS
         .iter()
-        .flat_map(|key| key.names(agents))
+        .flat_map(|key| key.names(agents, |table| settings.names_in(table)))
+        .collect::<Vec<_>>()
+        .into_iter()
         .map(|key| {
             let value = settings.get(&key).map(|(value, source)| (masked(&key, value), source));
             let about = keys::find(&key).map_or("", |known| known.about);

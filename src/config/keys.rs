@@ -15,10 +15,12 @@ pub enum Kind {
     Count,
     /// `120x40`: columns and rows.
     Size,
+    /// Texts in brackets: `["--model *", "--verbose"]`.
+    List,
     Choice(&'static [&'static str]),
 }
 
-/// One setting, or one per agent where the name holds a `*`.
+/// One setting, or one per agent (`agent.*`) or per name that the user chose (`mcp.genie.*`).
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     pub name: &'static str,
@@ -168,6 +170,42 @@ pub const KEYS: &[Key] = &[
         default: "false",
         about: "mark what it writes; the vendor sees it",
     },
+    Key {
+        name: "mcp.anyFolder",
+        kind: Kind::Flag,
+        variable: None,
+        default: "false",
+        about: "may callers of codemie mcp start sessions outside their project",
+    },
+    // Nothing by default: an agent's options can take away every safeguard that its user has set.
+    Key {
+        name: "mcp.allowArgs",
+        kind: Kind::List,
+        variable: None,
+        default: "[]",
+        about: "agents' arguments that callers of codemie mcp may give, like \"--model *\"",
+    },
+    Key {
+        name: "mcp.maxSessions",
+        kind: Kind::Count,
+        variable: None,
+        default: "8",
+        about: "how many sessions may run at once below one caller of codemie mcp",
+    },
+    Key {
+        name: "mcp.maxDepth",
+        kind: Kind::Count,
+        variable: None,
+        default: "2",
+        about: "how deep sessions may start sessions through codemie mcp",
+    },
+    Key {
+        name: "mcp.genie.*",
+        kind: Kind::List,
+        variable: None,
+        default: "",
+        about: "a command line that run of codemie mcp --compat genie knows by this name",
+    },
 ];
 
 /// The size of a terminal, `120x40`: columns and rows, as far as a terminal can have them.
@@ -195,9 +233,11 @@ impl Key {
         }
     }
 
-    /// The full names this line stands for.
-    pub fn names(&self, agents: &[&str]) -> Vec<String> {
-        if self.name.contains('*') {
+    /// The full names this line stands for; `set` are the names in the file for a table of the user's own.
+    pub fn names(&self, agents: &[&str], set: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+        if let Some(table) = self.name.strip_suffix(".*") {
+            set(table).into_iter().map(|name| format!("{table}.{name}")).collect()
+        } else if self.name.contains('*') {
             agents.iter().map(|agent| self.name.replace('*', agent)).collect()
         } else {
             vec![self.name.to_owned()]
@@ -228,6 +268,10 @@ impl Kind {
                 Ok(count) => Ok(i64::from(count).into()),
                 Err(_) => Err(self.expected()),
             },
+            Self::List => {
+                let list = text.trim().parse::<Value>().map_err(|_| self.expected())?;
+                self.accept(&Item::Value(list))
+            }
             Self::Choice(_) | Self::Text | Self::Secret | Self::Time | Self::Size => Ok(text.into()),
         }
     }
@@ -241,6 +285,7 @@ impl Kind {
             Self::Time => value.as_str().is_some_and(|text| length(text).is_some()),
             Self::Size => value.as_str().is_some_and(|text| size(text).is_some()),
             Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
+            Self::List => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
             Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         };
         if right { Ok(value.clone()) } else { Err(self.expected()) }
@@ -253,6 +298,7 @@ impl Kind {
             Self::Time => "must be a time like \"10s\", \"500ms\" or \"2m\"".to_owned(),
             Self::Count => "must be a whole number".to_owned(),
             Self::Size => "must be columns and rows like \"120x40\"".to_owned(),
+            Self::List => "must be texts in brackets, like [\"--model *\"]".to_owned(),
             Self::Choice(choices) => format!("must be one of {}", choices.join(", ")),
         }
     }
@@ -291,6 +337,20 @@ mod tests {
             ("axb", None),
         ] {
             assert_eq!(size(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_holds_texts_alone() {
+        for (text, right) in [
+            ("[]", true),
+            (" [\"--model *\", 'x'] ", true),
+            ("[1]", false),
+            ("--model", false),
+            ("[", false),
+            ("{}", false),
+        ] {
+            assert_eq!(Kind::List.parse(text).is_ok(), right, "{text}");
         }
     }
 

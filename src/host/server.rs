@@ -102,8 +102,7 @@ impl Server {
     }
 
     fn step(&mut self, now: Instant, last: Option<Instant>) -> io::Result<()> {
-        let mut timeout = self.parts.live.due(now).into_iter().chain(self.parts.stopping.due()).min();
-        timeout = timeout.into_iter().chain(last).min();
+        let timeout = self.parts.live.due(now).into_iter().chain(last).min();
         let timeout = timeout.map(|at| at.saturating_duration_since(now));
         let ready = self.wait(timeout)?;
         if ready.output {

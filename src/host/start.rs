@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use crate::launch::{self, Origin, RunResult};
 use crate::remote::address;
 use crate::remote::protocol::Size;
 use crate::track::{Plan, RunNews};
-use terminal::process::{Processes, SystemProcesses};
+use terminal::process::{Processes, SystemProcesses, tree};
 use terminal::{Observer, ProgramSpec, ProgramStarted, Tap};
 use wire::{Pid, SessionId};
 
@@ -122,11 +123,14 @@ fn host(program: Detached, launcher: Launcher) -> u8 {
             return 126;
         }
     };
-    terminal::adopt_orphans();
+    if !tree::adopt_orphans() {
+        tracing::debug!("orphans below this host go to the first process");
+    }
     as_in_a_plain_terminal(&mut launch);
     plan.on_news = Some(on_news(launcher.clone(), reporter.clone()));
     let live = LiveSession::new(agent, session, origin.clone(), limits, home.clone());
-    let stopping = Stopping::new(agent, SystemProcesses.identify(own_pid()));
+    let stopped = Arc::<AtomicBool>::default();
+    let stopping = Stopping::new(agent, SystemProcesses.identify(own_pid()), Arc::clone(&stopped));
     let start = move |reporter: Reporter| {
         let listener = address::bind(&home, run).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -140,7 +144,8 @@ fn host(program: Detached, launcher: Launcher) -> u8 {
         Beside { start: Some(Box::new(start)), reporter: reporter.clone(), served: None, started: false };
     let mut front = front;
     let (result, _) = launch::wrap_on(launch, Some(plan), &origin, |spec, tracker| {
-        let ended = terminal::run_on(&mut front, spec, &mut Both { tracker, beside: &mut beside })?;
+        let mut ended = terminal::run_on(&mut front, spec, &mut Both { tracker, beside: &mut beside })?;
+        ended.stopped |= stopped.load(Ordering::Relaxed);
         reporter.report(Note::Ended(ended.exit.code()));
         Ok(ended)
     });

@@ -1,9 +1,14 @@
 //! Ending the tree that a host started, beside its server: the grace is waited for in a thread of its own.
 
-use std::time::{Duration, Instant};
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::notes::{Note, Reporter};
 use crate::agent::Agent;
+use terminal::process::tree::{self, Tree};
+use terminal::process::{Processes, SystemProcesses};
 use wire::ProcessId;
 
 /// How long processes have to end by themselves where nobody said otherwise. Claude was measured at 2.6 s while it streams.
@@ -13,20 +18,25 @@ pub(super) const GRACE: Duration = Duration::from_secs(10);
 pub(super) struct Stopping {
     agent: Option<&'static dyn Agent>,
     host: Option<ProcessId>,
-    begun: bool,
+    begun: Arc<AtomicBool>,
     survivors: Option<Vec<String>>,
     asking: Vec<u64>,
 }
 
 impl Stopping {
-    pub(super) fn new(agent: Option<&'static dyn Agent>, host: Option<ProcessId>) -> Self {
-        Self { agent, host, begun: false, survivors: None, asking: Vec::new() }
+    /// `begun` is set once the run is being stopped: it ends as stopped, however its program ends.
+    pub(super) fn new(
+        agent: Option<&'static dyn Agent>,
+        host: Option<ProcessId>,
+        begun: Arc<AtomicBool>,
+    ) -> Self {
+        Self { agent, host, begun, survivors: None, asking: Vec::new() }
     }
 
     /// Begins to end everything below the host; a second request joins the first.
     pub(super) fn stop(&mut self, client: Option<u64>, grace: Duration, reporter: &Reporter) {
         self.asking.extend(client);
-        if std::mem::replace(&mut self.begun, true) {
+        if self.begun.swap(true, Ordering::Relaxed) {
             return;
         }
         let (agent, host, reporter) = (self.agent, self.host, reporter.clone());
@@ -36,20 +46,12 @@ impl Stopping {
         });
         if let Err(error) = spawned {
             tracing::error!("no thread to stop the session: {error}");
-            self.begun = false;
+            self.begun.store(false, Ordering::Relaxed);
         }
-    }
-
-    pub(super) fn was_asked(&self) -> bool {
-        self.begun
     }
 
     pub(super) fn tree_ended(&mut self, survivors: Vec<String>) {
         self.survivors = Some(survivors);
-    }
-
-    pub(super) fn due(&self) -> Option<Instant> {
-        None
     }
 
     /// The run is over: who asked, and what survived.
@@ -59,6 +61,17 @@ impl Stopping {
     }
 }
 
-fn end_tree(_agent: Option<&'static dyn Agent>, _host: Option<ProcessId>, _grace: Duration) -> Vec<String> {
-    Vec::new()
+/// Ends everything below the host but what the agent shares with others. The monitor is spared: it reports how the program
+/// ended, and leaves by itself.
+fn end_tree(agent: Option<&'static dyn Agent>, host: Option<ProcessId>, grace: Duration) -> Vec<String> {
+    let Some(host) = host else { return vec!["the host itself, which cannot be identified".to_owned()] };
+    let shared = |command: &[OsString]| agent.is_some_and(|agent| agent.is_shared_daemon(command));
+    let mut tree = Tree::without(host, &SystemProcesses, &shared);
+    for monitor in SystemProcesses.children(host.pid) {
+        if SystemProcesses.command(monitor) == SystemProcesses.command(host.pid) {
+            tree = tree.sparing(monitor);
+        }
+    }
+    let survivors = tree::end(&mut tree, &SystemProcesses, &shared, grace);
+    survivors.iter().map(ToString::to_string).collect()
 }

@@ -25,6 +25,8 @@ pub enum PageStart {
     Last,
     Start,
     After(Cursor),
+    /// As late as possible before it.
+    Before(Cursor),
 }
 
 /// The conversation of a session, or one that codemie never wrapped.
@@ -111,6 +113,7 @@ impl ReadableConversation {
             PageStart::Last => transcript::last(&file, bytes, reader).map_err(transcript::Error::from),
             PageStart::Start => transcript::after(&file, None, bytes, reader),
             PageStart::After(cursor) => transcript::after(&file, Some(cursor), bytes, reader),
+            PageStart::Before(cursor) => transcript::before(&file, cursor, bytes, reader),
         };
         page.map(Some).map_err(|error| match error {
             transcript::Error::Io(source) => ConversationError::Broken { path: path.to_owned(), source },

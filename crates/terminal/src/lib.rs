@@ -236,11 +236,6 @@ pub fn exit_host(code: u8) -> ! {
     sys::exit_child(code.into())
 }
 
-/// Descendants whose parent has ended become children of this process, so that they can still be found below it.
-pub fn adopt_orphans() {
-    sys::adopt_orphans();
-}
-
 /// The user of the process at the other end of a socket.
 pub fn peer_user(socket: &std::os::unix::net::UnixStream) -> io::Result<u32> {
     sys::peer_user(socket)

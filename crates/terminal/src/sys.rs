@@ -247,15 +247,6 @@ pub fn leave_session(keep: &[BorrowedFd<'_>]) {
     close_all_but(&mut keep);
 }
 
-/// See `PR_SET_CHILD_SUBREAPER`. Elsewhere orphans go to the first process.
-pub fn adopt_orphans() {
-    #[cfg(target_os = "linux")]
-    // SAFETY: it only sets a flag of this process.
-    unsafe {
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------------------
 // Descriptors
 

@@ -6,7 +6,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use super::{Cursor, Entry, Item, JournalReader, Page, fitting};
+use super::{Cursor, Entry, Item, JournalReader, Page, fitting, placed};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 
 /// How often, and after which pause, a document is read again that is just being written. The agents write one within
@@ -14,12 +14,25 @@ use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The end of the conversation: as many whole items as have at most `bytes` of text. One that is longer by itself is cut.
-pub(super) fn last(file: &File, bytes: usize, list: &'static str, read: JournalReader) -> io::Result<Page> {
+/// The items before `until` (`None`: before the end), as many of the last whole ones as have at most `bytes` of text. One that
+/// is longer by itself is cut.
+pub(super) fn backwards(
+    file: &File,
+    until: Option<Cursor>,
+    bytes: usize,
+    list: &'static str,
+    read: JournalReader,
+) -> io::Result<Page> {
     let messages = messages(file, list, read)?;
-    let cursor = behind(Cursor::at(file.metadata()?.ino(), 0), &messages);
-    let (items, truncated) = fitting(messages.into_iter().flatten().rev(), bytes);
-    Ok(Page { items, cursor, truncated })
+    let first = Cursor::at(file.metadata()?.ino(), 0);
+    let end = until.unwrap_or_else(|| behind(first, &messages));
+    let items = messages.into_iter().enumerate().flat_map(|(place, items)| {
+        let group = at(first, place, 0);
+        placed(group, 1, items)
+            .filter(move |one| (one.at.offset, one.at.items) < (end.offset, end.items))
+            .collect::<Vec<_>>()
+    });
+    Ok(fitting(items.rev(), end, bytes))
 }
 
 /// The next items from a cursor on, whole as long as they have at most `bytes` of text.
@@ -30,7 +43,7 @@ pub(super) fn after(
     list: &'static str,
     read: JournalReader,
 ) -> io::Result<Page> {
-    let mut page = Page { items: Vec::new(), cursor, truncated: false };
+    let mut page = Page { items: Vec::new(), start: cursor, cursor, truncated: false };
     let mut left = bytes;
     let begin = usize::try_from(cursor.offset).unwrap_or(usize::MAX);
     for (place, items) in messages(file, list, read)?.into_iter().enumerate().skip(begin) {

@@ -5,11 +5,9 @@
 //! cursor inside a group holds the number of its lines, since more may have come by the next page.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 
-use super::{Backwards, Cursor, Forwards, Item, Page, Reading, fitting};
+use super::{Backwards, Cursor, Forwards, Item, Page, PlacedItem, Reading, fitting, placed};
 
 /// How far ahead the line that another follows is searched: in recordings it is two lines away. Both bound memory.
 pub(super) const LINES: usize = 16;
@@ -83,12 +81,15 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// The end of the conversation: as many whole items as have at most `bytes` of text.
-pub(super) fn last(file: &File, bytes: usize, read: ThreadReader) -> io::Result<Page> {
-    let meta = file.metadata()?;
-    let mut lines = Backwards::new(file, meta.len())?;
-    let cursor = Cursor::at(meta.ino(), lines.end());
-    let (mut found, mut held, mut beyond) = (Vec::new(), 0_usize, 0);
+/// As many of the last whole items of `lines` and `begun`, the group behind them, as have at most `bytes` of text.
+pub(super) fn backwards(
+    (mut lines, end): (Backwards<'_>, Cursor),
+    begun: Vec<PlacedItem>,
+    bytes: usize,
+    read: ThreadReader,
+) -> io::Result<Page> {
+    let mut held = begun.iter().fold(0_usize, |held, begun| held.saturating_add(begun.item.len()));
+    let (mut found, mut beyond) = (Vec::new(), 0);
     // A line that does not fit may be one that others follow.
     while beyond < LINES
         && held <= bytes.saturating_add(BYTES)
@@ -97,18 +98,22 @@ pub(super) fn last(file: &File, bytes: usize, read: ThreadReader) -> io::Result<
         beyond += usize::from(held > bytes);
         let (line, bytes) = (read(&line), line.len());
         held = line.items.iter().fold(held, |held, item| held.saturating_add(item.len()));
-        found.push(Read { line, bytes, end: 0 });
+        found.push((lines.end(), Read { line, bytes, end: 0 }));
     }
     let passed_over = lines.passed_over;
     found.reverse();
     let mut items = Vec::new();
-    let mut left: VecDeque<Read> = found.into();
-    while !left.is_empty() {
-        let count = extent(left.iter());
-        items.extend(ordered(left.drain(..count).map(|read| read.line).collect()));
+    let mut left: VecDeque<(u64, Read)> = found.into();
+    while let Some((offset, _)) = left.front() {
+        let group = Cursor { offset: *offset, ..end };
+        let count = extent(left.iter().map(|(_, read)| read));
+        let lines: Vec<Threaded> = left.drain(..count).map(|(_, read)| read.line).collect();
+        items.extend(placed(group, lines.len(), ordered(lines)));
     }
-    let (items, truncated) = fitting(items.into_iter().rev(), bytes);
-    Ok(Page { items, cursor, truncated: truncated || passed_over })
+    items.extend(begun);
+    let mut page = fitting(items.into_iter().rev(), end, bytes);
+    page.truncated |= passed_over;
+    Ok(page)
 }
 
 /// How many lines from the first on belong together.
