@@ -78,6 +78,8 @@ pub struct Pump<'a, F> {
     typed: bool,
     /// The process that the shell waits for, once it got a signal of a key's from us: readable when it has ended.
     leader: Option<OwnedFd>,
+    /// Our own group got a signal of a key's from us.
+    group_signalled: bool,
     /// Why the monitor could not even begin.
     unable: Option<c_int>,
     exit: Option<ProgramExit>,
@@ -113,6 +115,7 @@ impl<'a, F: FrontEnd> Pump<'a, F> {
             stop_wanted: false,
             typed,
             leader: None,
+            group_signalled: false,
             kill_at: None,
             asked_to_end: false,
             stopped: false,

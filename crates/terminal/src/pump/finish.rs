@@ -100,6 +100,10 @@ impl<F: FrontEnd> Pump<'_, F> {
         if self.typed && self.front_open && self.front.foreground() == Foreground::Ours {
             self.return_input();
         }
+        if self.group_signalled {
+            // The script that started us may have died of it by now, and the shell behind it may have the terminal: as it is.
+            self.front.abandon();
+        }
         self.front.release();
         self.monitor.reap();
         ProgramEnd { exit, asked: self.asked_to_end, stopped: self.stopped, pid: self.program }

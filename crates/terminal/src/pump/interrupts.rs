@@ -39,6 +39,7 @@ impl<F: FrontEnd> Pump<'_, F> {
         }
         // The script that started us may die of it, now or later, and then the shell behind it takes the terminal as it is.
         self.leader = self.leader.take().or_else(sys::watch_group_leader);
+        self.group_signalled = true;
         interrupt.signals().for_each(sys::signal_own_group);
     }
 
