@@ -75,7 +75,7 @@ pub(super) struct Program {
 
 impl Program {
     /// `node …/gemini`, `node … /gemini.js …`, or a program of that name.
-    fn is_run_by(&self, command: &[OsString]) -> bool {
+    pub(super) fn is_run_by(&self, command: &[OsString]) -> bool {
         fn name(word: &OsString) -> &[u8] {
             let word = word.as_bytes();
             let name = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);

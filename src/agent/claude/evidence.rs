@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::shape::{self, Content, Line, Message, Text};
+use crate::agent::live::PublishedStatus;
+use crate::agent::loose::Loose;
 use crate::session::correlate::{Beginning, HistoryEntry, RegistryEntry};
 use wire::AgentSessionId;
 use wire::Timestamp;
@@ -51,6 +53,33 @@ pub fn registry_entry(bytes: &[u8]) -> Result<RegistryEntry, Torn> {
         version: owned(entry.version),
         background: entry.kind.0.as_deref() == Some("bg"),
     })
+}
+
+/// What the entry of a process says of its state: `sessions/<pid>.json`. `None` where it says nothing (print mode) or something
+/// that is not known here.
+pub fn registry_status(bytes: &[u8]) -> Result<Option<(PublishedStatus, Option<Timestamp>)>, Torn> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Entry<'a> {
+        #[serde(borrow, default)]
+        status: Text<'a>,
+        #[serde(borrow, default)]
+        waiting_for: Text<'a>,
+        #[serde(default)]
+        status_updated_at: Loose<u64>,
+    }
+    let entry: Entry = serde_json::from_slice(bytes).map_err(|_| Torn)?;
+    let status = match (entry.status.0.as_deref(), entry.waiting_for.0.as_deref()) {
+        // `shell`: the turn is over, and a command that it started goes on in the background.
+        (Some("idle" | "shell"), _) => PublishedStatus::Idle,
+        (Some("busy"), _) => PublishedStatus::Busy,
+        // A menu that the user has opened, as opposed to a question of a turn.
+        (Some("waiting"), Some(what @ "dialog open")) => PublishedStatus::Dialog(what.to_owned()),
+        (Some("waiting"), what) => PublishedStatus::Waiting(what.unwrap_or("input needed").to_owned()),
+        _ => return Ok(None),
+    };
+    let since = entry.status_updated_at.0.and_then(|at| i64::try_from(at).ok()).map(Timestamp);
+    Ok(Some((status, since)))
 }
 
 /// A job of the background service: `jobs/<id>/state.json`.
@@ -270,6 +299,30 @@ mod tests {
         }
         let bare = registry_entry(br#"{"pid":1,"sessionId":"x","procStart":null,"kind":"bg"}"#).unwrap();
         assert_eq!((bare.start, bare.started_at, bare.background), (None, None, true));
+    }
+
+    #[test]
+    fn the_status_of_a_process_is_read() {
+        use PublishedStatus::{Busy, Dialog, Idle, Waiting};
+        for (entry, expected) in [
+            (r#"{"status":"idle","statusUpdatedAt":5}"#, Some((Idle, Some(Timestamp(5))))),
+            (r#"{"status":"shell","statusUpdatedAt":5}"#, Some((Idle, Some(Timestamp(5))))),
+            (r#"{"status":"busy"}"#, Some((Busy, None))),
+            (
+                r#"{"status":"waiting","waitingFor":"permission prompt"}"#,
+                Some((Waiting("permission prompt".into()), None)),
+            ),
+            (r#"{"status":"waiting"}"#, Some((Waiting("input needed".into()), None))),
+            (
+                r#"{"status":"waiting","waitingFor":"dialog open"}"#,
+                Some((Dialog("dialog open".into()), None)),
+            ),
+            (r#"{"status":"dreaming"}"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(registry_status(entry.as_bytes()), Ok(expected), "{entry}");
+        }
+        assert_eq!(registry_status(b""), Err(Torn));
     }
 
     #[test]

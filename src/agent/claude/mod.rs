@@ -8,6 +8,8 @@ pub mod files;
 mod flags;
 pub mod invocation;
 pub mod lines;
+mod live;
+mod screen;
 mod shape;
 mod tools;
 pub(crate) mod trail;
