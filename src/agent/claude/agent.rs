@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
-use super::{invocation, version, view};
+use super::{invocation, version, view, writers};
+use crate::agent::live::Writer;
 use crate::agent::{
     Agent, Conversation, ConversationFiles, Follow, Injection, Invocation, Launch, Live, Remark,
     SessionFiles, Trail, Var, transcript,
@@ -16,6 +17,7 @@ use crate::agent::{
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
 use system::file::read_at_most;
+use terminal::process::Processes;
 use wire::AgentSessionId;
 
 #[derive(Debug)]
@@ -138,7 +140,11 @@ impl ConversationFiles for Claude {
     }
 }
 
-impl Live for Claude {}
+impl Live for Claude {
+    fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
+        writers::writers(var, conversation, processes)
+    }
+}
 
 impl Follow for Claude {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

@@ -59,6 +59,8 @@ pub struct Job {
     pub session: AgentSessionId,
     pub cwd: String,
     pub created: Timestamp,
+    /// The service has done with it: it is started again only by hand.
+    pub over: bool,
 }
 
 /// Parses a job's state; `None` for one that is half written.
@@ -69,10 +71,13 @@ pub fn job(bytes: &[u8]) -> Option<Job> {
         session_id: String,
         cwd: String,
         created_at: String,
+        #[serde(default)]
+        state: String,
     }
     let state: State = serde_json::from_slice(bytes).ok()?;
     let created = Timestamp::parse(&state.created_at)?;
-    Some(Job { session: AgentSessionId(state.session_id), cwd: state.cwd, created })
+    let over = matches!(state.state.as_str(), "done" | "failed" | "stopped");
+    Some(Job { session: AgentSessionId(state.session_id), cwd: state.cwd, created, over })
 }
 
 /// Whether a line of `history.jsonl` gives its conversation to the background service.
@@ -301,7 +306,7 @@ mod tests {
     fn a_job_names_its_conversation() {
         let state = br#"{"state":"working","sessionId":"88ac1b88","cwd":"/p","createdAt":"2026-11-17T09:55:24.405Z"}"#;
         let job_ = job(state).unwrap();
-        assert_eq!((job_.session.0.as_str(), job_.cwd.as_str()), ("88ac1b88", "/p"));
+        assert_eq!((job_.session.0.as_str(), job_.cwd.as_str(), job_.over), ("88ac1b88", "/p", false));
         assert_eq!(job_.created, Timestamp::parse("2026-11-17T09:55:24.405Z").unwrap());
         for end in 0..state.len() {
             assert_eq!(job(&state[..end]), None, "{end} bytes");

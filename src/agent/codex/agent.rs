@@ -10,7 +10,8 @@ use super::files::{self, CodexFiles};
 use super::head::Head;
 use super::lines::CodexLines;
 use super::trail::CodexTrail;
-use super::{invocation, view};
+use super::{invocation, view, writers};
+use crate::agent::live::Writer;
 use crate::agent::{
     Agent, ConversationFiles, Follow, Injection, Invocation, InvocationKind, Launch, Live, Remark,
     SessionFiles, Trail, Var, package, transcript,
@@ -150,7 +151,11 @@ impl ConversationFiles for Codex {
     }
 }
 
-impl Live for Codex {}
+impl Live for Codex {
+    fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
+        writers::writers(var, conversation, processes)
+    }
+}
 
 impl Follow for Codex {
     fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
@@ -166,7 +171,7 @@ fn takes_config_flag(version: &str) -> bool {
 }
 
 /// The shared background server, if it runs: its note stays behind when it is killed.
-fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
+pub(super) fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
     #[derive(Deserialize)]
     struct Note {
         pid: i32,

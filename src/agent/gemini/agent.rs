@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
-use super::{invocation, version, view};
+use super::{invocation, version, view, writers};
+use crate::agent::live::Writer;
 use crate::agent::{
     Agent, ConversationFiles, Follow, Injection, Invocation, Launch, Live, Remark, SessionFiles, Trail, Var,
     package, transcript,
@@ -16,6 +17,7 @@ use crate::agent::{
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
+use terminal::process::Processes;
 use wire::AgentSessionId;
 
 #[derive(Debug)]
@@ -147,7 +149,11 @@ impl ConversationFiles for Gemini {
     }
 }
 
-impl Live for Gemini {}
+impl Live for Gemini {
+    fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
+        writers::writers(var, conversation, processes)
+    }
+}
 
 impl Follow for Gemini {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
