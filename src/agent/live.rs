@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::Var;
 use terminal::process::Processes;
 use terminal::screen::ScreenView;
-use wire::{AgentSessionId, Pid, Timestamp};
+use wire::{AgentSessionId, Pid, ProcessId, StartTime, Timestamp};
 
 /// The part of an [`Agent`](super::Agent) that knows what it looks like while it runs. The defaults know nothing, so the state of
 /// such an agent is unknown.
@@ -119,9 +119,17 @@ pub enum PublishedStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     pub pid: Pid,
+    /// With the pid it is this process and no later one.
+    pub start: StartTime,
     /// For people: `claude (pid 4243)`, `a background process of Claude Code`.
     pub what: String,
     /// It belongs to the agent's own daemon: nobody's terminal, and ending it may end work for others.
     pub background: bool,
     pub folder: Option<PathBuf>,
+}
+
+impl Writer {
+    pub fn process(&self) -> ProcessId {
+        ProcessId { pid: self.pid, start: self.start }
+    }
 }

@@ -14,6 +14,8 @@ pub mod live;
 mod loose;
 mod neighbours;
 mod package;
+#[cfg(test)]
+pub(crate) mod process_table;
 mod read_stamps;
 #[cfg(test)]
 mod recordings;
@@ -22,6 +24,7 @@ pub(crate) mod scribe;
 mod tool_text;
 mod trail;
 pub mod transcript;
+mod writers;
 
 use std::ffi::OsString;
 use std::fmt::Debug;

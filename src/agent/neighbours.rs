@@ -75,7 +75,12 @@ pub(super) struct Program {
 
 impl Program {
     /// `node …/gemini`, `node … /gemini.js …`, or a program of that name.
-    fn is_run_by(&self, command: &[OsString]) -> bool {
+    pub(super) fn is_run_by(&self, command: &[OsString]) -> bool {
+        self.arguments(command).is_some()
+    }
+
+    /// The arguments that a process gave it; `None` if it runs something else.
+    pub(super) fn arguments<'a>(&self, command: &'a [OsString]) -> Option<&'a [OsString]> {
         fn name(word: &OsString) -> &[u8] {
             let word = word.as_bytes();
             let name = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);
@@ -85,11 +90,15 @@ impl Program {
             let within = |folder: &&str| memchr::memmem::find(word.as_bytes(), folder.as_bytes()).is_some();
             self.names.iter().any(|known| known.as_bytes() == name(word)) || self.folders.iter().any(within)
         };
-        let Some(program) = command.first() else { return false };
+        let program = command.first()?;
         let runtime = [&b"node"[..], b"bun", b"deno", b"nodejs"].contains(&name(program));
         // The script follows the options of the runtime.
-        let script = command[1..].iter().find(|word| !word.as_bytes().starts_with(b"-"));
-        is_it(program) || runtime && script.is_some_and(is_it)
+        let script = command[1..].iter().position(|word| !word.as_bytes().starts_with(b"-")).map(|at| at + 1);
+        match script {
+            _ if is_it(program) => command.get(1..),
+            Some(at) if runtime && is_it(&command[at]) => command.get(at + 1..),
+            _ => None,
+        }
     }
 }
 
@@ -156,5 +165,8 @@ mod tests {
             let command: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
             assert_eq!(gemini.is_run_by(&command), is, "{line}");
         }
+        let command = ["node", "--x", "/bin/gemini", "-r", "5"].map(OsString::from);
+        assert_eq!(gemini.arguments(&command), Some(&["-r".into(), "5".into()][..]));
+        assert_eq!(gemini.arguments(&["gemini".into()]), Some(&[][..]));
     }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::live::{TurnKind, TurnMark};
 use super::trail::{Seen, Trail};
 use super::transcript::{Item, ItemKind, Reader};
 use super::{
@@ -85,7 +86,13 @@ impl ConversationFiles for Scribe {
     }
 }
 
-impl Live for Scribe {}
+impl Live for Scribe {
+    fn read_turn(&self, row: &[u8]) -> Option<TurnMark> {
+        let (_, at, item, _) = parse(row)?;
+        let kind = if let ItemKind::User(text) = item { TurnKind::Prompt(text) } else { TurnKind::Ended };
+        Some(TurnMark { at: Some(at), kind })
+    }
+}
 
 impl Follow for Scribe {
     fn trail(&self, _: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
@@ -240,6 +247,27 @@ fn parse(row: &[u8]) -> Option<(String, Timestamp, ItemKind, Fact)> {
     Some((key, at, ItemKind::Assistant(words.next()?.to_owned()), Fact::Usage(usage)))
 }
 
+/// Adds rows to a conversation of the scribe that works in `folder`; returns what names it.
+#[allow(clippy::unwrap_used, reason = "for tests alone")]
+pub(crate) fn write_rows(folder: &Path, id: &str, rows: &[impl AsRef<str>]) -> PathBuf {
+    let path = database(folder);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let database = Connection::open(&path).unwrap();
+    database
+        .execute_batch(
+            "PRAGMA journal_mode = WAL;
+             CREATE TABLE IF NOT EXISTS talk
+                 (number INTEGER PRIMARY KEY AUTOINCREMENT, conversation, at INTEGER, row)",
+        )
+        .unwrap();
+    for row in rows.iter().map(AsRef::as_ref) {
+        let at = row.split(' ').nth(2).and_then(|at| at.parse::<i64>().ok());
+        let sql = "INSERT INTO talk (conversation, at, row) VALUES (?1, ?2 * 1000000, ?3)";
+        database.execute(sql, (id, at, row)).unwrap();
+    }
+    path.join(id)
+}
+
 mod tests {
     use std::process::{Child, Command};
     use std::sync::mpsc::{Receiver, channel};
@@ -335,19 +363,7 @@ mod tests {
 
         /// The agent adds rows to a conversation.
         fn write(&self, id: &str, rows: &[String]) {
-            let database = Connection::open(database(&self.folder)).unwrap();
-            database
-                .execute_batch(
-                    "PRAGMA journal_mode = WAL;
-                     CREATE TABLE IF NOT EXISTS talk
-                         (number INTEGER PRIMARY KEY AUTOINCREMENT, conversation, at INTEGER, row)",
-                )
-                .unwrap();
-            for row in rows {
-                let at = row.split(' ').nth(2).and_then(|at| at.parse::<i64>().ok());
-                let sql = "INSERT INTO talk (conversation, at, row) VALUES (?1, ?2 * 1000000, ?3)";
-                database.execute(sql, (id, at, row)).unwrap();
-            }
+            write_rows(&self.folder, id, rows);
         }
 
         fn scan(&self) -> Vec<UsageRow> {

@@ -7,5 +7,9 @@
 #[cfg(test)]
 mod corpus_tests;
 mod decide;
+mod files;
+mod turns;
 
 pub use decide::{Sources, decide};
+pub use files::{UnhostedSession, state_from_files};
+pub use turns::Turns;

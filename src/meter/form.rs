@@ -112,6 +112,20 @@ impl<L: Lines> Followed<L> {
         }
     }
 
+    /// Reads only the end of the conversation, and what comes later: about so many bytes of a file of lines, so many rows of a
+    /// database. A document is always read whole.
+    pub fn near_end(form: Form, content: &Opened, bytes: u64, rows: u64, lines: L) -> io::Result<Self> {
+        let position = match (form, content) {
+            (Form::Lines, Opened::File(file)) => Position::near_end(file, bytes)?,
+            (Form::Rows(_), Opened::Rows(source)) => {
+                let status = source.status()?;
+                Some(Position { offset: status.end.saturating_sub(rows), ..Position::start_of(status.id) })
+            }
+            _ => None,
+        };
+        Ok(Self::new(form, position, lines))
+    }
+
     /// As [`Tail::lent`]; gives the buffer back in [`Self::into_parts`].
     pub fn lent(
         form: Form,

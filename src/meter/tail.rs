@@ -42,6 +42,14 @@ impl Position {
         Self { file, offset: 0, mark: hash(&[]), inside_long_line: false }
     }
 
+    /// That many bytes before the end of a file of lines, for those who want only the latest. The line that goes on there is
+    /// passed over. `None` where the file is not longer: reading begins at its start.
+    pub(super) fn near_end(source: &impl Source, bytes: u64) -> io::Result<Option<Self>> {
+        let (file, len) = source.identity()?;
+        let Some(offset) = len.checked_sub(bytes).filter(|offset| *offset > 0) else { return Ok(None) };
+        Ok(Some(Self { file, offset, mark: mark(source, offset)?, inside_long_line: true }))
+    }
+
     /// How much has been read, in the unit in which the form counts.
     pub fn progress(self) -> u64 {
         self.offset

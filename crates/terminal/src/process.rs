@@ -4,7 +4,7 @@
 pub mod tree;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use wire::{Pid, ProcessId, StartTime};
@@ -45,6 +45,11 @@ pub trait Processes: Send + Sync {
 
     /// The files it has open, as far as we may see them; one that was deleted is none.
     fn open_files(&self, _pid: Pid) -> Vec<OpenFile> {
+        Vec::new()
+    }
+
+    /// The processes that hold a lock on the file, as far as the system shows them.
+    fn lock_holders(&self, _file: &Path) -> Vec<Pid> {
         Vec::new()
     }
 
@@ -113,6 +118,10 @@ impl Processes for SystemProcesses {
 
     fn open_files(&self, pid: Pid) -> Vec<OpenFile> {
         platform::open_files(pid)
+    }
+
+    fn lock_holders(&self, file: &Path) -> Vec<Pid> {
+        platform::lock_holders(file)
     }
 
     fn command(&self, pid: Pid) -> Vec<OsString> {

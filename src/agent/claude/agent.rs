@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::trail::ClaudeTrail;
-use super::{invocation, version, view};
+use super::{invocation, live, screen, version, view, writers};
+use crate::agent::live::{Published, ScreenReading, TurnMark, Writer};
 use crate::agent::{
     Agent, Conversation, ConversationFiles, Follow, Injection, Invocation, Launch, Live, Remark,
     SessionFiles, Trail, Var, transcript,
@@ -16,7 +17,9 @@ use crate::agent::{
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
 use system::file::read_at_most;
-use wire::AgentSessionId;
+use terminal::process::Processes;
+use terminal::screen::ScreenView;
+use wire::{AgentSessionId, Pid};
 
 #[derive(Debug)]
 pub struct Claude;
@@ -138,7 +141,31 @@ impl ConversationFiles for Claude {
     }
 }
 
-impl Live for Claude {}
+impl Live for Claude {
+    fn read_screen(&self, screen: &ScreenView) -> ScreenReading {
+        screen::read(screen)
+    }
+
+    fn read_turn(&self, line: &[u8]) -> Option<TurnMark> {
+        live::read_turn(line)
+    }
+
+    fn published(&self, var: Var<'_>, pid: Pid, processes: &dyn Processes) -> Option<Published> {
+        live::published(&ClaudeFiles::from_env(var)?, pid, processes)
+    }
+
+    fn prompt_arguments(&self, prompt: &str) -> Option<Vec<OsString>> {
+        live::prompt_arguments(prompt)
+    }
+
+    fn is_shared_daemon(&self, command: &[OsString]) -> bool {
+        live::is_shared_daemon(command)
+    }
+
+    fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
+        writers::writers(var, conversation, processes)
+    }
+}
 
 impl Follow for Claude {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

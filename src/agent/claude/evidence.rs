@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::shape::{self, Content, Line, Message, Text};
+use crate::agent::live::PublishedStatus;
+use crate::agent::loose::Loose;
 use crate::session::correlate::{Beginning, HistoryEntry, RegistryEntry};
 use wire::AgentSessionId;
 use wire::Timestamp;
@@ -53,12 +55,41 @@ pub fn registry_entry(bytes: &[u8]) -> Result<RegistryEntry, Torn> {
     })
 }
 
+/// What the entry of a process says of its state: `sessions/<pid>.json`. `None` where it says nothing (print mode) or something
+/// that is not known here.
+pub fn registry_status(bytes: &[u8]) -> Result<Option<(PublishedStatus, Option<Timestamp>)>, Torn> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Entry<'a> {
+        #[serde(borrow, default)]
+        status: Text<'a>,
+        #[serde(borrow, default)]
+        waiting_for: Text<'a>,
+        #[serde(default)]
+        status_updated_at: Loose<u64>,
+    }
+    let entry: Entry = serde_json::from_slice(bytes).map_err(|_| Torn)?;
+    let status = match (entry.status.0.as_deref(), entry.waiting_for.0.as_deref()) {
+        // `shell`: the turn is over, and a command that it started goes on in the background.
+        (Some("idle" | "shell"), _) => PublishedStatus::Idle,
+        (Some("busy"), _) => PublishedStatus::Busy,
+        // A menu that the user has opened, as opposed to a question of a turn.
+        (Some("waiting"), Some(what @ "dialog open")) => PublishedStatus::Dialog(what.to_owned()),
+        (Some("waiting"), what) => PublishedStatus::Waiting(what.unwrap_or("input needed").to_owned()),
+        _ => return Ok(None),
+    };
+    let since = entry.status_updated_at.0.and_then(|at| i64::try_from(at).ok()).map(Timestamp);
+    Ok(Some((status, since)))
+}
+
 /// A job of the background service: `jobs/<id>/state.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     pub session: AgentSessionId,
     pub cwd: String,
     pub created: Timestamp,
+    /// The service has done with it: it is started again only by hand.
+    pub over: bool,
 }
 
 /// Parses a job's state; `None` for one that is half written.
@@ -69,10 +100,13 @@ pub fn job(bytes: &[u8]) -> Option<Job> {
         session_id: String,
         cwd: String,
         created_at: String,
+        #[serde(default)]
+        state: String,
     }
     let state: State = serde_json::from_slice(bytes).ok()?;
     let created = Timestamp::parse(&state.created_at)?;
-    Some(Job { session: AgentSessionId(state.session_id), cwd: state.cwd, created })
+    let over = matches!(state.state.as_str(), "done" | "failed" | "stopped");
+    Some(Job { session: AgentSessionId(state.session_id), cwd: state.cwd, created, over })
 }
 
 /// Whether a line of `history.jsonl` gives its conversation to the background service.
@@ -273,6 +307,30 @@ mod tests {
     }
 
     #[test]
+    fn the_status_of_a_process_is_read() {
+        use PublishedStatus::{Busy, Dialog, Idle, Waiting};
+        for (entry, expected) in [
+            (r#"{"status":"idle","statusUpdatedAt":5}"#, Some((Idle, Some(Timestamp(5))))),
+            (r#"{"status":"shell","statusUpdatedAt":5}"#, Some((Idle, Some(Timestamp(5))))),
+            (r#"{"status":"busy"}"#, Some((Busy, None))),
+            (
+                r#"{"status":"waiting","waitingFor":"permission prompt"}"#,
+                Some((Waiting("permission prompt".into()), None)),
+            ),
+            (r#"{"status":"waiting"}"#, Some((Waiting("input needed".into()), None))),
+            (
+                r#"{"status":"waiting","waitingFor":"dialog open"}"#,
+                Some((Dialog("dialog open".into()), None)),
+            ),
+            (r#"{"status":"dreaming"}"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(registry_status(entry.as_bytes()), Ok(expected), "{entry}");
+        }
+        assert_eq!(registry_status(b""), Err(Torn));
+    }
+
+    #[test]
     fn recorded_registries_and_histories_are_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude");
         let snapshots: serde_json::Value =
@@ -301,7 +359,7 @@ mod tests {
     fn a_job_names_its_conversation() {
         let state = br#"{"state":"working","sessionId":"88ac1b88","cwd":"/p","createdAt":"2026-11-17T09:55:24.405Z"}"#;
         let job_ = job(state).unwrap();
-        assert_eq!((job_.session.0.as_str(), job_.cwd.as_str()), ("88ac1b88", "/p"));
+        assert_eq!((job_.session.0.as_str(), job_.cwd.as_str(), job_.over), ("88ac1b88", "/p", false));
         assert_eq!(job_.created, Timestamp::parse("2026-11-17T09:55:24.405Z").unwrap());
         for end in 0..state.len() {
             assert_eq!(job(&state[..end]), None, "{end} bytes");

@@ -8,11 +8,14 @@ pub mod files;
 mod flags;
 pub mod invocation;
 pub mod lines;
+mod live;
+mod screen;
 mod shape;
 mod tools;
 pub(crate) mod trail;
 mod version;
 pub mod view;
+mod writers;
 
 #[cfg(test)]
 mod captures_tests;

@@ -26,7 +26,7 @@ use wire::{Pid, ProcessId};
 const MAX_HISTORY: u64 = 1024 * 1024;
 
 /// More than any entry of the registry.
-const MAX_ENTRY: u64 = 64 * 1024;
+pub(super) const MAX_ENTRY: u64 = 64 * 1024;
 
 /// How much of a file's end is searched for the last prompt.
 const TAIL_BYTES: u64 = 256 * 1024;
@@ -36,7 +36,7 @@ const TAIL_BYTES: u64 = 256 * 1024;
 const LATEST: usize = 64;
 
 /// Older versions are scripts that call their process `claude`.
-const PROGRAM: Program = Program {
+pub(super) const PROGRAM: Program = Program {
     names: &["claude", "claude.exe"],
     folders: &["/claude-code/", "/claude-agent-sdk/", "/claude/versions/"],
 };

@@ -104,16 +104,20 @@ fn user(line: &Line, content: &Content) -> Vec<ItemKind> {
     if line.interrupted_message_id.is_some() {
         return vec![ItemKind::Note("interrupted by the user")];
     }
-    let texts: Vec<String> = match content {
-        Content::Text(text) => string(text).into_iter().collect(),
-        Content::Blocks(blocks) => blocks.iter().filter_map(|block| string(block.text?)).collect(),
-    };
     if is_prompt(line, content) {
-        return texts.into_iter().map(ItemKind::User).collect();
+        return texts(content).into_iter().map(ItemKind::User).collect();
     }
     match content {
         Content::Blocks(blocks) => blocks.iter().filter_map(failure).collect(),
         Content::Text(_) => Vec::new(),
+    }
+}
+
+/// The texts of a message, without tool calls and results.
+pub(super) fn texts(content: &Content) -> Vec<String> {
+    match content {
+        Content::Text(text) => string(text).into_iter().collect(),
+        Content::Blocks(blocks) => blocks.iter().filter_map(|block| string(block.text?)).collect(),
     }
 }
 

@@ -164,7 +164,7 @@ fn takes_config_flag(version: &str) -> bool {
 }
 
 /// The shared background server, if it runs: its note stays behind when it is killed.
-fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
+pub(super) fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pid> {
     #[derive(Deserialize)]
     struct Note {
         pid: i32,

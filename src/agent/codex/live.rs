@@ -4,12 +4,18 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::Codex;
 use super::shape::{Event, Item, Line, ResponseItem, peek, text};
-use crate::agent::live::{Live, TurnKind, TurnMark};
-use wire::Timestamp;
+use super::{Codex, writers};
+use crate::agent::Var;
+use crate::agent::live::{Live, TurnKind, TurnMark, Writer};
+use terminal::process::Processes;
+use wire::{AgentSessionId, Timestamp};
 
 impl Live for Codex {
+    fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
+        writers::writers(var, conversation, processes)
+    }
+
     fn read_turn(&self, line: &[u8]) -> Option<TurnMark> {
         // The first line holds the whole base prompt, and tools' output can be long.
         if !matches!(peek(line), Some(b"event_msg" | b"response_item")) {

@@ -16,6 +16,7 @@ mod tools;
 pub(crate) mod trail;
 mod turns;
 pub mod view;
+mod writers;
 
 #[cfg(test)]
 mod captures_tests;

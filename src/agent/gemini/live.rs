@@ -4,12 +4,18 @@
 
 use std::ffi::OsString;
 
-use super::Gemini;
 use super::shape::{self, Line};
-use crate::agent::live::{Live, TurnKind, TurnMark};
-use wire::Timestamp;
+use super::{Gemini, writers};
+use crate::agent::Var;
+use crate::agent::live::{Live, TurnKind, TurnMark, Writer};
+use terminal::process::Processes;
+use wire::{AgentSessionId, Timestamp};
 
 impl Live for Gemini {
+    fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
+        writers::writers(var, conversation, processes)
+    }
+
     /// A message of its own line; or, up to 0.3x, an element of the document's list, which has the same shape.
     fn read_turn(&self, line: &[u8]) -> Option<TurnMark> {
         let line: Line<'_> = serde_json::from_slice(line.trim_ascii()).ok()?;

@@ -13,6 +13,7 @@ mod tools;
 pub(crate) mod trail;
 mod version;
 mod view;
+mod writers;
 
 #[cfg(test)]
 mod captures_tests;

@@ -38,7 +38,7 @@ const MAX_LOG: u64 = 64 * 1024 * 1024;
 const EARLY: Duration = Duration::from_millis(500);
 const EARLY_FOR: Duration = Duration::from_mins(1);
 
-const PROGRAM: Program = Program { names: &["gemini"], folders: &["/gemini-cli/"] };
+pub(super) const PROGRAM: Program = Program { names: &["gemini"], folders: &["/gemini-cli/"] };
 
 #[derive(Debug)]
 pub(crate) struct GeminiTrail {

@@ -5,7 +5,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Inspected, OpenFile, Running};
@@ -53,6 +54,34 @@ pub(super) fn open_files(pid: Pid) -> Vec<OpenFile> {
             Some(OpenFile { path, writes, handle: link })
         })
         .collect()
+}
+
+/// By the inode alone, since some file systems show another device there than in a file's own description; so the process must
+/// have the file open, or hide what it has open.
+pub(super) fn lock_holders(file: &Path) -> Vec<Pid> {
+    let (Ok(named), Ok(locks)) = (fs::metadata(file), fs::read_to_string("/proc/locks")) else {
+        return Vec::new();
+    };
+    let mut holders = parse_locks(&locks, named.ino());
+    holders.retain(|holder| {
+        let open = open_files(*holder);
+        open.is_empty() || open.iter().any(|open| open.path == file)
+    });
+    holders
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 4243 08:01:131073 0 EOF`; one that waits for the lock has an arrow after the number.
+fn parse_locks(locks: &str, inode: u64) -> Vec<Pid> {
+    let holder = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let kind = words.next()?;
+        let pid = words.nth(2)?.parse().ok().map(Pid)?;
+        let of = words.next()?.rsplit(':').next()?.parse::<u64>().ok()?;
+        (kind != "->" && of == inode && pid.0 > 0).then_some(pid)
+    };
+    let mut holders: Vec<Pid> = locks.lines().filter_map(holder).collect();
+    holders.dedup();
+    holders
 }
 
 pub(super) fn command(pid: Pid) -> Vec<OsString> {
@@ -125,6 +154,21 @@ mod tests {
         }
         let me = Pid(i32::try_from(std::process::id()).unwrap());
         assert!(both.iter().all(|list| list.contains(&me)), "{both:?}");
+    }
+
+    #[test]
+    fn the_holder_of_a_lock_is_found() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4243 08:01:131073 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 4244 08:01:131073 0 EOF\n\
+                     2: POSIX  ADVISORY  READ  4245 00:2a:131074 0 0\n\
+                     3: FLOCK  ADVISORY  WRITE -1 08:01:131073 0 EOF\nbroken\n";
+        assert_eq!(parse_locks(locks, 131_073), [Pid(4243)]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("x.lock");
+        let file = fs::File::create(&path).unwrap();
+        assert_eq!(lock_holders(&path), []);
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        assert_eq!(lock_holders(&path), [Pid(i32::try_from(std::process::id()).unwrap())]);
     }
 
     #[test]

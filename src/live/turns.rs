@@ -1,0 +1,232 @@
+//! Where the turns of a conversation begin and end, from the end of its file.
+//!
+//! Promises: the first look reads a bounded part of the end, later ones only what is new; a torn last line waits; a
+//! conversation is followed by its identity, so that one that is moved goes on and another one in its place begins anew.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::agent::Agent;
+use crate::agent::live::TurnMark;
+use crate::meter::form::{Followed, Form};
+use crate::meter::line::{Harvest, Lines, Unreadable};
+use crate::meter::tail::Restart;
+use system::file::{FileId, is_absent};
+
+/// How much of a file's end is read at first. Why 256 KiB: a prompt, its tool calls and its answer fit; where a single tool's
+/// result does not, the turn it belongs to is found as soon as anything is added.
+const TAIL_BYTES: u64 = 256 * 1024;
+const TAIL_ROWS: u64 = 512;
+
+/// Follows the turns of whatever conversation an agent is in.
+#[derive(Debug)]
+pub struct Turns {
+    agent: &'static dyn Agent,
+    path: Option<PathBuf>,
+    followed: Option<FollowedTurns>,
+    last: Option<TurnMark>,
+}
+
+#[derive(Debug)]
+struct FollowedTurns {
+    id: FileId,
+    form: Form,
+    lines: Followed<MarkedLines>,
+    marks: Receiver<TurnMark>,
+    /// How many marks were read of a document: it is rewritten whole, and the first of them come again.
+    known: usize,
+}
+
+impl Turns {
+    pub fn of(agent: &'static dyn Agent) -> Self {
+        Self { agent, path: None, followed: None, last: None }
+    }
+
+    /// The marks that are new since the last look, in the order of the file. The first look at a conversation finds those of its
+    /// end. `file`: the conversation that the agent is in now, `None` where it has none yet.
+    pub fn look(&mut self, file: Option<&Path>) -> io::Result<Vec<TurnMark>> {
+        let moved = self.path.as_deref() != file;
+        self.path = file.map(Path::to_owned);
+        let opened = file.map(|file| (self.agent.form(file), self.agent.form(file).open(file)));
+        let (form, content) = match opened {
+            Some((form, Ok(content))) => (form, content),
+            Some((_, Err(error))) if !is_absent(&error) => return Err(error),
+            Some(_) | None => {
+                // One that is only being moved is found again at its new place.
+                if moved {
+                    (self.followed, self.last) = (None, None);
+                }
+                return Ok(Vec::new());
+            }
+        };
+        let id = content.id()?;
+        if self.followed.as_ref().is_none_or(|followed| followed.id != id) {
+            let (sender, marks) = channel();
+            let lines = MarkedLines { agent: self.agent, marks: sender };
+            let lines = Followed::near_end(form, &content, TAIL_BYTES, TAIL_ROWS, lines)?;
+            self.followed = Some(FollowedTurns { id, form, lines, marks, known: 0 });
+            self.last = None;
+        }
+        let mut new = Vec::new();
+        if let Some(followed) = &mut self.followed {
+            while let Some(batch) = followed.lines.next(&content)? {
+                let mut marks: Vec<TurnMark> = followed.marks.try_iter().collect();
+                if matches!(followed.form, Form::Document { .. }) {
+                    let count = marks.len();
+                    marks.drain(..followed.known.min(count));
+                    followed.known = count;
+                } else if batch.restart == Some(Restart::Truncated) {
+                    self.last = None;
+                }
+                new.extend(marks);
+            }
+        }
+        for mark in &new {
+            self.note(mark);
+        }
+        Ok(new)
+    }
+
+    /// The latest mark of the conversation.
+    pub fn last(&self) -> Option<&TurnMark> {
+        self.last.as_ref()
+    }
+
+    /// Lines are not always written in the order of what they describe: an answer may stand before its prompt.
+    fn note(&mut self, mark: &TurnMark) {
+        let last_at = self.last.as_ref().and_then(|last| last.at);
+        let earlier = mark.at.zip(last_at).is_some_and(|(mark, last)| mark < last);
+        if !earlier {
+            self.last = Some(mark.clone());
+        }
+    }
+}
+
+/// Hands out the marks of each line.
+#[derive(Debug)]
+struct MarkedLines {
+    agent: &'static dyn Agent,
+    marks: Sender<TurnMark>,
+}
+
+impl Lines for MarkedLines {
+    fn read(&mut self, line: &[u8], _: &mut Harvest) -> Result<(), Unreadable> {
+        if let Some(mark) = self.agent.read_turn(line) {
+            // The receiver lives as long as this.
+            let _ = self.marks.send(mark);
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Option<String> {
+        None
+    }
+
+    fn forget(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write;
+
+    use super::*;
+    use crate::agent::claude::Claude;
+    use crate::agent::live::TurnKind;
+
+    fn prompt(second: u32, text: &str) -> String {
+        format!(
+            r#"{{"type":"user","timestamp":"2026-11-17T10:00:{second:02}.000Z","promptSource":"typed","message":{{"role":"user","content":"{text}"}}}}"#
+        ) + "\n"
+    }
+
+    fn answer(second: u32, stop: &str) -> String {
+        format!(
+            r#"{{"type":"assistant","timestamp":"2026-11-17T10:00:{second:02}.000Z","message":{{"id":"m","role":"assistant","content":[],"stop_reason":"{stop}"}}}}"#
+        ) + "\n"
+    }
+
+    fn append(path: &Path, text: &str) {
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn kinds(marks: &[TurnMark]) -> Vec<TurnKind> {
+        marks.iter().map(|mark| mark.kind.clone()).collect()
+    }
+
+    #[test]
+    fn turns_are_followed_as_they_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let mut turns = Turns::of(&Claude);
+        assert!(turns.look(None).unwrap().is_empty());
+        assert!(turns.look(Some(&path)).unwrap().is_empty(), "it is not there yet");
+        append(&path, &prompt(1, "one"));
+        assert_eq!(kinds(&turns.look(Some(&path)).unwrap()), [TurnKind::Prompt("one".into())]);
+        let (torn, end) = (answer(2, "tool_use"), answer(3, "end_turn"));
+        append(&path, &torn[..40]);
+        assert!(turns.look(Some(&path)).unwrap().is_empty(), "a torn line waits");
+        append(&path, &torn[40..]);
+        append(&path, &end);
+        assert_eq!(kinds(&turns.look(Some(&path)).unwrap()), [TurnKind::Goes, TurnKind::Ended]);
+        assert_eq!(turns.last().unwrap().kind, TurnKind::Ended);
+        assert!(turns.look(Some(&path)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_stands_before_its_prompt_is_the_later_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        append(&path, &(answer(3, "end_turn") + &prompt(2, "one")));
+        let mut turns = Turns::of(&Claude);
+        assert_eq!(turns.look(Some(&path)).unwrap().len(), 2);
+        assert_eq!(turns.last().unwrap().kind, TurnKind::Ended);
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_conversation_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let long = prompt(1, &"x".repeat(10_000));
+        append(&path, &long.repeat(100));
+        append(&path, &prompt(2, "last"));
+        let mut turns = Turns::of(&Claude);
+        let marks = turns.look(Some(&path)).unwrap();
+        assert!((10..30).contains(&marks.len()), "{}", marks.len());
+        assert_eq!(turns.last().unwrap().kind, TurnKind::Prompt("last".into()));
+        append(&path, &answer(3, "end_turn"));
+        assert_eq!(kinds(&turns.look(Some(&path)).unwrap()), [TurnKind::Ended]);
+    }
+
+    #[test]
+    fn a_moved_conversation_goes_on_and_another_one_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, moved, other] = ["a.jsonl", "b.jsonl", "c.jsonl"].map(|name| folder.path().join(name));
+        append(&path, &prompt(1, "one"));
+        let mut turns = Turns::of(&Claude);
+        turns.look(Some(&path)).unwrap();
+        fs::rename(&path, &moved).unwrap();
+        append(&moved, &answer(2, "end_turn"));
+        assert_eq!(kinds(&turns.look(Some(&moved)).unwrap()), [TurnKind::Ended]);
+        assert!(turns.look(Some(&other)).unwrap().is_empty());
+        assert_eq!(turns.last(), None, "a cleared conversation has no file yet");
+        append(&other, &prompt(3, "two"));
+        assert_eq!(kinds(&turns.look(Some(&other)).unwrap()), [TurnKind::Prompt("two".into())]);
+        turns.look(None).unwrap();
+        assert_eq!(turns.last(), None);
+    }
+
+    #[test]
+    fn rows_of_a_database_are_followed_too() {
+        use crate::agent::scribe::{Scribe, write_rows};
+        let folder = tempfile::tempdir().unwrap();
+        let path = write_rows(folder.path(), "one", &["u p1 1 Dear Ada", "a m1 2 10 20 I remain"]);
+        let mut turns = Turns::of(&Scribe);
+        let marks = turns.look(Some(&path)).unwrap();
+        assert_eq!(kinds(&marks), [TurnKind::Prompt("Dear Ada".into()), TurnKind::Ended]);
+        write_rows(folder.path(), "one", &["u p2 3 More"]);
+        assert_eq!(kinds(&turns.look(Some(&path)).unwrap()), [TurnKind::Prompt("More".into())]);
+    }
+}
