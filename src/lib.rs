@@ -16,6 +16,7 @@ pub mod detached;
 pub mod doctor;
 pub mod forward;
 pub mod home;
+pub mod host;
 pub mod launch;
 pub mod live;
 pub mod log;

@@ -5,5 +5,6 @@
 //! silence is none, and neither is a composer on the screen.
 
 mod decide;
+pub mod events;
 
 pub use decide::{Sources, decide};
