@@ -56,6 +56,11 @@ impl PumpLink {
         true
     }
 
+    /// Bytes that were typed and that the pump has not taken yet.
+    pub(super) fn unwritten(&self) -> usize {
+        lock(&self.queue).bytes
+    }
+
     pub(super) fn resize(&self, size: Size) {
         lock(&self.queue).entries.push_back(Entry::Resize(size));
         self.wake();

@@ -1,16 +1,30 @@
 //! The session as the server knows it while it runs: its state, texts on their way to it, clients that wait for something.
+//!
+//! Everything here is driven by the server's loop: it reports what happened, calls [`LiveSession::step`], and calls again by the
+//! time that [`LiveSession::due`] names.
 
 use std::time::{Duration, Instant};
 
+use super::send::Situation;
+use super::sends::{Sends, Submitted};
+use super::waits::{Present, Waits};
 use crate::agent::Agent;
-use crate::home::Home;
+use crate::agent::live::{Published, ScreenReading};
 use crate::launch::Origin;
-use crate::live::{Sources, decide};
-use crate::remote::protocol::{FromHost, SendRequest, WaitRequest};
+use crate::live::events::EventLog;
+use crate::live::{Sources, Turns, decide};
+use crate::remote::protocol::{FromHost, Refused, SendRequest, WaitRequest};
 use crate::track::RunNews;
 use system::clock::{Clock, SystemClock};
+use terminal::process::SystemProcesses;
 use terminal::screen::Screen;
-use wire::{LiveState, Pid, SessionId};
+use wire::{Activity, LiveState, Pid, RunId, SessionId, Timestamp};
+
+/// A screen is read when the agent has paused for this long: half a painted one would be misread, and reading every chunk of a
+/// flood would cost more than parsing it.
+const SETTLED: Duration = Duration::from_millis(20);
+/// And after this long however it goes on.
+const READ_AT_LEAST: Duration = Duration::from_millis(150);
 
 /// How long a session may be idle, and how long it may run at all; `None`: for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,73 +33,289 @@ pub struct Limits {
     pub total: Option<Duration>,
 }
 
+/// Who and what a session is, before anything is known of what it does.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) agent: Option<&'static dyn Agent>,
+    pub(super) run: RunId,
+    pub(super) session: SessionId,
+    /// The environment that the agent was started in: where its files are.
+    pub(super) origin: Origin,
+    pub(super) limits: Limits,
+}
+
 pub(super) struct LiveSession {
-    agent: Option<&'static dyn Agent>,
-    session: SessionId,
-    origin: Origin,
-    limits: Limits,
-    home: Home,
+    subject: Subject,
     pid: Option<Pid>,
+    begun: (Instant, Timestamp),
     news: Option<RunNews>,
+    /// The tracker has looked since the agent's files were read here.
+    news_unread: bool,
+    turns: Option<Turns>,
+    published: Option<Published>,
+    reading: ScreenReading,
+    bracketed_paste: bool,
+    /// The first output that is not read yet, and the latest.
+    unread_output: Option<(Instant, Instant)>,
+    last_output: Option<Instant>,
+    viewer_keys: u64,
+    ended: bool,
+    state: LiveState,
+    log: EventLog,
+    sends: Sends<u64>,
+    waits: Waits<u64>,
+    /// When something is to be done though nothing happens.
+    again: Option<Instant>,
 }
 
 /// What is to be done now.
 #[derive(Debug, Default)]
 pub(super) struct LiveStep {
-    pub(super) keys: Vec<Vec<u8>>,
+    /// To be typed, as one piece.
+    pub(super) keys: Vec<u8>,
     pub(super) answers: Vec<(u64, FromHost)>,
     /// A limit is reached.
     pub(super) limit: Option<&'static str>,
 }
 
 impl LiveSession {
-    pub(super) fn new(
-        agent: Option<&'static dyn Agent>,
-        session: SessionId,
-        origin: Origin,
-        limits: Limits,
-        home: Home,
-    ) -> Self {
-        Self { agent, session, origin, limits, home, pid: None, news: None }
+    pub(super) fn new(subject: Subject) -> Self {
+        let now = SystemClock.now();
+        let state = decide(&Sources { blank: true, started: Some(now), ..Sources::default() }, now);
+        Self {
+            turns: subject.agent.map(Turns::of),
+            subject,
+            pid: None,
+            begun: (Instant::now(), now),
+            news: None,
+            news_unread: false,
+            published: None,
+            reading: ScreenReading::default(),
+            bracketed_paste: false,
+            unread_output: None,
+            last_output: None,
+            viewer_keys: 0,
+            ended: false,
+            state,
+            log: EventLog::default(),
+            sends: Sends::default(),
+            waits: Waits::default(),
+            again: None,
+        }
     }
 
-    pub(super) fn session(&self) -> Option<SessionId> {
-        Some(self.session)
+    pub(super) fn session(&self) -> SessionId {
+        self.news.as_ref().map_or(self.subject.session, |news| news.session)
     }
 
     pub(super) fn started(&mut self, pid: Pid) {
         self.pid = Some(pid);
+        self.news_unread = true;
     }
 
     pub(super) fn tracked(&mut self, news: RunNews) {
-        self.session = news.session;
         self.news = Some(news);
+        self.news_unread = true;
     }
 
-    pub(super) fn ended(&mut self) {}
-
-    pub(super) fn output_came(&mut self, _now: Instant) {}
-
-    pub(super) fn viewer_typed(&mut self, _now: Instant) {}
-
-    pub(super) fn due(&self, _now: Instant) -> Option<Instant> {
-        None
+    pub(super) fn ended(&mut self) {
+        self.ended = true;
     }
 
+    pub(super) fn output_came(&mut self, now: Instant) {
+        self.last_output = Some(now);
+        let first = self.unread_output.map_or(now, |(first, _)| first);
+        self.unread_output = Some((first, now));
+    }
+
+    pub(super) fn viewer_typed(&mut self) {
+        self.viewer_keys += 1;
+    }
+
+    /// Whether the keys of viewers are to wait for a moment, so that they do not get into a text.
+    pub(super) fn holds_keys(&self, now: Instant) -> bool {
+        self.sends.holds_keys(now)
+    }
+
+    pub(super) fn forget(&mut self, client: u64) {
+        self.sends.forget(&client);
+        self.waits.forget(&client);
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.again
+    }
+
+    /// The state at this moment, read from the screen as it is now.
     pub(super) fn state(&mut self, screen: &Screen) -> LiveState {
-        let reading = self.agent.map(|agent| agent.read_screen(&screen.view()));
-        decide(&Sources { screen: reading.as_ref(), ..Sources::default() }, SystemClock.now())
+        self.read_screen(screen);
+        self.observe();
+        self.state.clone()
     }
 
-    pub(super) fn send(&mut self, _client: u64, _request: SendRequest) {}
+    pub(super) fn send(&mut self, client: u64, request: &SendRequest, unwritten: usize) -> Option<FromHost> {
+        let submitted =
+            self.with_situation(Instant::now(), unwritten, |sends, now| sends.submit(client, request, now));
+        match submitted {
+            Submitted::Taken => None,
+            Submitted::Answered(answer) => Some(FromHost::Sent(answer)),
+            Submitted::Refused(message) => Some(FromHost::Refused(Refused { message })),
+        }
+    }
 
-    pub(super) fn wait(&mut self, _client: u64, _request: WaitRequest) {}
+    pub(super) fn wait(&mut self, client: u64, request: &WaitRequest) -> Option<FromHost> {
+        let waits = std::mem::take(&mut self.waits);
+        let mut waits = waits;
+        let added = waits.add(client, request, &self.present(Instant::now()));
+        self.waits = waits;
+        added.err().map(|error| FromHost::Refused(Refused { message: error.to_string() }))
+    }
 
+    /// Looks at whatever has changed, types what is due, answers whoever can be answered. `unwritten`: bytes that were typed and
+    /// that the program has not taken yet.
+    pub(super) fn step(&mut self, now: Instant, screen: &Screen, unwritten: usize) -> LiveStep {
+        let mut step = LiveStep::default();
+        let mut again: Vec<Instant> = Vec::new();
+        if let Some((first, latest)) = self.unread_output {
+            let at = (latest + SETTLED).min(first + READ_AT_LEAST);
+            if at <= now { self.read_screen(screen) } else { again.push(at) }
+        }
+        if std::mem::take(&mut self.news_unread) {
+            self.read_files();
+        }
+        self.observe();
+        let progress = self.with_situation(now, unwritten, |sends, situation| sends.step(situation));
+        if progress.submits {
+            self.log.ask(SystemClock.now(), &self.state);
+        }
+        step.keys = progress.typed;
+        step.answers
+            .extend(progress.answers.into_iter().map(|(client, answer)| (client, FromHost::Sent(answer))));
+        again.extend(progress.again);
+        step.answers.extend(self.answer_waits(now));
+        again.extend(self.waits.deadline());
+        let wall = SystemClock.now();
+        again.extend(self.log.due().map(|at| now + at.since(wall)));
+        let (limit, at) = self.limit(now, wall);
+        step.limit = limit;
+        again.extend(at);
+        self.again = again.into_iter().min();
+        step
+    }
+
+    /// The agent has ended and everything is recorded: the answers that are left to give.
     pub(super) fn last_answers(&mut self) -> Vec<(u64, FromHost)> {
-        Vec::new()
+        self.log.exit(SystemClock.now());
+        let now = Instant::now();
+        let progress = self.with_situation(now, 0, |sends, situation| sends.step(situation));
+        let mut answers: Vec<(u64, FromHost)> =
+            progress.answers.into_iter().map(|(client, answer)| (client, FromHost::Sent(answer))).collect();
+        answers.extend(self.answer_waits(now));
+        answers
     }
 
-    pub(super) fn step(&mut self, _now: Instant, _screen: &Screen) -> LiveStep {
-        LiveStep::default()
+    fn read_screen(&mut self, screen: &Screen) {
+        self.unread_output = None;
+        if let Some(agent) = self.subject.agent {
+            let view = screen.view();
+            self.bracketed_paste = view.bracketed_paste;
+            self.reading = agent.read_screen(&view);
+        }
+    }
+
+    fn read_files(&mut self) {
+        let (Some(agent), Some(pid)) = (self.subject.agent, self.pid) else { return };
+        let origin = &self.subject.origin;
+        self.published = agent.published(&|name| origin.var(name), pid, &SystemProcesses);
+        let file = self.news.as_ref().and_then(|news| news.file.as_deref());
+        let Some(turns) = &mut self.turns else { return };
+        // A file that cannot be read now is read with the next news.
+        for mark in turns.look(file).unwrap_or_default() {
+            if let crate::agent::live::TurnKind::Prompt(text) = &mark.kind {
+                self.sends.note_prompt(text);
+            }
+            if mark.at.is_some_and(|at| at < self.begun.1) {
+                self.log.begin_with(&mark);
+            } else {
+                self.log.mark(SystemClock.now(), &mark);
+            }
+        }
+    }
+
+    fn observe(&mut self) {
+        let now = SystemClock.now();
+        let sources = Sources {
+            published: self.published.as_ref(),
+            screen: self.subject.agent.is_some().then_some(&self.reading),
+            blank: self.last_output.is_none(),
+            turn: self.turns.as_ref().and_then(Turns::last),
+            started: Some(self.begun.1),
+            before: Some(&self.state),
+        };
+        self.state = decide(&sources, now);
+        if self.subject.agent.is_some() {
+            self.log.observe(now, &self.state);
+        }
+    }
+
+    fn with_situation<T>(
+        &mut self,
+        now: Instant,
+        unwritten: usize,
+        act: impl FnOnce(&mut Sends<u64>, &Situation<'_>) -> T,
+    ) -> T {
+        let situation = Situation {
+            now,
+            state: &self.state,
+            reading: &self.reading,
+            bracketed_paste: self.bracketed_paste,
+            quiet_for: now.saturating_duration_since(self.last_output.unwrap_or(self.begun.0)),
+            unwritten,
+            screen_is_known: self.subject.agent.is_some(),
+            prompts_are_read: self.turns.is_some(),
+            viewer_keys: self.viewer_keys,
+            ended: self.ended,
+            session: Some(self.session()),
+            last_event: self.log.last(),
+        };
+        let mut sends = std::mem::take(&mut self.sends);
+        let result = act(&mut sends, &situation);
+        self.sends = sends;
+        result
+    }
+
+    fn present(&self, now: Instant) -> Present<'_> {
+        Present {
+            now,
+            wall: SystemClock.now(),
+            log: &self.log,
+            state: &self.state,
+            run: self.subject.run,
+            session: Some(self.session()),
+        }
+    }
+
+    fn answer_waits(&mut self, now: Instant) -> Vec<(u64, FromHost)> {
+        let mut waits = std::mem::take(&mut self.waits);
+        let answers = waits.answers(&self.present(now));
+        self.waits = waits;
+        answers.into_iter().map(|(client, answer)| (client, FromHost::Waited(answer))).collect()
+    }
+
+    /// Whether a limit is reached, and when to ask again.
+    fn limit(&self, now: Instant, wall: Timestamp) -> (Option<&'static str>, Option<Instant>) {
+        let Limits { idle, total } = self.subject.limits;
+        let reached = |spent: Duration, limit: Option<Duration>| limit.is_some_and(|limit| spent >= limit);
+        let running = now.saturating_duration_since(self.begun.0);
+        if reached(running, total) {
+            return (Some("host.totalLimit is reached"), None);
+        }
+        let idle_for = (self.state.is == Activity::Idle).then(|| wall.since(self.state.since));
+        if idle_for.is_some_and(|spent| reached(spent, idle)) {
+            return (Some("host.idleLimit is reached"), None);
+        }
+        let ends = total.map(|limit| self.begun.0 + limit);
+        let idles = idle.zip(idle_for).map(|(limit, spent)| now + limit.saturating_sub(spent));
+        (None, ends.into_iter().chain(idles).min())
     }
 }

@@ -8,9 +8,12 @@ mod client;
 mod front_end;
 mod live;
 mod notes;
+mod send;
+mod sends;
 mod server;
 mod start;
 mod stop;
+mod waits;
 
 pub use live::Limits;
 pub use start::{Detached, NotDetached, detach};

@@ -37,6 +37,9 @@ const CHUNK: usize = 64 * 1024;
 /// How long clients have to take their last frames when the host ends.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
+/// Keys held while a text is typed: a few seconds of the fastest typing, or a paste.
+const MAX_HELD: usize = 64 * 1024;
+
 /// The largest terminal a viewer may ask for. Larger ones exist on nobody's desk, and a screen's memory grows with it.
 const MAX_SIDE: u16 = 1000;
 
@@ -65,6 +68,8 @@ pub(super) struct Server {
     /// The exit code, once the agent has ended.
     ended: Option<u8>,
     finished: bool,
+    /// Keys of viewers that wait until a text has been typed.
+    held_keys: Vec<u8>,
 }
 
 impl Server {
@@ -78,6 +83,7 @@ impl Server {
             counter: 0,
             ended: None,
             finished: false,
+            held_keys: Vec::new(),
             parts,
         }
     }
@@ -102,7 +108,7 @@ impl Server {
     }
 
     fn step(&mut self, now: Instant, last: Option<Instant>) -> io::Result<()> {
-        let timeout = self.parts.live.due(now).into_iter().chain(last).min();
+        let timeout = self.parts.live.due().into_iter().chain(last).min();
         let timeout = timeout.map(|at| at.saturating_duration_since(now));
         let ready = self.wait(timeout)?;
         if ready.output {
@@ -128,7 +134,9 @@ impl Server {
         }
         self.work_on_live();
         let viewers = self.viewers();
-        self.clients.retain(|client| !client.is_gone());
+        for client in self.clients.extract_if(.., |client| client.is_gone()) {
+            self.parts.live.forget(client.id);
+        }
         if self.viewers() != viewers {
             self.settle_size();
         }
@@ -249,7 +257,7 @@ impl Server {
                     let welcome = Welcome {
                         version: VERSION,
                         build: env!("CARGO_PKG_VERSION").to_owned(),
-                        session: self.parts.live.session(),
+                        session: Some(self.parts.live.session()),
                         name: String::new(),
                     };
                     self.clients[at].welcomed = true;
@@ -278,8 +286,14 @@ impl Server {
                 let rows = self.screen.view().rows;
                 self.clients[at].say(&FromHost::Screen(ScreenText { rows }));
             }
-            ToHost::Send(request) => self.parts.live.send(client, request),
-            ToHost::Wait(request) => self.parts.live.wait(client, request),
+            ToHost::Send(request) => {
+                let answer = self.parts.live.send(client, &request, self.parts.pump.unwritten());
+                answer.iter().for_each(|answer| self.clients[at].say(answer));
+            }
+            ToHost::Wait(request) => {
+                let answer = self.parts.live.wait(client, &request);
+                answer.iter().for_each(|answer| self.clients[at].say(answer));
+            }
             ToHost::Stop(StopRequest { grace_ms }) => {
                 self.parts.stopping.stop(Some(client), Duration::from_millis(grace_ms), &self.parts.reporter);
             }
@@ -294,9 +308,15 @@ impl Server {
 
     /// Texts on their way, waits, limits: whatever is due.
     fn work_on_live(&mut self) {
-        let step = self.parts.live.step(Instant::now(), &self.screen);
-        for keys in &step.keys {
-            self.parts.pump.type_keys(keys);
+        let now = Instant::now();
+        let step = self.parts.live.step(now, &self.screen, self.parts.pump.unwritten());
+        if !step.keys.is_empty() {
+            self.parts.pump.type_keys(&step.keys);
+        }
+        if !self.held_keys.is_empty() && !self.parts.live.holds_keys(now) {
+            let keys = std::mem::take(&mut self.held_keys);
+            self.parts.live.viewer_typed();
+            self.parts.pump.type_keys(&keys);
         }
         for (client, answer) in &step.answers {
             self.say_to(*client, answer);
@@ -326,10 +346,14 @@ impl Server {
         let was = *typed;
         self.counter += 1;
         *typed = self.counter;
-        self.parts.live.viewer_typed(Instant::now());
         if was != self.counter - 1 {
             self.settle_size();
         }
+        if self.parts.live.holds_keys(Instant::now()) && self.held_keys.len() + keys.len() <= MAX_HELD {
+            self.held_keys.extend_from_slice(keys);
+            return;
+        }
+        self.parts.live.viewer_typed();
         self.parts.pump.type_keys(keys);
     }
 

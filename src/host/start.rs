@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::front_end::front_end;
-use super::live::{Limits, LiveSession};
+use super::live::{Limits, LiveSession, Subject};
 use super::notes::{Note, Reporter, notes};
 use super::server::{Parts, Server};
 use super::stop::Stopping;
@@ -128,7 +128,7 @@ fn host(program: Detached, launcher: Launcher) -> u8 {
     }
     as_in_a_plain_terminal(&mut launch);
     plan.on_news = Some(on_news(launcher.clone(), reporter.clone()));
-    let live = LiveSession::new(agent, session, origin.clone(), limits, home.clone());
+    let live = LiveSession::new(Subject { agent, run, session, origin: origin.clone(), limits });
     let stopped = Arc::<AtomicBool>::default();
     let stopping = Stopping::new(agent, SystemProcesses.identify(own_pid()), Arc::clone(&stopped));
     let start = move |reporter: Reporter| {

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod corpus_tests;
 mod decide;
+pub mod events;
 mod files;
 mod turns;
 

@@ -7,5 +7,6 @@ pub mod address;
 pub mod client;
 pub mod frames;
 pub mod protocol;
+pub mod text;
 
 pub use client::{Connection, RemoteError};
