@@ -19,10 +19,11 @@ use libc::c_int;
 use wire::Pid;
 
 mod buffer;
+pub mod chord;
 pub mod front_end;
 mod inner;
 mod interrupt;
-mod modes;
+pub mod modes;
 mod monitor;
 mod plain;
 pub mod process;
