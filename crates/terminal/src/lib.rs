@@ -21,10 +21,11 @@ use process::{Processes, SystemProcesses};
 use wire::{Pid, ProcessId};
 
 mod buffer;
+pub mod chord;
 pub mod front_end;
 mod inner;
 mod interrupt;
-mod modes;
+pub mod modes;
 mod monitor;
 mod plain;
 pub mod process;

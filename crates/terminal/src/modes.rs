@@ -1,34 +1,55 @@
 //! The terminal modes that the program has switched on and not off again.
 //!
 //! Scans output for the few control sequences whose effect outlives a program, and skips everything else. When the program
-//! dies without resetting them, `undo` returns the bytes that do.
+//! dies without resetting them, `undo` returns the bytes that do. `set` returns the bytes that switch them on in another
+//! terminal, for a viewer that comes later.
+//!
+//! Where a sequence ends is decided as the screen model's parser decides it, so that both agree on what is unfinished.
 
 use memchr::memchr;
 
 /// DEC private modes that spoil a shell when left on, in the order in which they are undone: synchronized output first
 /// (nothing shows while it is on), then input, then the screen.
-const SWITCHED_ON: [u16; 15] =
-    [2026, 1000, 1001, 1002, 1003, 1005, 1006, 1015, 1016, 1004, 2004, 2031, 2048, 1, 66];
+const SWITCHED_ON: [u16; 16] =
+    [SYNCHRONIZED, 9, 1000, 1001, 1002, 1003, 1005, 1006, 1015, 1016, 1004, 2004, 2031, 2048, 1, 66];
 /// Modes that are on in a sane terminal.
-const SWITCHED_OFF: [u16; 2] = [25, 7];
+const SWITCHED_OFF: [u16; 2] = [CURSOR, 7];
 const ALTERNATE_SCREENS: [u16; 3] = [47, 1047, 1049];
+const SYNCHRONIZED: u16 = 2026;
+const BRACKETED_PASTE: u16 = 2004;
+const CURSOR: u16 = 25;
+const ORIGIN: u16 = 6;
 
-/// Parameters beyond these belong to no sequence we know.
-const MAX_PARAMETERS: usize = 16;
+/// Parameters beyond these belong to no sequence we know. The screen model's parser has as many.
+const MAX_PARAMETERS: usize = 32;
+
+/// Terminals keep eight entries or more of the keyboard stack and drop the oldest beyond; a program pushes one or two.
+const MAX_PUSHED: usize = 32;
+
+/// The beginning of a string sequence: enough to know a command mark.
+const STRING_BEGINNING: usize = 5;
 
 /// Tracks the state of a terminal by the output that went to it.
 #[derive(Debug, Default)]
 pub struct Modes {
     parser: Parser,
+    /// In the order in which they were switched on: of the mouse modes most terminals obey the last.
     on: Vec<u16>,
     off: Vec<u16>,
     alternate: Option<u16>,
-    /// Pushed kitty keyboard flags, of the main and of the alternate screen: each has a stack of its own.
-    kitty: [u16; 2],
-    modify_other_keys: bool,
+    /// Of the main and of the alternate screen: each has a stack of its own.
+    kitty: [KittyKeyboard; 2],
+    /// The level; 0 is off.
+    modify_other_keys: u16,
     keypad: bool,
+    /// Cell addresses begin at the scroll region.
+    origin: bool,
     scroll_region: bool,
     styled: bool,
+    /// The shape of the cursor; 0 is the terminal's own.
+    cursor_shape: u16,
+    /// The last mark of `OSC 133`, by which shells divide their output into prompts and commands.
+    command_mark: Option<u8>,
 }
 
 impl Modes {
@@ -53,30 +74,33 @@ impl Modes {
         let params = sequence.params();
         let first = params.first().copied().unwrap_or(0);
         match (sequence.prefix, sequence.last) {
-            (b'?', b'h') => params.iter().for_each(|mode| self.set(*mode, true)),
-            (b'?', b'l') => params.iter().for_each(|mode| self.set(*mode, false)),
-            (b'>', b'u') => *self.kitty_stack() = self.kitty_stack().saturating_add(1),
-            (b'<', b'u') => *self.kitty_stack() = self.kitty_stack().saturating_sub(first.max(1)),
-            (b'>', b'm') if first == 4 => {
-                self.modify_other_keys = params.get(1).is_some_and(|level| *level > 0);
-            }
+            (b'?', b'h') => params.iter().for_each(|mode| self.switch(*mode, true)),
+            (b'?', b'l') => params.iter().for_each(|mode| self.switch(*mode, false)),
+            (b'>', b'u') => self.kitty().push(first),
+            (b'<', b'u') => self.kitty().pop(first.max(1)),
+            (b'=', b'u') => self.kitty().change(first, params.get(1).copied().unwrap_or(1)),
+            (b'>', b'm') if first == 4 => self.modify_other_keys = params.get(1).copied().unwrap_or(0),
             (0, b'r') => self.scroll_region = first > 1 || params.get(1).is_some_and(|bottom| *bottom > 0),
             (0, b'm') => self.styled = params.iter().any(|style| *style != 0),
+            (b' ', b'q') => self.cursor_shape = first,
             (0x1b, b'c') => *self = Self::default(),
             (b'!', b'p') => self.soft_reset(),
             (0x1b, b'=') => self.keypad = true,
             (0x1b, b'>') => self.keypad = false,
+            (b']', mark) => self.command_mark = Some(mark),
             _ => {}
         }
     }
 
-    fn set(&mut self, mode: u16, value: bool) {
+    fn switch(&mut self, mode: u16, value: bool) {
         if ALTERNATE_SCREENS.contains(&mode) {
             self.alternate = value.then_some(mode);
         } else if SWITCHED_ON.contains(&mode) {
             remember(&mut self.on, mode, value);
         } else if SWITCHED_OFF.contains(&mode) {
             remember(&mut self.off, mode, !value);
+        } else if mode == ORIGIN {
+            self.origin = value;
         }
     }
 
@@ -85,63 +109,184 @@ impl Modes {
         self.on.retain(|mode| !matches!(*mode, 1 | 66));
         self.off.clear();
         self.keypad = false;
+        self.origin = false;
         self.scroll_region = false;
         self.styled = false;
     }
 
-    fn kitty_stack(&mut self) -> &mut u16 {
+    fn kitty(&mut self) -> &mut KittyKeyboard {
         &mut self.kitty[usize::from(self.alternate.is_some())]
+    }
+
+    /// The mode by which the program went to the alternate screen, while it is there.
+    pub fn alternate(&self) -> Option<u16> {
+        self.alternate
+    }
+
+    pub fn bracketed_paste(&self) -> bool {
+        self.on.contains(&BRACKETED_PASTE)
+    }
+
+    pub fn cursor_visible(&self) -> bool {
+        !self.off.contains(&CURSOR)
+    }
+
+    /// Do keys arrive as escape sequences that else are single bytes?
+    pub fn encodes_keys(&self) -> bool {
+        self.modify_other_keys > 0 || self.kitty[usize::from(self.alternate.is_some())].flags() > 0
+    }
+
+    /// How many of the last bytes belong to a control sequence that has not ended.
+    pub fn unfinished(&self) -> usize {
+        self.parser.length
     }
 
     /// The bytes that give a shell its keyboard back. With the keyboard protocols on, ^C and perhaps Enter arrive as escape
     /// sequences that no shell understands; any other mode left on is a nuisance.
     pub fn undo_keyboard(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        if self.modify_other_keys {
+        if self.modify_other_keys > 0 {
             out.extend_from_slice(b"\x1b[>4m");
         }
-        let pushed = self.kitty[usize::from(self.alternate.is_some())];
-        if pushed > 0 {
-            out.extend_from_slice(format!("\x1b[<{pushed}u").as_bytes());
-        }
+        self.kitty[usize::from(self.alternate.is_some())].undo(&mut out);
         out
     }
 
     /// The bytes that bring the terminal back, empty when there is nothing to undo.
     pub fn undo(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut send = |text: String| out.extend_from_slice(text.as_bytes());
         if self.parser.in_string() {
-            send("\x1b\\".into()); // ends a title or the like that was cut off
+            out.extend_from_slice(b"\x1b\\"); // ends a title or the like that was cut off
         }
         for mode in SWITCHED_ON.iter().filter(|mode| self.on.contains(mode)) {
-            send(format!("\x1b[?{mode}l"));
+            private_mode(&mut out, *mode, 'l');
         }
-        if self.modify_other_keys {
-            send("\x1b[>4m".into());
+        if self.modify_other_keys > 0 {
+            out.extend_from_slice(b"\x1b[>4m");
         }
         if self.keypad {
-            send("\x1b>".into());
+            out.extend_from_slice(b"\x1b>");
+        }
+        if self.origin {
+            private_mode(&mut out, ORIGIN, 'l');
         }
         if self.scroll_region {
-            send("\x1b7\x1b[r\x1b8".into()); // resetting the region homes the cursor
+            out.extend_from_slice(b"\x1b7\x1b[r\x1b8"); // resetting the region homes the cursor
         }
         if let Some(mode) = self.alternate {
-            if self.kitty[1] > 0 {
-                send(format!("\x1b[<{}u", self.kitty[1]));
-            }
-            send(format!("\x1b[?{mode}l"));
+            self.kitty[1].undo(&mut out);
+            private_mode(&mut out, mode, 'l');
         }
-        if self.kitty[0] > 0 {
-            send(format!("\x1b[<{}u", self.kitty[0]));
-        }
+        self.kitty[0].undo(&mut out);
         for mode in SWITCHED_OFF.iter().filter(|mode| self.off.contains(mode)) {
-            send(format!("\x1b[?{mode}h"));
+            private_mode(&mut out, *mode, 'h');
+        }
+        if self.cursor_shape > 0 {
+            out.extend_from_slice(b"\x1b[0 q");
         }
         if self.styled {
-            send("\x1b[0m".into());
+            out.extend_from_slice(b"\x1b[0m");
+        }
+        // A prompt or a command that is still open would swallow the shell's own marks.
+        if self.command_mark.is_some_and(|mark| mark != b'D') {
+            out.extend_from_slice(b"\x1b]133;D\x1b\\");
         }
         out
+    }
+
+    /// The bytes that give a terminal in its first state the main screen's keyboard stack. They go out while it shows the
+    /// main screen; [`set`](Self::set) follows on the screen that the program is on.
+    pub fn set_main_keyboard(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.kitty[0].set(&mut out);
+        out
+    }
+
+    /// The bytes that switch on, in a terminal in its first state, everything but the screen, the scroll region and the
+    /// style, which stand in the screen model, and the command marks, which belong to text that is not drawn again.
+    pub fn set(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.alternate.is_some() {
+            self.kitty[1].set(&mut out);
+        }
+        for mode in self.on.iter().filter(|mode| **mode != SYNCHRONIZED) {
+            private_mode(&mut out, *mode, 'h');
+        }
+        if self.modify_other_keys > 0 {
+            out.extend_from_slice(format!("\x1b[>4;{}m", self.modify_other_keys).as_bytes());
+        }
+        if self.keypad {
+            out.extend_from_slice(b"\x1b=");
+        }
+        for mode in &self.off {
+            private_mode(&mut out, *mode, 'l');
+        }
+        if self.cursor_shape > 0 {
+            out.extend_from_slice(format!("\x1b[{} q", self.cursor_shape).as_bytes());
+        }
+        // Last, for nothing is shown from here on.
+        if self.on.contains(&SYNCHRONIZED) {
+            private_mode(&mut out, SYNCHRONIZED, 'h');
+        }
+        out
+    }
+}
+
+fn private_mode(out: &mut Vec<u8>, mode: u16, last: char) {
+    out.extend_from_slice(format!("\x1b[?{mode}{last}").as_bytes());
+}
+
+/// One screen's flags of the kitty keyboard protocol.
+#[derive(Debug, Default)]
+struct KittyKeyboard {
+    /// Set without a push.
+    base: u16,
+    pushed: Vec<u16>,
+}
+
+impl KittyKeyboard {
+    fn push(&mut self, flags: u16) {
+        if self.pushed.len() == MAX_PUSHED {
+            self.pushed.remove(0);
+        }
+        self.pushed.push(flags);
+    }
+
+    fn pop(&mut self, count: u16) {
+        self.pushed.truncate(self.pushed.len().saturating_sub(usize::from(count)));
+    }
+
+    /// `how`: 1 replaces, 2 adds, 3 takes away.
+    fn change(&mut self, flags: u16, how: u16) {
+        let now = self.pushed.last_mut().unwrap_or(&mut self.base);
+        match how {
+            1 => *now = flags,
+            2 => *now |= flags,
+            3 => *now &= !flags,
+            _ => {}
+        }
+    }
+
+    fn flags(&self) -> u16 {
+        self.pushed.last().copied().unwrap_or(self.base)
+    }
+
+    fn undo(&self, out: &mut Vec<u8>) {
+        if !self.pushed.is_empty() {
+            out.extend_from_slice(format!("\x1b[<{}u", self.pushed.len()).as_bytes());
+        }
+        if self.base > 0 {
+            out.extend_from_slice(b"\x1b[=0u");
+        }
+    }
+
+    fn set(&self, out: &mut Vec<u8>) {
+        if self.base > 0 {
+            out.extend_from_slice(format!("\x1b[={}u", self.base).as_bytes());
+        }
+        for flags in &self.pushed {
+            out.extend_from_slice(format!("\x1b[>{flags}u").as_bytes());
+        }
     }
 }
 
@@ -152,7 +297,8 @@ fn remember(modes: &mut Vec<u16>, mode: u16, present: bool) {
     }
 }
 
-/// A complete control sequence: `CSI prefix params last`, or `ESC last` with the prefix ESC.
+/// A complete control sequence: `CSI prefix params last`, `ESC last` with the prefix ESC, or the command mark `OSC 133 ; last`
+/// with the prefix `]`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sequence {
     prefix: u8,
@@ -172,12 +318,15 @@ enum State {
     #[default]
     Ground,
     Escape,
-    /// `ESC ( B` and the like: one more byte.
+    /// `ESC ( B` and the like.
     Designate,
     Csi,
-    /// OSC, DCS, APC, PM, SOS: until ST (or BEL).
+    /// A CSI sequence that no terminal obeys.
+    BadCsi,
+    /// Until ST or BEL.
+    Osc,
+    /// DCS, APC, PM, SOS: until ST.
     String,
-    StringEscape,
 }
 
 #[derive(Debug, Default)]
@@ -185,6 +334,11 @@ struct Parser {
     state: State,
     sequence: Sequence,
     digits: bool,
+    /// The bytes of the sequence so far.
+    length: usize,
+    /// The beginning of a string.
+    beginning: [u8; STRING_BEGINNING],
+    collected: usize,
 }
 
 impl Parser {
@@ -193,42 +347,79 @@ impl Parser {
     }
 
     fn in_string(&self) -> bool {
-        matches!(self.state, State::String | State::StringEscape)
+        matches!(self.state, State::Osc | State::String)
     }
 
     fn step(&mut self, byte: u8) -> Option<Sequence> {
-        match (self.state, byte) {
-            (State::String, 0x1b) => self.state = State::StringEscape,
-            (State::StringEscape, b'\\') | (State::String, 0x07) | (_, 0x18 | 0x1a) => {
-                self.state = State::Ground;
+        let before = self.state;
+        let sequence = match (before, byte) {
+            // Any escape ends a sequence and begins one: that of a string's terminator, too.
+            (_, 0x1b) => {
+                self.state = State::Escape;
+                self.length = 0;
+                None
             }
-            (State::String, _) => {}
-            // Any other escape ends the string and is one itself.
-            (_, 0x1b) => self.state = State::Escape,
-            (State::Escape | State::StringEscape, _) => return self.after_escape(byte),
-            (State::Designate, _) => self.state = State::Ground,
-            (State::Csi, _) => return self.csi(byte),
-            (State::Ground, _) => {}
-        }
-        None
+            (_, 0x18 | 0x1a) | (State::Osc, 0x07) => {
+                self.state = State::Ground;
+                None
+            }
+            (State::Osc, _) => {
+                if let Some(slot) = self.beginning.get_mut(self.collected) {
+                    *slot = byte;
+                    self.collected += 1;
+                }
+                None
+            }
+            (State::Escape, _) => self.after_escape(byte),
+            (State::Designate, 0x30..=0x7e) => {
+                self.state = State::Ground;
+                None
+            }
+            (State::Csi, _) => self.csi(byte),
+            (State::BadCsi, 0x40..=0x7e) => {
+                self.state = State::Ground;
+                None
+            }
+            (State::Ground | State::String | State::Designate | State::BadCsi, _) => None,
+        };
+        self.length = if self.is_ground() { 0 } else { self.length.saturating_add(1) };
+        if before == State::Osc && self.state != State::Osc { self.command_mark() } else { sequence }
+    }
+
+    fn command_mark(&mut self) -> Option<Sequence> {
+        let beginning = self.beginning.get(..std::mem::take(&mut self.collected))?;
+        let mark = *beginning.strip_prefix(b"133;")?.first()?;
+        matches!(mark, b'A' | b'B' | b'C' | b'D').then(|| Sequence {
+            prefix: b']',
+            last: mark,
+            ..Sequence::default()
+        })
     }
 
     fn after_escape(&mut self, byte: u8) -> Option<Sequence> {
-        self.state = State::Ground;
         match byte {
             b'[' => {
                 self.state = State::Csi;
                 self.sequence = Sequence::default();
                 self.digits = false;
             }
-            b']' | b'P' | b'X' | b'^' | b'_' => self.state = State::String,
+            b']' => {
+                self.state = State::Osc;
+                self.collected = 0;
+            }
+            b'P' | b'X' | b'^' | b'_' => self.state = State::String,
             b' '..=b'/' => self.state = State::Designate,
-            _ => return Some(Sequence { prefix: 0x1b, last: byte, ..Sequence::default() }),
+            0x30..=0x7e => {
+                self.state = State::Ground;
+                return Some(Sequence { prefix: 0x1b, last: byte, ..Sequence::default() });
+            }
+            _ => {}
         }
         None
     }
 
     fn csi(&mut self, byte: u8) -> Option<Sequence> {
+        let is_beginning = self.sequence.prefix == 0 && self.sequence.count == 0;
         match byte {
             b'0'..=b'9' => {
                 if !self.digits {
@@ -245,8 +436,10 @@ impl Parser {
                 }
                 self.digits = false;
             }
-            // The prefixes (`?`, `>`, `<`, `=`) and the intermediate bytes (`!`, ` `, `$`): the last one counts.
-            b'<'..=b'?' | b' '..=b'/' => self.sequence.prefix = byte,
+            b'<'..=b'?' if is_beginning => self.sequence.prefix = byte,
+            b'<'..=b'?' => self.state = State::BadCsi,
+            // The intermediate bytes (`!`, ` `, `$`): the last one counts.
+            b' '..=b'/' => self.sequence.prefix = byte,
             0x40..=0x7e => {
                 self.state = State::Ground;
                 self.sequence.last = byte;
@@ -298,9 +491,60 @@ mod tests {
             ("\x1b]0;cut by an escape\x1b[?2004h", "\x1b[?2004l"),
             ("\x1b(B\x1b[?7l", "\x1b[?7h"),
             ("\x1b[?9999h\x1b[200~\x1b[c\x1b[>0q\x1b[?u", ""),
-            ("\x1b[;;;;;;;;;;;;;;;;;;;;1m", ""),
+            ("\x1b[;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;1m", ""),
+            ("\x1b[=5u", "\x1b[=0u"),
+            ("\x1b[=5u\x1b[>1u\x1b[=8;2u\x1b[<u\x1b[=5;3u", ""),
+            ("\x1b[6 q", "\x1b[0 q"),
+            ("\x1b[6 q\x1b[0 q", ""),
+            ("\x1b[?6h", "\x1b[?6l"),
+            ("\x1b]133;A\x07", "\x1b]133;D\x1b\\"),
+            ("\x1b]133;A;k=s\x1b\\", "\x1b]133;D\x1b\\"),
+            ("\x1b]133;C\x1b\\\x1b]133;D;0\x1b\\", ""),
+            ("\x1b]1337;C\x07\x1b]13\x07", ""),
+            ("\x1bP a BEL \x07 does not end it", "\x1b\\"),
+            ("\x1b[1?2004h\x1b(((\x1b[?2004h", "\x1b[?2004l"),
         ] {
             assert_eq!(undo(output), expected, "after {output:?}");
+        }
+    }
+
+    #[test]
+    fn set_switches_on_in_another_terminal_what_is_on_in_this_one() {
+        for (output, main_keyboard, rest) in [
+            ("", "", ""),
+            ("\x1b[1mtext\x1b]133;A\x07", "", ""),
+            ("\x1b[?2026h\x1b[?2004h\x1b[?1004h", "", "\x1b[?2004h\x1b[?1004h\x1b[?2026h"),
+            // The last of the mouse modes is the one that counts.
+            ("\x1b[?1003h\x1b[?1000;1006h", "", "\x1b[?1003h\x1b[?1000h\x1b[?1006h"),
+            ("\x1b[>1u\x1b[>7u\x1b[?25l", "\x1b[>1u\x1b[>7u", "\x1b[?25l"),
+            ("\x1b[>1u\x1b[?1049h\x1b[>7u\x1b[>4;2m", "\x1b[>1u", "\x1b[>7u\x1b[>4;2m"),
+            ("\x1b[=5u\x1b=\x1b[6 q\x1b[?2031h", "\x1b[=5u", "\x1b[?2031h\x1b=\x1b[6 q"),
+        ] {
+            let mut modes = Modes::default();
+            modes.feed(output.as_bytes());
+            assert_eq!(String::from_utf8(modes.set_main_keyboard()).unwrap(), main_keyboard, "{output:?}");
+            assert_eq!(String::from_utf8(modes.set()).unwrap(), rest, "{output:?}");
+        }
+    }
+
+    #[test]
+    fn unfinished_sequences_are_measured_from_their_escape() {
+        for (output, length) in [
+            ("text", 0),
+            ("text\x1b", 1),
+            ("text\x1b[", 2),
+            ("text\x1b[38;5", 6),
+            ("\x1b[1m", 0),
+            ("\x1b]0;title", 9),
+            ("\x1b]0;title\x1b", 1),
+            ("\x1b]0;title\x07", 0),
+            ("\x1b(", 2),
+            ("\x1b(B", 0),
+            ("\x1b[3\x1b[4", 3),
+        ] {
+            let mut modes = Modes::default();
+            modes.feed(output.as_bytes());
+            assert_eq!(modes.unfinished(), length, "after {output:?}");
         }
     }
 

@@ -1,4 +1,37 @@
 //! The screen of a program, as a terminal would show it, for people who look later and for those who read it.
+//!
+//! Cells, cursor and scrollback are vt100's; the modes are those of [`Modes`], which knows more of them. Promises: memory is
+//! bounded whatever the program writes and whatever size it is given, and no input makes it panic.
+//!
+//! What vt100 does not keep is not shown to a later viewer: strike-through, blinking, hyperlinks, the colours and forms of
+//! underlines, line-drawing character sets, images, and the alternate screen of mode 1047, which no agent uses.
+
+mod key_frame;
+
+use std::fmt;
+use std::num::NonZeroU16;
+
+use portable_pty::PtySize;
+
+use super::modes::Modes;
+
+/// Larger than any real terminal (a wall of small letters has some 300 rows of 900 cells); 32 bytes a cell.
+const MOST_ROWS: u16 = 500;
+const MOST_COLS: u16 = 1000;
+/// vt100 cannot widen a character in a single column.
+const FEWEST_COLS: u16 = 2;
+/// As many as tmux keeps.
+const MOST_HISTORY: usize = 2000;
+
+/// A title, and a program's report of its state: a little shorter than vt100 hands them over, so that they arrive once more.
+const LONGEST_TEXT: usize = 1000;
+
+/// An unfinished control sequence is repeated to a new viewer up to here. Only strings are longer, and their middle may be
+/// missing.
+const LONGEST_UNFINISHED: usize = 4096;
+
+/// The longest key frame, whatever is on the screen: a little less than a frame between host and client may have.
+pub const KEY_FRAME_LIMIT: usize = (2 << 20) - (16 << 10);
 
 /// The screen at one moment, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,3 +82,143 @@ impl Screen {
         Vec::new()
     }
 }
+
+/// A screen that follows a program's output.
+pub struct Screen {
+    parser: vt100::Parser<Reports>,
+    modes: Modes,
+    /// The bytes of a control sequence or of a character that has only begun.
+    unfinished: Vec<u8>,
+}
+
+impl Screen {
+    /// Sizes that no terminal has are brought to the nearest that one may have.
+    pub fn new(size: PtySize, scrollback_lines: usize) -> Self {
+        let (rows, cols) = cells(size);
+        let history = scrollback_lines.min(MOST_HISTORY);
+        Self {
+            parser: vt100::Parser::new_with_callbacks(rows, cols, history, Reports::default()),
+            modes: Modes::default(),
+            unfinished: Vec::new(),
+        }
+    }
+
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.parser.process(bytes);
+        self.modes.feed(bytes);
+        self.keep_unfinished(bytes);
+    }
+
+    pub fn resize(&mut self, size: PtySize) {
+        let (rows, cols) = cells(size);
+        self.parser.set_size(rows, cols);
+    }
+
+    pub fn view(&self) -> ScreenView {
+        let screen = self.parser.screen();
+        let (_, cols) = screen.size();
+        let (row, col) = screen.cursor_position();
+        ScreenView {
+            rows: screen.rows(0, cols.get()).map(without_trailing_blanks).collect(),
+            // Behind the last column it is shown on it.
+            cursor: (row, col.min(cols.get() - 1)),
+            cursor_visible: self.modes.cursor_visible(),
+            title: self.parser.callbacks().title.clone(),
+            reported_state: self.parser.callbacks().state.clone(),
+            bracketed_paste: self.modes.bracketed_paste(),
+            alternate_screen: screen.alternate_screen(),
+        }
+    }
+
+    /// The bytes that draw this screen on an empty terminal of the same size, with its modes, and before it the lines that
+    /// have left it. On the alternate screen the main one is drawn behind it. The program's next output continues them.
+    ///
+    /// They are never longer than [`KEY_FRAME_LIMIT`]: the oldest lines are missing first, then what is behind the alternate
+    /// screen, then colours.
+    pub fn key_frame(&self) -> Vec<u8> {
+        key_frame::draw(self)
+    }
+
+    fn keep_unfinished(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let length = self.modes.unfinished();
+        if length == 0 {
+            self.unfinished.extend_from_slice(&bytes[bytes.len().saturating_sub(3)..]);
+            let begun = unfinished_character(&self.unfinished);
+            self.unfinished.drain(..self.unfinished.len() - begun);
+            return;
+        }
+        if length <= bytes.len() {
+            self.unfinished.clear();
+        }
+        let new = &bytes[bytes.len().saturating_sub(length)..];
+        let room = LONGEST_UNFINISHED.saturating_sub(self.unfinished.len());
+        self.unfinished.extend_from_slice(&new[..new.len().min(room)]);
+    }
+}
+
+impl fmt::Debug for Screen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Screen").field("size", &self.parser.screen().size()).finish_non_exhaustive()
+    }
+}
+
+fn cells(size: PtySize) -> (NonZeroU16, NonZeroU16) {
+    let clamped = |value: u16, fewest, most| NonZeroU16::new(value.clamp(fewest, most)).unwrap_or(NonZeroU16::MIN);
+    (clamped(size.rows, 1, MOST_ROWS), clamped(size.cols, FEWEST_COLS, MOST_COLS))
+}
+
+fn without_trailing_blanks(mut row: String) -> String {
+    row.truncate(row.trim_end().len());
+    row
+}
+
+/// How many bytes at the end are a character that has only begun.
+fn unfinished_character(bytes: &[u8]) -> usize {
+    let longest = bytes.len().min(3);
+    let Some(lead) = (1..=longest).find(|back| bytes[bytes.len() - back] & 0xc0 != 0x80) else { return 0 };
+    match std::str::from_utf8(&bytes[bytes.len() - lead..]) {
+        Err(error) if error.valid_up_to() == 0 && error.error_len().is_none() => lead,
+        _ => 0,
+    }
+}
+
+/// What the program reports beside the screen.
+#[derive(Debug, Default)]
+struct Reports {
+    title: String,
+    state: Option<String>,
+}
+
+impl Reports {
+    fn note(&mut self, number: &[u8], text: &[&[u8]]) {
+        let text = || {
+            let mut text = String::from_utf8_lossy(&text.join(&b';')).replace(char::is_control, "");
+            text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+            text
+        };
+        match number {
+            b"0" | b"2" => self.title = text(),
+            b"7501" => self.state = Some(text()),
+            _ => {}
+        }
+    }
+}
+
+impl vt100::Callbacks for Reports {
+    fn set_window_title(&mut self, _: &mut vt100::Screen, title: &[u8]) {
+        self.note(b"2", &[title]);
+    }
+
+    /// Titles with a semicolon come here, too.
+    fn unhandled_osc(&mut self, _: &mut vt100::Screen, params: &[&[u8]]) {
+        if let Some((number, text)) = params.split_first() {
+            self.note(number, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
