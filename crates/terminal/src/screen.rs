@@ -30,6 +30,9 @@ const LONGEST_TEXT: usize = 1000;
 /// missing.
 const LONGEST_UNFINISHED: usize = 4096;
 
+/// Answers that nobody took: a program that asks without end is not answered without end.
+const MOST_ANSWERS: usize = 4096;
+
 /// The longest key frame, whatever is on the screen: a little less than a frame between host and client may have.
 pub const KEY_FRAME_LIMIT: usize = (2 << 20) - (16 << 10);
 
@@ -61,26 +64,6 @@ pub struct CellRange {
     pub from: u16,
     /// The column after the last.
     pub to: u16,
-}
-
-/// Placeholder.
-#[derive(Debug)]
-pub struct Screen;
-impl Screen {
-    pub fn new(_size: portable_pty::PtySize, _scrollback: usize) -> Self {
-        Self
-    }
-    pub fn feed(&mut self, _bytes: &[u8]) {}
-    pub fn resize(&mut self, _size: portable_pty::PtySize) {}
-    pub fn view(&self) -> ScreenView {
-        ScreenView::default()
-    }
-    pub fn key_frame(&self) -> Vec<u8> {
-        Vec::new()
-    }
-    pub fn take_answers(&mut self) -> Vec<u8> {
-        Vec::new()
-    }
 }
 
 /// A screen that follows a program's output.
@@ -127,7 +110,15 @@ impl Screen {
             reported_state: self.parser.callbacks().state.clone(),
             bracketed_paste: self.modes.bracketed_paste(),
             alternate_screen: screen.alternate_screen(),
+            faint: ranges(screen, vt100::Cell::dim),
+            inverse: ranges(screen, vt100::Cell::inverse),
         }
+    }
+
+    /// What a terminal would have answered to the program's questions since the last call. Only questions that programs wait
+    /// for are answered: what kind of terminal it is, whether it is well, where its cursor stands.
+    pub fn take_answers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.parser.callbacks_mut().answers)
     }
 
     /// The bytes that draw this screen on an empty terminal of the same size, with its modes, and before it the lines that
@@ -165,8 +156,26 @@ impl fmt::Debug for Screen {
     }
 }
 
+/// The cells of the screen with something in them for which this holds.
+fn ranges(screen: &vt100::Screen, holds: impl Fn(&vt100::Cell) -> bool) -> Vec<CellRange> {
+    let (rows, cols) = screen.size();
+    let mut ranges: Vec<CellRange> = Vec::new();
+    for row in 0..rows.get() {
+        for col in 0..cols.get() {
+            let found = screen.cell(row, col).is_some_and(|cell| cell.has_contents() && holds(cell));
+            match ranges.last_mut() {
+                Some(last) if found && last.row == row && last.to == col => last.to = col + 1,
+                _ if found => ranges.push(CellRange { row, from: col, to: col + 1 }),
+                _ => {}
+            }
+        }
+    }
+    ranges
+}
+
 fn cells(size: PtySize) -> (NonZeroU16, NonZeroU16) {
-    let clamped = |value: u16, fewest, most| NonZeroU16::new(value.clamp(fewest, most)).unwrap_or(NonZeroU16::MIN);
+    let clamped =
+        |value: u16, fewest, most| NonZeroU16::new(value.clamp(fewest, most)).unwrap_or(NonZeroU16::MIN);
     (clamped(size.rows, 1, MOST_ROWS), clamped(size.cols, FEWEST_COLS, MOST_COLS))
 }
 
@@ -190,6 +199,8 @@ fn unfinished_character(bytes: &[u8]) -> usize {
 struct Reports {
     title: String,
     state: Option<String>,
+    /// To questions of the program's.
+    answers: Vec<u8>,
 }
 
 impl Reports {
@@ -210,6 +221,31 @@ impl Reports {
 impl vt100::Callbacks for Reports {
     fn set_window_title(&mut self, _: &mut vt100::Screen, title: &[u8]) {
         self.note(b"2", &[title]);
+    }
+
+    fn unhandled_csi(
+        &mut self,
+        screen: &mut vt100::Screen,
+        intermediate: Option<u8>,
+        second: Option<u8>,
+        params: &[&[u16]],
+        last: char,
+    ) {
+        if second.is_some() || self.answers.len() > MOST_ANSWERS {
+            return;
+        }
+        let first = params.first().and_then(|param| param.first()).copied().unwrap_or(0);
+        match (intermediate, last, first) {
+            // A VT220 with colours, as multiplexers call themselves.
+            (None, 'c', 0) => self.answers.extend_from_slice(b"\x1b[?62;22c"),
+            (Some(b'>'), 'c', 0) => self.answers.extend_from_slice(b"\x1b[>1;10;0c"),
+            (None, 'n', 5) => self.answers.extend_from_slice(b"\x1b[0n"),
+            (None, 'n', 6) => {
+                let (row, col) = screen.cursor_position();
+                self.answers.extend_from_slice(format!("\x1b[{};{}R", row + 1, col + 1).as_bytes());
+            }
+            _ => {}
+        }
     }
 
     /// Titles with a semicolon come here, too.
