@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use terminal::chord::Chord;
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 pub use delivery::Delivery;
@@ -26,6 +27,8 @@ pub struct Config {
     pub quiet: bool,
     pub log_level: String,
     pub delivery: Delivery,
+    /// What leaves an attached session.
+    pub detach_keys: Chord,
     agents: Vec<(String, AgentConfig)>,
     /// One line each, for after the agent has ended.
     pub problems: Vec<String>,
@@ -50,6 +53,10 @@ impl Config {
             quiet: settings.flag("quiet"),
             log_level: settings.text("log.level").unwrap_or_default(),
             delivery: Delivery::read(&mut settings, home.as_deref()),
+            detach_keys: settings
+                .text(keys::DETACH_KEYS)
+                .and_then(|keys| keys.parse().ok())
+                .unwrap_or_default(),
             agents: agents
                 .iter()
                 .map(|name| {

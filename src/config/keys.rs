@@ -1,6 +1,7 @@
 //! The settings there are: one line each, and everything else (`show`, `set`, `doctor`) follows from it.
 
 use human::length::length;
+use terminal::chord::Chord;
 use toml_edit::{Item, Value};
 
 /// What a setting's value may be.
@@ -13,6 +14,8 @@ pub enum Kind {
     /// `10s`, `500ms`, `2m`.
     Time,
     Count,
+    /// Keys pressed one after the other: `ctrl-b d`.
+    Chord,
     Choice(&'static [&'static str]),
 }
 
@@ -30,6 +33,8 @@ pub struct Key {
 }
 
 pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+pub const DETACH_KEYS: &str = "attach.detachKeys";
 
 pub const KEYS: &[Key] = &[
     Key {
@@ -124,6 +129,13 @@ pub const KEYS: &[Key] = &[
         about: "the user named in events; none for nobody; default: the login name",
     },
     Key {
+        name: DETACH_KEYS,
+        kind: Kind::Chord,
+        variable: None,
+        default: "ctrl-\\ d",
+        about: "keys that leave an attached session",
+    },
+    Key {
         name: "agent.*.path",
         kind: Kind::Text,
         variable: Some("CODEMIE_REAL_*"),
@@ -197,7 +209,8 @@ impl Kind {
                 Ok(count) => Ok(i64::from(count).into()),
                 Err(_) => Err(self.expected()),
             },
-            Self::Choice(_) | Self::Text | Self::Secret | Self::Time => Ok(text.into()),
+            Self::Chord if text.parse::<Chord>().is_err() => Err(self.expected()),
+            Self::Choice(_) | Self::Text | Self::Secret | Self::Time | Self::Chord => Ok(text.into()),
         }
     }
 
@@ -208,6 +221,7 @@ impl Kind {
             Self::Flag => value.is_bool(),
             Self::Text | Self::Secret => value.is_str(),
             Self::Time => value.as_str().is_some_and(|text| length(text).is_some()),
+            Self::Chord => value.as_str().is_some_and(|text| text.parse::<Chord>().is_ok()),
             Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
             Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         };
@@ -220,6 +234,7 @@ impl Kind {
             Self::Text | Self::Secret => "must be a text in quotes".to_owned(),
             Self::Time => "must be a time like \"10s\", \"500ms\" or \"2m\"".to_owned(),
             Self::Count => "must be a whole number".to_owned(),
+            Self::Chord => r#"must be keys like "ctrl-\ d", "ctrl-b d" or "ctrl-p ctrl-q""#.to_owned(),
             Self::Choice(choices) => format!("must be one of {}", choices.join(", ")),
         }
     }
