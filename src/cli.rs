@@ -20,8 +20,8 @@ pub use delivery::{Sync, SyncAction};
 use human::length::length;
 use human::shell;
 pub use sessions::{
-    Archive, Attach, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show, Tags,
-    Usage, UsageBy, View,
+    Archive, Attach, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show,
+    Tags, Usage, UsageBy, View,
 };
 use wire::SessionId;
 

@@ -224,7 +224,8 @@ impl Attachment {
             ViewerEvent::Resized => self.follow_size(),
             ViewerEvent::Continued => {
                 // A shell has switched off what disturbed it.
-                let modes = [self.modes.undo_keyboard(), self.modes.set_main_keyboard(), self.modes.set()].concat();
+                let modes =
+                    [self.modes.undo_keyboard(), self.modes.set_main_keyboard(), self.modes.set()].concat();
                 if self.modes.unfinished() == 0 && self.to_terminal.is_empty() {
                     self.to_terminal.add(&modes);
                 }
@@ -313,7 +314,9 @@ impl Attachment {
                 self.frames.add(&bytes[..count]);
                 Ok(())
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => Ok(()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+                Ok(())
+            }
             Err(error) if is_broken(&error) => Err(RemoteError::Closed),
             Err(error) => Err(RemoteError::Silent(error)),
         }

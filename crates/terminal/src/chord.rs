@@ -305,10 +305,13 @@ impl ChordFinder {
             return Unit::Report;
         };
         let fields = parameters(params);
-        let field = |at: usize, part: usize| fields.get(at).and_then(|parts| parts.get(part).copied().flatten());
+        let field =
+            |at: usize, part: usize| fields.get(at).and_then(|parts| parts.get(part).copied().flatten());
         let (codes, modifiers) = match (params.first(), last) {
             // Answers, and the mouse in the form of SGR.
-            (Some(b'?' | b'<' | b'>' | b'='), _) | (_, b'R' | b'c' | b'n' | b't' | b'y') => return Unit::Report,
+            (Some(b'?' | b'<' | b'>' | b'='), _) | (_, b'R' | b'c' | b'n' | b't' | b'y') => {
+                return Unit::Report;
+            }
             (None, b'I' | b'O') => return Unit::Report,
             (_, b'~') if field(0, 0) == Some(200) => {
                 self.in_paste = true;
@@ -326,7 +329,8 @@ impl ChordFinder {
             }
         };
         // Released, or a modifier, which is a key of its own in kitty's protocol.
-        let is_modifier = codes[0].is_some_and(|code| (57441..=57454).contains(&code) || (57358..=57360).contains(&code));
+        let is_modifier =
+            codes[0].is_some_and(|code| (57441..=57454).contains(&code) || (57358..=57360).contains(&code));
         if field(1, 1) == Some(3) || is_modifier {
             return Unit::Moved;
         }
@@ -381,7 +385,9 @@ mod tests {
         ] {
             assert_eq!(chord(text).to_string(), shown, "{text}");
         }
-        for text in ["", " ", "d", "d ctrl-b", "ctrl-", "ctrl-bb", "ctrl-[ d", "alt-b d", "ctrl-b é", "ctrl-1 x"] {
+        for text in
+            ["", " ", "d", "d ctrl-b", "ctrl-", "ctrl-bb", "ctrl-[ d", "alt-b d", "ctrl-b é", "ctrl-1 x"]
+        {
             assert!(text.parse::<Chord>().is_err(), "{text:?}");
         }
     }
@@ -483,7 +489,10 @@ mod tests {
         assert_eq!(out, b"\x1b[2");
         finder.feed(b"00~\x1c", false, &mut out);
         finder.feed(b"d\x1b[201~", false, &mut out);
-        assert_eq!(out, b"\x1b[200~\x1cd\x1b[201~", "a paste is recognised although its beginning was passed on");
+        assert_eq!(
+            out, b"\x1b[200~\x1cd\x1b[201~",
+            "a paste is recognised although its beginning was passed on"
+        );
         out.clear();
         finder.feed(b"\x1b", true, &mut out);
         assert!(out.is_empty() && finder.holds_sequence());

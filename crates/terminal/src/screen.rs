@@ -133,7 +133,8 @@ impl fmt::Debug for Screen {
 }
 
 fn cells(size: PtySize) -> (NonZeroU16, NonZeroU16) {
-    let clamped = |value: u16, fewest, most| NonZeroU16::new(value.clamp(fewest, most)).unwrap_or(NonZeroU16::MIN);
+    let clamped =
+        |value: u16, fewest, most| NonZeroU16::new(value.clamp(fewest, most)).unwrap_or(NonZeroU16::MIN);
     (clamped(size.rows, 1, MOST_ROWS), clamped(size.cols, FEWEST_COLS, MOST_COLS))
 }
 

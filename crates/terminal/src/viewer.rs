@@ -88,7 +88,12 @@ impl Viewer {
     }
 
     /// Waits until there is something of interest, a signal, or the time is up. Signals are always of interest.
-    pub fn wait(&self, host: BorrowedFd<'_>, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
+    pub fn wait(
+        &self,
+        host: BorrowedFd<'_>,
+        interest: Interest,
+        timeout: Option<Duration>,
+    ) -> io::Result<Ready> {
         let mut watches = [
             Watch::new(self.signals.as_fd(), true, false),
             Watch::new(self.tty.as_fd(), interest.typed, interest.terminal_writable),

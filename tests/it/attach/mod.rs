@@ -106,7 +106,11 @@ fn the_alternate_screen_is_left_and_the_main_one_shown() {
     terminal.send("\x1cd");
     assert_eq!(client.next(), Some(ToHost::Detach));
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
-    assert!(terminal.text().contains("main screen") && !terminal.text().contains("alternate"), "{}", terminal.text());
+    assert!(
+        terminal.text().contains("main screen") && !terminal.text().contains("alternate"),
+        "{}",
+        terminal.text()
+    );
     assert_restored(&terminal);
 }
 
