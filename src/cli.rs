@@ -20,8 +20,8 @@ pub use delivery::{Sync, SyncAction};
 use human::length::length;
 use human::shell;
 pub use sessions::{
-    Archive, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show, Tags,
-    Usage, UsageBy, View,
+    Archive, Attach, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show,
+    Tags, Usage, UsageBy, View,
 };
 use wire::SessionId;
 
@@ -60,6 +60,8 @@ pub enum Command {
     Run(Run),
     /// Continue a session's conversation, in its own folder
     Resume(Resume),
+    /// Show a background session in this terminal and type into it
+    Attach(Attach),
     /// List sessions, newest first
     List(List),
     /// Show one session: what it was, what came before and after, what it cost

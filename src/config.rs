@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use terminal::chord::Chord;
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 pub use delivery::Delivery;
@@ -31,6 +32,8 @@ pub struct Config {
     pub delivery: Delivery,
     pub host: HostConfig,
     pub mcp: McpConfig,
+    /// What leaves an attached session.
+    pub detach_keys: Chord,
     agents: Vec<(String, AgentConfig)>,
     /// One line each, for after the agent has ended.
     pub problems: Vec<String>,
@@ -74,6 +77,10 @@ impl Config {
             delivery: Delivery::read(&mut settings, home.as_deref()),
             host: HostConfig::read(&mut settings),
             mcp: McpConfig::read(&mut settings),
+            detach_keys: settings
+                .text(keys::DETACH_KEYS)
+                .and_then(|keys| keys.parse().ok())
+                .unwrap_or_default(),
             agents: agents
                 .iter()
                 .map(|name| {

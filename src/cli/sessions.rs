@@ -68,6 +68,18 @@ pub struct List {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Ctrl-\\ and then d leaves the session running; the setting attach.detachKeys names other keys. The first of them pressed twice reaches the session once."
+)]
+pub struct Attach {
+    /// Session id, name, the agent's session id, or the beginning of an id
+    pub session: String,
+    /// Look on, and type nothing
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Show {
     /// Session id, name, the agent's session id, or the beginning of an id
     pub session: String,

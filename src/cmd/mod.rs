@@ -1,5 +1,6 @@
 //! The commands: parse result in, library calls, output.
 
+mod attach;
 mod backend;
 mod browser;
 mod completions;
@@ -128,6 +129,7 @@ fn carry_out(
             result.signal.into_iter().for_each(terminal::die_of);
             Ok(ExitCode::from(result.code))
         }
+        Command::Attach(args) => attach::run(args, &home, err),
         Command::List(args) => list::run(args, &home, out),
         Command::Show(args) => show::run(args, &home, out),
         Command::View(args) => view::run(args, &home, out, err),

@@ -1,6 +1,7 @@
 //! The settings there are: one line each, and everything else (`show`, `set`, `doctor`) follows from it.
 
 use human::length::length;
+use terminal::chord::Chord;
 use toml_edit::{Item, Value};
 
 /// What a setting's value may be.
@@ -17,6 +18,8 @@ pub enum Kind {
     Size,
     /// Texts in brackets: `["--model *", "--verbose"]`.
     List,
+    /// Keys pressed one after the other: `ctrl-b d`.
+    Chord,
     Choice(&'static [&'static str]),
 }
 
@@ -34,6 +37,8 @@ pub struct Key {
 }
 
 pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+pub const DETACH_KEYS: &str = "attach.detachKeys";
 
 pub const KEYS: &[Key] = &[
     Key {
@@ -147,6 +152,13 @@ pub const KEYS: &[Key] = &[
         variable: None,
         default: "",
         about: "stop a background session after this time",
+    },
+    Key {
+        name: DETACH_KEYS,
+        kind: Kind::Chord,
+        variable: None,
+        default: "ctrl-\\ d",
+        about: "keys that leave an attached session",
     },
     Key {
         name: "agent.*.path",
@@ -272,7 +284,10 @@ impl Kind {
                 let list = text.trim().parse::<Value>().map_err(|_| self.expected())?;
                 self.accept(&Item::Value(list))
             }
-            Self::Choice(_) | Self::Text | Self::Secret | Self::Time | Self::Size => Ok(text.into()),
+            Self::Chord if text.parse::<Chord>().is_err() => Err(self.expected()),
+            Self::Choice(_) | Self::Text | Self::Secret | Self::Time | Self::Size | Self::Chord => {
+                Ok(text.into())
+            }
         }
     }
 
@@ -284,6 +299,7 @@ impl Kind {
             Self::Text | Self::Secret => value.is_str(),
             Self::Time => value.as_str().is_some_and(|text| length(text).is_some()),
             Self::Size => value.as_str().is_some_and(|text| size(text).is_some()),
+            Self::Chord => value.as_str().is_some_and(|text| text.parse::<Chord>().is_ok()),
             Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
             Self::List => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
             Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
@@ -299,6 +315,7 @@ impl Kind {
             Self::Count => "must be a whole number".to_owned(),
             Self::Size => "must be columns and rows like \"120x40\"".to_owned(),
             Self::List => "must be texts in brackets, like [\"--model *\"]".to_owned(),
+            Self::Chord => r#"must be keys like "ctrl-\ d", "ctrl-b d" or "ctrl-p ctrl-q""#.to_owned(),
             Self::Choice(choices) => format!("must be one of {}", choices.join(", ")),
         }
     }

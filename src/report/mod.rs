@@ -9,5 +9,6 @@ pub mod details;
 pub mod explain;
 pub mod find;
 pub mod list;
+pub mod live_target;
 pub mod open;
 pub mod usage;

@@ -6,6 +6,7 @@
     reason = "all of this crate is tests; clippy knows only #[test] functions as such"
 )]
 
+mod attach;
 mod backend;
 mod background;
 mod commands;

@@ -60,6 +60,13 @@ impl Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chord(Vec<Key>);
 
+/// A key that no agent uses and that shells know as "quit", and `d` as in screen and tmux.
+impl Default for Chord {
+    fn default() -> Self {
+        Self(vec![Key { ctrl: true, letter: b'\\' }, Key { ctrl: false, letter: b'd' }])
+    }
+}
+
 impl FromStr for Chord {
     type Err = String;
 

@@ -37,13 +37,15 @@ pub mod tap;
 mod tty;
 mod typed_ahead;
 mod user_terminal;
+pub mod viewer;
 mod wait;
 
-pub use front_end::FrontEnd;
+pub use front_end::{FrontEnd, Input};
 pub use portable_pty::PtySize;
 pub use tap::Tap;
 pub use tty::restore_after_panic;
 pub use typed_ahead::TypedAhead;
+pub use viewer::Viewer;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -325,7 +325,10 @@ enum State {
     BadCsi,
     /// Until ST or BEL.
     Osc,
-    /// DCS, APC, PM, SOS: until ST.
+    /// DCS up to its function, and its data, which a byte of the old ST ends as well.
+    Dcs,
+    DcsData,
+    /// APC, PM, SOS: until ST.
     String,
 }
 
@@ -347,7 +350,7 @@ impl Parser {
     }
 
     fn in_string(&self) -> bool {
-        matches!(self.state, State::Osc | State::String)
+        matches!(self.state, State::Osc | State::Dcs | State::DcsData | State::String)
     }
 
     fn step(&mut self, byte: u8) -> Option<Sequence> {
@@ -359,7 +362,7 @@ impl Parser {
                 self.length = 0;
                 None
             }
-            (_, 0x18 | 0x1a) | (State::Osc, 0x07) => {
+            (_, 0x18 | 0x1a) | (State::Osc, 0x07) | (State::DcsData, 0x9c) => {
                 self.state = State::Ground;
                 None
             }
@@ -380,7 +383,11 @@ impl Parser {
                 self.state = State::Ground;
                 None
             }
-            (State::Ground | State::String | State::Designate | State::BadCsi, _) => None,
+            (State::Dcs, 0x40..=0x7e) => {
+                self.state = State::DcsData;
+                None
+            }
+            (_, _) => None,
         };
         self.length = if self.is_ground() { 0 } else { self.length.saturating_add(1) };
         if before == State::Osc && self.state != State::Osc { self.command_mark() } else { sequence }
@@ -407,7 +414,8 @@ impl Parser {
                 self.state = State::Osc;
                 self.collected = 0;
             }
-            b'P' | b'X' | b'^' | b'_' => self.state = State::String,
+            b'P' => self.state = State::Dcs,
+            b'X' | b'^' | b'_' => self.state = State::String,
             b' '..=b'/' => self.state = State::Designate,
             0x30..=0x7e => {
                 self.state = State::Ground;

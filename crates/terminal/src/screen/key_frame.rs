@@ -43,11 +43,11 @@ fn draw_screens(screen: &Screen, detail: Detail, with_main: bool) -> (vt100::Par
     if original.alternate_screen() {
         copy.process(b"\x1b[?47l");
         if with_main {
+            // Its style is the saved one by now, with which the program comes back to it.
             Page::read(&mut copy, detail).write(&mut out);
-            out.extend_from_slice(b"\x1b[0m");
         }
-        let mode = screen.modes.alternate().unwrap_or(1049);
-        out.extend_from_slice(format!("\x1b[?{mode}h\x1b[?6l\x1b[r").as_bytes());
+        let mode = screen.modes.alternate().filter(|mode| *mode != 1047).unwrap_or(1049);
+        out.extend_from_slice(format!("\x1b[?{mode}h\x1b[0m\x1b[?6l\x1b[r\x1b[2J").as_bytes());
     } else if screen.modes.alternate() == Some(1047) {
         // vt100 does not know it: its main screen shows what belongs on the alternate one.
         out.extend_from_slice(b"\x1b[?1047h");
@@ -202,7 +202,8 @@ fn last_cell(screen: &vt100::Screen, row: u16, cols: u16, detail: Detail) -> (u1
     let is_second_half = screen.cell(row, cols - 1).is_some_and(Cell::is_wide_continuation);
     let col = cols - 1 - u16::from(is_second_half);
     let mut out = Vec::new();
-    match screen.cell(row, col).and_then(|cell| Look::of(cell, detail)) {
+    let cell = screen.cell(row, col).filter(|cell| cell.is_wide() == is_second_half);
+    match cell.and_then(|cell| Look::of(cell, detail)) {
         Some(look) => {
             look.style.write(&mut out);
             out.extend_from_slice(look.text.as_bytes());

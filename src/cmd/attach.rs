@@ -1,0 +1,95 @@
+//! `codemie attach SESSION`: this terminal shows a background session and types into it.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use super::Failure;
+use crate::cli::Attach;
+use crate::home::Home;
+use crate::launch::{Origin, settings};
+use crate::remote::attach::{NotAttached, Outcome, attach};
+use crate::remote::protocol::Ended;
+use crate::remote::{Connection, RemoteError, address};
+use crate::report::find;
+use crate::report::live_target::{LiveTarget, where_it_runs};
+use crate::report::open::OpenStore;
+use human::shell;
+
+pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let origin = Origin::of_this_process();
+    let target = look_up(&args.session, home, &origin)?;
+    let name = shell::word(&target.session.name).into_owned();
+    if target.redirected_from.is_some() {
+        writeln!(err, "codemie: {} has gone on as {name}", args.session)?;
+    }
+    let chord = settings(Some(home), &origin).detach_keys;
+    if !terminal::on_terminal() {
+        return Err(refused(format!(
+            "attach needs a terminal on standard input and output, in the foreground; `codemie view {name}` prints the conversation"
+        )));
+    }
+    let connection = connect(&target, home, &name)?;
+    let outcome = attach(connection, chord, args.read_only).map_err(|error| match error {
+        NotAttached::Remote(error) => refused(format!("{name}: {error}")),
+        error => refused(error.to_string()),
+    })?;
+    report(outcome, &name, err)
+}
+
+/// The store is asked for the session as it is. Only where no host is found it is brought up to date first, for what it says of
+/// a session whose host was killed.
+fn look_up(session: &str, home: &Home, origin: &Origin) -> anyhow::Result<LiveTarget> {
+    let target = |store: &mut OpenStore| -> anyhow::Result<LiveTarget> {
+        store.read(|view| Ok(LiveTarget::of(view, home, find::session(view, session, origin)?)?))
+    };
+    let mut store = OpenStore::open(home, origin)?;
+    match target(&mut store) {
+        Ok(found) if found.run.as_ref().is_some_and(|run| address::exists(home, run.id)) => Ok(found),
+        _ => {
+            store.catch_up();
+            target(&mut store)
+        }
+    }
+}
+
+fn connect(target: &LiveTarget, home: &Home, name: &str) -> anyhow::Result<Connection> {
+    let Some(run) = &target.run else {
+        return Err(refused(format!("{name} has ended; `codemie resume {name}` goes on with it")));
+    };
+    Connection::open(home, run.id).map_err(|error| match error {
+        RemoteError::NoHost => refused(format!(
+            "{name} runs {}; go there: only sessions of `codemie run --detach` can be attached to",
+            where_it_runs(run)
+        )),
+        error => refused(format!("{name}: {error}")),
+    })
+}
+
+fn refused(message: String) -> anyhow::Error {
+    Failure { code: 1, message }.into()
+}
+
+fn report(outcome: Outcome, name: &str, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    match outcome {
+        Outcome::Detached => {
+            writeln!(err, "[detached from {name}; codemie attach {name} comes back]")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Outcome::Ended(Ended { code, name: now }) => {
+            let name = if now.is_empty() { name.into() } else { shell::word(&now) };
+            writeln!(err, "[{name} ended with exit code {code}]")?;
+            Ok(ExitCode::from(code))
+        }
+        Outcome::HostGone(RemoteError::Refused(message)) => Err(refused(format!("{name}: {message}"))),
+        Outcome::HostGone(error) => {
+            Err(refused(format!("{error}; `codemie show {name}` says what has become of {name}")))
+        }
+        Outcome::Signal(signal) => {
+            // The terminal may be gone.
+            let _ = writeln!(err, "[detached from {name}; codemie attach {name} comes back]");
+            terminal::die_of(signal);
+            Ok(ExitCode::FAILURE)
+        }
+        Outcome::TerminalGone => Ok(ExitCode::FAILURE),
+    }
+}

@@ -1,0 +1,354 @@
+//! An attachment: the user's terminal shows a background session and types into it.
+//!
+//! One loop, one thread. A key goes to the host and output to the terminal in the turn of the loop in which it arrives.
+//! Promises: the terminal gets its modes and settings back however the attachment ends, unless we are killed outright; memory
+//! is bounded: nothing is read from the host while the terminal has not taken what came before, and no key while the host has
+//! not. The host disconnects a viewer that does not keep up.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use terminal::chord::{Chord, ChordFinder};
+use terminal::modes::Modes;
+use terminal::viewer::{Interest, ViewerEvent};
+use terminal::{Input, PtySize, Viewer};
+
+use super::client::{Connection, RemoteError};
+use super::frames::{Frame, Frames};
+use super::protocol::{Attach, Ended, FromHost, Refused, Size, ToHost};
+
+/// The rest of an escape sequence follows its beginning at once. tmux waits as long for it.
+const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(10);
+/// How long the host may take to take our leave.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(200);
+/// A read from the host, and from the keyboard, where more than a few bytes are a paste.
+const FROM_HOST: usize = 64 * 1024;
+const TYPED: usize = 16 * 1024;
+
+const PUSH_TITLE: &[u8] = b"\x1b[22;0t";
+const POP_TITLE: &[u8] = b"\x1b[23;0t";
+
+/// How an attachment ended. The session goes on, except after `Ended`.
+#[derive(Debug)]
+pub enum Outcome {
+    Detached,
+    Ended(Ended),
+    /// The host has gone without a farewell, or sent what cannot be understood.
+    HostGone(RemoteError),
+    /// The terminal was closed, or another job has it.
+    TerminalGone,
+    /// This signal asked us to end.
+    Signal(i32),
+}
+
+/// Attaches this process's terminal. An error means that nothing was attached: [`NotAttached::NoTerminal`] is known before the
+/// terminal is touched.
+pub fn attach(mut connection: Connection, chord: Chord, read_only: bool) -> Result<Outcome, NotAttached> {
+    let Some(viewer) = Viewer::open()? else { return Err(NotAttached::NoTerminal) };
+    let size = size_of(viewer.size()?);
+    connection.say(&ToHost::Attach(Attach { size, read_only })).map_err(NotAttached::Remote)?;
+    let (stream, frames) = connection.into_parts();
+    stream.set_nonblocking(true)?;
+    let attachment = Attachment {
+        viewer,
+        host: stream,
+        frames,
+        chord: ChordFinder::new(chord),
+        modes: Modes::default(),
+        size,
+        read_only,
+        painted: false,
+        to_terminal: Pending::default(),
+        to_host: Pending::default(),
+        size_to_send: None,
+        sequence_since: None,
+    };
+    Ok(attachment.run())
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NotAttached {
+    #[error("standard input and output are no terminal, or this is a background job")]
+    NoTerminal,
+    #[error("{0}")]
+    Remote(RemoteError),
+    #[error("the terminal cannot be used: {0}")]
+    Terminal(#[from] io::Error),
+}
+
+fn size_of(size: PtySize) -> Size {
+    Size { rows: size.rows, cols: size.cols }
+}
+
+/// Bytes on their way, filled only when empty.
+#[derive(Debug, Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.written == self.bytes.len()
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        if self.is_empty() {
+            self.bytes.clear();
+            self.written = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Takes over all of them, where nothing waits.
+    fn put(&mut self, bytes: Vec<u8>) {
+        if self.is_empty() {
+            *self = Self { bytes, written: 0 };
+        } else {
+            self.bytes.extend(bytes);
+        }
+    }
+
+    fn unwritten(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+}
+
+struct Attachment {
+    viewer: Viewer,
+    host: UnixStream,
+    frames: Frames,
+    chord: ChordFinder,
+    /// Of everything that was written to the terminal.
+    modes: Modes,
+    size: Size,
+    read_only: bool,
+    painted: bool,
+    to_terminal: Pending,
+    to_host: Pending,
+    size_to_send: Option<Size>,
+    /// Since when an escape sequence is incomplete.
+    sequence_since: Option<Instant>,
+}
+
+impl Attachment {
+    fn run(mut self) -> Outcome {
+        let outcome = loop {
+            if let Some(outcome) = self.step().unwrap_or_else(|error| Some(Outcome::HostGone(error))) {
+                break outcome;
+            }
+        };
+        self.finish(&outcome);
+        outcome
+    }
+
+    fn step(&mut self) -> Result<Option<Outcome>, RemoteError> {
+        if let Some(outcome) = self.show_frames()? {
+            return Ok(Some(outcome));
+        }
+        self.send_size();
+        let interest = Interest {
+            typed: self.to_host.is_empty(),
+            terminal_writable: !self.to_terminal.is_empty(),
+            received: self.to_terminal.is_empty(),
+            host_writable: !self.to_host.is_empty(),
+        };
+        let timeout = self.sequence_since.map(|since| SEQUENCE_TIMEOUT.saturating_sub(since.elapsed()));
+        let ready = self.viewer.wait(self.host.as_fd(), interest, timeout).map_err(RemoteError::Silent)?;
+        while let Some(event) = self.viewer.next_event() {
+            if let Some(outcome) = self.on_event(event) {
+                return Ok(Some(outcome));
+            }
+        }
+        if ready.typed
+            && let Some(outcome) = self.read_keys()?
+        {
+            return Ok(Some(outcome));
+        }
+        if self.sequence_since.is_some_and(|since| since.elapsed() >= SEQUENCE_TIMEOUT) {
+            let mut keys = Vec::new();
+            self.chord.time_up(&mut keys);
+            self.sequence_since = None;
+            self.send_keys(keys)?;
+        }
+        if ready.host_writable {
+            self.write_host()?;
+        }
+        if ready.terminal_writable && self.write_terminal().is_err() {
+            return Ok(Some(Outcome::TerminalGone));
+        }
+        if ready.received {
+            self.read_host()?;
+        }
+        Ok(None)
+    }
+
+    /// Shows what has arrived, as far as the terminal takes it.
+    fn show_frames(&mut self) -> Result<Option<Outcome>, RemoteError> {
+        while self.to_terminal.is_empty() {
+            match self.frames.next::<FromHost>()? {
+                None => break,
+                Some(FromHost::Output(bytes)) => self.to_terminal.put(bytes),
+                Some(FromHost::KeyFrame(bytes)) => self.show_key_frame(bytes),
+                Some(FromHost::Ended(ended)) => return Ok(Some(Outcome::Ended(ended))),
+                Some(FromHost::Refused(Refused { message })) => return Err(RemoteError::Refused(message)),
+                // Answers to questions that an attachment does not ask.
+                Some(_) => {}
+            }
+            if self.write_terminal().is_err() {
+                return Ok(Some(Outcome::TerminalGone));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A key frame is for an empty screen. What the shell has left on this one goes to its scrollback: the cursor stands
+    /// below it, so that many line feeds bring its row to the top.
+    fn show_key_frame(&mut self, frame: Vec<u8>) {
+        if self.painted {
+            self.to_terminal.add(&self.modes.undo());
+            self.to_terminal.add(b"\x1b[0m");
+        } else {
+            self.to_terminal.add(PUSH_TITLE);
+            self.to_terminal.add(&vec![b'\n'; usize::from(self.size.rows.saturating_sub(1))]);
+        }
+        self.painted = true;
+        self.to_terminal.add(b"\x1b[H\x1b[J");
+        self.to_terminal.put(frame);
+    }
+
+    fn on_event(&mut self, event: ViewerEvent) -> Option<Outcome> {
+        match event {
+            ViewerEvent::Resized => self.follow_size(),
+            ViewerEvent::Continued => {
+                // A shell has switched off what disturbed it.
+                let modes =
+                    [self.modes.undo_keyboard(), self.modes.set_main_keyboard(), self.modes.set()].concat();
+                if self.modes.unfinished() == 0 && self.to_terminal.is_empty() {
+                    self.to_terminal.add(&modes);
+                }
+                self.follow_size();
+            }
+            ViewerEvent::LostTerminal => return Some(Outcome::TerminalGone),
+            ViewerEvent::End(signal) => return Some(Outcome::Signal(signal)),
+        }
+        None
+    }
+
+    fn follow_size(&mut self) {
+        if let Ok(size) = self.viewer.size()
+            && size_of(size) != self.size
+        {
+            self.size = size_of(size);
+            self.size_to_send = Some(self.size);
+        }
+    }
+
+    /// Only the last of several sizes, once the host takes it.
+    fn send_size(&mut self) {
+        if self.to_host.is_empty()
+            && let Some(size) = self.size_to_send.take()
+        {
+            self.to_host.add(&ToHost::Resize(size).to_bytes());
+        }
+    }
+
+    fn read_keys(&mut self) -> Result<Option<Outcome>, RemoteError> {
+        let mut typed = [0; TYPED];
+        let count = match self.viewer.read(&mut typed) {
+            Input::Bytes(count) => count,
+            Input::Gone => return Ok(Some(Outcome::TerminalGone)),
+            Input::Nothing | Input::Resized => return Ok(None),
+        };
+        let mut keys = Vec::with_capacity(count);
+        let detached = self.chord.feed(&typed[..count], self.modes.encodes_keys(), &mut keys);
+        self.sequence_since = self.chord.holds_sequence().then(Instant::now);
+        self.send_keys(keys)?;
+        Ok(detached.then_some(Outcome::Detached))
+    }
+
+    fn send_keys(&mut self, keys: Vec<u8>) -> Result<(), RemoteError> {
+        if keys.is_empty() || self.read_only {
+            return Ok(());
+        }
+        // A size that changed before a key was pressed arrives before it.
+        self.send_size();
+        self.to_host.add(&ToHost::Keys(keys).to_bytes());
+        self.write_host()
+    }
+
+    fn write_host(&mut self) -> Result<(), RemoteError> {
+        while !self.to_host.is_empty() {
+            match self.host.write(self.to_host.unwritten()) {
+                Ok(count) => self.to_host.written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // What it has sent before it ended is still to be read.
+                Err(error) if is_broken(&error) => self.to_host = Pending::default(),
+                Err(error) => return Err(RemoteError::Silent(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_terminal(&mut self) -> io::Result<()> {
+        while !self.to_terminal.is_empty() {
+            match self.viewer.write(self.to_terminal.unwritten())? {
+                0 => break,
+                count => {
+                    self.modes.feed(&self.to_terminal.unwritten()[..count]);
+                    self.to_terminal.written += count;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_host(&mut self) -> Result<(), RemoteError> {
+        let mut bytes = [0; FROM_HOST];
+        match self.host.read(&mut bytes) {
+            Ok(0) => Err(RemoteError::Closed),
+            Ok(count) => {
+                self.frames.add(&bytes[..count]);
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+                Ok(())
+            }
+            Err(error) if is_broken(&error) => Err(RemoteError::Closed),
+            Err(error) => Err(RemoteError::Silent(error)),
+        }
+    }
+
+    /// Says good-bye to the host and gives the terminal back.
+    fn finish(mut self, outcome: &Outcome) {
+        if !matches!(outcome, Outcome::Ended(_) | Outcome::HostGone(_)) {
+            self.leave();
+        }
+        let mut last = self.modes.undo();
+        last.extend_from_slice(b"\x1b[?25h");
+        if self.painted {
+            last.extend_from_slice(POP_TITLE);
+            // The cursor is anywhere on the agent's screen. An agent that has ended has left it where a shell goes on.
+            if !matches!(outcome, Outcome::Ended(_)) {
+                last.extend_from_slice(format!("\x1b[{};1H", self.size.rows.max(1)).as_bytes());
+            }
+            last.extend_from_slice(b"\r\n");
+        }
+        self.viewer.finish(&last);
+    }
+
+    /// The keys before the chord, and the good-bye; a host that is stuck is left without.
+    fn leave(&mut self) {
+        self.to_host.add(&ToHost::Detach.to_bytes());
+        let _ = self.host.set_nonblocking(false);
+        let _ = self.host.set_write_timeout(Some(LEAVE_TIMEOUT));
+        let _ = self.host.write_all(self.to_host.unwritten());
+    }
+}
+
+fn is_broken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
