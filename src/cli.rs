@@ -20,13 +20,13 @@ pub use delivery::{Sync, SyncAction};
 use human::length::length;
 use human::shell;
 pub use sessions::{
-    Archive, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show, Tags,
-    Usage, UsageBy, View,
+    Archive, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show, Stop,
+    Tags, Usage, UsageBy, View,
 };
 use wire::SessionId;
 
 /// The forms of a command line. Lines of a run are split before clap sees them ([`split`]), so clap cannot make this text.
-const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] AGENT [ARGS…]
+const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] [--detach] AGENT [ARGS…]
        codemie run [OPTIONS] -- PROGRAM [ARGS…]
        codemie COMMAND";
 
@@ -60,6 +60,8 @@ pub enum Command {
     Run(Run),
     /// Continue a session's conversation, in its own folder
     Resume(Resume),
+    /// End a session: its agent and everything that the agent started
+    Stop(Stop),
     /// List sessions, newest first
     List(List),
     /// Show one session: what it was, what came before and after, what it cost
@@ -179,6 +181,9 @@ pub struct RunOptions {
     /// Print nothing after the agent has ended
     #[arg(long)]
     pub quiet: bool,
+    /// Run it in the background
+    #[arg(long)]
+    pub detach: bool,
 }
 
 /// How long something may take; a bare number is seconds.
@@ -371,7 +376,7 @@ pub fn parse(mut args: Vec<OsString>) -> Result<CommandLine, Refusal> {
         }),
         _ if cli.options != RunOptions::default() => Err(refusal(
             RUN_USAGE,
-            "--name, --tag, --group and --quiet belong to a run; an agent's name follows them",
+            "--name, --tag, --group, --quiet and --detach belong to a run; an agent's name follows them",
         )),
         command => Ok(CommandLine::Manage(command)),
     }

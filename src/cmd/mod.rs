@@ -20,6 +20,7 @@ mod resume;
 pub mod run;
 mod shim;
 mod show;
+mod stop;
 mod sync;
 mod usage;
 mod view;
@@ -128,6 +129,7 @@ fn carry_out(
             result.signal.into_iter().for_each(terminal::die_of);
             Ok(ExitCode::from(result.code))
         }
+        Command::Stop(args) => stop::run(args, &home, out, err),
         Command::List(args) => list::run(args, &home, out),
         Command::Show(args) => show::run(args, &home, out),
         Command::View(args) => view::run(args, &home, out, err),

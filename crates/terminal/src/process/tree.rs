@@ -222,6 +222,10 @@ fn settle(
     }
 }
 
+/// Ask a process to end, and let a stopped one go on.
+pub const TERMINATE: Signal = Signal::TERM;
+pub const CONTINUE: Signal = Signal::CONT;
+
 /// Sends a signal to exactly this process. Nothing is sent if it has ended, even if its pid is another's now.
 pub fn signal(process: ProcessId, processes: &dyn Processes, signal: Signal) -> bool {
     let Some(pid) = RustixPid::from_raw(process.pid.0).filter(|_| process.pid.0 > 1) else { return false };
