@@ -7,14 +7,15 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
+use crate::detached;
 use crate::home::Home;
 use crate::registry;
 use crate::remote::protocol::{FromHost, StopAnswer, StopRequest, ToHost};
-use crate::remote::{Connection, RemoteError};
-use crate::store::{Realm, RunRow};
+use crate::remote::{Connection, RemoteError, address};
+use crate::store::{Realm, RunRow, Store};
 use crate::track;
 use system::clock::{Clock, SystemClock};
-use terminal::process::tree::{self, Tree};
+use terminal::process::tree::{self, Excluded, Tree};
 use terminal::process::{Processes, SystemProcesses};
 use wire::{Pid, ProcessId};
 
@@ -58,27 +59,52 @@ pub fn stop(home: &Home, run: &RunRow, agent: &str, grace: Duration) -> Result<V
     if !elsewhere && !lives_here(run, &here, &SystemProcesses) {
         return Ok(Vec::new());
     }
-    let agent = registry::by_name(agent);
-    let excluded = |command: &[OsString]| agent.is_some_and(|agent| agent.is_shared_daemon(command));
+    let excluded = is_shared(agent);
     // The command that stops its own session must not end itself before it has done its work.
     let own = Pid(i32::try_from(std::process::id()).unwrap_or(0));
-    let tree = || Tree::without(run.wrapper, &SystemProcesses, &excluded).sparing(own);
-    let mut seen = if elsewhere { None } else { Some(tree()) };
+    let tree = || tree_of(home, run.wrapper, &excluded).sparing(own);
+    let seen = if elsewhere { None } else { Some(tree()) };
     match ask_host(home, run, grace) {
         Answer::Stopped(survivors) if elsewhere || gone_within(run.wrapper, CLOSING) => return Ok(survivors),
         Answer::Refused(why) => return Err(CannotStop::Refused(why)),
         Answer::Stopped(_) | Answer::None => {}
     }
-    let Some(tree) = &mut seen else { return Err(CannotStop::Elsewhere) };
+    let Some(mut tree) = seen else { return Err(CannotStop::Elsewhere) };
     terminal::ask_to_end(run.wrapper, grace);
     tree::signal(run.wrapper, &SystemProcesses, tree::CONTINUE);
-    let mut tree = tree.clone();
     if !gone_within(run.wrapper, grace + CLOSING) {
         tree = tree.with_root();
         track::note_stopped(home, run.id, SystemClock.now());
     }
     let survivors = tree::end(&mut tree, &SystemProcesses, &excluded, LEFTOVERS);
     Ok(survivors.iter().map(ToString::to_string).collect())
+}
+
+/// Recognises processes that no session ends, by their command lines: daemons that the agent shares between its sessions, and
+/// codemie's own that work for the whole home.
+pub fn is_shared(agent: &str) -> impl Fn(&[OsString]) -> bool + use<> {
+    let agent = registry::by_name(agent);
+    move |command| {
+        detached::is_detached(command) || agent.is_some_and(|agent| agent.is_shared_daemon(command))
+    }
+}
+
+/// Everything that a wrapper or host has started, as it is now, without what is shared and without other sessions in the background:
+/// those were started from inside this one and are to outlive it.
+pub fn tree_of(home: &Home, wrapper: ProcessId, excluded: Excluded<'_>) -> Tree {
+    let mut tree = Tree::rooted(wrapper).leaving(other_hosts(home, wrapper));
+    tree.look(&SystemProcesses, excluded);
+    tree
+}
+
+/// The hosts of other sessions. Where the store cannot be read there are none.
+fn other_hosts(home: &Home, wrapper: ProcessId) -> Vec<ProcessId> {
+    let runs = Store::open(home, SystemClock.now()).and_then(|mut store| store.read(|view| view.live_runs()));
+    let here = Realm::here();
+    let hosts = runs.unwrap_or_default().into_iter().filter(|run| {
+        run.wrapper != wrapper && address::exists(home, run.id) && lives_here(run, &here, &SystemProcesses)
+    });
+    hosts.map(|run| run.wrapper).collect()
 }
 
 enum Answer {
@@ -119,7 +145,6 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
-    use crate::remote::address;
     use crate::remote::frames::{Frame, Frames};
     use crate::remote::protocol::Welcome;
     use crate::store::Surroundings;
