@@ -19,11 +19,12 @@ use wire::{Pid, ProcessId};
 
 pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
     let mut wanted = look_up(&args.session, home)?;
-    let (agent, conversation) = wanted.target()?;
-    let conversation = conversation.clone();
+    let (agent, conversation) = wanted.target().map(|(agent, conversation)| (agent, conversation.clone()))?;
     if args.on_conflict != OnConflict::Fork {
         claim(&wanted, home)?;
     }
+    // The one before us may have begun between the look and the claim.
+    wanted.refresh(home)?;
     let origin = Origin::of_this_process();
     let var = |name: &str| origin.var(name);
     let holders = wanted.holders(home, &var, &SystemProcesses);

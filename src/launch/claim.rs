@@ -10,13 +10,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::detached;
 use crate::home::Home;
 use crate::store::Realm;
 use system::clock::{Clock, SystemClock};
-use system::file::{entries, modified, read_at_most};
+use system::file::{create_private, entries, modified, open_private, read_at_most};
 use terminal::process::Processes;
 use wire::{AgentSessionId, Pid, ProcessId, StartTime};
 
@@ -62,19 +64,9 @@ pub fn claim(
     processes: &dyn Processes,
     mut has_begun: impl FnMut(ProcessId) -> bool,
 ) -> Result<(), NotClaimed> {
-    let work = format!("{PREFIX}{agent}-{conversation}");
-    let path = home.run().join(format!("{work}.lock"));
-    let deadline = Instant::now() + LOOK_TIMEOUT;
-    let mut file = loop {
-        match detached::lock(home, &work) {
-            // One that was swept after it had been opened is seen by nobody.
-            Some(file) if file.metadata().is_ok_and(|meta| meta.nlink() > 0) => break file,
-            _ if Instant::now() < deadline => std::thread::sleep(POLL),
-            _ => {
-                return Err(NotClaimed::Failed(io::Error::other(format!("{} stays locked", path.display()))));
-            }
-        }
-    };
+    let path = home.run().join(format!("{PREFIX}{agent}-{conversation}.lock"));
+    create_private(&home.run()).map_err(NotClaimed::Failed)?;
+    let mut file = locked(&path).map_err(NotClaimed::Failed)?;
     let here = Realm::here();
     if let Some(other) = current(&path, &here, processes).filter(|other| other.process() != own)
         && !has_begun(other.process())
@@ -87,6 +79,24 @@ pub fn claim(
         file.write_all(&serde_json::to_vec(&claim)?)
     };
     write().map_err(NotClaimed::Failed)
+}
+
+/// The file, while nobody else reads or writes it.
+fn locked(path: &Path) -> io::Result<fs::File> {
+    let deadline = Instant::now() + LOOK_TIMEOUT;
+    loop {
+        let file = open_private(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // One that was swept after it had been opened is seen by nobody.
+            Ok(()) if file.metadata()?.nlink() > 0 => return Ok(file),
+            Ok(()) | Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if Instant::now() >= deadline {
+            return Err(io::Error::other(format!("{} stays locked", path.display())));
+        }
+        std::thread::sleep(POLL);
+    }
 }
 
 /// The claim in the file, if its process may still be there.

@@ -95,13 +95,19 @@ impl Resumable {
         holders
     }
 
-    /// The runs that are in it by now.
-    fn refresh(&mut self, home: &Home) -> Result<(), store::Error> {
-        if let Some(session) = self.session {
-            let mut store = Store::open(home, SystemClock.now())?;
-            self.runs = store.read(|view| view.live_runs_in(session))?;
-        }
-        Ok(())
+    /// Looks up the runs that are in it by now. The store is closed again: no connection may live through a fork.
+    pub fn refresh(&mut self, home: &Home) -> Result<(), store::Error> {
+        let mut store = Store::open(home, SystemClock.now())?;
+        store.read(|view| {
+            // One that codemie never wrapped may have been adopted meanwhile.
+            if let (None, Some(conversation)) = (self.session, &self.conversation) {
+                let mut adopted = view.sessions_of_agent_session(&conversation.0)?.into_iter();
+                self.session = adopted.find(|row| row.agent == self.agent).map(|row| row.n);
+            }
+            self.runs =
+                self.session.map(|session| view.live_runs_in(session)).transpose()?.unwrap_or_default();
+            Ok(())
+        })
     }
 }
 
