@@ -21,12 +21,12 @@ use human::length::length;
 use human::shell;
 pub use sessions::{
     Archive, Attach, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show,
-    Tags, Usage, UsageBy, View,
+    Stop, Tags, Usage, UsageBy, View,
 };
 use wire::SessionId;
 
 /// The forms of a command line. Lines of a run are split before clap sees them ([`split`]), so clap cannot make this text.
-const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] AGENT [ARGS…]
+const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] [--detach] AGENT [ARGS…]
        codemie run [OPTIONS] -- PROGRAM [ARGS…]
        codemie COMMAND";
 
@@ -62,6 +62,8 @@ pub enum Command {
     Resume(Resume),
     /// Show a background session in this terminal and type into it
     Attach(Attach),
+    /// End a session: its agent and everything that the agent started
+    Stop(Stop),
     /// List sessions, newest first
     List(List),
     /// Show one session: what it was, what came before and after, what it cost

@@ -1,8 +1,9 @@
 //! Detached processes: codemie starts itself once more for work that nobody waits for.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
@@ -20,10 +21,37 @@ pub fn start<I: AsRef<OsStr>>(home: &Home, args: impl IntoIterator<Item = I>) ->
     terminal::spawn_detached(&mut command)
 }
 
+/// Whether a process with this command line is such a one: it works for the whole home, whichever run has started it.
+pub fn is_detached(command: &[OsString]) -> bool {
+    let named =
+        command.first().is_some_and(|path| Path::new(path).file_name().is_some_and(|name| name == "codemie"));
+    named && command.get(1).is_some_and(|work| work == "deliver" || work == "import-found")
+}
+
 /// The lock of the one process that may do this work, released with the file; `None` while another process holds it.
 pub fn lock(home: &Home, work: &str) -> Option<File> {
     create_private(&home.run()).ok()?;
     let path = home.run().join(format!("{work}.lock"));
     let file = open_private(&path).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_for_the_home_is_known_by_its_command_line() {
+        for (line, is) in [
+            ("/usr/bin/codemie deliver", true),
+            ("codemie import-found /p", true),
+            ("codemie claude deliver", false),
+            ("codemie", false),
+            ("sh deliver", false),
+            ("", false),
+        ] {
+            let command: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            assert_eq!(is_detached(&command), is, "{line}");
+        }
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
+use super::time;
 use crate::agent::Agent;
 use crate::demo::Demo;
 use crate::launch::conflict::OnConflict;
@@ -237,6 +239,27 @@ pub enum UsageBy {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Everything that the session's host or wrapper started is ended, but for daemons that an agent shares between its \
+                  sessions. --all-mine means every session that runs now, was started by you (the user you are logged in as) with \
+                  this home of codemie's, and can be seen from here; the session this command runs in comes last."
+)]
+pub struct Stop {
+    /// Session id, name, the agent's session id, or the beginning of an id
+    #[arg(required_unless_present = "all_mine")]
+    pub session: Option<String>,
+    /// Stop every running session of yours
+    #[arg(long, conflicts_with = "session")]
+    pub all_mine: bool,
+    /// How long its processes may take to end by themselves, before they are killed
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time)]
+    pub grace: Duration,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Resume {
     /// Session id, name, the agent's session id, or the beginning of an id
     #[arg(value_name = "SESSION")]
@@ -244,6 +267,9 @@ pub struct Resume {
     /// What to do if it is running already
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub on_conflict: OnConflict,
+    /// Run it in the background
+    #[arg(long)]
+    pub detach: bool,
     /// Further arguments for the agent
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub args: Vec<OsString>,
@@ -257,8 +283,7 @@ impl ValueEnum for OnConflict {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
             Self::Fail => PossibleValue::new("fail").help("Report it and do nothing"),
-            // There are no background sessions yet to connect to, so it is refused.
-            Self::Attach => PossibleValue::new("attach").hide(true),
+            Self::Attach => PossibleValue::new("attach").help("Connect to it, if it runs in the background"),
             Self::Takeover => PossibleValue::new("takeover").help("End it, then continue here"),
             Self::Fork => PossibleValue::new("fork").help("Continue in a copy"),
         })

@@ -175,9 +175,7 @@ mod tests {
     #[test]
     fn hidden_commands_are_not_offered() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            for hidden in
-                ["in-own", "demo-agent", "demo-backend", "deliver)", "'deliver", "\"deliver\"", "'attach"]
-            {
+            for hidden in ["in-own", "demo-agent", "demo-backend", "deliver)", "'deliver", "\"deliver\""] {
                 assert!(!of(shell).contains(hidden), "{shell} {hidden}");
             }
         }
@@ -190,7 +188,9 @@ mod tests {
             let (_, rest) = bash.split_once(&format!("        {command})\n            opts=\"")).unwrap();
             rest.split_once('"').unwrap().0.to_owned()
         };
-        assert!(options("codemie").starts_with("-h -V --name --tag --group --quiet --help --version"));
+        assert!(
+            options("codemie").starts_with("-h -V --name --tag --group --quiet --detach --help --version")
+        );
         assert!(options("codemie__subcmd__run").contains("--name"));
         assert!(!options("codemie__subcmd__claude").contains("--"));
     }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn names_are_asked_for_where_a_name_is_wanted() {
         for (shell, wanted) in [
-            (Shell::Bash, "        resume|show|view|explain|rename|tag|untag|group) "),
+            (Shell::Bash, "        resume|stop|show|view|explain|rename|tag|untag|group) "),
             (Shell::Bash, "        archive|unarchive|export) "),
             (Shell::Bash, "                get|set|unset) "),
             (Shell::Bash, "complete -F _codemie_words "),

@@ -21,6 +21,7 @@ mod resume;
 pub mod run;
 mod shim;
 mod show;
+mod stop;
 mod sync;
 mod usage;
 mod view;
@@ -130,6 +131,7 @@ fn carry_out(
             Ok(ExitCode::from(result.code))
         }
         Command::Attach(args) => attach::run(args, &home, err),
+        Command::Stop(args) => stop::run(args, &home, out, err),
         Command::List(args) => list::run(args, &home, out),
         Command::Show(args) => show::run(args, &home, out),
         Command::View(args) => view::run(args, &home, out, err),

@@ -5,37 +5,81 @@ use anyhow::{Context, bail};
 use super::{Failure, run};
 use crate::cli::{Resume, RunOptions};
 use crate::home::Home;
-use crate::launch::conflict::{self, Decision};
-use crate::launch::resume::{Resumable, StillRunning, arguments, take_over};
+use crate::launch::claim::{self, NotClaimed};
+use crate::launch::conflict::{self, Conflict, Decision, OnConflict};
+use crate::launch::resume::{Resumable, arguments, is_inside, take_over};
 use crate::launch::{LaunchTarget, Origin, RunResult};
 use crate::report::find::find;
 use crate::session::lookup::Found;
-use crate::store::{RunRow, Store};
+use crate::store::Store;
 use crate::track;
 use system::clock::{Clock, SystemClock};
+use terminal::process::{Processes, SystemProcesses};
+use wire::{Pid, ProcessId};
 
 pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
-    let wanted = look_up(&args.session, home)?;
-    let (agent, conversation) = wanted.target()?;
-    let decision = conflict::decide(args.on_conflict, &wanted.name, wanted.running())
-        .map_err(|conflict| Failure { code: 1, message: conflict.to_string() })?;
-    let line = arguments(agent, conversation, decision == Decision::Fork, &args.args)?;
-    if let Decision::TakeOver(wrappers) = decision {
-        for wrapper in wrappers {
-            if let Err(StillRunning(pid)) = take_over(wrapper) {
-                bail!("{} did not end (pid {pid}); end it by hand and try again", wanted.name);
-            }
+    let mut wanted = look_up(&args.session, home)?;
+    let (agent, conversation) = wanted.target().map(|(agent, conversation)| (agent, conversation.clone()))?;
+    if args.on_conflict != OnConflict::Fork {
+        claim(&wanted, home)?;
+    }
+    // The one before us may have begun between the look and the claim.
+    wanted.refresh(home)?;
+    let origin = Origin::of_this_process();
+    let var = |name: &str| origin.var(name);
+    let holders = wanted.holders(home, &var, &SystemProcesses);
+    let inside = is_inside(&holders, &SystemProcesses);
+    let decision = conflict::decide(args.on_conflict, &wanted.name, holders, inside).map_err(refused)?;
+    let line = arguments(agent, &conversation, decision == Decision::Fork, &args.args)?;
+    match decision {
+        Decision::Continue | Decision::Fork => {}
+        Decision::TakeOver(holders) => take_over(&mut wanted, &holders, home, &var)?,
+        Decision::Attach(run) => {
+            bail!("{} runs in the background (run {run}), and this build cannot connect to it", wanted.name)
         }
     }
-    if let Some(folder) = wanted.folder {
-        std::env::set_current_dir(&folder).with_context(|| {
+    if let Some(folder) = &wanted.folder {
+        std::env::set_current_dir(folder).with_context(|| {
             format!(
                 "its folder {} cannot be entered; make it again or move the conversation",
                 folder.display()
             )
         })?;
     }
-    Ok(run::run(&RunOptions::default(), LaunchTarget::Agent(agent), line))
+    let options = RunOptions { detach: args.detach, ..RunOptions::default() };
+    Ok(run::run(&options, LaunchTarget::Agent(agent), line))
+}
+
+fn refused(conflict: Conflict) -> Failure {
+    Failure { code: 1, message: conflict.to_string() }
+}
+
+/// Two that continue one conversation at the same time must not both go on. Without a claim (a home that cannot be written)
+/// nothing is recorded either, and the agent is started all the same.
+fn claim(wanted: &Resumable, home: &Home) -> anyhow::Result<()> {
+    let own = Pid(i32::try_from(std::process::id())?);
+    let (Some(own), Some(conversation)) = (SystemProcesses.identify(own), &wanted.conversation) else {
+        return Ok(());
+    };
+    claim::sweep(home, &SystemProcesses);
+    match claim::claim(home, &wanted.agent, conversation, own, &SystemProcesses, |other| {
+        has_begun(home, other)
+    }) {
+        Ok(()) => Ok(()),
+        Err(NotClaimed::By(pid)) => {
+            Err(refused(Conflict::Starting { name: wanted.name.clone(), pid }).into())
+        }
+        Err(NotClaimed::Failed(error)) => {
+            tracing::warn!("no claim on the conversation: {error}");
+            Ok(())
+        }
+    }
+}
+
+/// Whether the run of that wrapper is in the store.
+fn has_begun(home: &Home, wrapper: ProcessId) -> bool {
+    let runs = Store::open(home, SystemClock.now()).and_then(|mut store| store.read(|view| view.live_runs()));
+    runs.is_ok_and(|runs| runs.iter().any(|run| run.wrapper == wrapper))
 }
 
 /// The store is closed again before anything is started: no connection may live through a fork.
@@ -45,7 +89,8 @@ fn look_up(session: &str, home: &Home) -> anyhow::Result<Resumable> {
     store.read(|view| {
         Ok(match find(view, session, &Origin::of_this_process())? {
             Found::Session(row) => Resumable {
-                wrappers: view.live_runs_in(row.n)?.into_iter().map(|run: RunRow| run.wrapper).collect(),
+                runs: view.live_runs_in(row.n)?,
+                session: Some(row.n),
                 name: row.name,
                 agent: row.agent,
                 conversation: row.agent_session,
@@ -56,7 +101,8 @@ fn look_up(session: &str, home: &Home) -> anyhow::Result<Resumable> {
                 agent: foreign.agent,
                 conversation: Some(foreign.agent_session),
                 folder: foreign.cwd,
-                wrappers: Vec::new(),
+                session: None,
+                runs: Vec::new(),
             },
         })
     })

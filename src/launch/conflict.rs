@@ -1,6 +1,11 @@
-//! A conversation that is to be continued while it runs elsewhere: what to do about the run there. Pure.
+//! A conversation that is to be continued while somebody writes to it: what to do about that. Pure.
 
-use wire::{Pid, ProcessId};
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::agent::live::Writer;
+use human::shell;
+use wire::{Pid, ProcessId, RunId};
 
 /// What to do if the session is running already: `--on-conflict`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +13,7 @@ pub enum OnConflict {
     /// Report it and do nothing.
     #[default]
     Fail,
-    /// Connect to it. There are no background sessions yet, so it is refused.
+    /// Connect to it, if it runs in the background.
     Attach,
     /// End it, then continue here.
     Takeover,
@@ -16,62 +21,203 @@ pub enum OnConflict {
     Fork,
 }
 
+/// Somebody who writes to the conversation, or may at any moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A run of codemie's in the background.
+    Background { run: RunId, wrapper: ProcessId },
+    /// A run of codemie's in a terminal.
+    Foreground { run: RunId, wrapper: ProcessId, terminal: Option<PathBuf> },
+    /// A run of codemie's in another pid namespace, a container that shares the home: it cannot be seen from here.
+    Elsewhere { run: RunId },
+    /// A process of the agent's that no codemie runs.
+    Bare(Writer),
+    /// A process of the agent's own background service, which may work for others as well. It is never ended.
+    Service(Writer),
+}
+
+impl Holder {
+    /// The process that would be asked to end.
+    pub fn process(&self) -> Option<ProcessId> {
+        match self {
+            Self::Background { wrapper, .. } | Self::Foreground { wrapper, .. } => Some(*wrapper),
+            Self::Bare(writer) => Some(writer.process()),
+            Self::Elsewhere { .. } | Self::Service(_) => None,
+        }
+    }
+
+    /// What can be done besides ending it by hand.
+    fn advice(&self, name: &str) -> String {
+        let stop = format!("codemie stop {}", shell::word(name));
+        match self {
+            Self::Background { .. } => {
+                format!("use --on-conflict attach, takeover or fork, or end it with `{stop}`")
+            }
+            Self::Foreground { .. } => {
+                format!("go there, end it with `{stop}`, or use --on-conflict takeover or fork")
+            }
+            Self::Elsewhere { .. } => "end it there, or use --on-conflict fork".to_owned(),
+            Self::Bare(_) => "end it there, or use --on-conflict takeover or fork".to_owned(),
+            Self::Service(_) => "end it with the agent's own commands, or use --on-conflict fork".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Background { wrapper, .. } => write!(f, "in the background (pid {})", wrapper.pid),
+            Self::Foreground { wrapper, terminal: Some(terminal), .. } => {
+                write!(f, "in the terminal {} (pid {})", terminal.display(), wrapper.pid)
+            }
+            Self::Foreground { wrapper, terminal: None, .. } => {
+                write!(f, "in the foreground (pid {})", wrapper.pid)
+            }
+            Self::Elsewhere { .. } => f.write_str("in another container that shares codemie's home"),
+            Self::Bare(writer) => write!(f, "without codemie: {}", writer.what),
+            Self::Service(writer) => f.write_str(&writer.what),
+        }
+    }
+}
+
 /// How to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// No run is in it.
+    /// Nobody writes to it.
     Continue,
-    /// In a copy of the conversation; the other run goes on.
+    /// In a copy of the conversation; the others go on.
     Fork,
-    /// After these wrappers have ended.
-    TakeOver(Vec<ProcessId>),
+    /// By connecting to the host of this run.
+    Attach(RunId),
+    /// After these have ended.
+    TakeOver(Vec<Holder>),
 }
 
-/// The session runs, and the user has not chosen what to do about it, or chose what cannot be done.
+/// Somebody writes to the conversation, and the user has not chosen what to do about it, or chose what cannot be done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
+    #[error("{name} runs {holder}; {}", .holder.advice(.name))]
+    Running { name: String, holder: Holder },
+    #[error("{name} runs {holder}, where nothing can be connected to; {}", .holder.advice(.name))]
+    NoHost { name: String, holder: Holder },
+    #[error("{name} runs {holder}, which codemie does not end; {}", .holder.advice(.name))]
+    NotOurs { name: String, holder: Holder },
+    #[error("this command runs inside {name}; end the agent, or use --on-conflict fork")]
+    Inside { name: String },
     #[error(
-        "{name} is running (pid {pid}); end it first, or use --on-conflict takeover or --on-conflict fork"
+        "{name} is being continued by another codemie at this moment (pid {pid}); try again when it has started"
     )]
-    Running { name: String, pid: Pid },
-    #[error(
-        "{name} runs in a terminal of its own (pid {pid}), which cannot be connected to; go there, or use --on-conflict takeover or fork"
-    )]
-    Foreground { name: String, pid: Pid },
+    Starting { name: String, pid: Pid },
 }
 
-/// `running`: the wrappers that are alive in the session now.
-pub fn decide(wanted: OnConflict, name: &str, running: Vec<ProcessId>) -> Result<Decision, Conflict> {
-    let Some(first) = running.first() else { return Ok(Decision::Continue) };
-    let (name, pid) = (name.to_owned(), first.pid);
+/// `holders`: everybody who writes to the conversation now. `inside`: this command runs below one of them.
+pub fn decide(
+    wanted: OnConflict,
+    name: &str,
+    holders: Vec<Holder>,
+    inside: bool,
+) -> Result<Decision, Conflict> {
+    let name = name.to_owned();
+    let Some(first) = holders.first().cloned() else { return Ok(Decision::Continue) };
     match wanted {
-        OnConflict::Fail => Err(Conflict::Running { name, pid }),
-        OnConflict::Attach => Err(Conflict::Foreground { name, pid }),
+        OnConflict::Fail => Err(Conflict::Running { name, holder: first }),
         OnConflict::Fork => Ok(Decision::Fork),
-        OnConflict::Takeover => Ok(Decision::TakeOver(running)),
+        OnConflict::Attach => {
+            let host = holders.iter().find_map(|holder| match holder {
+                Holder::Background { run, .. } => Some(*run),
+                _ => None,
+            });
+            host.map(Decision::Attach).ok_or(Conflict::NoHost { name, holder: first })
+        }
+        OnConflict::Takeover => {
+            if let Some(holder) = holders.iter().find(|holder| holder.process().is_none()).cloned() {
+                return Err(Conflict::NotOurs { name, holder });
+            }
+            if inside { Err(Conflict::Inside { name }) } else { Ok(Decision::TakeOver(holders)) }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::StartTime;
+    use wire::{Ids, RandomIds, StartTime};
+
+    fn writer(background: bool) -> Writer {
+        let what = if background { "a background process of Claude Code (pid 9)" } else { "claude (pid 9)" };
+        Writer { pid: Pid(9), start: StartTime(1), what: what.into(), background, folder: None }
+    }
 
     #[test]
-    fn a_session_that_runs_is_left_alone_unless_the_user_chose_otherwise() {
+    fn every_choice_for_everybody_who_may_write_to_a_conversation() {
+        let run = RandomIds.run();
         let wrapper = ProcessId { pid: Pid(4242), start: StartTime(1) };
-        let name = || "fix-auth".to_owned();
-        let pid = wrapper.pid;
-        for (wanted, running, expected) in [
-            (OnConflict::Fail, vec![], Ok(Decision::Continue)),
-            (OnConflict::Fork, vec![], Ok(Decision::Continue)),
-            (OnConflict::Takeover, vec![], Ok(Decision::Continue)),
-            (OnConflict::Fail, vec![wrapper], Err(Conflict::Running { name: name(), pid })),
-            (OnConflict::Attach, vec![wrapper], Err(Conflict::Foreground { name: name(), pid })),
-            (OnConflict::Fork, vec![wrapper], Ok(Decision::Fork)),
-            (OnConflict::Takeover, vec![wrapper; 2], Ok(Decision::TakeOver(vec![wrapper; 2]))),
+        let background = Holder::Background { run, wrapper };
+        let foreground = Holder::Foreground { run, wrapper, terminal: Some("/dev/pts/3".into()) };
+        let (bare, service) = (Holder::Bare(writer(false)), Holder::Service(writer(true)));
+        let elsewhere = Holder::Elsewhere { run };
+        use OnConflict::{Attach, Fail, Fork, Takeover};
+        // "take over" stands for all that were there.
+        let table: [(&[&Holder], [&str; 4]); 8] = [
+            (&[], ["continue", "continue", "continue", "continue"]),
+            (&[&background], ["fail", "attach", "take over", "fork"]),
+            (&[&foreground], ["fail", "no host", "take over", "fork"]),
+            (&[&bare], ["fail", "no host", "take over", "fork"]),
+            (&[&service], ["fail", "no host", "not ours", "fork"]),
+            (&[&elsewhere], ["fail", "no host", "not ours", "fork"]),
+            (&[&foreground, &background], ["fail", "attach", "take over", "fork"]),
+            (&[&bare, &service], ["fail", "no host", "not ours", "fork"]),
+        ];
+        for (holders, row) in table {
+            let holders: Vec<Holder> = holders.iter().map(|holder| (*holder).clone()).collect();
+            for (wanted, expected) in [Fail, Attach, Takeover, Fork].into_iter().zip(row) {
+                let outcome = match decide(wanted, "fix-auth", holders.clone(), false) {
+                    Ok(Decision::Continue) => "continue",
+                    Ok(Decision::Fork) => "fork",
+                    Ok(Decision::Attach(to)) if to == run => "attach",
+                    Ok(Decision::TakeOver(ended)) if ended == holders => "take over",
+                    Ok(other) => panic!("{other:?}"),
+                    Err(Conflict::Running { .. }) => "fail",
+                    Err(Conflict::NoHost { .. }) => "no host",
+                    Err(Conflict::NotOurs { .. }) => "not ours",
+                    Err(other) => panic!("{other:?}"),
+                };
+                assert_eq!(outcome, expected, "{wanted:?} {holders:?}");
+            }
+        }
+        let inside = decide(Takeover, "x", vec![background.clone()], true);
+        assert_eq!(inside, Err(Conflict::Inside { name: "x".into() }));
+        assert_eq!(decide(Fork, "x", vec![background], true), Ok(Decision::Fork));
+    }
+
+    #[test]
+    fn an_error_names_who_it_is_and_what_can_be_done() {
+        let run = RandomIds.run();
+        let wrapper = ProcessId { pid: Pid(4242), start: StartTime(1) };
+        let message =
+            |wanted, holder: Holder| decide(wanted, "fix auth", vec![holder], false).unwrap_err().to_string();
+        let foreground = || Holder::Foreground { run, wrapper, terminal: Some("/dev/pts/3".into()) };
+        for (wanted, holder, parts) in [
+            (
+                OnConflict::Fail,
+                foreground(),
+                &["in the terminal /dev/pts/3 (pid 4242)", "codemie stop 'fix auth'", "takeover"][..],
+            ),
+            (OnConflict::Attach, foreground(), &["/dev/pts/3", "nothing can be connected to", "go there"]),
+            (
+                OnConflict::Fail,
+                Holder::Background { run, wrapper },
+                &["in the background (pid 4242)", "attach"],
+            ),
+            (OnConflict::Fail, Holder::Bare(writer(false)), &["without codemie: claude (pid 9)", "takeover"]),
+            (
+                OnConflict::Takeover,
+                Holder::Service(writer(true)),
+                &["a background process of Claude Code", "does not end", "fork"],
+            ),
         ] {
-            assert_eq!(decide(wanted, "fix-auth", running.clone()), expected, "{wanted:?} {running:?}");
+            let message = message(wanted, holder);
+            assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         }
     }
 }

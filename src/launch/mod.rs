@@ -7,6 +7,7 @@
 //! This is the hot path from argv0 to exec. Nothing here may keep the agent from running: what codemie cannot do it leaves
 //! out, and reports after the agent has ended.
 
+pub mod claim;
 pub mod conflict;
 mod continuation;
 mod injection;
@@ -15,6 +16,7 @@ mod prepare;
 pub mod resume;
 mod run;
 mod settings;
+pub mod stop;
 
 use std::ffi::OsString;
 

@@ -1,19 +1,25 @@
-//! Continuing a conversation: whether it can be, with which arguments of the agent, and the end of the runs it is in.
+//! Continuing a conversation: whether it can be, with which arguments of the agent, who writes to it, and their end.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::agent::Agent;
+use super::conflict::{Conflict, Holder, OnConflict, decide};
+use super::stop::{self, CannotStop};
+use crate::agent::{Agent, Var};
+use crate::home::Home;
 use crate::registry;
+use crate::remote::address;
+use crate::store::{self, Realm, RunRow, Store};
+use system::clock::{Clock, SystemClock};
+use terminal::process::tree;
 use terminal::process::{Processes, SystemProcesses};
-use wire::{AgentSessionId, Pid, ProcessId};
+use wire::{AgentSessionId, Pid};
 
-/// How long the agent of a run that is taken over has to end. Claude was measured at 2.6 s while it streams.
-const TAKEOVER_GRACE: Duration = Duration::from_secs(10);
-/// The same for the run: a little more.
-const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(12);
-const TAKEOVER_POLL: Duration = Duration::from_millis(20);
+/// How long after the end of everybody who wrote to it a conversation may seem to be in use: registries and locks are removed by
+/// processes that are about to go.
+const FREE_TIMEOUT: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(50);
 
 /// A session that is to be continued, or a conversation that codemie never wrapped.
 #[derive(Clone, Debug)]
@@ -22,8 +28,10 @@ pub struct Resumable {
     pub agent: String,
     pub conversation: Option<AgentSessionId>,
     pub folder: Option<PathBuf>,
-    /// The wrappers of the runs that are in it by the store.
-    pub wrappers: Vec<ProcessId>,
+    /// The session's number in the store; `None` for a conversation that codemie never wrapped.
+    pub session: Option<i64>,
+    /// The runs that are in it by the store.
+    pub runs: Vec<RunRow>,
 }
 
 /// Why a session cannot be continued.
@@ -57,10 +65,56 @@ impl Resumable {
         }
     }
 
-    /// The wrappers that are alive.
-    pub fn running(&self) -> Vec<ProcessId> {
-        self.wrappers.iter().copied().filter(|wrapper| SystemProcesses.alive(*wrapper)).collect()
+    /// Everybody who writes to the conversation now: runs of codemie's first, then processes that it does not run.
+    pub fn holders(&self, home: &Home, var: Var<'_>, processes: &dyn Processes) -> Vec<Holder> {
+        let here = Realm::here();
+        let of_run = |run: &RunRow| {
+            let (run, wrapper) = if stop::lives_elsewhere(run, &here) {
+                return Some(Holder::Elsewhere { run: run.id });
+            } else if stop::lives_here(run, &here, processes) {
+                (run.id, run.wrapper)
+            } else {
+                return None;
+            };
+            Some(if address::exists(home, run) {
+                Holder::Background { run, wrapper }
+            } else {
+                Holder::Foreground { run, wrapper, terminal: processes.terminal(wrapper.pid) }
+            })
+        };
+        let mut holders: Vec<Holder> = self.runs.iter().filter_map(of_run).collect();
+        let wrappers: Vec<Pid> =
+            holders.iter().filter_map(Holder::process).map(|wrapper| wrapper.pid).collect();
+        let Ok((agent, conversation)) = self.target() else { return holders };
+        for writer in agent.writers(var, conversation, processes) {
+            let of_ours = |wrapper: &Pid| writer.pid == *wrapper || processes.descends(writer.pid, *wrapper);
+            if !wrappers.iter().any(of_ours) {
+                holders.push(if writer.background { Holder::Service(writer) } else { Holder::Bare(writer) });
+            }
+        }
+        holders
     }
+
+    /// Looks up the runs that are in it by now. The store is closed again: no connection may live through a fork.
+    pub fn refresh(&mut self, home: &Home) -> Result<(), store::Error> {
+        let mut store = Store::open(home, SystemClock.now())?;
+        store.read(|view| {
+            // One that codemie never wrapped may have been adopted meanwhile.
+            if let (None, Some(conversation)) = (self.session, &self.conversation) {
+                let mut adopted = view.sessions_of_agent_session(&conversation.0)?.into_iter();
+                self.session = adopted.find(|row| row.agent == self.agent).map(|row| row.n);
+            }
+            self.runs =
+                self.session.map(|session| view.live_runs_in(session)).transpose()?.unwrap_or_default();
+            Ok(())
+        })
+    }
+}
+
+/// Whether this process runs below one of them: it cannot end it and go on.
+pub fn is_inside(holders: &[Holder], processes: &dyn Processes) -> bool {
+    let own = Pid(i32::try_from(std::process::id()).unwrap_or(0));
+    holders.iter().filter_map(Holder::process).any(|holder| processes.descends(own, holder.pid))
 }
 
 /// The agent's arguments that continue a conversation, or a copy of it.
@@ -76,26 +130,74 @@ pub fn arguments(
     Ok(line)
 }
 
-/// A run that was asked to end and did not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StillRunning(pub Pid);
+/// Why a conversation could not be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTakenOver {
+    #[error("{name} runs {holder} and did not end; end it by hand and try again")]
+    StillRunning { name: String, holder: Holder },
+    #[error("{name} could not be taken over: {why}")]
+    CannotStop { name: String, why: CannotStop },
+    /// Somebody else has begun meanwhile.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
 
-/// Asks a run to end and waits until it has.
-pub fn take_over(wrapper: ProcessId) -> Result<(), StillRunning> {
-    terminal::ask_to_end(wrapper, TAKEOVER_GRACE);
-    let deadline = Instant::now() + TAKEOVER_TIMEOUT;
-    while SystemProcesses.alive(wrapper) {
-        if Instant::now() >= deadline {
-            return Err(StillRunning(wrapper.pid));
+/// Ends everybody who writes to a conversation, and waits until it is free: by the store and by the agent's own records.
+pub fn take_over(
+    wanted: &mut Resumable,
+    holders: &[Holder],
+    home: &Home,
+    var: Var<'_>,
+) -> Result<(), NotTakenOver> {
+    // All at once: the launcher of Gemini CLI ends only with the process it has started.
+    for holder in holders {
+        if let Holder::Bare(writer) = holder {
+            tree::signal(writer.process(), &SystemProcesses, tree::TERMINATE);
+            tree::signal(writer.process(), &SystemProcesses, tree::CONTINUE);
         }
-        std::thread::sleep(TAKEOVER_POLL);
     }
-    Ok(())
+    for holder in holders {
+        if !end(wanted, holder, home)? {
+            return Err(NotTakenOver::StillRunning { name: wanted.name.clone(), holder: holder.clone() });
+        }
+    }
+    let deadline = Instant::now() + FREE_TIMEOUT;
+    loop {
+        wanted.refresh(home)?;
+        let left = wanted.holders(home, var, &SystemProcesses);
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            decide(OnConflict::Fail, &wanted.name, left, false)?;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Ends one of them; false if it is still there. A process that codemie does not run has been asked, and is never forced.
+fn end(wanted: &Resumable, holder: &Holder, home: &Home) -> Result<bool, NotTakenOver> {
+    match holder {
+        Holder::Background { run, .. } | Holder::Foreground { run, .. } => {
+            let Some(run) = wanted.runs.iter().find(|row| row.id == *run) else { return Ok(true) };
+            let survivors = stop::stop(home, run, &wanted.agent, stop::GRACE)
+                .map_err(|why| NotTakenOver::CannotStop { name: wanted.name.clone(), why })?;
+            Ok(survivors.is_empty())
+        }
+        Holder::Bare(writer) => Ok(stop::gone_within(writer.process(), stop::GRACE)),
+        Holder::Elsewhere { .. } | Holder::Service(_) => Ok(false),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::live::Writer;
+    use crate::agent::process_table::ProcessTable;
+    use crate::store::Surroundings;
+    use wire::{Ids, ProcessId, RandomIds, StartTime, Timestamp};
 
     fn resumable(agent: &str, conversation: Option<&str>) -> Resumable {
         Resumable {
@@ -103,7 +205,8 @@ mod tests {
             agent: agent.into(),
             conversation: conversation.map(|id| AgentSessionId(id.into())),
             folder: None,
-            wrappers: Vec::new(),
+            session: None,
+            runs: Vec::new(),
         }
     }
 
@@ -124,6 +227,120 @@ mod tests {
                 _ => panic!("{agent} {conversation:?}: {refused:?}"),
             }
         }
+    }
+
+    /// A folder of Claude's with registered processes.
+    struct Scene {
+        folder: tempfile::TempDir,
+        wanted: Resumable,
+    }
+
+    const ID: &str = "7a276c6b-0000-4000-8000-000000000003";
+
+    impl Scene {
+        fn new(registered: &[(i32, &str)], runs: &[(i32, Realm)]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir_all(folder.path().join("claude/sessions")).unwrap();
+            for (pid, kind) in registered {
+                let entry = format!(r#"{{"pid":{pid},"sessionId":"{ID}","procStart":"7","kind":"{kind}"}}"#);
+                std::fs::write(folder.path().join(format!("claude/sessions/{pid}.json")), entry).unwrap();
+            }
+            let run = |(pid, realm): &(i32, Realm)| RunRow {
+                n: i64::from(*pid),
+                id: RandomIds.run(),
+                realm: realm.clone(),
+                wrapper: ProcessId { pid: Pid(*pid), start: StartTime(7) },
+                agent: None,
+                started_at: Timestamp(0),
+                ended_at: None,
+                session: None,
+                surroundings: Surroundings::default(),
+            };
+            let runs = runs.iter().map(run).collect();
+            Self { folder, wanted: Resumable { runs, ..resumable("claude", Some(ID)) } }
+        }
+
+        fn home(&self) -> Home {
+            Home::at(self.folder.path().join("home"))
+        }
+
+        fn holders(&self, processes: &ProcessTable) -> Vec<String> {
+            let claude = self.folder.path().join("claude").into_os_string();
+            let var = |name: &str| (name == "CLAUDE_CONFIG_DIR").then(|| claude.clone());
+            let holders = self.wanted.holders(&self.home(), &var, processes);
+            holders.iter().map(ToString::to_string).collect()
+        }
+    }
+
+    #[test]
+    fn everybody_who_writes_to_a_conversation_is_found_once() {
+        let here = Realm::here;
+        let mut table = ProcessTable::new(&[
+            (10, 7, "codemie"),
+            (11, 7, "claude"),
+            (20, 7, "codemie"),
+            (30, 7, "claude"),
+            (40, 7, "claude"),
+        ]);
+        table.adopt(11, 10);
+        let registered = [(11, "interactive"), (30, "interactive"), (40, "bg")];
+        let scene = Scene::new(&registered, &[(10, here()), (20, here()), (99, here())]);
+        let host = address::bind(&scene.home(), scene.wanted.runs[1].id).unwrap();
+        assert_eq!(
+            scene.holders(&table),
+            [
+                "in the foreground (pid 10)",
+                "in the background (pid 20)",
+                "without codemie: claude (pid 30)",
+                "a background process of Claude Code (pid 40)",
+            ],
+            "11 is what the first of them runs, and the wrapper 99 is gone"
+        );
+        drop(host);
+        assert_eq!(Scene::new(&registered, &[]).holders(&ProcessTable::new(&[])), [""; 0]);
+    }
+
+    #[test]
+    fn a_run_of_another_container_may_live_and_one_of_another_boot_does_not() {
+        let table = ProcessTable::new(&[(10, 7, "codemie")]);
+        let container = Realm { pids: "another".into(), ..Realm::here() };
+        let rebooted = Realm { boot: "another".into(), ..Realm::here() };
+        let holders = Scene::new(&[], &[(10, container)]).holders(&table);
+        assert_eq!(holders, ["in another container that shares codemie's home"]);
+        assert_eq!(Scene::new(&[], &[(10, rebooted)]).holders(&table), [""; 0]);
+    }
+
+    #[test]
+    fn a_bare_agent_is_asked_to_end_and_one_that_stays_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        let start = |script: &str| {
+            let mut shell = std::process::Command::new("sh");
+            let mut child = shell.args(["-c", script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+            child
+        };
+        let bare = |child: &std::process::Child| {
+            let pid = Pid(i32::try_from(child.id()).unwrap());
+            let start = SystemProcesses.start_time(pid).unwrap();
+            Holder::Bare(Writer { pid, start, what: "claude".into(), background: false, folder: None })
+        };
+        let mut polite = start("echo; kill -STOP $$; sleep 600");
+        let holder = bare(&polite);
+        let waiting = std::thread::spawn(move || polite.wait());
+        take_over(&mut resumable("claude", Some(ID)), &[holder], &home, &|_| None).unwrap();
+        waiting.join().unwrap().unwrap();
+        // Another process has the pid by now: it is not asked.
+        let mut stranger = start("echo; sleep 600");
+        let Holder::Bare(writer) = bare(&stranger) else { unreachable!() };
+        let before = Holder::Bare(Writer { start: StartTime(writer.start.0 - 1), ..writer });
+        take_over(&mut resumable("claude", Some(ID)), &[before], &home, &|_| None).unwrap();
+        assert_eq!(stranger.try_wait().unwrap(), None);
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+        let service = Holder::Elsewhere { run: RandomIds.run() };
+        let refused = take_over(&mut resumable("claude", Some(ID)), &[service], &home, &|_| None);
+        assert!(matches!(refused, Err(NotTakenOver::StillRunning { .. })), "{refused:?}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The socket of a host: its name, and binding and connecting to it however long the path of the home folder is.
 
+use std::fs;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::home::Home;
-use system::file::create_private;
+use system::file::{create_private, entries};
 use wire::RunId;
 
 /// The file name of a run's socket in [`Home::run`].
@@ -20,6 +21,20 @@ pub fn path(home: &Home, run: RunId) -> PathBuf {
 /// Whether a host serves this run, or did until it was killed.
 pub fn exists(home: &Home, run: RunId) -> bool {
     path(home, run).symlink_metadata().is_ok()
+}
+
+/// Removes the sockets of runs that are over; a killed host leaves its own behind.
+pub fn sweep<E>(home: &Home, mut is_over: impl FnMut(RunId, &Path) -> Result<bool, E>) -> Result<(), E> {
+    for path in entries(&home.run()).unwrap_or_default() {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let run = name.and_then(|name| name.strip_suffix(".sock")?.parse().ok());
+        if let Some(run) = run
+            && is_over(run, &path)?
+        {
+            let _ = fs::remove_file(&path);
+        }
+    }
+    Ok(())
 }
 
 pub fn bind(home: &Home, run: RunId) -> io::Result<UnixListener> {

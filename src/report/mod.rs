@@ -11,4 +11,5 @@ pub mod find;
 pub mod list;
 pub mod live_target;
 pub mod open;
+pub mod stop;
 pub mod usage;

@@ -11,7 +11,7 @@ use wire::Timestamp;
 
 /// Whether a run's wrapper has ended. A process of another pid namespace cannot be seen from here, so it is taken for alive;
 /// a codemie in its own namespace recovers it.
-fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
+pub fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
     if run.realm.boot != here.boot {
         return true;
     }
@@ -202,6 +202,27 @@ mod tests {
         assert!(gone(&row, &reused, &realm()), "a later process with its pid");
         assert!(gone(&row, &living, &rebooted), "the same pid and ticks, since another boot");
         assert!(!gone(&row, &nobody, &container), "cannot be seen from here");
+    }
+
+    #[test]
+    fn a_background_run_that_was_cleared_outlives_the_pruning_of_its_first_session() {
+        let mut world = World::new();
+        let (run, first) = world.start(ConversationStart::Fresh);
+        world.bind(first.session, "a").unwrap();
+        let change = Transition { kind: TransitionKind::Clear, binding: Some(binding("b")), workspace: None };
+        let at = world.wait(1000);
+        let ids = &world.ids;
+        let second = world.store.write(|tx| transition(tx, at, ids, run, &change)).unwrap().new.session;
+        let (living, later) = (alive(&mut world, run), world.wait(60_000));
+        let home = tempfile::tempdir().unwrap();
+        let home = crate::home::Home::at(home.path());
+        let pruned = super::super::prune::prune(&mut world.store, &home, later, None, false).unwrap();
+        assert_eq!(pruned.iter().map(|row| row.id).collect::<Vec<_>>(), [first.session]);
+        let ended =
+            recover(&mut world.store, &living, &realm(), later, |_| None, |_, _, _| Ok(None)).unwrap();
+        assert_eq!(ended, []);
+        let row = world.store.read(|view| view.current(run)).unwrap().unwrap();
+        assert_eq!((row.id, row.phase), (second, Phase::Open));
     }
 
     #[test]

@@ -40,6 +40,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use crate::home::Home;
+use crate::session::state::{Ending, Exit};
 use shared::SharedRun;
 use terminal::ProgramEnd;
 use terminal::tap::Tap;
@@ -64,6 +65,14 @@ pub struct Tracker {
     summary: Receiver<Summary>,
     home: Home,
     run: RunId,
+}
+
+/// Notes that a run was stopped, for a wrapper that had to be killed and could not say so: the recovery ends its session as
+/// stopped. What the wrapper itself has noted stands.
+pub fn note_stopped(home: &Home, run: RunId, at: Timestamp) {
+    if exit_note::find(home, run).is_none() {
+        exit_note::leave(home, run, Ending::stopped(Exit::Signal(libc::SIGKILL)), at);
+    }
 }
 
 impl Tracker {

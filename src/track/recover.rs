@@ -9,8 +9,9 @@ use super::follow::{Follower, News};
 use crate::agent::Trail;
 use crate::home::Home;
 use crate::registry;
+use crate::remote::address;
 use crate::session::{self, publish::publish};
-use crate::store::{Realm, RunRow, SessionRow, Store};
+use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
 use system::clock::{Clock, SystemClock};
 use system::file::modified;
 use terminal::process::SystemProcesses;
@@ -24,16 +25,35 @@ const AFTERWARDS: Duration = Duration::from_hours(1);
 /// Claude Code deletes its files then.
 const IN_BACKGROUND: Duration = Duration::from_hours(30 * 24);
 
-/// Ends every session whose run is gone. Costs two queries and one listing when there is none.
+/// A socket of a run that the store does not know may be that of a host that has just begun. After this long it is not.
+const UNKNOWN_SOCKET: Duration = Duration::from_hours(24);
+
+/// Ends every session whose run is gone. Costs two queries and two listings when there is none.
 pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
     let now = SystemClock.now();
     let noted = |run: &RunRow| exit_note::find(home, run.id);
     let ended = session::recover::recover(store, &SystemProcesses, &Realm::here(), now, noted, read_to_end)?;
-    store.read(|view| exit_note::sweep(home, view, now))?;
+    store.read(|view| {
+        exit_note::sweep(home, view, now)?;
+        remove_sockets(home, view, now)
+    })?;
     if read_afterwards(store, now)? || !ended.is_empty() {
         publish(store, home, now)?;
     }
     Ok(())
+}
+
+/// Removes the sockets of hosts that are gone. Nothing is asked of a process and none is touched: a host that lives keeps its own,
+/// also one that is stopped or does not answer, and one whose START is not stored yet.
+fn remove_sockets(home: &Home, view: &View<'_>, now: Timestamp) -> Result<(), store::Error> {
+    let here = Realm::here();
+    address::sweep(home, |run, socket| {
+        let made = || fs::symlink_metadata(socket).map(|meta| modified(&meta));
+        Ok(match view.run(run)? {
+            Some(row) => session::recover::gone(&row, &SystemProcesses, &here),
+            None => made().is_ok_and(|made| now.since(made) > UNKNOWN_SOCKET),
+        })
+    })
 }
 
 /// Reads lines that were written after such a session had ended, and amends its END. Returns whether there were any.
@@ -96,9 +116,10 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
     use crate::store::{NewRun, Surroundings, Workspace};
+    use terminal::process::Processes;
     use wire::EvidenceKind;
     use wire::TransitionKind;
-    use wire::{AgentSessionId, Ids, RandomIds, SessionId};
+    use wire::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
     use wire::{Pid, ProcessId, StartTime};
 
     fn answer(key: &str) -> String {
@@ -119,20 +140,9 @@ mod tests {
         _temporary: tempfile::TempDir,
     }
 
-    fn killed() -> Killed {
-        let temporary = tempfile::tempdir().unwrap();
-        let (root, cwd) = (temporary.path().join("elsewhere"), temporary.path().join("project"));
-        let project = root.join("projects/-project");
-        fs::create_dir_all(project.join("one/subagents")).unwrap();
-        let home = Home::at(temporary.path().join("home"));
-        let mut store = Store::open(&home, SystemClock.now()).unwrap();
-        let id = RandomIds.run();
-        let begin = RunStart {
-            run: NewRun {
-                id,
-                realm: Realm::here(),
-                wrapper: ProcessId { pid: Pid(i32::MAX), start: StartTime(1) },
-            },
+    fn begin(id: RunId, wrapper: ProcessId, cwd: PathBuf) -> RunStart {
+        RunStart {
+            run: NewRun { id, realm: Realm::here(), wrapper },
             agent: "claude".into(),
             local_only: false,
             agent_version: None,
@@ -142,7 +152,18 @@ mod tests {
             tags: Vec::new(),
             group: None,
             parent: None,
-        };
+        }
+    }
+
+    fn killed() -> Killed {
+        let temporary = tempfile::tempdir().unwrap();
+        let (root, cwd) = (temporary.path().join("elsewhere"), temporary.path().join("project"));
+        let project = root.join("projects/-project");
+        fs::create_dir_all(project.join("one/subagents")).unwrap();
+        let home = Home::at(temporary.path().join("home"));
+        let mut store = Store::open(&home, SystemClock.now()).unwrap();
+        let id = RandomIds.run();
+        let begin = begin(id, ProcessId { pid: Pid(i32::MAX), start: StartTime(1) }, cwd);
         let mut surroundings = Surroundings::default();
         surroundings.note("CLAUDE_CONFIG_DIR", Some(root.as_os_str()));
         let binding = |id: &str| Binding {
@@ -185,6 +206,38 @@ mod tests {
         recover(&mut killed.store, &killed.home).unwrap();
         assert_eq!(killed.recorded(), [(2, true), (1, true)]);
         crate::session::tests::check(killed.store.sql());
+    }
+
+    #[test]
+    fn sockets_of_hosts_that_are_gone_are_removed_and_those_of_the_living_stay() {
+        let mut killed = killed();
+        let dead = killed.store.read(|view| view.live_runs()).unwrap()[0].id;
+        let mut host = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = Pid(i32::try_from(host.id()).unwrap());
+        // A host that is stopped does not answer, and lives.
+        let wrapper = SystemProcesses.identify(pid).unwrap();
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(pid.0).unwrap(),
+            rustix::process::Signal::STOP,
+        )
+        .unwrap();
+        let living = RandomIds.run();
+        let begin = begin(living, wrapper, PathBuf::new());
+        let session =
+            killed.store.write(|tx| lifecycle::start(tx, SystemClock.now(), &RandomIds, &begin)).unwrap();
+        let starting = RandomIds.run();
+        let sockets = [dead, living, starting].map(|run| address::bind(&killed.home, run).unwrap());
+        recover(&mut killed.store, &killed.home).unwrap();
+        let there = [dead, living, starting].map(|run| address::exists(&killed.home, run));
+        assert_eq!(there, [false, true, true]);
+        let row = killed.store.read(|view| view.session(session.session)).unwrap().unwrap();
+        assert_eq!(row.ended_at, None);
+        assert!(SystemProcesses.alive(wrapper), "nothing was done to it");
+        drop(sockets);
+        host.kill().unwrap();
+        host.wait().unwrap();
+        recover(&mut killed.store, &killed.home).unwrap();
+        assert!(!address::exists(&killed.home, living));
     }
 
     /// Its launcher was killed, the agent itself was not.

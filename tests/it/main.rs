@@ -28,5 +28,6 @@ mod robust;
 mod rooms;
 mod sandbox;
 mod shims;
+mod stopping;
 mod support;
 mod transparency;

@@ -58,6 +58,16 @@ pub trait Processes: Send + Sync {
         Vec::new()
     }
 
+    /// The terminal it runs on, for people.
+    fn terminal(&self, _pid: Pid) -> Option<PathBuf> {
+        None
+    }
+
+    /// The user it belongs to.
+    fn owner(&self, _pid: Pid) -> Option<u32> {
+        None
+    }
+
     /// A process and all below it, nearest first.
     fn family(&self, head: Pid) -> Vec<Pid> {
         // Pids can be reused while we climb down; no agent's family is this large.
@@ -128,6 +138,14 @@ impl Processes for SystemProcesses {
         platform::command(pid)
     }
 
+    fn terminal(&self, pid: Pid) -> Option<PathBuf> {
+        platform::terminal(pid)
+    }
+
+    fn owner(&self, pid: Pid) -> Option<u32> {
+        platform::owner(pid)
+    }
+
     fn running(&self, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
         platform::running(wanted)
     }
@@ -157,6 +175,8 @@ mod tests {
         let id = SystemProcesses.identify(me).unwrap();
         assert!(SystemProcesses.alive(id));
         assert!(!SystemProcesses.alive(ProcessId { start: StartTime(id.start.0 + 1), ..id }));
+        assert_eq!(SystemProcesses.owner(me), Some(crate::own_user()));
+        assert_eq!(SystemProcesses.owner(Pid(i32::MAX)), None);
         let parent = SystemProcesses.parent(me).unwrap();
         assert!(SystemProcesses.descends(me, parent));
         assert!(!SystemProcesses.descends(parent, me));

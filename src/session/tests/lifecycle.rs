@@ -7,7 +7,7 @@ use wire::{EndReason, Link, Status};
 use wire::{RunId, SessionId};
 
 impl World {
-    fn end(&mut self, run: RunId, exit: Exit) -> lifecycle::EndResult {
+    pub(crate) fn end(&mut self, run: RunId, exit: Exit) -> lifecycle::EndResult {
         let at = self.wait(1000);
         let ended = self.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(exit))).unwrap();
         self.check();

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Inspected, OpenFile, Running};
@@ -91,6 +91,23 @@ pub(super) fn command(pid: Pid) -> Vec<OsString> {
     words.filter(|_| !line.is_empty()).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
+/// The terminal of its standard descriptors: one that it only has for its messages counts as well.
+pub(super) fn terminal(pid: Pid) -> Option<PathBuf> {
+    let standard = (0..3).filter_map(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok());
+    standard.into_iter().find(|path| path.starts_with("/dev/pts") || is_console(path))
+}
+
+/// `/dev/tty1`, `/dev/ttyS0`, `/dev/console`; not `/dev/tty`, which is another one for every process.
+fn is_console(path: &Path) -> bool {
+    let name = path.strip_prefix("/dev").ok().and_then(|name| name.to_str());
+    name.is_some_and(|name| name == "console" || name.starts_with("tty") && name != "tty")
+}
+
+/// The effective user: that is whom the kernel shows as the owner of the entry.
+pub(super) fn owner(pid: Pid) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|entry| entry.uid())
+}
+
 /// Reads more than the command line only of those processes whose command line is wanted. One that ends meanwhile is left
 /// out.
 pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
@@ -154,6 +171,16 @@ mod tests {
         }
         let me = Pid(i32::try_from(std::process::id()).unwrap());
         assert!(both.iter().all(|list| list.contains(&me)), "{both:?}");
+    }
+
+    #[test]
+    fn terminals_are_known_by_name() {
+        for (path, is) in
+            [("/dev/tty1", true), ("/dev/console", true), ("/dev/tty", false), ("/dev/null", false)]
+        {
+            assert_eq!(is_console(Path::new(path)), is, "{path}");
+        }
+        assert_eq!(terminal(Pid(i32::MAX)), None);
     }
 
     #[test]

@@ -31,6 +31,16 @@ pub(super) fn lock_holders(_file: &Path) -> Vec<Pid> {
     Vec::new()
 }
 
+pub(super) fn terminal(pid: Pid) -> Option<PathBuf> {
+    let name = output_of("ps", &["-o", "tty=", "-p", &pid.to_string()])?;
+    let name = name.trim();
+    name.starts_with(|first: char| first.is_ascii_alphabetic()).then(|| Path::new("/dev").join(name))
+}
+
+pub(super) fn owner(pid: Pid) -> Option<u32> {
+    output_of("ps", &["-o", "uid=", "-p", &pid.to_string()])?.trim().parse().ok()
+}
+
 /// Where a word holds a space, it is two words here.
 pub(super) fn command(pid: Pid) -> Vec<OsString> {
     let line = output_of("ps", &["-ww", "-o", "args=", "-p", &pid.to_string()]).unwrap_or_default();

@@ -85,15 +85,20 @@ impl Tree {
 
     /// Everything below `root` but for excluded processes and those below them.
     pub fn without(root: ProcessId, processes: &dyn Processes, excluded: Excluded<'_>) -> Self {
-        let mut tree = Self {
+        let mut tree = Self::rooted(root);
+        tree.look(processes, excluded);
+        tree
+    }
+
+    /// Nothing yet: [`Tree::look`] fills it.
+    pub fn rooted(root: ProcessId) -> Self {
+        Self {
             root,
             ends_root: false,
             members: BTreeMap::new(),
             excluded: HashSet::new(),
             spared: Vec::new(),
-        };
-        tree.look(processes, excluded);
-        tree
+        }
     }
 
     /// The root is ended as well: for a host that does not answer.
@@ -111,6 +116,14 @@ impl Tree {
         self
     }
 
+    /// These processes are left alone with everything below them: for hosts of other sessions, which an adopting root finds among
+    /// its children.
+    #[must_use]
+    pub fn leaving(mut self, others: impl IntoIterator<Item = ProcessId>) -> Self {
+        self.excluded.extend(others);
+        self
+    }
+
     /// The members that run now, as of the last look.
     pub fn living(&self, processes: &dyn Processes) -> Vec<ProcessId> {
         let root = self.ends_root.then_some(self.root);
@@ -120,7 +133,7 @@ impl Tree {
 
     /// Adds what has been started since. A member that has ended stays known, but nothing below its pid is taken for its own.
     /// From the root down, so that what is below an excluded process is known to be excluded before it is looked at.
-    fn look(&mut self, processes: &dyn Processes, excluded: Excluded<'_>) {
+    pub fn look(&mut self, processes: &dyn Processes, excluded: Excluded<'_>) {
         let mut visited = HashSet::new();
         let mut waiting = VecDeque::from([self.root]);
         while let Some(parent) = waiting.pop_front() {
@@ -221,6 +234,10 @@ fn settle(
         std::thread::sleep(POLL);
     }
 }
+
+/// Ask a process to end, and let a stopped one go on.
+pub const TERMINATE: Signal = Signal::TERM;
+pub const CONTINUE: Signal = Signal::CONT;
 
 /// Sends a signal to exactly this process. Nothing is sent if it has ended, even if its pid is another's now.
 pub fn signal(process: ProcessId, processes: &dyn Processes, signal: Signal) -> bool {

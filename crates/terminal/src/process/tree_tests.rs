@@ -228,6 +228,25 @@ fn members_stay_known_when_their_parent_ends_and_strangers_with_a_members_pid_do
 }
 
 #[test]
+fn what_is_left_alone_is_so_with_everything_below_it_also_when_it_is_adopted() {
+    let id = |pid, start| ProcessId { pid: Pid(pid), start: StartTime(start) };
+    let mut table = Table(HashMap::from([(10, (1, 1)), (11, (10, 2)), (12, (11, 3)), (13, (12, 4))]));
+    let mut tree = Tree::rooted(id(10, 1)).leaving([id(12, 3)]);
+    tree.look(&table, NOBODY);
+    assert_eq!(tree.living(&table), [id(11, 2)]);
+    // The one between has ended: the root has adopted it.
+    table.0.insert(12, (10, 3));
+    table.0.remove(&11);
+    tree.look(&table, NOBODY);
+    assert_eq!(tree.living(&table), []);
+    // Its child outlives it.
+    table.0.insert(13, (10, 4));
+    table.0.remove(&12);
+    tree.look(&table, NOBODY);
+    assert_eq!(tree.living(&table), []);
+}
+
+#[test]
 fn a_survivor_is_named_by_its_command() {
     let process = ProcessId { pid: Pid(7), start: StartTime(1) };
     let named = Survivor { process, command: vec!["sleep".into(), "600".into()] };

@@ -1,0 +1,266 @@
+//! The end of a run that somebody else started: its agent, everything the agent started, and its wrapper or host.
+//!
+//! A host is asked over its socket and ends its tree itself. The wrapper of a terminal, and a host that does not answer (stopped,
+//! hung, of an unknown build), is asked by a marked TERM; what is there afterwards is ended by signals. Only processes that were
+//! seen below the wrapper are ended, by pid and start time, and none that the agent shares with its other sessions.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use crate::detached;
+use crate::home::Home;
+use crate::registry;
+use crate::remote::protocol::{FromHost, StopAnswer, StopRequest, ToHost};
+use crate::remote::{Connection, RemoteError, address};
+use crate::store::{Realm, RunRow, Store};
+use crate::track;
+use system::clock::{Clock, SystemClock};
+use terminal::process::tree::{self, Excluded, Tree};
+use terminal::process::{Processes, SystemProcesses};
+use wire::{Pid, ProcessId};
+
+/// How long the agent has by default. Claude was measured at 2.6 s while it streams.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a host may take to kill what is left, and to verify that it is gone.
+const KILLING: Duration = Duration::from_secs(5);
+
+/// How long a wrapper whose agent has ended may take to store the END and to go. It waits two seconds for the store.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// How long leftovers of a run whose wrapper has gone may take: they had the grace of the agent already.
+const LEFTOVERS: Duration = Duration::from_secs(1);
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// Why a run cannot be stopped from here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotStop {
+    #[error("it runs in another container that shares codemie's home; stop it there")]
+    Elsewhere,
+    #[error("its host refuses: {0}")]
+    Refused(String),
+}
+
+/// Whether a run's wrapper is a process that can be seen from here, and lives.
+pub fn lives_here(run: &RunRow, here: &Realm, processes: &dyn Processes) -> bool {
+    run.realm == *here && processes.alive(run.wrapper)
+}
+
+/// Whether it may live where it cannot be seen.
+pub fn lives_elsewhere(run: &RunRow, here: &Realm) -> bool {
+    run.realm.boot == here.boot && run.realm.pids != here.pids
+}
+
+/// Stops a run of the agent called `agent` and waits until everything is gone. Returns what survived, as people know it.
+pub fn stop(home: &Home, run: &RunRow, agent: &str, grace: Duration) -> Result<Vec<String>, CannotStop> {
+    let here = Realm::here();
+    let elsewhere = lives_elsewhere(run, &here);
+    if !elsewhere && !lives_here(run, &here, &SystemProcesses) {
+        return Ok(Vec::new());
+    }
+    let excluded = is_shared(agent);
+    // The command that stops its own session must not end itself before it has done its work.
+    let own = Pid(i32::try_from(std::process::id()).unwrap_or(0));
+    let tree = || tree_of(home, run.wrapper, &excluded).sparing(own);
+    let seen = if elsewhere { None } else { Some(tree()) };
+    match ask_host(home, run, grace) {
+        Answer::Stopped(survivors) if elsewhere || gone_within(run.wrapper, CLOSING) => return Ok(survivors),
+        Answer::Refused(why) => return Err(CannotStop::Refused(why)),
+        Answer::Stopped(_) | Answer::None => {}
+    }
+    let Some(mut tree) = seen else { return Err(CannotStop::Elsewhere) };
+    terminal::ask_to_end(run.wrapper, grace);
+    tree::signal(run.wrapper, &SystemProcesses, tree::CONTINUE);
+    if !gone_within(run.wrapper, grace + CLOSING) {
+        tree = tree.with_root();
+        track::note_stopped(home, run.id, SystemClock.now());
+    }
+    let survivors = tree::end(&mut tree, &SystemProcesses, &excluded, LEFTOVERS);
+    Ok(survivors.iter().map(ToString::to_string).collect())
+}
+
+/// Recognises processes that no session ends, by their command lines: daemons that the agent shares between its sessions, and
+/// codemie's own that work for the whole home.
+pub fn is_shared(agent: &str) -> impl Fn(&[OsString]) -> bool + use<> {
+    let agent = registry::by_name(agent);
+    move |command| {
+        detached::is_detached(command) || agent.is_some_and(|agent| agent.is_shared_daemon(command))
+    }
+}
+
+/// Everything that a wrapper or host has started, as it is now, without what is shared and without other sessions in the background:
+/// those were started from inside this one and are to outlive it.
+pub fn tree_of(home: &Home, wrapper: ProcessId, excluded: Excluded<'_>) -> Tree {
+    let mut tree = Tree::rooted(wrapper).leaving(other_hosts(home, wrapper));
+    tree.look(&SystemProcesses, excluded);
+    tree
+}
+
+/// The hosts of other sessions. Where the store cannot be read there are none.
+fn other_hosts(home: &Home, wrapper: ProcessId) -> Vec<ProcessId> {
+    let runs = Store::open(home, SystemClock.now()).and_then(|mut store| store.read(|view| view.live_runs()));
+    let here = Realm::here();
+    let hosts = runs.unwrap_or_default().into_iter().filter(|run| {
+        run.wrapper != wrapper && address::exists(home, run.id) && lives_here(run, &here, &SystemProcesses)
+    });
+    hosts.map(|run| run.wrapper).collect()
+}
+
+enum Answer {
+    Stopped(Vec<String>),
+    Refused(String),
+    /// There is no host, or it does not answer.
+    None,
+}
+
+fn ask_host(home: &Home, run: &RunRow, grace: Duration) -> Answer {
+    let request =
+        ToHost::Stop(StopRequest { grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX) });
+    let asked = Connection::open(home, run.id).and_then(|mut host| host.ask(&request, grace + KILLING));
+    match asked {
+        Ok(FromHost::Stopped(StopAnswer { survivors })) => Answer::Stopped(survivors),
+        // It has ended between the question and the answer, or goes without one.
+        Err(RemoteError::Closed) if gone_within(run.wrapper, CLOSING) => Answer::Stopped(Vec::new()),
+        Err(RemoteError::Refused(why)) => Answer::Refused(why),
+        Ok(_) | Err(_) => Answer::None,
+    }
+}
+
+/// Waits until a process has ended; false if it has not by then.
+pub(super) fn gone_within(process: ProcessId, time: Duration) -> bool {
+    let deadline = Instant::now() + time;
+    while SystemProcesses.alive(process) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+    use crate::remote::frames::{Frame, Frames};
+    use crate::remote::protocol::Welcome;
+    use crate::store::Surroundings;
+    use wire::{Ids, RandomIds, StartTime, Timestamp};
+
+    fn shell(script: &str) -> Child {
+        let mut child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        child
+    }
+
+    fn run_of(wrapper: ProcessId) -> RunRow {
+        RunRow {
+            n: 1,
+            id: RandomIds.run(),
+            realm: Realm::here(),
+            wrapper,
+            agent: None,
+            started_at: Timestamp(0),
+            ended_at: None,
+            session: None,
+            surroundings: Surroundings::default(),
+        }
+    }
+
+    fn process(child: &Child) -> ProcessId {
+        SystemProcesses.identify(Pid(i32::try_from(child.id()).unwrap())).unwrap()
+    }
+
+    /// Reaps it when it ends: a zombie of ours would never count as gone to the one who stops it.
+    fn reaped(mut child: Child) -> std::thread::JoinHandle<()> {
+        std::thread::spawn(move || drop(child.wait()))
+    }
+
+    #[test]
+    fn a_wrapper_without_a_socket_is_asked_and_its_leftovers_are_ended() {
+        let home = tempfile::tempdir().unwrap();
+        let home = Home::at(home.path());
+        let child = shell("trap 'exit 0' TERM; setsid sleep 600 & echo ready; while :; do sleep 0.01; done");
+        let wrapper = process(&child);
+        let tree = Tree::of(wrapper, &SystemProcesses);
+        let waiting = reaped(child);
+        assert_eq!(stop(&home, &run_of(wrapper), "claude", GRACE), Ok(Vec::new()));
+        assert_eq!(tree.living(&SystemProcesses), [], "the one in a session of its own as well");
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_wrapper_that_hangs_or_is_stopped_is_killed_and_noted_as_stopped() {
+        let home = tempfile::tempdir().unwrap();
+        let home = Home::at(home.path());
+        let child = shell("trap '' TERM; echo ready; kill -STOP $$; while :; do sleep 600; done");
+        let wrapper = process(&child);
+        let run = run_of(wrapper);
+        // A socket that nobody answers on.
+        let listener = address::bind(&home, run.id).unwrap();
+        drop(listener);
+        let waiting = reaped(child);
+        assert_eq!(stop(&home, &run, "claude", Duration::from_millis(50)), Ok(Vec::new()));
+        assert!(!SystemProcesses.alive(wrapper));
+        assert!(home.run().join(format!("ended/{}.json", run.id)).exists());
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_host_is_asked_and_its_answer_is_passed_on() {
+        let home = tempfile::tempdir().unwrap();
+        let home = Home::at(home.path());
+        let child = shell("echo ready; exec sleep 600");
+        let wrapper = process(&child);
+        let run = run_of(wrapper);
+        let listener = address::bind(&home, run.id).unwrap();
+        let host = std::thread::spawn(move || {
+            use std::io::{Read, Write};
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut frames = Frames::default();
+            let mut asked = Vec::new();
+            while asked.len() < 2 {
+                let mut bytes = [0; 1024];
+                let count = stream.read(&mut bytes).unwrap();
+                frames.add(&bytes[..count]);
+                while let Some(message) = frames.next::<ToHost>().unwrap() {
+                    if matches!(message, ToHost::Hello(_)) {
+                        stream.write_all(&FromHost::Welcome(Welcome::default()).to_bytes()).unwrap();
+                    }
+                    asked.push(message);
+                }
+            }
+            let mut child = child;
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let answer = StopAnswer { survivors: vec!["sleep (pid 7)".into()] };
+            stream.write_all(&FromHost::Stopped(answer).to_bytes()).unwrap();
+            asked.pop().unwrap()
+        });
+        assert_eq!(stop(&home, &run, "codex", Duration::from_secs(2)), Ok(vec!["sleep (pid 7)".into()]));
+        assert_eq!(host.join().unwrap(), ToHost::Stop(StopRequest { grace_ms: 2000 }));
+    }
+
+    #[test]
+    fn a_run_that_is_gone_or_cannot_be_seen_is_left_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let home = Home::at(home.path());
+        let child = shell("echo ready; exec sleep 600");
+        let wrapper = process(&child);
+        let reused = run_of(ProcessId { start: StartTime(wrapper.start.0 + 1), ..wrapper });
+        assert_eq!(stop(&home, &reused, "claude", GRACE), Ok(Vec::new()));
+        let rebooted = RunRow { realm: Realm { boot: "another".into(), ..Realm::here() }, ..run_of(wrapper) };
+        assert_eq!(stop(&home, &rebooted, "claude", GRACE), Ok(Vec::new()));
+        let container =
+            RunRow { realm: Realm { pids: "another".into(), ..Realm::here() }, ..run_of(wrapper) };
+        assert_eq!(stop(&home, &container, "claude", GRACE), Err(CannotStop::Elsewhere));
+        assert!(SystemProcesses.alive(wrapper));
+        let mut child = child;
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
