@@ -10,4 +10,5 @@ pub mod explain;
 pub mod find;
 pub mod list;
 pub mod open;
+pub mod state;
 pub mod usage;
