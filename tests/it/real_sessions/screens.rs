@@ -112,7 +112,8 @@ impl Screens {
             let var = |name: &str| (name == "HOME").then(|| home.clone().into_os_string());
             let published = claude.published(&var, pid, &SystemProcesses);
             let conversation = published.as_ref().and_then(|published| published.conversation.clone());
-            let file = conversation.and_then(|id| claude.conversations(&var, &id.0).pop()).map(|found| found.file);
+            let file =
+                conversation.and_then(|id| claude.conversations(&var, &id.0).pop()).map(|found| found.file);
             let mut turns = Turns::of(claude);
             turns.look(file.as_deref()).unwrap();
             let reading = claude.read_screen(&view);
@@ -123,7 +124,8 @@ impl Screens {
                 ..Sources::default()
             };
             let decided = decide(&sources, SystemClock.now());
-            let read = (decided.is.as_str(), reading.composer.as_ref().map(|composer| composer.text.as_str()));
+            let read =
+                (decided.is.as_str(), reading.composer.as_ref().map(|composer| composer.text.as_str()));
             let right = read == (state, composer)
                 && why.is_none_or(|why| decided.why.contains(why))
                 && (state != "idle" || reading.shown == Some(Shown::Quiet));
@@ -324,7 +326,8 @@ fn plan(screens: &Screens) {
 
 fn question(screens: &Screens) {
     let run = screens.start(&[]);
-    let options = r#"[{"label": "Red", "description": "a warm one"}, {"label": "Blue", "description": "a cold one"}]"#;
+    let options =
+        r#"[{"label": "Red", "description": "a warm one"}, {"label": "Blue", "description": "a cold one"}]"#;
     let questions = format!(
         r#"{{"questions": [{{"question": "Which colour is it to be?", "header": "Colour", "multiSelect": false, "options": {options}}}]}}"#
     );
