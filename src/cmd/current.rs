@@ -11,13 +11,15 @@ use crate::launch::{Origin, RUN_VARIABLE};
 use crate::output::{Colour, Style, json};
 use crate::report::current::{RunMarks, current};
 use crate::report::open::open_existing;
+use crate::report::state::Asked;
 use crate::session::record::record;
 use human::text::clean;
 use system::clock::{Clock, SystemClock};
 use wire::SessionRecord;
 
 pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let Some(marks) = RunMarks::of(&Origin::of_this_process()) else {
+    let origin = Origin::of_this_process();
+    let Some(marks) = RunMarks::of(&origin) else {
         return Err(no_such_session(format!(
             "this process runs inside no session: {RUN_VARIABLE} is not set. `codemie list --active` shows the running ones"
         )));
@@ -28,7 +30,7 @@ pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
         })?,
         None => None,
     };
-    let Some(record) = found else {
+    let Some(mut record) = found else {
         return Err(no_such_session(format!(
             "{} does not know the run of this process ({}). Was the agent started with another CODEMIE_HOME?",
             home.database().display(),
@@ -36,6 +38,7 @@ pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
         )));
     };
     if args.json {
+        Asked { home, origin: &origin, now: SystemClock.now() }.fill(std::slice::from_mut(&mut record));
         out.write_all(json::pretty(&record)?.as_bytes())?;
     } else {
         writeln!(out, "{}", line(&record, Style::of_stdout()))?;

@@ -8,6 +8,7 @@ use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style};
 use human::text::shorten;
+use wire::Activity;
 use wire::PicoDollars;
 use wire::Status;
 use wire::Timestamp;
@@ -22,6 +23,16 @@ pub(super) fn colour(status: Status) -> Colour {
         Status::Completed => Colour::Plain,
         Status::Failed => Colour::Bad,
         Status::Interrupted => Colour::Warning,
+    }
+}
+
+/// What waits for the user stands out.
+pub(super) fn colour_of_activity(activity: Activity) -> Colour {
+    match activity {
+        Activity::NeedsInput | Activity::Dialog => Colour::Warning,
+        Activity::Working => Colour::Good,
+        Activity::Idle => Colour::Note,
+        Activity::Starting | Activity::Unknown => Colour::Faint,
     }
 }
 

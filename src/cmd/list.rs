@@ -9,28 +9,36 @@ use jiff::tz::TimeZone;
 use super::format::{self, ShortIds, colour, costs};
 use crate::cli::List;
 use crate::home::Home;
+use crate::launch::Origin;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::report::list::{self, Listing, SessionLine};
 use crate::report::open::open_existing;
+use crate::report::state::Asked;
 use crate::store::{Filter, Show};
 use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use wire::{Activity, Timestamp};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), system::zone::local());
     let filter = filter(args, now, &zone);
     let mut store = open_existing(home)?;
+    let origin = Origin::of_this_process();
+    let asked = Asked { home, origin: &origin, now };
     if args.json {
         let all = |count| fitting(count, args.limit, None);
-        let listing = list::recorded(store.as_mut(), &filter, all, now)?;
+        let mut listing = list::recorded(store.as_mut(), &filter, all, now)?;
+        asked.fill(&mut listing.sessions);
         out.write_all(json::pretty(&listing.sessions)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
     let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
-    let Listing { sessions: lines, more } =
+    let Listing { sessions: mut lines, more } =
         list::summarised(store.as_mut(), &filter, fitting, now, is_wide(style))?;
+    if let Some(store) = &mut store {
+        list::add_states(store, &mut lines, &asked)?;
+    }
     if lines.is_empty() {
         write!(out, "{}", style.fold(nothing(args)))?;
     } else {
@@ -112,7 +120,7 @@ fn is_wide(style: Style) -> bool {
 }
 
 /// On 80 columns the fields that distinguish sessions stay: name, status, project, time, cost and the id to name it by; on 40 the name
-/// (a usual one whole), the status (`interrup…`) and the id. An archived one is marked by its status where there is no room
+/// (a usual one whole), the status (`interrup…`) and the id. Of a running one the status says what it does, if that is known. An archived one is marked by its status where there is no room
 /// for a column.
 fn drawn(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, style: Style) -> String {
     const ARCHIVED: &str = "ARCHIVED";
@@ -152,7 +160,10 @@ fn table(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, archived: Optio
         let row = &line.row;
         let status = match archived {
             None if row.archived => Cell::painted("archived", Colour::Faint),
-            _ => Cell::painted(row.status.as_str(), colour(row.status)),
+            _ => match line.state.as_ref().map(|state| state.is).filter(|is| *is != Activity::Unknown) {
+                Some(is) => Cell::painted(is.as_str(), format::colour_of_activity(is)),
+                None => Cell::painted(row.status.as_str(), colour(row.status)),
+            },
         };
         let mut cells: Vec<Cell<'_>> = vec![
             row.name.as_str().into(),
@@ -181,7 +192,7 @@ mod tests {
     use std::time::Duration;
 
     use crate::store::{ListedSession, PicoDollars};
-    use wire::Status;
+    use wire::{LiveState, Status};
 
     fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> SessionLine {
         SessionLine {
@@ -204,6 +215,7 @@ mod tests {
             tags: Vec::new(),
             open: Duration::from_millis(47_792),
             unpriced_models: Vec::new(),
+            state: None,
         }
     }
 
@@ -279,6 +291,20 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
             narrow.contains("fix-auth    completed  ") && narrow.contains("fix-auth.2  archived "),
             "{narrow}"
         );
+    }
+
+    #[test]
+    fn running_ones_show_what_they_do() {
+        let mut lines = lines();
+        for line in &mut lines {
+            line.row.status = Status::Active;
+        }
+        let state = |is| LiveState { is, since: Timestamp(0), why: String::new(), source: None };
+        lines[0].state = Some(state(Activity::NeedsInput));
+        lines[1].state = Some(state(Activity::Unknown));
+        let text = of(&lines, 80);
+        assert!(text.contains("fix-auth    claude  needs-input  project"), "{text}");
+        assert!(text.contains("fix-auth.2  claude  active       a-rather"), "{text}");
     }
 
     #[test]

@@ -14,33 +14,45 @@ use crate::output::table::{Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::registry;
 use crate::report::details::{Chain, SessionDetails, foreign_record};
-use crate::report::find::find;
+use crate::report::find::{FindError, find};
 use crate::report::open::open;
+use crate::report::state::Asked;
 use crate::session::lookup::{Foreign, Found};
-use crate::session::record::record;
 use human::shell;
 use prices::unpriced;
 use system::clock::{Clock, SystemClock};
-use wire::{Coverage, Link, SessionRecord};
+use wire::{Coverage, Link, LiveState, SessionRecord};
 
 pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, origin) = (SystemClock.now(), Origin::of_this_process());
     let mut store = open(home)?;
-    let text = store.read(|view| match find(view, &args.session, &origin)? {
-        Found::Session(row) if args.json => json_of(&record(view, &row, now)?),
+    let found = store.read(|view| match find(view, &args.session, &origin)? {
         Found::Session(row) => {
-            let details = SessionDetails::of(view, &row, now)?;
-            Ok(Sheets(&details).draw(Style::of_stdout(), &system::zone::local()))
+            SessionDetails::of(view, &row, now).map(Known::Session).map_err(FindError::from)
         }
-        Found::Foreign(foreign) if args.json => json_of(&foreign_record(&foreign)),
-        Found::Foreign(foreign) => Ok(draw_foreign(&foreign, Style::of_stdout())),
+        Found::Foreign(foreign) => Ok(Known::Foreign(foreign)),
     })?;
+    let text = match found {
+        Known::Session(mut details) => {
+            Asked { home, origin: &origin, now }.fill(std::slice::from_mut(&mut details.record));
+            if args.json {
+                json::pretty(&details.record)?
+            } else {
+                Sheets(&details).draw(Style::of_stdout(), &system::zone::local())
+            }
+        }
+        Known::Foreign(foreign) if args.json => json::pretty(&foreign_record(&foreign))?,
+        Known::Foreign(foreign) => draw_foreign(&foreign, Style::of_stdout()),
+    };
     out.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn json_of(value: &impl serde::Serialize) -> anyhow::Result<String> {
-    Ok(json::pretty(value)?)
+/// What is known of the session that was asked for.
+enum Known {
+    Session(SessionDetails),
+    /// A conversation that codemie never wrapped.
+    Foreign(Foreign),
 }
 
 /// Neighbours shown on each side; further ones are counted.
@@ -67,6 +79,7 @@ impl Sheets<'_> {
     fn identity(&self, zone: &TimeZone) -> Sheet {
         let record = &self.0.record;
         let mut sheet = Sheet::default();
+        sheet.maybe("state", record.state.as_ref().map(|state| state_line(state, zone)));
         sheet.line("session", &record.session_id);
         let version = record.agent_version.as_deref().map(|version| format!(" {version}"));
         sheet.line("agent", record.agent.clone() + version.as_deref().unwrap_or(""));
@@ -169,6 +182,12 @@ fn chain(chain: &Chain, here: &str) -> Option<String> {
         links.push(format!("{later} after"));
     }
     Some(links.join(" → "))
+}
+
+/// `needs-input since 2026-11-16 09:05:00: permission to run a command (screen)`.
+fn state_line(state: &LiveState, zone: &TimeZone) -> String {
+    let source = state.source.map_or(String::new(), |source| format!(" ({source})"));
+    format!("{} since {}: {}{source}", state.is, date(state.since, zone), state.why)
 }
 
 fn process(record: &SessionRecord) -> Option<String> {
@@ -298,6 +317,18 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
     }
 
     #[test]
+    fn the_state_of_a_running_session_is_drawn_with_its_reason() {
+        let mut details = details();
+        let state = serde_json::json!({"is": "needs-input", "since": 1_794_819_900_000_i64,
+            "why": "permission to run a command", "source": "screen"});
+        details.record.state = Some(serde_json::from_value(state).unwrap());
+        let text = Sheets(&details).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
+        let line =
+            "  state         needs-input since 2026-11-16 09:05:00: permission to run a command (screen)\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
     fn hostile_text_in_a_record_is_drawn_harmlessly() {
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut details = details();
@@ -311,6 +342,12 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
             (record.agent_version, record.project, record.repository, record.branch) =
                 (some(), some(), some(), some());
             (record.tags, record.group) = (vec![text.into()], some());
+            record.state = Some(LiveState {
+                is: wire::Activity::Working,
+                since: record.start_time,
+                why: text.into(),
+                source: None,
+            });
             record.correlation.agent_session_id = Some(wire::AgentSessionId(text.into()));
             record.correlation.agent_session_file = some();
             record.usage.unpriced_models = vec![text.into()];

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::state::{Asked, RunningSession};
 use crate::session::record::{open_time, records};
 use crate::store::{self, Filter, ListedSession, Store, View};
-use wire::{SessionRecord, Timestamp};
+use wire::{LiveState, SessionRecord, Status, Timestamp};
 
 /// The first sessions that match, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,27 @@ pub struct SessionLine {
     /// How long it was open, all openings together.
     pub open: Duration,
     pub unpriced_models: Vec<String>,
+    /// What it does now; `None` once it has ended, and before [`add_states`].
+    pub state: Option<LiveState>,
+}
+
+/// Looks what the running ones do now. Ended ones cost nothing.
+pub fn add_states(
+    store: &mut Store,
+    lines: &mut [SessionLine],
+    asked: &Asked<'_>,
+) -> Result<(), store::Error> {
+    let mut running: Vec<&mut SessionLine> =
+        lines.iter_mut().filter(|line| line.row.status == Status::Active).collect();
+    if running.is_empty() {
+        return Ok(());
+    }
+    let numbers: Vec<i64> = running.iter().map(|line| line.row.n).collect();
+    let sessions = store.read(|view| RunningSession::numbered(view, &numbers))?;
+    for (line, state) in running.iter_mut().zip(asked.states(&sessions)) {
+        line.state = state;
+    }
+    Ok(())
 }
 
 impl SessionLine {
@@ -89,6 +111,7 @@ impl SessionLine {
                     None => row.ended_at.unwrap_or(now).since(row.started_at),
                 },
                 unpriced_models: unpriced_models.remove(&row.n).unwrap_or_default(),
+                state: None,
                 row,
             }
         };

@@ -11,5 +11,6 @@ pub mod find;
 pub mod list;
 pub mod live_target;
 pub mod open;
+pub mod state;
 pub mod stop;
 pub mod usage;

@@ -128,6 +128,7 @@ impl RelatedRows {
             sync: self.syncs.get(&row.n).copied().unwrap_or_default(),
             tags: self.tags.remove(&row.n).unwrap_or_default(),
             group: row.group.clone(),
+            state: None,
         })
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentSessionId, Coverage, EndReason, EvidenceKind, Link, Pid, RunId, Status, Timestamp};
+use super::{
+    AgentSessionId, Coverage, EndReason, EvidenceKind, Link, LiveState, Pid, RunId, Status, Timestamp,
+};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,6 +38,9 @@ pub struct SessionRecord {
     pub sync: Sync,
     pub tags: Vec<String>,
     pub group: Option<String>,
+    /// What it does at the moment it is asked for; `None` once it has ended, and in the published files.
+    #[serde(default)]
+    pub state: Option<LiveState>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

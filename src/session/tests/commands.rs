@@ -83,7 +83,7 @@ fn the_record_is_the_one_promised() {
             "toolErrors": 0, "filesChanged": 0, "linesAdded": 0, "linesRemoved": 0, "apiErrors": 0,
             "coverage": "transcript"},
         "sync": {"pending": 0, "delivered": 0, "dead": 0, "lastDeliveredAt": null},
-        "tags": [], "group": null
+        "tags": [], "group": null, "state": null
     });
     assert_eq!(serde_json::to_value(&record).unwrap(), expected);
     let back: wire::SessionRecord = serde_json::from_value(expected).unwrap();

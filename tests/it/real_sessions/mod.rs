@@ -39,6 +39,7 @@ mod latency;
 mod resume;
 mod rollout_versions;
 mod scene;
+mod screens;
 mod stay;
 mod story;
 mod switch;

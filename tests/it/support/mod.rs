@@ -12,6 +12,7 @@ pub(crate) mod postgres;
 pub(crate) mod processes;
 pub(crate) mod pty;
 pub(crate) mod receiver;
+pub(crate) mod recording;
 pub(crate) mod run;
 pub(crate) mod screen;
 pub(crate) mod scripted;

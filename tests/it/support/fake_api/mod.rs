@@ -160,7 +160,12 @@ impl Shared {
     fn answer(&self, stream: &mut TcpStream, question: &Question, request: &Request) {
         // Titles, routing and the like repeat the user's prompt: its marks are not meant for them.
         let steered = matches!(question.kind, Kind::Main | Kind::Subagent);
-        let script = if steered { Script::parse(&question.prompt) } else { Script::default() };
+        let script = match question.kind {
+            _ if steered => Script::parse(&question.prompt),
+            // What is typed behind `/compact` stands in its prompt, between many other things in brackets.
+            Kind::Compact => Script { hold: Script::parse(&question.prompt).hold, ..Script::default() },
+            _ => Script::default(),
+        };
         let (at, tried) = self.enter(question, &request.body);
         let n = at as u64 + 1;
         let tools = tools(question, &script, &request.body, n);

@@ -1,0 +1,370 @@
+//! Claude Code in each of its states: what it shows is read as that state. `CODEMIE_TEST_RECORD=1` writes the screens to
+//! `tests/fixtures/screens/claude`, where `src/live/corpus_tests.rs` reads them without an agent.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use codemie::agent::live::{PublishedStatus, Shown};
+use codemie::live::{Sources, Turns, decide};
+use codemie::registry;
+use serde_json::{Value, json};
+use system::clock::{Clock, SystemClock};
+use terminal::process::SystemProcesses;
+use wire::{Activity, Pid};
+
+use crate::support::agents::Agent;
+use crate::support::recording::{Recording, drawn};
+use crate::support::run::AgentRun;
+use crate::support::stage::{Stage, TIMEOUT};
+
+const ROWS: u16 = 40;
+const COLS: u16 = 120;
+
+/// A screen that does not change for so long is finished; one with a spinner never is.
+const STILL: Duration = Duration::from_millis(500);
+const AT_MOST: Duration = Duration::from_secs(3);
+
+#[test]
+fn claude_is_read_in_every_state() {
+    play(|| Stage::set());
+}
+
+#[test]
+fn claude_2_1_325_is_read_in_every_state() {
+    play(|| Stage::set_version(Agent::Claude, "2.1.325"));
+}
+
+fn play(stage: impl Fn() -> Option<Stage>) {
+    for scenario in SCENARIOS {
+        let Some(stage) = stage() else { return };
+        scenario(&Screens { stage });
+    }
+}
+
+/// Each plays on a stage of its own: how a run begins is a part of most.
+const SCENARIOS: &[fn(&Screens)] = &[
+    before_the_prompt,
+    conversation,
+    menus,
+    permission_to_run,
+    permission_to_edit,
+    plan,
+    question,
+    resume_menu,
+    compaction,
+];
+
+struct Screens {
+    stage: Stage,
+}
+
+impl Screens {
+    fn start(&self, arguments: &[&str]) -> AgentRun<'_> {
+        AgentRun::start(&self.stage, Agent::Claude, arguments)
+    }
+
+    fn launch(&self, arguments: &[&str]) -> AgentRun<'_> {
+        AgentRun::launch(&self.stage, Agent::Claude, arguments)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.stage.home.path().join(name)
+    }
+
+    /// Changes what the agent remembers.
+    fn change(&self, file: &str, change: impl FnOnce(&mut Value)) {
+        let path = self.file(file);
+        let mut value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        change(&mut value);
+        fs::write(path, value.to_string()).unwrap();
+    }
+
+    /// It asks before it does anything.
+    fn ask_first(&self) {
+        self.change(".claude/settings.json", |settings| {
+            settings["permissions"] = json!({"allow": [], "defaultMode": "default"});
+        });
+    }
+
+    /// Waits for a text on the screen, then for the screen to be finished.
+    fn shows(&self, run: &AgentRun<'_>, text: &str) {
+        run.wait_for(&format!("{text:?}"), |_, view| view.text().contains(text));
+        let (mut seen, began, mut changed) = (run.terminal.mark(), Instant::now(), Instant::now());
+        while changed.elapsed() < STILL && began.elapsed() < AT_MOST {
+            thread::sleep(Duration::from_millis(50));
+            let now = run.terminal.mark();
+            if now != seen {
+                (seen, changed) = (now, Instant::now());
+            }
+        }
+    }
+
+    /// The screen must be read as this state; `why`: a part of the reason.
+    fn expect(&self, run: &AgentRun<'_>, state: &str, what: &str, composer: Option<&str>, why: Option<&str>) {
+        let claude = registry::by_name("claude").unwrap();
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            let view = drawn(&run.terminal.bytes(), ROWS, COLS);
+            let pid = Pid(run.terminal.pid());
+            let home = self.stage.home.path().to_owned();
+            let var = |name: &str| (name == "HOME").then(|| home.clone().into_os_string());
+            let published = claude.published(&var, pid, &SystemProcesses);
+            let conversation = published.as_ref().and_then(|published| published.conversation.clone());
+            let file =
+                conversation.and_then(|id| claude.conversations(&var, &id.0).pop()).map(|found| found.file);
+            let mut turns = Turns::of(claude);
+            turns.look(file.as_deref()).unwrap();
+            let reading = claude.read_screen(&view);
+            let sources = Sources {
+                published: published.as_ref(),
+                screen: Some(&reading),
+                turn: turns.last(),
+                ..Sources::default()
+            };
+            let decided = decide(&sources, SystemClock.now());
+            let read =
+                (decided.is.as_str(), reading.composer.as_ref().map(|composer| composer.text.as_str()));
+            let right = read == (state, composer)
+                && why.is_none_or(|why| decided.why.contains(why))
+                && (state != "idle" || reading.shown == Some(Shown::Quiet));
+            let recording = std::env::var_os("CODEMIE_TEST_RECORD").is_some();
+            if right || recording {
+                if recording {
+                    let registry = published.as_ref().map(|published| match &published.status {
+                        PublishedStatus::Idle => "idle".to_owned(),
+                        PublishedStatus::Busy => "busy".to_owned(),
+                        PublishedStatus::Waiting(what) => format!("waiting {what}"),
+                        PublishedStatus::Dialog(what) => format!("dialog {what}"),
+                    });
+                    let (major, minor, patch) = self.stage.home.version(Agent::Claude);
+                    let version = format!("{major}.{minor}.{patch}");
+                    let lines = file.as_deref().map(last_lines).unwrap_or_default();
+                    let recorded = Recording {
+                        agent: &format!("claude {version}"),
+                        state,
+                        composer,
+                        registry: registry.as_deref(),
+                        why,
+                        lines: &lines,
+                        home: &home.display().to_string(),
+                    };
+                    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/screens/claude");
+                    recorded.write(&view, &folder.join(format!("{state}-{what}-{version}.txt")));
+                    if !right {
+                        println!("{state}-{what}-{version} is read as {decided:?} from {sources:?}");
+                    }
+                }
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{state} {what} is read as {decided:?} from {sources:?}\n{}",
+                view.rows.join("\n")
+            );
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// The last lines that say something about turns.
+fn last_lines(file: &Path) -> Vec<u8> {
+    let claude = registry::by_name("claude").unwrap();
+    let bytes = fs::read(file).unwrap();
+    let marked: Vec<&[u8]> = bytes
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| line.ends_with(b"\n") && claude.read_turn(line).is_some())
+        .collect();
+    marked[marked.len().saturating_sub(3)..].concat()
+}
+
+fn before_the_prompt(screens: &Screens) {
+    screens.change(".claude.json", |state| {
+        state["projects"] = json!({});
+    });
+    let run = screens.launch(&[]);
+    screens.shows(&run, "trust");
+    screens.expect(&run, "dialog", "trust", None, Some("trust"));
+    drop(run);
+    screens.change(".claude.json", |state| {
+        state["customApiKeyResponses"] = json!({"approved": [], "rejected": []});
+    });
+    let run = screens.launch(&[]);
+    screens.shows(&run, "API key");
+    screens.expect(&run, "dialog", "api-key", None, Some("API key"));
+    drop(run);
+    screens.change(".claude.json", |state| {
+        state["hasCompletedOnboarding"] = json!(false);
+        state.as_object_mut().unwrap().remove("theme");
+    });
+    let run = screens.launch(&[]);
+    screens.shows(&run, "Dark mode");
+    screens.expect(&run, "dialog", "theme", None, Some("set up"));
+}
+
+fn conversation(screens: &Screens) {
+    let run = screens.start(&[]);
+    screens.shows(&run, "❯");
+    screens.expect(&run, "idle", "first", Some(""), None);
+    run.prompt("hello");
+    screens.shows(&run, "pong-");
+    screens.expect(&run, "idle", "answered", Some(""), None);
+    run.type_text("some text");
+    screens.shows(&run, "some text");
+    screens.expect(&run, "idle", "typed", Some("some text"), None);
+    run.terminal.send("\x1b\r");
+    run.terminal.send("a second line");
+    screens.shows(&run, "a second line");
+    screens.expect(&run, "idle", "typed-lines", Some("some text\na second line"), None);
+    run.terminal.send("\x15\x15\x15");
+    run.wait_ready();
+    run.type_text("Try \"this\"");
+    screens.shows(&run, "Try \"this\"");
+    screens.expect(&run, "idle", "typed-like-a-placeholder", Some("Try \"this\""), None);
+    run.terminal.send("\x15\x15");
+    run.wait_ready();
+    run.ask("[say Which of the two files do you mean? Do you want to proceed?]");
+    screens.shows(&run, "Do you want to proceed?");
+    run.wait_ready();
+    screens.shows(&run, "Do you want to proceed?");
+    screens.expect(&run, "idle", "prose-question", Some(""), None);
+    let quoted = "[say The dialog was: ──────── Bash command · rm x · Do you want to proceed? ❯ 1. Yes · 2. No · Esc to cancel · Tab to amend]";
+    run.ask(quoted);
+    screens.shows(&run, "The dialog was");
+    run.wait_ready();
+    screens.shows(&run, "The dialog was");
+    screens.expect(&run, "idle", "prose-dialog", Some(""), None);
+    run.ask("[hold door]");
+    screens.shows(&run, "held");
+    screens.expect(&run, "working", "streaming", Some(""), None);
+    run.type_text("a further prompt");
+    screens.expect(&run, "working", "streaming-typed", Some("a further prompt"), None);
+    run.enter();
+    thread::sleep(Duration::from_secs(1));
+    screens.shows(&run, "a further prompt");
+    screens.expect(&run, "working", "queued", Some(""), None);
+    screens.stage.api.release("door");
+    run.wait_for("the queued prompt's answer", |_, view| view.text().matches("pong-").count() >= 2);
+    run.wait_ready();
+    run.ask("[run sleep 60]");
+    screens.shows(&run, "sleep 60");
+    screens.expect(&run, "working", "tool", Some(""), None);
+    run.terminal.send("\x1b");
+    screens.shows(&run, "nterrupted");
+    screens.expect(&run, "idle", "interrupted", Some(""), None);
+}
+
+fn menus(screens: &Screens) {
+    let run = screens.start(&[]);
+    run.type_text("/mod");
+    screens.shows(&run, "/model");
+    screens.expect(&run, "idle", "slash-menu", Some("/mod"), None);
+    run.terminal.send("\x15");
+    run.wait_ready();
+    run.command("/model");
+    screens.shows(&run, "Esc");
+    screens.expect(&run, "dialog", "model", None, None);
+    run.terminal.send("\x1b");
+    run.wait_ready();
+    run.command("/config");
+    screens.shows(&run, "Esc");
+    screens.expect(&run, "dialog", "config", None, None);
+    run.terminal.send("\x1b");
+    run.wait_ready();
+    run.terminal.send("?");
+    screens.shows(&run, "shortcuts");
+    run.terminal.send("\x7f");
+    run.wait_ready();
+    let pasted: String = (1..=40).map(|line| format!("line {line}\n")).collect();
+    run.terminal.send(format!("\x1b[200~{pasted}\x1b[201~"));
+    screens.shows(&run, "Pasted text");
+    screens.expect(&run, "idle", "pasted", Some("[Pasted text #1 +40 lines]"), None);
+}
+
+fn permission_to_run(screens: &Screens) {
+    screens.ask_first();
+    let run = screens.start(&[]);
+    run.ask("[run touch made.txt]");
+    screens.shows(&run, "Do you want to proceed?");
+    screens.expect(&run, "needs-input", "bash", None, Some("permission to run a command"));
+    run.terminal.send("\x1b");
+    screens.shows(&run, "nterrupted");
+    screens.expect(&run, "idle", "refused", Some(""), None);
+}
+
+fn permission_to_edit(screens: &Screens) {
+    screens.ask_first();
+    fs::write(screens.stage.home.project().join("notes.txt"), "one\ntwo\nthree\n").unwrap();
+    let notes = screens.stage.home.project().join("notes.txt").display().to_string();
+    let run = screens.start(&[]);
+    run.ask(&format!("[tool Read {{\"file_path\": \"{notes}\"}}] [edit {notes}]"));
+    screens.shows(&run, "Do you want to");
+    screens.expect(&run, "needs-input", "edit", None, Some("permission to change a file"));
+    run.terminal.send("\x1b");
+    screens.shows(&run, "nterrupted");
+    run.wait_ready();
+    let fresh = screens.stage.home.project().join("fresh.txt").display().to_string();
+    run.ask(&format!("[write {fresh}]"));
+    screens.shows(&run, "Do you want to");
+    screens.expect(&run, "needs-input", "write", None, Some("permission to change a file"));
+    run.terminal.send("\x1b");
+    screens.shows(&run, "nterrupted");
+    run.wait_ready();
+    run.ask(r#"[tool WebFetch {"url": "http://127.0.0.1:9/x", "prompt": "read it"}]"#);
+    screens.shows(&run, "Do you want to");
+    screens.expect(&run, "needs-input", "fetch", None, Some("permission"));
+}
+
+fn plan(screens: &Screens) {
+    let run = screens.start(&["--permission-mode", "plan"]);
+    screens.expect(&run, "idle", "plan-mode", Some(""), None);
+    run.ask(r##"[tool ExitPlanMode {"plan": "# A plan\n\n1. Do this.\n2. Do that.\n"}]"##);
+    screens.shows(&run, "proceed?");
+    screens.expect(&run, "needs-input", "plan", None, Some("plan"));
+}
+
+fn question(screens: &Screens) {
+    let run = screens.start(&[]);
+    let options =
+        r#"[{"label": "Red", "description": "a warm one"}, {"label": "Blue", "description": "a cold one"}]"#;
+    let questions = format!(
+        r#"{{"questions": [{{"question": "Which colour is it to be?", "header": "Colour", "multiSelect": false, "options": {options}}}]}}"#
+    );
+    run.ask(&format!("[tool AskUserQuestion {questions}]"));
+    screens.shows(&run, "2. Blue");
+    screens.expect(&run, "needs-input", "question", None, Some("a question"));
+}
+
+fn resume_menu(screens: &Screens) {
+    let run = screens.start(&[]);
+    run.prompt("the first conversation");
+    run.exit();
+    drop(run);
+    let run = screens.start(&[]);
+    run.prompt("another conversation");
+    run.exit();
+    drop(run);
+    let run = screens.launch(&["--resume"]);
+    screens.shows(&run, "another conversation");
+    screens.expect(&run, "dialog", "resume", None, Some("conversation"));
+}
+
+fn compaction(screens: &Screens) {
+    let run = screens.start(&[]);
+    for prompt in ["one", "two", "three"] {
+        run.prompt(prompt);
+    }
+    run.command("/compact keep [hold compaction]");
+    screens.shows(&run, "ompacting");
+    screens.expect(&run, "working", "compacting", Some(""), Some("compact"));
+    screens.stage.api.release("compaction");
+}
+
+/// A state's word as the record spells it.
+#[test]
+fn states_of_the_scenarios_exist() {
+    for state in ["idle", "dialog", "needs-input", "working"] {
+        assert!(Activity::parse(state).is_some());
+    }
+}
