@@ -19,6 +19,7 @@ pub mod home;
 pub mod launch;
 pub mod live;
 pub mod log;
+pub mod mcp;
 pub mod meter;
 pub mod mirror;
 pub mod output;
