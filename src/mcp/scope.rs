@@ -266,7 +266,7 @@ mod tests {
             begin.workspace.cwd = cwd.to_owned();
             begin.parent = parent;
             let run = begin.run.id;
-            (run, world.start_as(&begin).session)
+            (run, world.start_as(&begin).1.session)
         };
         let (own_run, own) = start(&mut world, &project, None);
         let (child_run, child) = start(&mut world, Path::new("/elsewhere"), Some(own_run));

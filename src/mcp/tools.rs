@@ -446,3 +446,7 @@ pub fn list(genie: bool) -> Vec<Tool> {
     }
     tools
 }
+
+#[cfg(test)]
+#[path = "tools_tests.rs"]
+mod tests;
