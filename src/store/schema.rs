@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 8;
+pub(super) const KNOWN: i64 = 9;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -358,6 +358,28 @@ const V8: &str = "
 ALTER TABLE session ADD COLUMN local_only INTEGER NOT NULL DEFAULT 0;
 UPDATE session SET local_only = 1 WHERE agent = 'demo';
 CREATE INDEX evidence_handed_over ON evidence (session) WHERE source = 'handed-over' AND verdict = 'accepted';
+";
+
+/// Requests that must not be carried out twice, by their idempotency keys. Nothing of earlier versions reads it, so that a
+/// process that opened the database before goes on as ever.
+const V9: &str = "
+CREATE TABLE request (
+  kind        TEXT NOT NULL,
+  key         TEXT NOT NULL,
+  content     TEXT NOT NULL,            -- a fingerprint of what was asked for
+  -- The process that carries it out.
+  owner_pid   INTEGER NOT NULL,
+  owner_start INTEGER NOT NULL,
+  boot        TEXT NOT NULL,
+  pids        TEXT NOT NULL,
+  run         TEXT,
+  session     TEXT,
+  stage       TEXT NOT NULL,
+  answer      TEXT,                     -- JSON; null: none yet, or never
+  created_at  INTEGER NOT NULL,
+  PRIMARY KEY (kind, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX request_by_age ON request (created_at);
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.
