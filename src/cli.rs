@@ -12,6 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use crate::launch::LaunchTarget;
+use crate::mcp::Scope;
 use crate::output::Colour;
 use crate::registry;
 use crate::session::names;
@@ -104,6 +105,8 @@ pub enum Command {
     Init(Init),
     /// Open sessions, cost and delivery in the browser
     Dashboard(Dashboard),
+    /// Serve sessions as tools for agents (MCP) on standard input and output
+    Mcp(Mcp),
     /// Check the set-up and say how to fix what is wrong
     Doctor(Doctor),
     /// Read and change settings
@@ -245,6 +248,22 @@ pub struct Dashboard {
     /// Only print the address, open no browser
     #[arg(long)]
     pub no_open: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Mcp {
+    /// The most that a caller may see and do; calls can narrow it
+    #[arg(long, value_enum, default_value_t)]
+    pub scope: Scope,
+    /// Add the tools of another server under their names there: run, resume, view, stop
+    #[arg(long, value_enum)]
+    pub compat: Option<McpCompat>,
+}
+
+/// Other servers whose tools' names are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum McpCompat {
+    Genie,
 }
 
 #[derive(Debug, Args)]

@@ -20,6 +20,7 @@ pub mod host;
 pub mod launch;
 pub mod live;
 pub mod log;
+pub mod mcp;
 pub mod meter;
 pub mod mirror;
 pub mod output;

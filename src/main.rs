@@ -47,7 +47,8 @@ fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> ExitC
 
 fn manage(command: &Command) -> ExitCode {
     let home = Home::from_env(|name| std::env::var_os(name));
-    let (out, err) = (io::stdout().lock(), io::stderr());
+    // Not locked: the MCP server writes from a thread of its own.
+    let (out, err) = (io::stdout(), io::stderr());
     let mut out = Output(Screen::new(out, terminal::is_terminal(&io::stdout())));
     let mut err = Screen::new(err, terminal::is_terminal(&io::stderr()));
     match cmd::manage(command, home, &mut out, &mut err) {

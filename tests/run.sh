@@ -38,6 +38,8 @@ END
 }
 # Drives the browser that looks at the dashboard.
 playwright="playwright-core@1.65.0"
+# A client of the MCP server.
+mcp_sdk="@modelcontextprotocol/sdk@1.32.2"
 rotel=0.0.1a15
 schemathesis=4.32.5
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
@@ -82,6 +84,7 @@ npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
 $(versions | awk -F'|' '{ print "npm:" $2 "@" $3 "|" $1 "|another version of the real agent" ($4 == "full" ? ", with --full" : "") "; into target/versions" }')
 npm:$playwright|playwright-core|drive the browser; into target/browser
+npm:$mcp_sdk|@modelcontextprotocol/sdk|drive the MCP server; into target/mcp-sdk
 python3-venv|python3|install what comes from PyPI
 postgresql|/usr/lib/postgresql|the backend's second database, a server per test
 pip:schemathesis==$schemathesis|schemathesis|requests out of the backend's own description (into target/schemathesis)
@@ -110,6 +113,7 @@ target=${CARGO_TARGET_DIR:-target}
 agents=${CODEMIE_TEST_AGENTS:-$PWD/target/agents}
 versions=${CODEMIE_TEST_VERSIONS:-$PWD/target/versions}
 browser=${CODEMIE_TEST_BROWSER:-$PWD/target/browser}
+mcp_client=${CODEMIE_TEST_MCP_SDK:-$PWD/target/mcp-sdk}
 results=$target/test-results
 # Homes of agents in tests that were killed before they could tidy up.
 rm -rf "$results" "$target"/tmp/home-*
@@ -223,13 +227,15 @@ install_newest() {
     done
 }
 
-install_browser_driver() {
-    installed_in "$browser" "$playwright" && return 0
+# A package of npm's that a test uses, into a folder of its own.
+#   install_driver FOLDER LOG PACKAGE
+install_driver() {
+    installed_in "$1" "$3" && return 0
     if ! has npm; then
-        missing+=("npm, and so $playwright")
+        missing+=("npm, and so $3")
         return 0
     fi
-    install_into "$browser" npm-browser.log "$playwright"
+    install_into "$@"
 }
 
 # From PyPI, into a folder beside what cargo builds; the tests know it by the same name, or by the variable.
@@ -295,7 +301,7 @@ build_tests() {
 run_tests() {
     local program
     export CARGO_MANIFEST_DIR=$PWD CODEMIE_TEST_AGENTS=$agents CODEMIE_TEST_VERSIONS=$versions
-    export CODEMIE_TEST_BROWSER=$browser
+    export CODEMIE_TEST_BROWSER=$browser CODEMIE_TEST_MCP_SDK=$mcp_client
     export CODEMIE_TEST_RESULTS=$results/tests
     [ -z "$full" ] || export CODEMIE_TEST_FULL=1
     for program in "$@"; do
@@ -327,7 +333,8 @@ if [ -n "$newest" ]; then
     exit 0
 fi
 install_versions
-install_browser_driver
+install_driver "$browser" npm-browser.log "$playwright"
+install_driver "$mcp_client" npm-mcp-sdk.log "$mcp_sdk"
 install_from_pypi rotel "$rotel" "${CODEMIE_TEST_ROTEL:-$PWD/target/rotel}"
 install_from_pypi schemathesis "$schemathesis" "${CODEMIE_TEST_SCHEMATHESIS:-$PWD/target/schemathesis}"
 find_isolation

@@ -16,6 +16,7 @@ mod format;
 mod init;
 mod labels;
 mod list;
+mod mcp;
 mod prune;
 mod resume;
 pub mod run;
@@ -105,6 +106,7 @@ fn about_sessions(command: &Command) -> bool {
             | Command::DemoBackend(_)
             | Command::Backend(_)
             | Command::Init(_)
+            | Command::Mcp(_)
             | Command::Shim(_)
     )
 }
@@ -155,6 +157,7 @@ fn carry_out(
         Command::Shim(args) => shim::run(args, &home, agents, out),
         Command::Init(args) => init::run(args, &home, agents, out),
         Command::Dashboard(args) => dashboard::run(args, &home, out),
+        Command::Mcp(args) => mcp::run(args, &home),
         Command::Config(args) => config::run(args, &home, agents, out, err),
         Command::Completions(args) => completions::run(args, out),
         Command::Demo(args) => demo::run(args, &home, out, err),

@@ -1,0 +1,187 @@
+//! Tools that speak to a running session: a message, waiting for it, its end.
+
+use std::time::{Duration, Instant};
+
+use super::error::{ErrorCode, ToolError};
+use super::forms::{EndSession, EndedSession, SendMessage, SentMessage, WaitForSession, WaitedForSession};
+use super::rules;
+use super::tools::{Call, LiveRun, Tools};
+use crate::remote::RemoteError;
+use crate::remote::protocol::{SendRequest, StopRequest, WaitRequest};
+use wire::{Moment, ProcessId};
+
+/// How long a message may take to be proved delivered.
+const SEND_TIMEOUT_MS: u64 = 20_000;
+
+const WAIT_TIMEOUT_MS: u64 = 50_000;
+const LONGEST_WAIT_MS: u64 = 600_000;
+/// A wait is made of shorter ones: after each the caller is told that it goes on, and one that nobody wants any more ends.
+const WAIT_PART: Duration = Duration::from_secs(5);
+
+/// How often the store is asked about a session that has no host.
+const STORE_POLL: Duration = Duration::from_millis(250);
+
+const GRACE_MS: u64 = 10_000;
+const LONGEST_GRACE_MS: u64 = 60_000;
+/// What a wrapper needs after it has killed its program: the END, and its own end.
+const FORCE_TIMEOUT: Duration = Duration::from_secs(3);
+
+impl Tools {
+    pub(super) fn send_message(&self, args: SendMessage) -> Result<SentMessage, ToolError> {
+        rules::text(&args.text)?;
+        args.idempotency_key.as_deref().map(|key| rules::word("idempotency_key", key)).transpose()?;
+        let run = self.look(self.given.scope, |view, caller, filter| {
+            let row = self.meant_session(view, filter, &args.session)?;
+            let run = self.live_run(view, &row)?.ok_or_else(|| has_ended(&row.name))?;
+            if caller.run.is_some_and(|caller| caller.id == run.id) {
+                // What is typed counts as the user's own word.
+                return Err(ToolError::new(
+                    ErrorCode::Refused,
+                    "a session cannot speak to itself in its user's name",
+                    "name another session",
+                ));
+            }
+            Ok(run)
+        })?;
+        let request = SendRequest {
+            text: args.text,
+            idempotency_key: args.idempotency_key,
+            timeout_ms: SEND_TIMEOUT_MS,
+        };
+        let answer = self.given.live.send(run.id, request)?;
+        let session = answer.session.map_or_else(|| run.session.shown_id(), |session| session.to_string());
+        Ok(SentMessage {
+            result: answer.result.to_string(),
+            why: answer.why,
+            session_id: session,
+            redirected_from: run.redirected_from,
+            cursor: answer.cursor,
+        })
+    }
+
+    pub(super) fn wait_for_session(
+        &self,
+        args: WaitForSession,
+        call: &Call<'_>,
+    ) -> Result<WaitedForSession, ToolError> {
+        let timeout = args.timeout_ms.unwrap_or(WAIT_TIMEOUT_MS).min(LONGEST_WAIT_MS);
+        let deadline = Instant::now() + Duration::from_millis(timeout);
+        args.cursor.as_deref().map(|cursor| rules::word("cursor", cursor)).transpose()?;
+        let until = args.until.map(super::forms::OneOrMore::into_list).unwrap_or_default();
+        let mut cursor = args.cursor;
+        loop {
+            let (row, run) = self.look(self.given.scope, |view, _, filter| {
+                let row = self.meant_session(view, filter, &args.session)?;
+                let run = self.live_run(view, &row)?;
+                Ok((row, run))
+            })?;
+            let Some(run) = run else {
+                // It ended, and nothing else can happen to it.
+                let (result, session_id) = (Moment::Exit.to_string(), row.shown_id());
+                return Ok(WaitedForSession {
+                    result,
+                    session_id,
+                    redirected_from: None,
+                    state: None,
+                    cursor,
+                });
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let part = left.min(WAIT_PART);
+            let (result, state, session) = match self.wait_part(&run, &until, cursor.as_ref(), part)? {
+                Some(answer) => {
+                    cursor = Some(answer.cursor);
+                    (answer.result, Some(answer.state), answer.session)
+                }
+                None => (None, None, None),
+            };
+            if result.is_some() || left <= part || call.is_abandoned() {
+                let session_id =
+                    session.map_or_else(|| run.session.shown_id(), |session| session.to_string());
+                return Ok(WaitedForSession {
+                    result: result.map_or("pending", Moment::as_str).to_owned(),
+                    session_id,
+                    redirected_from: run.redirected_from,
+                    state,
+                    cursor,
+                });
+            }
+            let doing = state.as_ref().map_or("it runs", |state| state.is.as_str());
+            (call.report)(format!("{}: {doing}", run.session.name));
+        }
+    }
+
+    /// A part of a wait. `None`: there is no host to ask, and the time has passed.
+    fn wait_part(
+        &self,
+        run: &LiveRun,
+        until: &[Moment],
+        cursor: Option<&String>,
+        part: Duration,
+    ) -> Result<Option<crate::remote::protocol::WaitAnswer>, ToolError> {
+        let timeout_ms = u64::try_from(part.as_millis()).unwrap_or(u64::MAX);
+        let request = WaitRequest { until: until.to_vec(), cursor: cursor.cloned(), timeout_ms };
+        match self.given.live.wait(run.id, request) {
+            Ok(answer) => Ok(Some(answer)),
+            // A session in somebody's terminal, or one that ends at this moment: the store will show the end.
+            Err(RemoteError::NoHost | RemoteError::Closed) => {
+                let deadline = Instant::now() + part;
+                while Instant::now() < deadline && self.given.processes.alive(run.wrapper) {
+                    std::thread::sleep(STORE_POLL.min(deadline.saturating_duration_since(Instant::now())));
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A session may end itself in every scope: its own session is always in it.
+    pub(super) fn end_session(&self, args: &EndSession) -> Result<EndedSession, ToolError> {
+        let (row, run, own) = self.look(self.given.scope, |view, caller, filter| {
+            let row = self.meant_session(view, filter, &args.session)?;
+            let run = self.live_run(view, &row)?;
+            let own = run.as_ref().is_some_and(|run| caller.run.is_some_and(|caller| caller.id == run.id));
+            Ok((row, run, own))
+        })?;
+        let Some(run) = run else {
+            return Ok(EndedSession {
+                session_id: row.shown_id(),
+                redirected_from: None,
+                ended: true,
+                already: true,
+                survivors: Vec::new(),
+            });
+        };
+        let grace_ms = args.grace_ms.unwrap_or(GRACE_MS).min(LONGEST_GRACE_MS);
+        let survivors = match self.given.live.stop(run.id, StopRequest { grace_ms }) {
+            Ok(answer) => answer.survivors,
+            // Nobody but the session itself may end what runs in somebody's terminal.
+            Err(RemoteError::NoHost) if own => self.ask_to_end(run.wrapper, grace_ms),
+            // The host is gone, and the agent with it.
+            Err(RemoteError::Closed) if !self.given.processes.alive(run.wrapper) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(EndedSession {
+            session_id: run.session.shown_id(),
+            redirected_from: run.redirected_from,
+            ended: survivors.is_empty(),
+            already: false,
+            survivors,
+        })
+    }
+
+    fn ask_to_end(&self, wrapper: ProcessId, grace_ms: u64) -> Vec<String> {
+        let grace = Duration::from_millis(grace_ms);
+        terminal::ask_to_end(wrapper, grace);
+        let deadline = Instant::now() + grace + FORCE_TIMEOUT;
+        while self.given.processes.alive(wrapper) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let alive = self.given.processes.alive(wrapper);
+        alive.then(|| format!("codemie (pid {})", wrapper.pid)).into_iter().collect()
+    }
+}
+
+fn has_ended(name: &str) -> ToolError {
+    ToolError::new(ErrorCode::Ended, format!("{name} has ended"), "resume_session goes on with it")
+}
