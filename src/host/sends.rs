@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::send::{Sending, Situation, Step, answer, refusal};
 use crate::remote::protocol::{SendAnswer, SendRequest};
+use crate::remote::send::SendError;
 use crate::remote::text;
 use crate::store::REMEMBERED;
 use wire::Delivery;
@@ -95,7 +96,9 @@ impl<C: Clone + PartialEq> Sends<C> {
                     }
                     return Submitted::Taken;
                 }
-                Some(Earlier::OtherText) => return Submitted::Refused(other_text(&key.key)),
+                Some(Earlier::OtherText) => {
+                    return Submitted::Refused(SendError::OtherText(key.key.clone()).to_string());
+                }
                 None => {}
             }
         }
@@ -204,11 +207,6 @@ enum Earlier {
     OnItsWay(usize),
     Answer(SendAnswer),
     OtherText,
-}
-
-/// One key for two texts.
-pub fn other_text(key: &str) -> String {
-    format!("the idempotency key {key:?} was used for another text; a key stands for one text alone")
 }
 
 #[cfg(test)]

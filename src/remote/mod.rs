@@ -8,6 +8,7 @@ pub mod attach;
 pub mod client;
 pub mod frames;
 pub mod protocol;
+pub mod send;
 pub mod text;
 
 pub use client::{Connection, RemoteError};
