@@ -91,6 +91,16 @@ impl EventLog {
         }
     }
 
+    /// The run went on in another conversation; with the last mark that it had before. Whatever it was in the middle of is over
+    /// without an end of its own.
+    pub fn enter(&mut self, mark: Option<&TurnMark>) {
+        (self.idle_since, self.work_since) = (None, None);
+        self.turn = match mark.map(|mark| &mark.kind) {
+            Some(TurnKind::Ended) => Turn::Ended(self.last),
+            _ => Turn::None,
+        };
+    }
+
     /// A mark that has just appeared in the conversation's file.
     pub fn mark(&mut self, now: Timestamp, mark: &TurnMark) {
         self.marked = true;

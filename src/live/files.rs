@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::{Sources, Turns, decide};
+use crate::agent::live::TurnMark;
 use crate::agent::{Agent, Var};
 use terminal::process::Processes;
 use wire::{Activity, AgentSessionId, LiveState, Pid, StateSource, Timestamp};
@@ -26,6 +27,23 @@ pub fn state_from_files(
     processes: &dyn Processes,
     now: Timestamp,
 ) -> LiveState {
+    let mut turns = Turns::of(session.agent);
+    let mut last_mark = |file: Option<&Path>| {
+        let _ = turns.look(file);
+        turns.last().cloned()
+    };
+    state_by(session, &mut last_mark, None, var, processes, now)
+}
+
+/// The same, where somebody else follows the marks of its turns. `last_mark` is given the file that it is to be found in.
+pub(super) fn state_by(
+    session: &UnhostedSession<'_>,
+    last_mark: &mut dyn FnMut(Option<&Path>) -> Option<TurnMark>,
+    before: Option<&LiveState>,
+    var: Var<'_>,
+    processes: &dyn Processes,
+    now: Timestamp,
+) -> LiveState {
     let unknown = |why: &str, since| LiveState {
         is: Activity::Unknown,
         since,
@@ -44,13 +62,13 @@ pub fn state_from_files(
         .and_then(|published| published.conversation.as_ref())
         .zip(session.conversation)
         .is_some_and(|(published, bound)| published != bound);
-    let mut turns = Turns::of(session.agent);
     // The end of a conversation that the agent has left says nothing about it.
-    let _ = turns.look(session.file.filter(|_| !in_another));
+    let turn = last_mark(session.file.filter(|_| !in_another));
     let sources = Sources {
         published: published.as_ref(),
-        turn: turns.last(),
+        turn: turn.as_ref(),
         started: Some(session.started),
+        before,
         ..Sources::default()
     };
     decide(&sources, now)

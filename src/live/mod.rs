@@ -8,9 +8,13 @@
 mod corpus_tests;
 mod decide;
 pub mod events;
+mod feed;
 mod files;
 mod turns;
+mod unhosted;
 
 pub use decide::{Sources, decide};
+pub use feed::TurnFeed;
 pub use files::{UnhostedSession, state_from_files};
 pub use turns::Turns;
+pub use unhosted::UnhostedWatch;
