@@ -21,8 +21,8 @@ pub use delivery::{Sync, SyncAction};
 use human::length::length;
 use human::shell;
 pub use sessions::{
-    Archive, Attach, Current, Explain, Export, Group, Import, ImportFound, List, Prune, Rename, Resume, Show,
-    Stop, Tags, Usage, UsageBy, View,
+    Archive, Attach, Current, Explain, Export, Group, Import, ImportFound, List, Moment, Prune, Rename,
+    Resume, Send, Show, Stop, Tags, Usage, UsageBy, View, Wait,
 };
 use wire::SessionId;
 
@@ -71,6 +71,10 @@ pub enum Command {
     Show(Show),
     /// Read a session's conversation
     View(View),
+    /// Type a text into a background session, and say what became of it
+    Send(Send),
+    /// Wait until a session's turn ends, it needs input, or it ends
+    Wait(Wait),
     /// Show which evidence bound a session to a conversation, and what was rejected
     Explain(Explain),
     /// Show the session that this process runs in

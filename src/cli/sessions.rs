@@ -11,6 +11,7 @@ use super::time;
 use crate::agent::Agent;
 use crate::demo::Demo;
 use crate::launch::conflict::OnConflict;
+use crate::live::events::Cursor;
 use crate::registry;
 use human::since::Since;
 
@@ -106,6 +107,75 @@ pub struct View {
     /// Print JSON, one object per page; with --follow one line each
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The text is typed into the agent's composer once the agent is ready, and Enter is pressed. The answer says what \
+                  became of it: accepted, queued (the agent is busy), turn_started (it stands in the conversation), rejected \
+                  (exit code 1) or unknown (5). Nothing is typed twice."
+)]
+pub struct Send {
+    /// Session id, name, the agent's session id, or the beginning of an id
+    pub session: String,
+    /// What to send; - reads it from standard input
+    #[arg(allow_hyphen_values = true)]
+    pub text: String,
+    /// A name for this text: asked again with the same one within 24 hours, it is not typed again
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+    /// How long to wait for the agent to take it
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = super::time)]
+    pub timeout: Duration,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Of several sessions the first one that has something is printed. When the time is up it prints `pending` and a \
+                  cursor (exit code 5); --cursor goes on from there, also after a restart or a /clear. Without a cursor, what \
+                  holds already counts: an agent that is idle after a turn, a question that stands there, a session that has \
+                  ended."
+)]
+pub struct Wait {
+    /// Session id, name, the agent's session id, or the beginning of an id
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    /// What to wait for, several separated by commas; by default any of them. The session's end always ends it
+    #[arg(long, value_delimiter = ',', value_name = "MOMENT")]
+    pub until: Vec<Moment>,
+    /// How long to wait
+    #[arg(long, default_value = "50s", value_name = "TIME", value_parser = super::time)]
+    pub timeout: Duration,
+    /// Only what came after this: what an earlier `wait` or `send` printed
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<Cursor>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Moment {
+    /// The agent has finished its turn
+    TurnEnd,
+    /// It asks something: a permission, a question, a dialog
+    NeedsInput,
+    /// The session has ended
+    Exit,
+}
+
+impl From<Moment> for wire::Moment {
+    fn from(moment: Moment) -> Self {
+        match moment {
+            Moment::TurnEnd => Self::TurnEnd,
+            Moment::NeedsInput => Self::NeedsInput,
+            Moment::Exit => Self::Exit,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

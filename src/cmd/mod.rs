@@ -20,12 +20,14 @@ mod mcp;
 mod prune;
 mod resume;
 pub mod run;
+mod send;
 mod shim;
 mod show;
 mod stop;
 mod sync;
 mod usage;
 mod view;
+mod wait;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -51,6 +53,8 @@ struct Failure {
 
 const NO_SUCH_SESSION: u8 = 3;
 const AMBIGUOUS: u8 = 4;
+/// Neither success nor failure: a wait whose time is up, a text of which nothing is proved.
+const NOT_KNOWN_YET: u8 = 5;
 
 fn no_such_session(message: String) -> anyhow::Error {
     Failure { code: NO_SUCH_SESSION, message }.into()
@@ -137,6 +141,8 @@ fn carry_out(
         Command::List(args) => list::run(args, &home, out),
         Command::Show(args) => show::run(args, &home, out),
         Command::View(args) => view::run(args, &home, out, err),
+        Command::Send(args) => send::run(args, &home, out, err),
+        Command::Wait(args) => wait::run(args, &home, out, err),
         Command::Explain(args) => explain::run(args, &home, out),
         Command::Current(args) => current::run(args, &home, out),
         Command::Rename(args) => labels::rename(args, &home, out),

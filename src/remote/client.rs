@@ -1,6 +1,7 @@
 //! The client's side of a connection to a host: one question, one answer, or an attachment.
 
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -45,6 +46,13 @@ pub struct Connection {
     stream: UnixStream,
     frames: Frames,
     pub welcome: Welcome,
+}
+
+/// To be waited for together with others.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
 }
 
 impl Connection {

@@ -14,3 +14,4 @@ pub mod open;
 pub mod state;
 pub mod stop;
 pub mod usage;
+pub mod wait;

@@ -51,8 +51,7 @@ pub use follow::Follower;
 pub use plan::{Plan, RunNews};
 pub use recover::recover;
 pub use summary::{RunTotal, Summary};
-#[cfg(test)]
-pub(crate) use watch::Watch;
+pub use watch::{Change, Watch};
 
 /// Wake-ups that wait for a tracker that is busy. More would be no news: each means "look".
 const QUEUE: usize = 64;

@@ -1,0 +1,110 @@
+//! `codemie send`: types a text into a background session, and says what became of it.
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use super::NOT_KNOWN_YET;
+use crate::cli::Send;
+use crate::home::Home;
+use crate::launch::Origin;
+use crate::output::{Colour, Style, json};
+use crate::remote::RemoteError;
+use crate::remote::protocol::{SendAnswer, SendRequest};
+use crate::remote::send::{Recipient, SendError, send};
+use crate::remote::text;
+use crate::report::find::session;
+use crate::report::live_target::{LiveTarget, where_it_runs};
+use crate::report::open::open;
+use human::shell;
+use human::text::clean;
+use system::clock::{Clock, SystemClock};
+use wire::{Delivery, SessionId};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    result: Delivery,
+    why: &'a str,
+    session_id: SessionId,
+    redirected_from: Option<SessionId>,
+    cursor: &'a str,
+}
+
+pub fn run(args: &Send, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let text = if args.text == "-" { standard_input()? } else { args.text.clone() };
+    let origin = Origin::of_this_process();
+    let mut store = open(home)?;
+    let target = store.read(|view| {
+        let named = session(view, &args.session, &origin)?;
+        anyhow::Ok(LiveTarget::of(view, home, named)?)
+    })?;
+    let name = &target.session.name;
+    let Some(run) = &target.run else {
+        bail!(
+            "{name} has ended, so nothing can be sent to it; `codemie resume --detach {}` continues it in the background",
+            shell::word(name)
+        );
+    };
+    let to = Recipient { run: run.id, session: target.session.id };
+    let request = SendRequest {
+        text,
+        idempotency_key: args.idempotency_key.clone(),
+        timeout_ms: u64::try_from(args.timeout.as_millis()).unwrap_or(u64::MAX),
+    };
+    let answer = send(home, &mut store, to, &request, SystemClock.now()).map_err(|error| match error {
+        SendError::Remote(RemoteError::NoHost) => anyhow::anyhow!(
+            "{name} runs {}, where only its user can type; a session that was started with `codemie run --detach` takes texts",
+            where_it_runs(run)
+        ),
+        other => other.into(),
+    })?;
+    print(args, &target, &answer, out, err)?;
+    Ok(ExitCode::from(match answer.result {
+        Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => 0,
+        Delivery::Rejected => 1,
+        Delivery::Unknown => NOT_KNOWN_YET,
+    }))
+}
+
+/// No more than can be sent, so that an endless input ends.
+fn standard_input() -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(text::LONGEST).unwrap_or(u64::MAX);
+    std::io::stdin().take(most + 1).read_to_end(&mut bytes).context("cannot read standard input")?;
+    String::from_utf8(bytes).context("standard input is no UTF-8 text")
+}
+
+fn print(
+    args: &Send,
+    target: &LiveTarget,
+    answer: &SendAnswer,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let session = answer.session.unwrap_or(target.session.id);
+    if args.json {
+        let answer = Answer {
+            result: answer.result,
+            why: &answer.why,
+            session_id: session,
+            redirected_from: target.redirected_from,
+            cursor: &answer.cursor,
+        };
+        out.write_all(json::line(&answer)?.as_bytes())?;
+        return Ok(());
+    }
+    if target.redirected_from.is_some() {
+        writeln!(err, "codemie: {} went on in {}", clean(&args.session), clean(&target.session.name))?;
+    }
+    let colour = match answer.result {
+        Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => Colour::Good,
+        Delivery::Rejected => Colour::Bad,
+        Delivery::Unknown => Colour::Warning,
+    };
+    let result = Style::of_stdout().paint(answer.result.as_str(), colour);
+    writeln!(out, "{result}: {}", clean(&answer.why))?;
+    Ok(())
+}
