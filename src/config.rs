@@ -34,6 +34,7 @@ pub struct Config {
     pub mcp: McpConfig,
     /// What leaves an attached session.
     pub detach_keys: Chord,
+    pub notify: Notify,
     agents: Vec<(String, AgentConfig)>,
     /// One line each, for after the agent has ended.
     pub problems: Vec<String>,
@@ -54,6 +55,15 @@ impl HostConfig {
         let mut limit = |key: &str| settings.text(key).as_deref().and_then(human::length::length);
         Self { columns, rows, idle_limit: limit("host.idleLimit"), total_limit: limit("host.totalLimit") }
     }
+}
+
+/// How a user is told of the moments of sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notify {
+    /// Program and arguments; empty: nothing is run.
+    pub command: Vec<String>,
+    /// Whether terminals that are attached to a background session show it themselves.
+    pub osc9: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +91,7 @@ impl Config {
                 .text(keys::DETACH_KEYS)
                 .and_then(|keys| keys.parse().ok())
                 .unwrap_or_default(),
+            notify: Notify { command: settings.list("notify.command"), osc9: settings.flag("notify.osc9") },
             agents: agents
                 .iter()
                 .map(|name| {

@@ -347,6 +347,7 @@ mod tests {
                 sinks: None,
                 sinks_now: |_| None,
                 on_news: None,
+                notifier: crate::track::notify::Notifier::default(),
                 log_level: None,
             };
             let tracker = Tracker::prepare(plan);

@@ -173,6 +173,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         sinks: None,
         sinks_now: |_| None,
         on_news: None,
+        notifier: crate::track::notify::Notifier::default(),
     };
     let (RunResult { code, message, .. }, summary) = wrap(launch, Some(plan), &origin);
     match message.or(summary.problem) {

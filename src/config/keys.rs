@@ -183,6 +183,20 @@ pub const KEYS: &[Key] = &[
         about: "mark what it writes; the vendor sees it",
     },
     Key {
+        name: "notify.command",
+        kind: Kind::List,
+        variable: None,
+        default: "[]",
+        about: "program and arguments to run when a turn ends, input is needed, or a session ends",
+    },
+    Key {
+        name: "notify.osc9",
+        kind: Kind::Flag,
+        variable: None,
+        default: "false",
+        about: "tell terminals that are attached to a background session, by OSC 9",
+    },
+    Key {
         name: "mcp.anyFolder",
         kind: Kind::Flag,
         variable: None,

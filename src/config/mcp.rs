@@ -45,7 +45,7 @@ impl McpConfig {
 }
 
 impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
-    fn list(&mut self, key: &str) -> Vec<String> {
+    pub(super) fn list(&mut self, key: &str) -> Vec<String> {
         let texts = |value: Value| {
             let texts = value.as_array()?.iter().filter_map(Value::as_str).map(str::to_owned);
             Some(texts.collect())

@@ -15,6 +15,7 @@ use crate::session::lifecycle::ConversationStart;
 use crate::shim::resolve::NotFound;
 use crate::shim::{self, depth::Depth};
 use crate::store::{Evidence, Surroundings};
+use crate::track::notify::Notifier;
 use crate::track::{Plan, version};
 use system::clock::Clock;
 use terminal::ProgramSpec;
@@ -144,6 +145,7 @@ pub fn prepare(
         sinks: Sinks::of(home, &config.delivery),
         sinks_now: receivers,
         on_news: None,
+        notifier: Notifier::of(&config.notify),
         home: home.clone(),
     };
     Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned })

@@ -10,7 +10,7 @@
 //! - [`sessions`]: the session the run is in, the correlator's state, and the [`departed`] sessions.
 //!
 //! [`recorder`] lets writer and sessions change together, and [`run`] is the loop over all. Modules use only those before them:
-//! `clock`, `timers`, `watch`, `version`, `exit_note`, `shared`; `looker`; `plan`, `follow`, `pending`, `receivers`; `writer`;
+//! `clock`, `timers`, `watch`, `version`, `exit_note`, `shared`, `notify`; `looker`; `plan`, `follow`, `pending`, `receivers`; `writer`;
 //! `departed`, `sessions`; `begin`, `background`, `recorder`; `recover`, `summary`; `run`; and this one, the wrapper's end.
 
 mod background;
@@ -20,6 +20,7 @@ mod departed;
 mod exit_note;
 mod follow;
 mod looker;
+pub mod notify;
 mod pending;
 mod plan;
 mod receivers;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::notify::Notifier;
 use super::version;
 use crate::agent::Trail;
 use crate::forward::Sinks;
@@ -49,6 +50,8 @@ pub struct Plan {
     pub sinks_now: fn(&Home) -> Option<Sinks>,
     /// Called by the tracker's thread after every look that may have found something: for the host of a background session.
     pub on_news: Option<Box<dyn Fn(RunNews) + Send>>,
+    /// Tells the user what happens in a session without a host. A host does so itself: it sees more.
+    pub notifier: Notifier,
 }
 
 /// Where a run is now.

@@ -1,6 +1,7 @@
 //! The tracker's thread: wake up, look, decide, commit, read, sleep.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use super::clock::{RunClock, SystemClocks};
 use super::exit_note;
 use super::looker::Looker;
+use super::notify::{Noticed, RunNotices};
 use super::plan::Plan;
 use super::recorder::{Recorder, Refused};
 use super::recover::recover;
@@ -16,14 +18,16 @@ use super::summary::{Summary, record_of, run_total};
 use super::timers::{Scope, Wake};
 use super::watch::{Change, Watch};
 use crate::detached;
+use crate::live::UnhostedSession;
 use crate::log;
+use crate::registry;
 use crate::session::correlate::{SETTLE, Signal};
 use crate::session::import::found;
 use crate::session::lifecycle;
 use crate::session::state::{Ending, Exit};
 use crate::store::Store;
 use terminal::process::SystemProcesses;
-use wire::{Pid, Timestamp};
+use wire::{Pid, SessionId, Timestamp};
 
 /// A database log longer than this is moved into the database by a run that has the time: the next process that opens the
 /// store reads all of it.
@@ -103,9 +107,24 @@ pub(super) fn ending(ended: terminal::ProgramEnd) -> Ending {
     }
 }
 
+fn in_words(ended: terminal::ProgramEnd) -> String {
+    match ended.exit {
+        terminal::ProgramExit::Exited(code) => format!("it exited with code {code}"),
+        terminal::ProgramExit::Killed(signal) => format!("it was ended by signal {signal}"),
+        exit @ terminal::ProgramExit::NotStarted(_) => format!("it exited with code {}", exit.code()),
+    }
+}
+
+/// The name of a session, as the store has it.
+fn name_of(recorder: &mut Recorder, session: SessionId) -> String {
+    let row = recorder.commit(|store| Ok(store.read(|view| view.session(session))?));
+    row.flatten().map(|row| row.name).unwrap_or_default()
+}
+
 struct Run {
     looker: Looker,
     recorder: Recorder,
+    notices: RunNotices,
     /// The home has been tidied.
     tidied: bool,
 }
@@ -114,7 +133,9 @@ impl Run {
     fn new(mut plan: Plan, pid: Pid, clock: Box<dyn RunClock>) -> Self {
         let trail = plan.trail.take();
         let method = trail.as_ref().map(|trail| trail.method());
-        Self { looker: Looker::new(trail), recorder: Recorder::new(plan, pid, method, clock), tidied: false }
+        let notices = RunNotices::of(std::mem::take(&mut plan.notifier));
+        let recorder = Recorder::new(plan, pid, method, clock);
+        Self { looker: Looker::new(trail), recorder, notices, tidied: false }
     }
 
     /// What any codemie command does for the whole home, once a run: ends runs that vanished, keeps the database's log short, has
@@ -190,6 +211,29 @@ impl Run {
         }
         looker.end_look(recorder.now().steady);
         recorder.writer().end_look();
+        self.notify();
+    }
+
+    /// Tells the user what has happened in the session, if that is wanted.
+    fn notify(&mut self) {
+        let Self { recorder, notices, .. } = self;
+        let Some(agent) = registry::by_name(&recorder.plan().agent).filter(|_| !notices.is_off()) else {
+            return;
+        };
+        let (now, pid) = (recorder.now().wall, recorder.agent().map(|agent| agent.pid));
+        let (surroundings, started) = (recorder.plan().surroundings.clone(), recorder.plan().begun_at);
+        let sessions = recorder.sessions();
+        let id = sessions.current();
+        let (conversation, file) = (sessions.conversation().cloned(), sessions.file().map(Path::to_owned));
+        let session = UnhostedSession {
+            agent,
+            pid,
+            conversation: conversation.as_ref(),
+            file: file.as_deref(),
+            started,
+        };
+        let seen = Noticed { session, id, surroundings: &surroundings };
+        notices.look(&seen, now, || name_of(recorder, id));
     }
 
     /// A last decision that needs a moment to be certain (a clear that only the log shows, because the agent was gone before
@@ -210,11 +254,12 @@ impl Run {
     /// How long to sleep if nothing happens.
     fn sleep(&self) -> Duration {
         let now = self.recorder.now();
-        self.looker.sleep(now.steady, self.recorder.due(now))
+        let notice = self.notices.due().map(|at| now.steady_at(at));
+        self.looker.sleep(now.steady, self.recorder.due(now).chain(notice))
     }
 
     fn finish(self, ended: terminal::ProgramEnd, at: Timestamp) -> Summary {
-        let Self { mut looker, mut recorder, tidied } = self;
+        let Self { mut looker, mut recorder, notices, tidied } = self;
         recorder.writer().begin_look();
         recorder.work_off(&mut looker);
         let session = recorder.sessions().current();
@@ -240,6 +285,10 @@ impl Run {
             exit_note::remove(&home, run); // a run that was never stored is never recovered
         }
         recorder.send_now();
+        if !notices.is_off() {
+            let (name, agent) = (name_of(&mut recorder, session), recorder.plan().agent.clone());
+            notices.exit(session, &name, &agent, &in_words(ended));
+        }
         if !tidied {
             // A run too short to tidy up still ends runs that vanished, as any command does.
             recorder.commit(|store| recover(store, &home));

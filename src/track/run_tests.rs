@@ -136,6 +136,7 @@ impl Scene {
             sinks: None,
             sinks_now: |_| None,
             on_news: None,
+            notifier: super::super::notify::Notifier::default(),
         }
     }
 

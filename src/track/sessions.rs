@@ -75,6 +75,7 @@ impl Sessions {
         self.conversation.as_ref()
     }
 
+    /// The conversation's file, as far as it is known.
     pub(super) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
