@@ -16,11 +16,16 @@ use crate::report::open::OpenStore;
 use human::shell;
 
 pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    attach_to(&args.session, args.read_only, home, err).map(ExitCode::from)
+}
+
+/// Returns the exit code: the agent's own where it has ended.
+pub fn attach_to(session: &str, read_only: bool, home: &Home, err: &mut dyn Write) -> anyhow::Result<u8> {
     let origin = Origin::of_this_process();
-    let target = look_up(&args.session, home, &origin)?;
+    let target = look_up(session, home, &origin)?;
     let name = shell::word(&target.session.name).into_owned();
     if target.redirected_from.is_some() {
-        writeln!(err, "codemie: {} has gone on as {name}", args.session)?;
+        writeln!(err, "codemie: {session} has gone on as {name}")?;
     }
     let chord = settings(Some(home), &origin).detach_keys;
     if !terminal::on_terminal() {
@@ -29,7 +34,7 @@ pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<Ex
         )));
     }
     let connection = connect(&target, home, &name)?;
-    let outcome = attach(connection, chord, args.read_only).map_err(|error| match error {
+    let outcome = attach(connection, chord, read_only).map_err(|error| match error {
         NotAttached::Remote(error) => refused(format!("{name}: {error}")),
         error => refused(error.to_string()),
     })?;
@@ -69,16 +74,16 @@ fn refused(message: String) -> anyhow::Error {
     Failure { code: 1, message }.into()
 }
 
-fn report(outcome: Outcome, name: &str, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+fn report(outcome: Outcome, name: &str, err: &mut dyn Write) -> anyhow::Result<u8> {
     match outcome {
         Outcome::Detached => {
             writeln!(err, "[detached from {name}; codemie attach {name} comes back]")?;
-            Ok(ExitCode::SUCCESS)
+            Ok(0)
         }
         Outcome::Ended(Ended { code, name: now }) => {
             let name = if now.is_empty() { name.into() } else { shell::word(&now) };
             writeln!(err, "[{name} ended with exit code {code}]")?;
-            Ok(ExitCode::from(code))
+            Ok(code)
         }
         Outcome::HostGone(RemoteError::Refused(message)) => Err(refused(format!("{name}: {message}"))),
         Outcome::HostGone(error) => {
@@ -88,8 +93,8 @@ fn report(outcome: Outcome, name: &str, err: &mut dyn Write) -> anyhow::Result<E
             // The terminal may be gone.
             let _ = writeln!(err, "[detached from {name}; codemie attach {name} comes back]");
             terminal::die_of(signal);
-            Ok(ExitCode::FAILURE)
+            Ok(1)
         }
-        Outcome::TerminalGone => Ok(ExitCode::FAILURE),
+        Outcome::TerminalGone => Ok(1),
     }
 }

@@ -1,8 +1,10 @@
 //! `codemie resume SESSION`: continue the same conversation of the agent, in its own folder.
 
-use anyhow::{Context, bail};
+use std::io;
 
-use super::{Failure, run};
+use anyhow::Context;
+
+use super::{Failure, attach, run};
 use crate::cli::{Resume, RunOptions};
 use crate::home::Home;
 use crate::launch::claim::{self, NotClaimed};
@@ -34,8 +36,9 @@ pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
     match decision {
         Decision::Continue | Decision::Fork => {}
         Decision::TakeOver(holders) => take_over(&mut wanted, &holders, home, &var)?,
-        Decision::Attach(run) => {
-            bail!("{} runs in the background (run {run}), and this build cannot connect to it", wanted.name)
+        Decision::Attach(_) => {
+            let code = attach::attach_to(&args.session, false, home, &mut io::stderr())?;
+            return Ok(RunResult { code, ..RunResult::default() });
         }
     }
     if let Some(folder) = &wanted.folder {

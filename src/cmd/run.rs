@@ -109,7 +109,15 @@ fn detach(
     };
     let HostConfig { columns: cols, rows, idle_limit: idle, total_limit: total } = config.host;
     let size = Size { rows, cols };
-    let program = host::Detached { launch, plan, origin, agent, size, limits: host::Limits { idle, total } };
+    let program = host::Detached {
+        launch,
+        plan,
+        origin,
+        agent,
+        size,
+        limits: host::Limits { idle, total },
+        osc9: config.notify.osc9,
+    };
     match host::detach(program) {
         Ok(session) => RunResult { output: Some(session.to_string()), ..RunResult::default() },
         Err(host::NotDetached { code, message }) => RunResult::failed(code, message),

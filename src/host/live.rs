@@ -9,16 +9,17 @@ use super::send::Situation;
 use super::sends::{Sends, Submitted};
 use super::waits::{Present, Waits};
 use crate::agent::Agent;
-use crate::agent::live::{Published, ScreenReading};
+use crate::agent::live::{Published, ScreenReading, TurnKind};
 use crate::launch::Origin;
 use crate::live::events::EventLog;
-use crate::live::{Sources, Turns, decide};
+use crate::live::{Sources, TurnFeed, decide};
 use crate::remote::protocol::{FromHost, Refused, SendRequest, WaitRequest};
 use crate::track::RunNews;
+use crate::track::notify::{Notice, Notifier};
 use system::clock::{Clock, SystemClock};
 use terminal::process::SystemProcesses;
 use terminal::screen::Screen;
-use wire::{Activity, LiveState, Pid, RunId, SessionId, Timestamp};
+use wire::{Activity, LiveState, Moment, Pid, RunId, SessionId, Timestamp};
 
 /// A screen is read when the agent has paused for this long: half a painted one would be misread, and reading every chunk of a
 /// flood would cost more than parsing it.
@@ -42,6 +43,9 @@ pub(super) struct Subject {
     /// The environment that the agent was started in: where its files are.
     pub(super) origin: Origin,
     pub(super) limits: Limits,
+    pub(super) notifier: Notifier,
+    /// Whether the terminals of viewers are to show notices.
+    pub(super) osc9: bool,
 }
 
 pub(super) struct LiveSession {
@@ -51,7 +55,7 @@ pub(super) struct LiveSession {
     news: Option<RunNews>,
     /// The tracker has looked since the agent's files were read here.
     news_unread: bool,
-    turns: Option<Turns>,
+    turns: Option<TurnFeed>,
     published: Option<Published>,
     reading: ScreenReading,
     bracketed_paste: bool,
@@ -62,6 +66,8 @@ pub(super) struct LiveSession {
     ended: bool,
     state: LiveState,
     log: EventLog,
+    /// The last moment that the user was notified of.
+    notified: Timestamp,
     sends: Sends<u64>,
     waits: Waits<u64>,
     /// When something is to be done though nothing happens.
@@ -74,6 +80,8 @@ pub(super) struct LiveStep {
     /// To be typed, as one piece.
     pub(super) keys: Vec<u8>,
     pub(super) answers: Vec<(u64, FromHost)>,
+    /// For the terminals of viewers, between two sequences of the program's.
+    pub(super) notices: Vec<u8>,
     /// A limit is reached.
     pub(super) limit: Option<&'static str>,
 }
@@ -83,7 +91,7 @@ impl LiveSession {
         let now = SystemClock.now();
         let state = decide(&Sources { blank: true, started: Some(now), ..Sources::default() }, now);
         Self {
-            turns: subject.agent.map(Turns::of),
+            turns: subject.agent.map(TurnFeed::of),
             subject,
             pid: None,
             begun: (Instant::now(), now),
@@ -98,6 +106,7 @@ impl LiveSession {
             ended: false,
             state,
             log: EventLog::default(),
+            notified: now,
             sends: Sends::default(),
             waits: Waits::default(),
             again: None,
@@ -194,6 +203,7 @@ impl LiveSession {
         again.extend(progress.again);
         step.answers.extend(self.answer_waits(now));
         again.extend(self.waits.deadline());
+        step.notices = self.notify();
         let wall = SystemClock.now();
         again.extend(self.log.due().map(|at| now + at.since(wall)));
         let (limit, at) = self.limit(now, wall);
@@ -211,7 +221,29 @@ impl LiveSession {
         let mut answers: Vec<(u64, FromHost)> =
             progress.answers.into_iter().map(|(client, answer)| (client, FromHost::Sent(answer))).collect();
         answers.extend(self.answer_waits(now));
+        self.notify();
         answers
+    }
+
+    /// Notifies the user of what has happened since the last time. Returns what viewers' terminals are to show.
+    fn notify(&mut self) -> Vec<u8> {
+        let moments: Vec<_> = self.log.after(self.notified).collect();
+        let Some(last) = moments.last() else { return Vec::new() };
+        self.notified = last.at;
+        let name = self.news.as_ref().map_or("", |news| news.name.as_str());
+        let agent = self.subject.agent.map_or("", |agent| agent.name());
+        let mut shown = Vec::new();
+        for event in &moments {
+            let mut notice = Notice::of(event.moment, self.session(), name, agent, &self.state);
+            if event.moment == Moment::Exit {
+                (notice.state, notice.why) = ("", "its agent has ended");
+            }
+            self.subject.notifier.run(&notice);
+            if self.subject.osc9 {
+                shown.extend(notice.osc9());
+            }
+        }
+        shown
     }
 
     fn read_screen(&mut self, screen: &Screen) {
@@ -230,14 +262,9 @@ impl LiveSession {
         let file = self.news.as_ref().and_then(|news| news.file.as_deref());
         let Some(turns) = &mut self.turns else { return };
         // A file that cannot be read now is read with the next news.
-        for mark in turns.look(file).unwrap_or_default() {
-            if let crate::agent::live::TurnKind::Prompt(text) = &mark.kind {
+        for mark in turns.look(file, SystemClock.now(), &mut self.log).unwrap_or_default() {
+            if let TurnKind::Prompt(text) = &mark.kind {
                 self.sends.note_prompt(text);
-            }
-            if mark.at.is_some_and(|at| at < self.begun.1) {
-                self.log.begin_with(&mark);
-            } else {
-                self.log.mark(SystemClock.now(), &mark);
             }
         }
     }
@@ -248,7 +275,7 @@ impl LiveSession {
             published: self.published.as_ref(),
             screen: self.subject.agent.is_some().then_some(&self.reading),
             blank: self.last_output.is_none(),
-            turn: self.turns.as_ref().and_then(Turns::last),
+            turn: self.turns.as_ref().and_then(TurnFeed::last),
             started: Some(self.begun.1),
             before: Some(&self.state),
         };

@@ -70,6 +70,8 @@ pub(super) struct Server {
     finished: bool,
     /// Keys of viewers that wait until a text has been typed.
     held_keys: Vec<u8>,
+    /// Notices that wait until the program is between two sequences.
+    notices: Vec<u8>,
 }
 
 impl Server {
@@ -84,6 +86,7 @@ impl Server {
             ended: None,
             finished: false,
             held_keys: Vec::new(),
+            notices: Vec::new(),
             parts,
         }
     }
@@ -187,13 +190,7 @@ impl Server {
             return false;
         }
         let bytes = &bytes[..count];
-        if self.viewers() > 0 {
-            let frame = FromHost::Output(bytes.to_vec()).to_bytes();
-            self.clients
-                .iter_mut()
-                .filter(|client| client.is_viewer())
-                .for_each(|client| client.say_bytes(&frame));
-        }
+        self.show(bytes.to_vec());
         self.screen.feed(bytes);
         let answers = self.screen.take_answers();
         // A viewer's terminal answers by itself; without one the host answers as a terminal would, or the agent waits.
@@ -202,6 +199,15 @@ impl Server {
         }
         self.parts.live.output_came(Instant::now());
         true
+    }
+
+    /// On the terminals of all viewers.
+    fn show(&mut self, bytes: Vec<u8>) {
+        if self.viewers() > 0 {
+            let frame = FromHost::Output(bytes).to_bytes();
+            let viewers = self.clients.iter_mut().filter(|client| client.is_viewer());
+            viewers.for_each(|client| client.say_bytes(&frame));
+        }
     }
 
     fn heed(&mut self, note: Note) {
@@ -320,6 +326,13 @@ impl Server {
         }
         for (client, answer) in &step.answers {
             self.say_to(*client, answer);
+        }
+        self.notices.extend(step.notices);
+        if self.screen.is_between_sequences() {
+            let notices = std::mem::take(&mut self.notices);
+            if !notices.is_empty() {
+                self.show(notices);
+            }
         }
         if let Some(why) = step.limit
             && self.ended.is_none()

@@ -42,6 +42,8 @@ pub struct Detached {
     pub agent: Option<&'static dyn Agent>,
     pub size: Size,
     pub limits: Limits,
+    /// Whether the terminals of viewers are to show notices.
+    pub osc9: bool,
 }
 
 /// Why nothing runs in the background.
@@ -110,7 +112,9 @@ impl Launcher {
 
 /// The whole life of a host.
 fn host(program: Detached, launcher: Launcher) -> u8 {
-    let Detached { mut launch, mut plan, origin, agent, size, limits } = program;
+    let Detached { mut launch, mut plan, origin, agent, size, limits, osc9 } = program;
+    // The host notifies, because it sees the screen; the tracker would do so a second time.
+    let notifier = std::mem::take(&mut plan.notifier);
     let (home, run, session) = (plan.home.clone(), plan.run, plan.session);
     let unable = |error: io::Error| Err(NotDetached { code: 126, message: format!("codemie: {error}") });
     let (front, pump, reporter, notes) = match front_end(size).and_then(|(front, pump)| {
@@ -128,7 +132,8 @@ fn host(program: Detached, launcher: Launcher) -> u8 {
     }
     as_in_a_plain_terminal(&mut launch);
     plan.on_news = Some(on_news(launcher.clone(), reporter.clone()));
-    let live = LiveSession::new(Subject { agent, run, session, origin: origin.clone(), limits });
+    let live =
+        LiveSession::new(Subject { agent, run, session, origin: origin.clone(), limits, notifier, osc9 });
     let stopped = Arc::<AtomicBool>::default();
     let stopping = Stopping::new(agent, SystemProcesses.identify(own_pid()), Arc::clone(&stopped));
     let start = move |reporter: Reporter| {

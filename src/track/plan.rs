@@ -58,6 +58,8 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunNews {
     pub session: SessionId,
+    /// The session's name when the run came to it.
+    pub name: String,
     pub conversation: Option<AgentSessionId>,
     /// The conversation's file, once there is one.
     pub file: Option<PathBuf>,

@@ -76,16 +76,17 @@ impl Recorder {
         &mut self.sessions
     }
 
-    /// Reports where the run is now to whoever wants to know.
-    pub(super) fn report_news(&self) {
-        if let Some(report) = &self.plan.on_news {
-            report(RunNews {
-                session: self.sessions.current(),
-                conversation: self.sessions.conversation().cloned(),
-                file: self.sessions.file().map(Path::to_owned),
-                recorded: self.writer.is_open(),
-            });
-        }
+    /// Where the run is now, for whoever wants to know; `None`: nobody does.
+    pub(super) fn news(&self, name: &str) -> Option<(&dyn Fn(RunNews), RunNews)> {
+        let report = self.plan.on_news.as_deref()?;
+        let news = RunNews {
+            session: self.sessions.current(),
+            name: name.to_owned(),
+            conversation: self.sessions.conversation().cloned(),
+            file: self.sessions.file().map(Path::to_owned),
+            recorded: self.writer.is_open(),
+        };
+        Some((report, news))
     }
 
     /// When there is something to do without any change of files.

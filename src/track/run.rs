@@ -67,7 +67,7 @@ pub(super) fn track(
     }
     loop {
         run.look_as_due();
-        run.recorder.report_news();
+        run.report_news();
         if let Some((ended, at)) = shared.end.get() {
             let now = run.recorder.now().steady;
             run.recorder.writer().retry_now(now);
@@ -125,6 +125,8 @@ struct Run {
     looker: Looker,
     recorder: Recorder,
     notices: RunNotices,
+    /// The current session's name, for the host.
+    named: Option<(SessionId, String)>,
     /// The home has been tidied.
     tidied: bool,
 }
@@ -135,7 +137,7 @@ impl Run {
         let method = trail.as_ref().map(|trail| trail.method());
         let notices = RunNotices::of(std::mem::take(&mut plan.notifier));
         let recorder = Recorder::new(plan, pid, method, clock);
-        Self { looker: Looker::new(trail), recorder, notices, tidied: false }
+        Self { looker: Looker::new(trail), recorder, notices, named: None, tidied: false }
     }
 
     /// What any codemie command does for the whole home, once a run: ends runs that vanished, keeps the database's log short, has
@@ -214,6 +216,21 @@ impl Run {
         self.notify();
     }
 
+    /// Reports where the run is now to the host, if there is one.
+    fn report_news(&mut self) {
+        if self.recorder.plan().on_news.is_none() {
+            return;
+        }
+        let current = self.recorder.sessions().current();
+        if self.named.as_ref().is_none_or(|(session, name)| *session != current || name.is_empty()) {
+            self.named = Some((current, name_of(&mut self.recorder, current)));
+        }
+        let name = self.named.as_ref().map_or("", |(_, name)| name.as_str());
+        if let Some((report, news)) = self.recorder.news(name) {
+            report(news);
+        }
+    }
+
     /// Tells the user what has happened in the session, if that is wanted.
     fn notify(&mut self) {
         let Self { recorder, notices, .. } = self;
@@ -259,7 +276,7 @@ impl Run {
     }
 
     fn finish(self, ended: terminal::ProgramEnd, at: Timestamp) -> Summary {
-        let Self { mut looker, mut recorder, notices, tidied } = self;
+        let Self { mut looker, mut recorder, notices, tidied, .. } = self;
         recorder.writer().begin_look();
         recorder.work_off(&mut looker);
         let session = recorder.sessions().current();

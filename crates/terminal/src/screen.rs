@@ -115,6 +115,11 @@ impl Screen {
         }
     }
 
+    /// Whether the program is in the middle of no control sequence and no character, so that something else may be written.
+    pub fn is_between_sequences(&self) -> bool {
+        self.unfinished.is_empty() && self.modes.unfinished() == 0
+    }
+
     /// What a terminal would have answered to the program's questions since the last call. Only questions that programs wait
     /// for are answered: what kind of terminal it is, whether it is well, where its cursor stands.
     pub fn take_answers(&mut self) -> Vec<u8> {
