@@ -309,10 +309,9 @@ impl ChordFinder {
             |at: usize, part: usize| fields.get(at).and_then(|parts| parts.get(part).copied().flatten());
         let (codes, modifiers) = match (params.first(), last) {
             // Answers, and the mouse in the form of SGR.
-            (Some(b'?' | b'<' | b'>' | b'='), _) | (_, b'R' | b'c' | b'n' | b't' | b'y') => {
-                return Unit::Report;
-            }
-            (None, b'I' | b'O') => return Unit::Report,
+            (Some(b'?' | b'<' | b'>' | b'='), _)
+            | (_, b'R' | b'c' | b'n' | b't' | b'y')
+            | (None, b'I' | b'O') => return Unit::Report,
             (_, b'~') if field(0, 0) == Some(200) => {
                 self.in_paste = true;
                 return Unit::Pressed(None);

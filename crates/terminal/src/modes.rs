@@ -376,7 +376,11 @@ impl Parser {
                 self.length = 0;
                 None
             }
-            (_, 0x18 | 0x1a) | (State::Osc, 0x07) | (State::DcsData, 0x9c) => {
+            (_, 0x18 | 0x1a)
+            | (State::Osc, 0x07)
+            | (State::DcsData, 0x9c)
+            | (State::Designate, 0x30..=0x7e)
+            | (State::BadCsi, 0x40..=0x7e) => {
                 self.state = State::Ground;
                 None
             }
@@ -388,15 +392,7 @@ impl Parser {
                 None
             }
             (State::Escape, _) => self.after_escape(byte),
-            (State::Designate, 0x30..=0x7e) => {
-                self.state = State::Ground;
-                None
-            }
             (State::Csi, _) => self.csi(byte),
-            (State::BadCsi, 0x40..=0x7e) => {
-                self.state = State::Ground;
-                None
-            }
             (State::Dcs, 0x40..=0x7e) => {
                 self.state = State::DcsData;
                 None
