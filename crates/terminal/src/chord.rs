@@ -279,12 +279,12 @@ impl ChordFinder {
             (State::Escape | State::Ss3, _) => return Some(Unit::Pressed(None)),
             (State::Csi, b'M') if self.is_bare_csi() => self.state = State::Mouse(3),
             (State::Csi, 0x40..=0x7e) => return Some(self.csi_key()),
-            (State::Csi, _) => {}
-            (State::String, 0x07) | (State::StringEscape, b'\\') => return Some(Unit::Report),
+            (State::String, 0x07) | (State::StringEscape, b'\\') | (State::Mouse(1), _) => {
+                return Some(Unit::Report);
+            }
             (State::String, 0x1b) => self.state = State::StringEscape,
-            (State::String, _) => {}
+            (State::Csi | State::String, _) => {}
             (State::StringEscape, _) => self.state = State::String,
-            (State::Mouse(1), _) => return Some(Unit::Report),
             (State::Mouse(more), _) => self.state = State::Mouse(more - 1),
         }
         None

@@ -1,5 +1,7 @@
 //! A key frame gives a fresh screen the same view, whatever was written; and no input does harm.
 
+use std::fmt::Write;
+
 use super::*;
 
 fn size(rows: u16, cols: u16) -> PtySize {
@@ -197,9 +199,8 @@ fn memory_and_key_frames_are_bounded() {
         for _ in 0..100 {
             cell = cell.wrapping_add(7919);
             let [red, green, blue, _] = cell.to_le_bytes();
-            piece.push_str(&format!(
-                "\x1b[1;3;4;38;2;{red};{green};{blue};48;2;{blue};{red};{green}m😀\u{301}\u{301}\u{301}"
-            ));
+            let style = format!("1;3;4;38;2;{red};{green};{blue};48;2;{blue};{red};{green}");
+            write!(piece, "\x1b[{style}m😀\u{301}\u{301}\u{301}").unwrap();
         }
         screen.feed(piece.as_bytes());
     }
@@ -389,11 +390,11 @@ fn any_output_of_programs_survives_a_key_frame() {
         for _ in 0..=random.below(60) {
             if random.below(25) == 0 {
                 let size = random.size();
-                log.push_str(&format!(" <{}x{}> ", size.rows, size.cols));
+                write!(log, " <{}x{}> ", size.rows, size.cols).unwrap();
                 original.resize(size);
             }
             let piece = random.one_of(PIECES);
-            log.push_str(&format!("{piece:?}"));
+            write!(log, "{piece:?}").unwrap();
             let bytes = piece.as_bytes();
             let (first, second) = bytes.split_at(random.below(bytes.len() + 1));
             original.feed(first);
