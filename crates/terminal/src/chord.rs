@@ -279,12 +279,12 @@ impl ChordFinder {
             (State::Escape | State::Ss3, _) => return Some(Unit::Pressed(None)),
             (State::Csi, b'M') if self.is_bare_csi() => self.state = State::Mouse(3),
             (State::Csi, 0x40..=0x7e) => return Some(self.csi_key()),
-            (State::Csi, _) => {}
-            (State::String, 0x07) | (State::StringEscape, b'\\') => return Some(Unit::Report),
+            (State::String, 0x07) | (State::StringEscape, b'\\') | (State::Mouse(1), _) => {
+                return Some(Unit::Report);
+            }
             (State::String, 0x1b) => self.state = State::StringEscape,
-            (State::String, _) => {}
+            (State::Csi | State::String, _) => {}
             (State::StringEscape, _) => self.state = State::String,
-            (State::Mouse(1), _) => return Some(Unit::Report),
             (State::Mouse(more), _) => self.state = State::Mouse(more - 1),
         }
         None
@@ -309,10 +309,9 @@ impl ChordFinder {
             |at: usize, part: usize| fields.get(at).and_then(|parts| parts.get(part).copied().flatten());
         let (codes, modifiers) = match (params.first(), last) {
             // Answers, and the mouse in the form of SGR.
-            (Some(b'?' | b'<' | b'>' | b'='), _) | (_, b'R' | b'c' | b'n' | b't' | b'y') => {
-                return Unit::Report;
-            }
-            (None, b'I' | b'O') => return Unit::Report,
+            (Some(b'?' | b'<' | b'>' | b'='), _)
+            | (_, b'R' | b'c' | b'n' | b't' | b'y')
+            | (None, b'I' | b'O') => return Unit::Report,
             (_, b'~') if field(0, 0) == Some(200) => {
                 self.in_paste = true;
                 return Unit::Pressed(None);
@@ -409,9 +408,9 @@ mod tests {
             // With text after the modifiers.
             ("\x1b[92;5u\x1b[100;1;100u", "<detach>"),
             // Mouse, focus and answers in between break nothing.
-            ("\x1c\x1b[<35;10;5Md", "<detach>"),
-            ("\x1c\x1b[M !!d", "<detach>"),
-            ("\x1c\x1b[I\x1b[?62c\x1b]11;rgb:0/0/0\x07d", "<detach>"),
+            ("\x1c\x1b[<35;10;5Md", "\x1b[<35;10;5M<detach>"),
+            ("\x1c\x1b[M !!d", "\x1b[M !!<detach>"),
+            ("\x1c\x1b[I\x1b[?62c\x1b]11;rgb:0/0/0\x07d", "\x1b[I\x1b[?62c\x1b]11;rgb:0/0/0\x07<detach>"),
             // Others are passed on.
             ("\x1cx", "\x1cx"),
             ("\x1c\x1b[A", "\x1c\x1b[A"),
@@ -511,7 +510,7 @@ mod tests {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            let byte = b"\x1b\x1b[]O?<;:019~uM\x07\\a\xff"[usize::try_from(state >> 8).unwrap() % 20];
+            let byte = b"\x1b\x1b[]O?<;:019~uM\x07\\a\xff"[usize::try_from(state >> 8).unwrap() % 19];
             typed.push(byte);
             assert!(!finder.feed(&[byte], state & 1 == 0, &mut out));
             assert!(typed.len() - out.len() <= LONGEST_SEQUENCE + 1);

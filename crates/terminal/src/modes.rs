@@ -54,20 +54,34 @@ pub struct Modes {
 
 impl Modes {
     pub fn feed(&mut self, bytes: &[u8]) {
+        self.advance(bytes, |_| false);
+    }
+
+    /// The same up to the end of a sequence that repeats a character more than `most` times (REP): how many bytes that is.
+    /// `None`: there was none, and all is taken.
+    pub fn feed_to_repetition(&mut self, bytes: &[u8], most: u16) -> Option<usize> {
+        let is_long = |sequence: &Sequence| {
+            (sequence.prefix, sequence.last) == (0, b'b') && sequence.params().first() > Some(&most)
+        };
+        self.advance(bytes, is_long)
+    }
+
+    fn advance(&mut self, bytes: &[u8], is_last: impl Fn(&Sequence) -> bool) -> Option<usize> {
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.parser.is_ground() {
-                match memchr(0x1b, rest) {
-                    None => return,
-                    Some(at) => rest = &rest[at..],
-                }
+                rest = &rest[memchr(0x1b, rest)?..];
             }
-            let Some((&byte, tail)) = rest.split_first() else { return };
+            let (&byte, tail) = rest.split_first()?;
             rest = tail;
             if let Some(sequence) = self.parser.step(byte) {
                 self.apply(&sequence);
+                if is_last(&sequence) {
+                    return Some(bytes.len() - rest.len());
+                }
             }
         }
+        None
     }
 
     fn apply(&mut self, sequence: &Sequence) {
@@ -362,7 +376,11 @@ impl Parser {
                 self.length = 0;
                 None
             }
-            (_, 0x18 | 0x1a) | (State::Osc, 0x07) | (State::DcsData, 0x9c) => {
+            (_, 0x18 | 0x1a)
+            | (State::Osc, 0x07)
+            | (State::DcsData, 0x9c)
+            | (State::Designate, 0x30..=0x7e)
+            | (State::BadCsi, 0x40..=0x7e) => {
                 self.state = State::Ground;
                 None
             }
@@ -374,15 +392,7 @@ impl Parser {
                 None
             }
             (State::Escape, _) => self.after_escape(byte),
-            (State::Designate, 0x30..=0x7e) => {
-                self.state = State::Ground;
-                None
-            }
             (State::Csi, _) => self.csi(byte),
-            (State::BadCsi, 0x40..=0x7e) => {
-                self.state = State::Ground;
-                None
-            }
             (State::Dcs, 0x40..=0x7e) => {
                 self.state = State::DcsData;
                 None

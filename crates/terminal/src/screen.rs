@@ -11,6 +11,7 @@ mod key_frame;
 use std::fmt;
 use std::num::NonZeroU16;
 
+use memchr::memmem;
 use portable_pty::PtySize;
 
 use super::modes::Modes;
@@ -18,8 +19,6 @@ use super::modes::Modes;
 /// Larger than any real terminal (a wall of small letters has some 300 rows of 900 cells); 32 bytes a cell.
 const MOST_ROWS: u16 = 500;
 const MOST_COLS: u16 = 1000;
-/// vt100 cannot widen a character in a single column.
-const FEWEST_COLS: u16 = 2;
 /// As many as tmux keeps.
 const MOST_HISTORY: usize = 2000;
 
@@ -32,6 +31,9 @@ const LONGEST_UNFINISHED: usize = 4096;
 
 /// Answers that nobody took: a program that asks without end is not answered without end.
 const MOST_ANSWERS: usize = 4096;
+
+/// U+FE0F, which makes an emoji of the character before it.
+const WIDENING: &[u8] = "\u{fe0f}".as_bytes();
 
 /// The longest key frame, whatever is on the screen: a little less than a frame between host and client may have.
 pub const KEY_FRAME_LIMIT: usize = (2 << 20) - (16 << 10);
@@ -87,9 +89,38 @@ impl Screen {
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {
-        self.parser.process(bytes);
-        self.modes.feed(bytes);
+        if self.modes.unfinished() == 0 && !self.unfinished.is_empty() {
+            // The end of a character.
+            let joined = [&std::mem::take(&mut self.unfinished), bytes].concat();
+            return self.feed(&joined);
+        }
+        let (_, cols) = self.parser.screen().size();
+        let mut rest = bytes;
+        // A few bytes may ask for 65,535 characters, which take vt100 milliseconds: a row of them is enough.
+        while let Some(end) = self.modes.feed_to_repetition(rest, cols.get()) {
+            self.draw(&rest[..end - 1]);
+            self.draw(format!("\x18\x1b[{cols}b").as_bytes());
+            rest = &rest[end..];
+        }
         self.keep_unfinished(bytes);
+        let begun = if self.modes.unfinished() == 0 { self.unfinished.len() } else { 0 };
+        self.draw(&rest[..rest.len() - begun]);
+    }
+
+    /// vt100 moves a character that becomes wide behind the last column to the next row, but looks for it in the wrong row
+    /// when that scrolls, and panics later over the half that it left. There such a character stays narrow.
+    fn draw(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some(at) = memmem::find(rest, WIDENING) {
+            let (before, after) = rest.split_at(at);
+            self.parser.process(before);
+            let screen = self.parser.screen();
+            if screen.cursor_position().1 < screen.size().1.get() {
+                self.parser.process(WIDENING);
+            }
+            rest = &after[WIDENING.len()..];
+        }
+        self.parser.process(rest);
     }
 
     pub fn resize(&mut self, size: PtySize) {
@@ -136,14 +167,10 @@ impl Screen {
     }
 
     fn keep_unfinished(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
         let length = self.modes.unfinished();
         if length == 0 {
-            self.unfinished.extend_from_slice(&bytes[bytes.len().saturating_sub(3)..]);
-            let begun = unfinished_character(&self.unfinished);
-            self.unfinished.drain(..self.unfinished.len() - begun);
+            let begun = unfinished_character(bytes);
+            self.unfinished = bytes[bytes.len() - begun..].to_vec();
             return;
         }
         if length <= bytes.len() {
@@ -179,9 +206,8 @@ fn ranges(screen: &vt100::Screen, holds: impl Fn(&vt100::Cell) -> bool) -> Vec<C
 }
 
 fn cells(size: PtySize) -> (NonZeroU16, NonZeroU16) {
-    let clamped =
-        |value: u16, fewest, most| NonZeroU16::new(value.clamp(fewest, most)).unwrap_or(NonZeroU16::MIN);
-    (clamped(size.rows, 1, MOST_ROWS), clamped(size.cols, FEWEST_COLS, MOST_COLS))
+    let clamped = |value: u16, most| NonZeroU16::new(value.min(most)).unwrap_or(NonZeroU16::MIN);
+    (clamped(size.rows, MOST_ROWS), clamped(size.cols, MOST_COLS))
 }
 
 fn without_trailing_blanks(mut row: String) -> String {

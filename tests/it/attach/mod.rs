@@ -100,7 +100,7 @@ fn the_alternate_screen_is_left_and_the_main_one_shown() {
     let host = Host::new();
     let terminal = host.terminal(&["agent"]);
     let mut client = host.accept();
-    client.attach(&format!("main screen\r\n\x1b[>1u\x1b[?1049halternate screen{MODES}{KITTY}"));
+    client.attach(&format!("\r\n\r\nmain screen\r\n\x1b[>1u\x1b[?1049halternate screen{MODES}{KITTY}"));
     terminal.wait_text("alternate screen");
     terminal.wait_for("the alternate screen", |view| view.screen().alternate_screen());
     terminal.send("\x1cd");

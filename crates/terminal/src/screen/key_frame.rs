@@ -39,6 +39,13 @@ fn draw_screens(screen: &Screen, detail: Detail, with_main: bool) -> (vt100::Par
     let mut copy = vt100::Parser::new(rows, cols, 0);
     *copy.screen_mut() = original.clone();
     let mut out = Vec::new();
+    let reports = screen.parser.callbacks();
+    if !reports.title.is_empty() {
+        out.extend_from_slice(format!("\x1b]0;{}\x1b\\", reports.title).as_bytes());
+    }
+    if let Some(state) = &reports.state {
+        out.extend_from_slice(format!("\x1b]7501;{state}\x1b\\").as_bytes());
+    }
     let shown = Page::read(&mut copy, detail);
     if original.alternate_screen() {
         copy.process(b"\x1b[?47l");
@@ -53,13 +60,6 @@ fn draw_screens(screen: &Screen, detail: Detail, with_main: bool) -> (vt100::Par
         out.extend_from_slice(b"\x1b[?1047h");
     }
     shown.write(&mut out);
-    let reports = screen.parser.callbacks();
-    if !reports.title.is_empty() {
-        out.extend_from_slice(format!("\x1b]0;{}\x1b\\", reports.title).as_bytes());
-    }
-    if let Some(state) = &reports.state {
-        out.extend_from_slice(format!("\x1b]7501;{state}\x1b\\").as_bytes());
-    }
     out.extend(screen.modes.set());
     // A control character inside a sequence has been obeyed already.
     out.extend(screen.unfinished.iter().filter(|byte| **byte >= 0x20 || **byte == 0x1b));
