@@ -75,7 +75,7 @@ impl fmt::Display for Holder {
             }
             Self::Elsewhere { .. } => f.write_str("in another container that shares codemie's home"),
             Self::Bare(writer) => write!(f, "without codemie: {}", writer.what),
-            Self::Service(writer) => f.write_str(&writer.what),
+            Self::Service(writer) => write!(f, "in {}", writer.what),
         }
     }
 }

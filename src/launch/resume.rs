@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::conflict::{Conflict, Holder, OnConflict, decide};
 use super::stop::{self, CannotStop};
+use crate::agent::live::Writer;
 use crate::agent::{Agent, Var};
 use crate::home::Home;
 use crate::registry;
@@ -14,7 +15,7 @@ use crate::store::{self, Realm, RunRow, Store};
 use system::clock::{Clock, SystemClock};
 use terminal::process::tree;
 use terminal::process::{Processes, SystemProcesses};
-use wire::{AgentSessionId, Pid};
+use wire::{AgentSessionId, Pid, ProcessId};
 
 /// How long after the end of everybody who wrote to it a conversation may seem to be in use: registries and locks are removed by
 /// processes that are about to go.
@@ -69,13 +70,18 @@ impl Resumable {
     pub fn holders(&self, home: &Home, var: Var<'_>, processes: &dyn Processes) -> Vec<Holder> {
         let here = Realm::here();
         let of_run = |run: &RunRow| {
-            let (run, wrapper) = if stop::lives_elsewhere(run, &here) {
+            if stop::lives_elsewhere(run, &here) {
                 return Some(Holder::Elsewhere { run: run.id });
-            } else if stop::lives_here(run, &here, processes) {
-                (run.id, run.wrapper)
-            } else {
+            }
+            if !stop::lives_here(run, &here, processes) {
                 return None;
-            };
+            }
+            if run.is_agents_own() {
+                let ProcessId { pid, start } = run.wrapper;
+                let what = format!("a background process of the agent's own (pid {pid})");
+                return Some(Holder::Service(Writer { pid, start, what, background: true, folder: None }));
+            }
+            let (run, wrapper) = (run.id, run.wrapper);
             Some(if address::exists(home, run) {
                 Holder::Background { run, wrapper }
             } else {
@@ -83,12 +89,12 @@ impl Resumable {
             })
         };
         let mut holders: Vec<Holder> = self.runs.iter().filter_map(of_run).collect();
-        let wrappers: Vec<Pid> =
-            holders.iter().filter_map(Holder::process).map(|wrapper| wrapper.pid).collect();
+        let living = self.runs.iter().filter(|run| stop::lives_here(run, &here, processes));
+        let known: Vec<Pid> = living.map(|run| run.wrapper.pid).collect();
         let Ok((agent, conversation)) = self.target() else { return holders };
         for writer in agent.writers(var, conversation, processes) {
             let of_ours = |wrapper: &Pid| writer.pid == *wrapper || processes.descends(writer.pid, *wrapper);
-            if !wrappers.iter().any(of_ours) {
+            if !known.iter().any(of_ours) {
                 holders.push(if writer.background { Holder::Service(writer) } else { Holder::Bare(writer) });
             }
         }
@@ -194,10 +200,9 @@ fn end(wanted: &Resumable, holder: &Holder, home: &Home) -> Result<bool, NotTake
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::live::Writer;
     use crate::agent::process_table::ProcessTable;
     use crate::store::Surroundings;
-    use wire::{Ids, ProcessId, RandomIds, StartTime, Timestamp};
+    use wire::{Ids, RandomIds, StartTime, Timestamp};
 
     fn resumable(agent: &str, conversation: Option<&str>) -> Resumable {
         Resumable {
@@ -292,11 +297,16 @@ mod tests {
                 "in the foreground (pid 10)",
                 "in the background (pid 20)",
                 "without codemie: claude (pid 30)",
-                "a background process of Claude Code (pid 40)",
+                "in a background process of Claude Code (pid 40)",
             ],
             "11 is what the first of them runs, and the wrapper 99 is gone"
         );
         drop(host);
+        let mut forked = Scene::new(&registered, &[(40, here())]);
+        forked.wanted.runs[0].agent = Some(Pid(40));
+        let seen = forked.holders(&table);
+        assert_eq!(seen.iter().filter(|holder| holder.contains("pid 40")).count(), 1, "{seen:?}");
+        assert!(seen[0].starts_with("in a background process of the agent's own"), "{seen:?}");
         assert_eq!(Scene::new(&registered, &[]).holders(&ProcessTable::new(&[])), [""; 0]);
     }
 

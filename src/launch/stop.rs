@@ -38,6 +38,10 @@ const POLL: Duration = Duration::from_millis(20);
 pub enum CannotStop {
     #[error("it runs in another container that shares codemie's home; stop it there")]
     Elsewhere,
+    #[error(
+        "it goes on in a background process of the agent's own (pid {0}); end it with the agent's commands"
+    )]
+    AgentsOwn(Pid),
     #[error("its host refuses: {0}")]
     Refused(String),
 }
@@ -58,6 +62,9 @@ pub fn stop(home: &Home, run: &RunRow, agent: &str, grace: Duration) -> Result<V
     let elsewhere = lives_elsewhere(run, &here);
     if !elsewhere && !lives_here(run, &here, &SystemProcesses) {
         return Ok(Vec::new());
+    }
+    if run.is_agents_own() {
+        return Err(CannotStop::AgentsOwn(run.wrapper.pid));
     }
     let excluded = is_shared(agent);
     // The command that stops its own session must not end itself before it has done its work.
@@ -258,6 +265,8 @@ mod tests {
         let container =
             RunRow { realm: Realm { pids: "another".into(), ..Realm::here() }, ..run_of(wrapper) };
         assert_eq!(stop(&home, &container, "claude", GRACE), Err(CannotStop::Elsewhere));
+        let of_the_agent = RunRow { agent: Some(wrapper.pid), ..run_of(wrapper) };
+        assert_eq!(stop(&home, &of_the_agent, "claude", GRACE), Err(CannotStop::AgentsOwn(wrapper.pid)));
         assert!(SystemProcesses.alive(wrapper));
         let mut child = child;
         child.kill().unwrap();

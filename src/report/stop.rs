@@ -89,7 +89,7 @@ pub fn stop_one(
     report
 }
 
-/// Stops every session of this user's that can be seen from here, the one that `origin` lies in last. One that fails hides no other.
+/// Stops every session of this user's that codemie runs and that can be seen from here, the one that `origin` lies in last. One that fails hides no other.
 pub fn stop_all(
     store: &mut Store,
     home: &Home,
@@ -99,6 +99,7 @@ pub fn stop_all(
     let here = Realm::here();
     let mine = |run: &RunRow| {
         stop::lives_here(run, &here, &SystemProcesses)
+            && !run.is_agents_own()
             && SystemProcesses.owner(run.wrapper.pid).is_none_or(|owner| owner == terminal::own_user())
     };
     let own = enclosing_run(origin);

@@ -73,6 +73,13 @@ pub struct RunRow {
     pub surroundings: Surroundings,
 }
 
+impl RunRow {
+    /// Its process is one of the agent's own background service, and stands where a wrapper's does elsewhere.
+    pub fn is_agents_own(&self) -> bool {
+        self.agent == Some(self.wrapper.pid)
+    }
+}
+
 const COLUMNS: &str =
     "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, started_at, ended_at, session, surroundings";
 

@@ -201,8 +201,11 @@ pub fn end(
     }) {
         return Vec::new();
     }
+    // Stopped first and killed at the next look: what it forked before it stopped is still below it then.
+    let mut stopped = HashSet::new();
     settle(tree, processes, excluded, Instant::now() + KILL_TIMEOUT, |process| {
-        signal(process, processes, Signal::KILL);
+        let sends = if stopped.insert(process) { Signal::STOP } else { Signal::KILL };
+        signal(process, processes, sends);
     });
     let survivors = tree.living(processes).into_iter();
     survivors.map(|process| Survivor { process, command: processes.command(process.pid) }).collect()
