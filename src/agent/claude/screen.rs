@@ -160,7 +160,7 @@ fn dialog(block: &[String]) -> Option<Shown> {
         opens("it is being set up")
     } else if asks("Do you want to") {
         needs(permission(lines.first().copied().unwrap_or_default()))
-    } else if choice && has("Would you like to proceed?") {
+    } else if choice && (has("Would you like to proceed?") || asks("Exit plan mode?")) {
         needs("approval of a plan")
     } else if choice && (has("Type something") || has("Chat about this")) {
         needs("an answer to a question")
@@ -206,6 +206,8 @@ fn names_keys(line: &str) -> bool {
 /// The title begins with a turning sign while the agent works. At other times it says nothing about the state: it is the same
 /// before the first prompt, in dialogs and after a turn.
 fn reported(title: &str) -> Option<Shown> {
-    let turning = title.chars().next().is_some_and(|sign| ('\u{2800}'..='\u{28ff}').contains(&sign));
+    // Braille dots up to 2.1.259 at least; a half-filled circle in 2.1.325.
+    let is_turning = |sign: char| ('\u{2800}'..='\u{28ff}').contains(&sign) || "◐◓◑◒".contains(sign);
+    let turning = title.chars().next().is_some_and(is_turning);
     turning.then(|| Shown::Working("its title says that it works".to_owned()))
 }
