@@ -28,7 +28,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut store = open(home)?;
     let found = store.read(|view| match find(view, &args.session, &origin)? {
         Found::Session(row) => {
-            SessionDetails::of(view, &row, now).map(Known::Session).map_err(FindError::from)
+            SessionDetails::of(view, &row, now).map(Box::new).map(Known::Session).map_err(FindError::from)
         }
         Found::Foreign(foreign) => Ok(Known::Foreign(foreign)),
     })?;
@@ -50,7 +50,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
 
 /// What is known of the session that was asked for.
 enum Known {
-    Session(SessionDetails),
+    Session(Box<SessionDetails>),
     /// A conversation that codemie never wrapped.
     Foreign(Foreign),
 }

@@ -66,7 +66,7 @@ impl RunningSession {
         Ok(running.collect())
     }
 
-    fn from_files(&self, origin: &Origin, now: Timestamp) -> LiveState {
+    fn state_in_files(&self, origin: &Origin, now: Timestamp) -> LiveState {
         let Some(agent) = registry::by_name(&self.agent) else {
             let why = format!("{} is no agent: only it knows what it does", self.agent);
             return LiveState { is: Activity::Unknown, since: self.started, why, source: None };
@@ -110,7 +110,7 @@ impl Asked<'_> {
         let state = |(session, answer): (RunningSession, Option<Receiver<LiveState>>)| {
             let left = deadline.saturating_duration_since(Instant::now());
             let answer = answer.and_then(|answer| answer.recv_timeout(left).ok());
-            answer.unwrap_or_else(|| session.from_files(self.origin, self.now))
+            answer.unwrap_or_else(|| session.state_in_files(self.origin, self.now))
         };
         asked.into_iter().map(|asked| asked.map(state)).collect()
     }
@@ -145,15 +145,15 @@ mod tests {
     use crate::remote::protocol::Welcome;
     use wire::StateSource;
 
-    fn session(run: Option<RunId>) -> Option<RunningSession> {
-        Some(RunningSession {
+    fn session(run: Option<RunId>) -> RunningSession {
+        RunningSession {
             agent: "claude".into(),
             run,
             pid: None,
             conversation: None,
             file: None,
             started: Timestamp(1),
-        })
+        }
     }
 
     /// Answers one client as a host does.
@@ -193,8 +193,9 @@ mod tests {
         let origin = Origin::given([], "/".into());
         let asked = Asked { home: &home, origin: &origin, now: Timestamp(9) };
         let began = Instant::now();
-        let sessions =
-            [session(Some(run(2))), session(Some(run(1))), None, session(Some(run(3))), session(None)];
+        let [quiet, served, gone, none] =
+            [Some(run(2)), Some(run(1)), Some(run(3)), None].map(|run| Some(session(run)));
+        let sessions = [quiet, served, None, gone, none];
         let states = asked.states(&sessions);
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         assert_eq!(states[1].as_ref(), Some(&expected));

@@ -75,14 +75,18 @@ fn of_assistant(line: &Line) -> Option<TurnKind> {
 pub(super) fn published(files: &ClaudeFiles, pid: Pid, processes: &dyn Processes) -> Option<Published> {
     let entry = entry_of(files, pid, processes);
     // Only where it has none of its own: to find all below it takes long.
-    entry.or_else(|| {
-        let below = processes.family(pid).into_iter().skip(1);
-        below.filter_map(|pid| entry_of(files, pid, processes)).next()
-    })?
+    let below = || processes.family(pid).into_iter().skip(1);
+    entry.or_else(|| below().find_map(|pid| entry_of(files, pid, processes)))?.published
 }
 
-/// `None`: there is no entry of this very process. `Some(None)`: it does not say what the process does.
-fn entry_of(files: &ClaudeFiles, pid: Pid, processes: &dyn Processes) -> Option<Option<Published>> {
+/// The registry entry of a process.
+struct Entry {
+    /// `None`: it does not say what the process does.
+    published: Option<Published>,
+}
+
+/// `None`: there is no entry of this very process.
+fn entry_of(files: &ClaudeFiles, pid: Pid, processes: &dyn Processes) -> Option<Entry> {
     let path = files.registry_entry(pid);
     for attempt in 1..=TRIES {
         let bytes = read_at_most(&path, MAX_ENTRY).ok()?;
@@ -98,11 +102,9 @@ fn entry_of(files: &ClaudeFiles, pid: Pid, processes: &dyn Processes) -> Option<
         if entry.pid != pid || entry.start.is_some_and(|start| start != started) {
             return None;
         }
-        return Some(status.map(|(status, since)| Published {
-            status,
-            since,
-            conversation: Some(entry.session),
-        }));
+        let conversation = Some(entry.session);
+        let published = status.map(|(status, since)| Published { status, since, conversation });
+        return Some(Entry { published });
     }
     None
 }

@@ -19,7 +19,7 @@ pub(super) fn read(screen: &ScreenView) -> ScreenReading {
             let work = work(&screen.rows, rows);
             (Some(work.map_or(Shown::Quiet, Shown::Working)), Some(Composer { text: typed(screen, rows) }))
         }
-        None => (dialog(&screen.rows[layout.last_block..]), None),
+        None => (dialog(&screen.rows[layout.dialog..]), None),
     };
     ScreenReading { shown, reported: reported(&screen.title), composer }
 }
@@ -28,8 +28,8 @@ pub(super) fn read(screen: &ScreenView) -> ScreenReading {
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     composer: Option<ComposerRows>,
-    /// The first row below the last rule.
-    last_block: usize,
+    /// The first row of the dialog, if there is one.
+    dialog: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +48,20 @@ impl Layout {
             }
             _ => None,
         };
-        Self { composer, last_block: rules.last().map_or(0, |rule| rule + 1) }
+        Self { composer, dialog: dialog_begin(rows, &rules) }
     }
+}
+
+/// Below the last rule; but a rule may divide a list of choices, and then the one before it.
+fn dialog_begin(rows: &[String], rules: &[usize]) -> usize {
+    let begins = rules.iter().rev().map(|rule| rule + 1).chain([0]);
+    let goes_on = |begin: &usize| {
+        let first = rows[*begin..].iter().find(|row| !row.trim().is_empty());
+        first
+            .and_then(|row| choice_number(row.trim().trim_start_matches("❯ ")))
+            .is_some_and(|number| number > 1)
+    };
+    begins.into_iter().find(|begin| !goes_on(begin)).unwrap_or(0)
 }
 
 /// A line across the screen; one may carry a name at its end.
@@ -131,10 +143,12 @@ fn dialog(block: &[String]) -> Option<Shown> {
     let lines: Vec<&str> = block.iter().map(|row| row.trim()).filter(|row| !row.is_empty()).collect();
     let keys = lines.iter().rev().take(3).any(|line| names_keys(line));
     let choice = lines.iter().any(|line| is_marked_choice(line));
-    if !keys && !choice {
+    let has = |text: &str| lines.iter().any(|line| line.contains(text));
+    // The first screens of all name no keys.
+    let first_screens = has("Choose the text style") || has("Select login method");
+    if !keys && !choice && !first_screens {
         return None;
     }
-    let has = |text: &str| lines.iter().any(|line| line.contains(text));
     let asks = |text: &str| choice && lines.iter().any(|line| line.starts_with(text));
     let needs = |what: &str| Some(Shown::NeedsInput(what.to_owned()));
     let opens = |what: &str| Some(Shown::Dialog(what.to_owned()));
@@ -142,11 +156,11 @@ fn dialog(block: &[String]) -> Option<Shown> {
         opens("it asks whether to trust this folder")
     } else if has("API key") && (has("Detected") || has("Do you want to use this API key")) {
         opens("it asks whether to use an API key")
-    } else if has("Choose the text style") || has("Let's get started") || has("Select login method") {
+    } else if first_screens {
         opens("it is being set up")
     } else if asks("Do you want to") {
         needs(permission(lines.first().copied().unwrap_or_default()))
-    } else if choice && has("Would you like to proceed?") {
+    } else if choice && (has("Would you like to proceed?") || asks("Exit plan mode?")) {
         needs("approval of a plan")
     } else if choice && (has("Type something") || has("Chat about this")) {
         needs("an answer to a question")
@@ -175,18 +189,25 @@ fn permission(title: &str) -> &'static str {
 
 /// `❯ 1. Yes`.
 fn is_marked_choice(line: &str) -> bool {
-    let number = line.strip_prefix("❯ ").and_then(|line| line.split_once('.'));
-    number.is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    line.strip_prefix("❯ ").and_then(choice_number).is_some()
 }
 
-/// `Enter to confirm · Esc to cancel`.
+/// The number of `2. No`.
+fn choice_number(line: &str) -> Option<usize> {
+    line.split_once(". ")?.0.parse().ok()
+}
+
+/// `Enter to confirm · Esc to cancel`. The footer of the composer names keys, too, but not to leave it.
 fn names_keys(line: &str) -> bool {
-    ["Esc to ", "Enter to ", "esc to ", "enter to "].iter().any(|keys| line.contains(keys))
+    !line.contains("esc to interrupt")
+        && ["Esc to ", "Enter to ", "esc to ", "enter to "].iter().any(|keys| line.contains(keys))
 }
 
 /// The title begins with a turning sign while the agent works. At other times it says nothing about the state: it is the same
 /// before the first prompt, in dialogs and after a turn.
 fn reported(title: &str) -> Option<Shown> {
-    let turning = title.chars().next().is_some_and(|sign| ('\u{2800}'..='\u{28ff}').contains(&sign));
+    // Braille dots up to 2.1.259 at least; a half-filled circle in 2.1.325.
+    let is_turning = |sign: char| ('\u{2800}'..='\u{28ff}').contains(&sign) || "◐◓◑◒".contains(sign);
+    let turning = title.chars().next().is_some_and(is_turning);
     turning.then(|| Shown::Working("its title says that it works".to_owned()))
 }
