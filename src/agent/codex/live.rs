@@ -5,11 +5,17 @@
 use std::ffi::{OsStr, OsString};
 
 use super::Codex;
+use super::screen;
 use super::shape::{Event, Item, Line, ResponseItem, peek, text};
-use crate::agent::live::{Live, TurnKind, TurnMark};
+use crate::agent::live::{Live, ScreenReading, TurnKind, TurnMark};
+use terminal::screen::ScreenView;
 use wire::Timestamp;
 
 impl Live for Codex {
+    fn read_screen(&self, view: &ScreenView) -> ScreenReading {
+        screen::read(view)
+    }
+
     fn read_turn(&self, line: &[u8]) -> Option<TurnMark> {
         // The first line holds the whole base prompt, and tools' output can be long.
         if !matches!(peek(line), Some(b"event_msg" | b"response_item")) {

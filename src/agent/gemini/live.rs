@@ -5,11 +5,17 @@
 use std::ffi::OsString;
 
 use super::Gemini;
+use super::screen;
 use super::shape::{self, Line};
-use crate::agent::live::{Live, TurnKind, TurnMark};
+use crate::agent::live::{Live, ScreenReading, TurnKind, TurnMark};
+use terminal::screen::ScreenView;
 use wire::Timestamp;
 
 impl Live for Gemini {
+    fn read_screen(&self, view: &ScreenView) -> ScreenReading {
+        screen::read(view)
+    }
+
     /// A message of its own line; or, up to 0.3x, an element of the document's list, which has the same shape.
     fn read_turn(&self, line: &[u8]) -> Option<TurnMark> {
         let line: Line<'_> = serde_json::from_slice(line.trim_ascii()).ok()?;
