@@ -20,6 +20,8 @@ mod read_stamps;
 #[cfg(test)]
 mod recordings;
 #[cfg(test)]
+mod screen_fixtures;
+#[cfg(test)]
 pub(crate) mod scribe;
 mod tool_text;
 mod trail;

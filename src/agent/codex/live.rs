@@ -5,15 +5,20 @@
 use std::ffi::{OsStr, OsString};
 
 use super::shape::{Event, Item, Line, ResponseItem, peek, text};
-use super::{Codex, writers};
+use super::{Codex, screen, writers};
 use crate::agent::Var;
-use crate::agent::live::{Live, TurnKind, TurnMark, Writer};
+use crate::agent::live::{Live, ScreenReading, TurnKind, TurnMark, Writer};
 use terminal::process::Processes;
+use terminal::screen::ScreenView;
 use wire::{AgentSessionId, Timestamp};
 
 impl Live for Codex {
     fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
         writers::writers(var, conversation, processes)
+    }
+
+    fn read_screen(&self, view: &ScreenView) -> ScreenReading {
+        screen::read(view)
     }
 
     fn read_turn(&self, line: &[u8]) -> Option<TurnMark> {

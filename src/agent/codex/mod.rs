@@ -11,6 +11,7 @@ mod head;
 mod invocation;
 pub mod lines;
 mod live;
+mod screen;
 mod shape;
 mod tools;
 pub(crate) mod trail;

@@ -5,15 +5,20 @@
 use std::ffi::OsString;
 
 use super::shape::{self, Line};
-use super::{Gemini, writers};
+use super::{Gemini, screen, writers};
 use crate::agent::Var;
-use crate::agent::live::{Live, TurnKind, TurnMark, Writer};
+use crate::agent::live::{Live, ScreenReading, TurnKind, TurnMark, Writer};
 use terminal::process::Processes;
+use terminal::screen::ScreenView;
 use wire::{AgentSessionId, Timestamp};
 
 impl Live for Gemini {
     fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
         writers::writers(var, conversation, processes)
+    }
+
+    fn read_screen(&self, view: &ScreenView) -> ScreenReading {
+        screen::read(view)
     }
 
     /// A message of its own line; or, up to 0.3x, an element of the document's list, which has the same shape.

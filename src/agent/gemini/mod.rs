@@ -8,6 +8,7 @@ pub(crate) mod files;
 mod invocation;
 mod lines;
 mod live;
+mod screen;
 mod shape;
 mod tools;
 pub(crate) mod trail;
