@@ -252,7 +252,8 @@ impl Tools {
         };
         let (agent, _) = resumable.target().map_err(not_resumable)?;
         self.check_limits()?;
-        let mut line: Vec<OsString> = ["resume", "--detach", &wanted].map(OsString::from).into();
+        // The `--` is codemie's own: what follows it, another one included, is the agent's.
+        let mut line: Vec<OsString> = ["resume", "--detach", &wanted, "--"].map(OsString::from).into();
         line.extend(prompt_arguments(agent, args.prompt.as_deref())?);
         let folder =
             resumable.folder.filter(|folder| folder.is_dir()).unwrap_or_else(|| caller.folder.clone());
