@@ -3,61 +3,60 @@
 //! The id of a session is chosen before its start and kept with the key. Whoever asks with the same key later, or at the same
 //! time, finds that id, and looks for the session instead of starting another one.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use sha2::{Digest, Sha256};
 
-use crate::store;
-use wire::{SessionId, Timestamp};
+use crate::store::{self, Claim, NewRequest, Realm, Store};
+use wire::hex::hex;
+use wire::{ProcessId, SessionId, Timestamp};
+
+/// The kind of request in the store; each kind has keys of its own.
+const KIND: &str = "start";
 
 /// A key and the session it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct StartClaim {
     pub session: SessionId,
     /// When the key was first used.
     pub at: Timestamp,
     /// It is the first use: the session is to be started.
     pub first: bool,
-    /// What was asked for then, as the same text as now.
+    /// The same was asked for then.
     pub same_request: bool,
 }
 
-/// Keys that were used, for all servers of this user.
-pub trait StartClaims: Send + Sync {
-    /// The first use of `key` keeps `session` and `request`; any other returns what was kept.
-    fn claim(
-        &self,
-        key: &str,
-        request: &str,
-        session: SessionId,
-        now: Timestamp,
-    ) -> Result<Claim, store::Error>;
-
-    /// The session was not started, so the key may be used again.
-    fn release(&self, key: &str) -> Result<(), store::Error>;
+/// The first use of `key` keeps `session` and `request`; any other returns what was kept.
+pub fn claim(
+    store: &mut Store,
+    key: &str,
+    request: &str,
+    session: SessionId,
+    server: ProcessId,
+    now: Timestamp,
+) -> Result<StartClaim, store::Error> {
+    let realm = Realm::here();
+    // A prompt is nobody's business but the agent's.
+    let content = hex(&Sha256::digest(request.as_bytes()));
+    let request = NewRequest {
+        kind: KIND,
+        key,
+        content: &content,
+        owner: server,
+        realm: &realm,
+        run: None,
+        session: Some(session),
+    };
+    Ok(match store.write(|tx| tx.claim_request(&request, now))? {
+        Claim::New => StartClaim { session, at: now, first: true, same_request: true },
+        Claim::Earlier(earlier) => StartClaim {
+            session: earlier.session.unwrap_or(session),
+            at: earlier.created_at,
+            first: false,
+            same_request: earlier.content == content,
+        },
+    })
 }
 
-/// The keys that one server process has seen.
-#[derive(Debug, Default)]
-pub struct ServerClaims(Mutex<HashMap<String, (String, SessionId, Timestamp)>>);
-
-impl StartClaims for ServerClaims {
-    fn claim(
-        &self,
-        key: &str,
-        request: &str,
-        session: SessionId,
-        now: Timestamp,
-    ) -> Result<Claim, store::Error> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, session, at)) = kept.get(key) {
-            return Ok(Claim { session: *session, at: *at, first: false, same_request: of == request });
-        }
-        kept.insert(key.to_owned(), (request.to_owned(), session, now));
-        Ok(Claim { session, at: now, first: true, same_request: true })
-    }
-
-    fn release(&self, key: &str) -> Result<(), store::Error> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-        Ok(())
-    }
+/// The session was not started, so the key may be used again.
+pub fn release(store: &mut Store, key: &str) -> Result<(), store::Error> {
+    store.write(|tx| tx.release_request(KIND, key))
 }

@@ -26,7 +26,6 @@ use tokio::sync::watch;
 use crate::home::Home;
 use crate::launch::{Origin, settings};
 use crate::log;
-use claims::ServerClaims;
 use live::HostedSessions;
 pub use scope::Scope;
 use server::SessionServer;
@@ -57,7 +56,6 @@ pub fn serve(options: ServeOptions, home: &Home) -> anyhow::Result<()> {
         server: Pid(i32::try_from(std::process::id()).unwrap_or_default()),
         processes: Box::new(SystemProcesses),
         live: Box::new(HostedSessions { home: home.clone() }),
-        claims: Box::new(ServerClaims::default()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve_tools(Tools::new(surroundings), options.genie));

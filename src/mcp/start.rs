@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use super::claims::Claim;
+use super::claims::{self, StartClaim};
 use super::error::{ErrorCode, ToolError};
 use super::forms::{ResumeSession, StartSession, StartedSession};
 use super::live::{LaunchFailure, LaunchLine};
@@ -18,7 +18,7 @@ use crate::launch::resume::Resumable;
 use crate::registry;
 use crate::store::{SessionRow, View};
 use system::clock::{Clock, SystemClock};
-use wire::{Ids, RandomIds, SessionId, Timestamp};
+use wire::{Ids, ProcessId, RandomIds, SessionId, StartTime, Timestamp};
 
 /// How long a repeated call waits for the session that the first call is starting.
 const APPEARS_WITHIN: Duration = Duration::from_secs(20);
@@ -74,7 +74,7 @@ impl Tools {
         })?;
         let mut session = RandomIds.session();
         if let Some(key) = &start.key {
-            let claim = self.given.claims.claim(key, &start.request, session, SystemClock.now())?;
+            let claim = self.claim(key, &start.request, session)?;
             match self.of_claim(&claim, &start.agent)? {
                 Some(found) => return Ok(found),
                 None => session = claim.session,
@@ -84,7 +84,7 @@ impl Tools {
         if let (Err(error), Some(key)) = (&started, &start.key)
             && error.code != ErrorCode::StartUnknown
         {
-            self.given.claims.release(key)?;
+            self.with_store(|store| Ok(claims::release(store.store(), key)?))?;
         }
         let session = started?;
         let recorded = self.recorded(session, RECORDED_WITHIN)?;
@@ -132,8 +132,15 @@ impl Tools {
         }
     }
 
+    fn claim(&self, key: &str, request: &str, session: SessionId) -> Result<StartClaim, ToolError> {
+        let pid = self.given.server;
+        let start = self.given.processes.start_time(pid).unwrap_or(StartTime(0));
+        let (server, now) = (ProcessId { pid, start }, SystemClock.now());
+        self.with_store(|store| Ok(claims::claim(store.store(), key, request, session, server, now)?))
+    }
+
     /// The session that a key stands for already; `None`: it is to be started, with the claim's id.
-    fn of_claim(&self, claim: &Claim, agent: &str) -> Result<Option<StartedSession>, ToolError> {
+    fn of_claim(&self, claim: &StartClaim, agent: &str) -> Result<Option<StartedSession>, ToolError> {
         if claim.first {
             return Ok(None);
         }
@@ -245,7 +252,8 @@ impl Tools {
         };
         let (agent, _) = resumable.target().map_err(not_resumable)?;
         self.check_limits()?;
-        let mut line: Vec<OsString> = ["resume", "--detach", &wanted].map(OsString::from).into();
+        // The `--` is codemie's own: what follows it, another one included, is the agent's.
+        let mut line: Vec<OsString> = ["resume", "--detach", &wanted, "--"].map(OsString::from).into();
         line.extend(prompt_arguments(agent, args.prompt.as_deref())?);
         let folder =
             resumable.folder.filter(|folder| folder.is_dir()).unwrap_or_else(|| caller.folder.clone());

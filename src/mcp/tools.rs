@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::claims::StartClaims;
 use super::error::{ErrorCode, ToolError};
 use super::live::LiveSessions;
 use super::scope::{Caller, Scope, ScopeFilter};
@@ -40,7 +39,6 @@ pub struct Surroundings {
     pub server: wire::Pid,
     pub processes: Box<dyn Processes>,
     pub live: Box<dyn LiveSessions>,
-    pub claims: Box<dyn StartClaims>,
 }
 
 pub struct Tools {
@@ -136,31 +134,34 @@ impl Tools {
         scope: Scope,
         work: impl FnOnce(&View<'_>, &Caller, &mut ScopeFilter<'_>) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
-        let mut store = self.store()?;
-        let Some(store) = store.as_mut() else { return Err(ToolError::internal("the store is not open")) };
-        store.catch_up_every(CATCH_UP);
-        let started: HashSet<SessionId> = self.started().keys().copied().collect();
-        store.read(|view| {
-            let caller = self.caller(view)?;
-            let mut filter = ScopeFilter::new(view, &caller, scope, &started)?;
-            work(view, &caller, &mut filter)
+        self.with_store(|store| {
+            store.catch_up_every(CATCH_UP);
+            let started: HashSet<SessionId> = self.started().keys().copied().collect();
+            store.read(|view| {
+                let caller = self.caller(view)?;
+                let mut filter = ScopeFilter::new(view, &caller, scope, &started)?;
+                work(view, &caller, &mut filter)
+            })
         })
     }
 
     /// The store, opened when it is first needed: without one the server still answers, and says so.
-    fn store(&self) -> Result<MutexGuard<'_, Option<OpenStore>>, ToolError> {
+    pub(super) fn with_store<T>(
+        &self,
+        work: impl FnOnce(&mut OpenStore) -> Result<T, ToolError>,
+    ) -> Result<T, ToolError> {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if store.is_none() {
-            let opened = OpenStore::open(&self.given.home, &self.given.origin);
-            *store = Some(opened.map_err(|error| {
+        let opened = match store.as_mut() {
+            Some(opened) => opened,
+            None => store.insert(OpenStore::open(&self.given.home, &self.given.origin).map_err(|error| {
                 ToolError::new(
                     ErrorCode::StoreUnavailable,
                     format!("the sessions' database cannot be opened: {error:#}"),
                     "`codemie doctor` on this machine shows what is wrong",
                 )
-            })?);
-        }
-        Ok(store)
+            })?),
+        };
+        work(opened)
     }
 
     /// Looked up until there is one: the START of the caller's own run may not be stored yet.

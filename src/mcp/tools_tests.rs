@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::*;
-use crate::mcp::claims::ServerClaims;
+use crate::mcp::claims;
 use crate::mcp::live::{LaunchFailure, LaunchLine};
 use crate::remote::RemoteError;
 use crate::remote::protocol::{
@@ -158,20 +158,29 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("project/sub")).unwrap();
-        let home = Home::at(root.join("home"));
         let hosts = Arc::new(Hosts::default());
-        let variables = [("HOME".into(), root.clone().into_os_string())];
-        let tools = Tools::new(Surroundings {
+        let tools = Self::server(&root, scope, config, &hosts);
+        Self { tools, hosts, folder }
+    }
+
+    fn server(root: &Path, scope: Scope, config: McpConfig, hosts: &Arc<Hosts>) -> Tools {
+        let home = Home::at(root.join("home"));
+        let variables = [("HOME".into(), root.as_os_str().to_owned())];
+        Tools::new(Surroundings {
             home: home.clone(),
             origin: Origin::given(variables, root.join("project")),
             scope,
             config,
             server: SERVER,
             processes: Box::new(Ancestry),
-            live: Box::new(SharedHosts(Arc::clone(&hosts), home)),
-            claims: Box::new(ServerClaims::default()),
-        });
-        Self { tools, hosts, folder }
+            live: Box::new(SharedHosts(Arc::clone(hosts), home)),
+        })
+    }
+
+    /// Another server of the same user.
+    fn another(&self) -> Tools {
+        let config = self.tools.given.config.clone();
+        Self::server(&self.root(), self.tools.given.scope, config, &self.hosts)
     }
 
     fn limits(max_sessions: u32, max_depth: u32) -> McpConfig {
@@ -191,13 +200,11 @@ impl Bench {
         (run, session)
     }
 
-    fn call(&self, tool: &str, arguments: serde_json::Value) -> Result<Value, ToolError> {
-        let Value::Object(arguments) = arguments else { panic!("{arguments}") };
-        let abandoned = AtomicBool::new(false);
-        self.tools.call(tool, arguments, &Call { abandoned: &abandoned, report: &|_| {} })
+    fn call(&self, tool: &str, arguments: Value) -> Result<Value, ToolError> {
+        call(&self.tools, tool, arguments)
     }
 
-    fn refused(&self, tool: &str, arguments: serde_json::Value) -> ErrorCode {
+    fn refused(&self, tool: &str, arguments: Value) -> ErrorCode {
         let error = self.call(tool, arguments).unwrap_err();
         assert!(!error.message.is_empty() && !error.next.is_empty(), "{error:?}");
         error.code
@@ -221,6 +228,12 @@ impl Bench {
         store.write(|tx| lifecycle::bind(tx, at, &RandomIds, session, &binding)).unwrap();
         file
     }
+}
+
+fn call(tools: &Tools, tool: &str, arguments: Value) -> Result<Value, ToolError> {
+    let Value::Object(arguments) = arguments else { panic!("{arguments}") };
+    let abandoned = AtomicBool::new(false);
+    tools.call(tool, arguments, &Call { abandoned: &abandoned, report: &|_| {} })
 }
 
 fn answer_line(number: usize, text: &str) -> String {
@@ -257,9 +270,11 @@ fn a_session_is_started_in_the_callers_folder_under_an_id_chosen_before() {
 fn one_key_makes_one_session_also_for_two_callers_at_once() {
     let bench = Bench::new(Scope::Project, Bench::limits(8, 2));
     let ask = json!({"agent": "claude", "idempotency_key": "k1"});
+    let another = bench.another();
     let ids: Vec<String> = std::thread::scope(|threads| {
-        let calls: Vec<_> =
-            (0..4).map(|_| threads.spawn(|| bench.call("start_session", ask.clone()).unwrap())).collect();
+        let servers = [&bench.tools, &another, &bench.tools, &another];
+        let start = |server| call(server, "start_session", ask.clone()).unwrap();
+        let calls: Vec<_> = servers.map(|server| threads.spawn(move || start(server))).into_iter().collect();
         calls.into_iter().map(|call| call.join().unwrap()["sessionId"].as_str().unwrap().to_owned()).collect()
     });
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
@@ -278,6 +293,28 @@ fn a_launcher_that_is_killed_after_the_start_is_found_again() {
     let first = bench.call("start_session", ask.clone()).unwrap();
     assert_eq!(bench.call("start_session", ask).unwrap()["sessionId"], first["sessionId"]);
     assert_eq!(bench.hosts.launches.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_key_whose_launcher_was_killed_before_the_start_starts_its_session_later() {
+    let bench = Bench::new(Scope::Project, Bench::limits(8, 2));
+    let ask = json!({"agent": "claude", "idempotency_key": "k1"});
+    let first = bench.call("start_session", ask.clone()).unwrap();
+    // The same request again under a key that somebody claimed two minutes ago and then was killed.
+    let chosen = RandomIds.session();
+    let request = format!(
+        "{:?}",
+        serde_json::from_value::<forms::StartSession>(json!({"agent": "claude", "idempotency_key": "k2"}))
+            .unwrap()
+    );
+    let before = Timestamp(system::clock::Clock::now(&system::clock::SystemClock).0 - 120_000);
+    let server = ProcessId { pid: SERVER, start: StartTime(0) };
+    let mut store = Store::open(&bench.tools.given.home, before).unwrap();
+    claims::claim(&mut store, "k2", &request, chosen, server, before).unwrap();
+    let ask = json!({"agent": "claude", "idempotency_key": "k2"});
+    let second = bench.call("start_session", ask).unwrap();
+    assert_eq!((&second["sessionId"], &second["created"]), (&json!(chosen.to_string()), &json!(true)));
+    assert_ne!(first["sessionId"], second["sessionId"]);
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl OpenStore {
         self.store.read(work)
     }
 
+    /// For writes of the caller's own.
+    pub fn store(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
     pub fn into_store(self) -> Store {
         self.store
     }
