@@ -125,8 +125,8 @@ impl Server {
         if ready.listener {
             self.accept();
         }
-        for at in 0..self.clients.len() {
-            let (readable, writable) = ready.clients[at];
+        // One that was just accepted comes behind these, and has its turn next time.
+        for (at, (readable, writable)) in ready.clients.into_iter().enumerate() {
             if writable {
                 self.clients[at].flush();
             }
