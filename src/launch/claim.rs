@@ -129,7 +129,7 @@ pub fn sweep(home: &Home, processes: &dyn Processes) {
 
 fn is_claim(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.starts_with(PREFIX) && name.ends_with(".lock")
+    name.starts_with(PREFIX) && path.extension().is_some_and(|extension| extension == "lock")
 }
 
 #[cfg(test)]
