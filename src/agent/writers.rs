@@ -26,9 +26,10 @@ pub(super) fn named_by_command(
 }
 
 fn writes_to(invocation: &Invocation, conversation: &AgentSessionId) -> bool {
-    let id = match &invocation.session {
-        Conversation::Named(id) | Conversation::Chosen(id) | Conversation::Fork { to: Some(id), .. } => id,
-        _ => return false,
+    let (Conversation::Named(id) | Conversation::Chosen(id) | Conversation::Fork { to: Some(id), .. }) =
+        &invocation.session
+    else {
+        return false;
     };
     invocation.persistent && id == conversation
 }

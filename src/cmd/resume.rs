@@ -31,7 +31,8 @@ pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
     let var = |name: &str| origin.var(name);
     let holders = wanted.holders(home, &var, &SystemProcesses);
     let inside = is_inside(&holders, &SystemProcesses);
-    let decision = conflict::decide(args.on_conflict, &wanted.name, holders, inside).map_err(refused)?;
+    let decision = conflict::decide(args.on_conflict, &wanted.name, holders, inside)
+        .map_err(|conflict| refused(&conflict))?;
     let line = arguments(agent, &conversation, decision == Decision::Fork, &args.args)?;
     match decision {
         Decision::Continue | Decision::Fork => {}
@@ -53,7 +54,7 @@ pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
     Ok(run::run(&options, LaunchTarget::Agent(agent), line))
 }
 
-fn refused(conflict: Conflict) -> Failure {
+fn refused(conflict: &Conflict) -> Failure {
     Failure { code: 1, message: conflict.to_string() }
 }
 
@@ -70,7 +71,7 @@ fn claim(wanted: &Resumable, home: &Home) -> anyhow::Result<()> {
     }) {
         Ok(()) => Ok(()),
         Err(NotClaimed::By(pid)) => {
-            Err(refused(Conflict::Starting { name: wanted.name.clone(), pid }).into())
+            Err(refused(&Conflict::Starting { name: wanted.name.clone(), pid }).into())
         }
         Err(NotClaimed::Failed(error)) => {
             tracing::warn!("no claim on the conversation: {error}");

@@ -7,7 +7,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -127,9 +127,9 @@ pub fn sweep(home: &Home, processes: &dyn Processes) {
     }
 }
 
-fn is_claim(path: &PathBuf) -> bool {
+fn is_claim(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.starts_with(PREFIX) && name.ends_with(".lock")
+    name.starts_with(PREFIX) && path.extension().is_some_and(|extension| extension == "lock")
 }
 
 #[cfg(test)]

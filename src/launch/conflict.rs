@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn every_choice_for_everybody_who_may_write_to_a_conversation() {
+        use OnConflict::{Attach, Fail, Fork, Takeover};
         let run = RandomIds.run();
         let wrapper = ProcessId { pid: Pid(4242), start: StartTime(1) };
         let background = Holder::Background { run, wrapper };
         let foreground = Holder::Foreground { run, wrapper, terminal: Some("/dev/pts/3".into()) };
         let (bare, service) = (Holder::Bare(writer(false)), Holder::Service(writer(true)));
         let elsewhere = Holder::Elsewhere { run };
-        use OnConflict::{Attach, Fail, Fork, Takeover};
         // "take over" stands for all that were there.
         let table: [(&[&Holder], [&str; 4]); 8] = [
             (&[], ["continue", "continue", "continue", "continue"]),

@@ -335,13 +335,13 @@ mod tests {
             let start = SystemProcesses.start_time(pid).unwrap();
             Holder::Bare(Writer { pid, start, what: "claude".into(), background: false, folder: None })
         };
-        let mut polite = start("echo; kill -STOP $$; sleep 600");
+        let mut polite = start("echo; kill -STOP $$; exec sleep 600");
         let holder = bare(&polite);
         let waiting = std::thread::spawn(move || polite.wait());
         take_over(&mut resumable("claude", Some(ID)), &[holder], &home, &|_| None).unwrap();
         waiting.join().unwrap().unwrap();
         // Another process has the pid by now: it is not asked.
-        let mut stranger = start("echo; sleep 600");
+        let mut stranger = start("echo; exec sleep 600");
         let Holder::Bare(writer) = bare(&stranger) else { unreachable!() };
         let before = Holder::Bare(Writer { start: StartTime(writer.start.0 - 1), ..writer });
         take_over(&mut resumable("claude", Some(ID)), &[before], &home, &|_| None).unwrap();

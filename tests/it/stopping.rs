@@ -1,6 +1,6 @@
 //! `codemie stop`, and `codemie resume` of a conversation that somebody writes to: the real binary, real processes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -114,7 +114,7 @@ fn started(sandbox: &Sandbox) -> Vec<i32> {
     pids.lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
-fn resume(sandbox: &Sandbox, agent: &PathBuf, args: &[&str]) -> Command {
+fn resume(sandbox: &Sandbox, agent: &Path, args: &[&str]) -> Command {
     let mut command = sandbox.codemie(&["resume"]);
     command.args(args).env("CODEMIE_REAL_CLAUDE", agent).stdin(Stdio::null());
     command

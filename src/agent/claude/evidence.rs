@@ -100,12 +100,12 @@ pub fn job(bytes: &[u8]) -> Option<Job> {
         session_id: String,
         cwd: String,
         created_at: String,
-        #[serde(default)]
-        state: String,
+        #[serde(default, rename = "state")]
+        phase: String,
     }
     let state: State = serde_json::from_slice(bytes).ok()?;
     let created = Timestamp::parse(&state.created_at)?;
-    let over = matches!(state.state.as_str(), "done" | "failed" | "stopped");
+    let over = matches!(state.phase.as_str(), "done" | "failed" | "stopped");
     Some(Job { session: AgentSessionId(state.session_id), cwd: state.cwd, created, over })
 }
 

@@ -62,7 +62,9 @@ fn registered(files: &ClaudeFiles, processes: &dyn Processes) -> Vec<RegistryEnt
         let start = processes.start_time(entry.pid);
         start.is_some() && (entry.start.is_none() || entry.start == start)
     };
-    paths.filter_map(|path| read(&path)).filter(living).collect()
+    let mut registered: Vec<RegistryEntry> = paths.filter_map(|path| read(&path)).filter(living).collect();
+    registered.sort_by_key(|entry| entry.pid);
+    registered
 }
 
 fn read(path: &Path) -> Option<RegistryEntry> {

@@ -57,10 +57,10 @@ pub struct Survivor {
 impl fmt::Display for Survivor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
-        match words.is_empty() {
-            true => write!(f, "pid {}", self.process.pid),
-            false => write!(f, "{} (pid {})", words.join(" "), self.process.pid),
+        if words.is_empty() {
+            return write!(f, "pid {}", self.process.pid);
         }
+        write!(f, "{} (pid {})", words.join(" "), self.process.pid)
     }
 }
 

@@ -106,15 +106,13 @@ pub fn request_end(wrapper: Pid, grace: Duration, still_it: impl FnOnce() -> boo
         return false;
     }
     let value = ptr::without_provenance_mut(encode_grace(grace));
-    match descriptor {
-        Ok(descriptor) => queue_term(&descriptor, value),
-        // Before Linux 5.3, or forbidden.
-        Err(_) => {
-            let value = libc::sigval { sival_ptr: value };
-            // SAFETY: sigqueue has no memory effects; the value is a number.
-            unsafe { libc::sigqueue(wrapper.0, libc::SIGTERM, value) == 0 }
-        }
+    if let Ok(descriptor) = descriptor {
+        return queue_term(&descriptor, value);
     }
+    // Before Linux 5.3, or forbidden.
+    let value = libc::sigval { sival_ptr: value };
+    // SAFETY: sigqueue has no memory effects; the value is a number.
+    unsafe { libc::sigqueue(wrapper.0, libc::SIGTERM, value) == 0 }
 }
 
 #[cfg(not(target_os = "linux"))]
