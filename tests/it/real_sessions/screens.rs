@@ -12,11 +12,12 @@ use codemie::registry;
 use serde_json::{Value, json};
 use system::clock::{Clock, SystemClock};
 use terminal::process::SystemProcesses;
-use wire::{Activity, Pid};
+use wire::Pid;
 
 use crate::support::agents::Agent;
 use crate::support::recording::{Recording, drawn};
 use crate::support::run::AgentRun;
+use crate::support::screen::composer;
 use crate::support::stage::{Stage, TIMEOUT};
 
 const ROWS: u16 = 40;
@@ -27,11 +28,13 @@ const STILL: Duration = Duration::from_millis(500);
 const AT_MOST: Duration = Duration::from_secs(3);
 
 #[test]
+#[ignore = "the recorded screens are read without an agent; tests/run.sh --full runs it"]
 fn claude_is_read_in_every_state() {
-    play(|| Stage::set());
+    play(Stage::set);
 }
 
 #[test]
+#[ignore = "the recorded screens are read without an agent; tests/run.sh --full runs it"]
 fn claude_2_1_325_is_read_in_every_state() {
     play(|| Stage::set_version(Agent::Claude, "2.1.325"));
 }
@@ -180,14 +183,16 @@ fn last_lines(file: &Path) -> Vec<u8> {
 }
 
 fn before_the_prompt(screens: &Screens) {
+    let mut projects = Value::Null;
     screens.change(".claude.json", |state| {
-        state["projects"] = json!({});
+        projects = std::mem::replace(&mut state["projects"], json!({}));
     });
     let run = screens.launch(&[]);
     screens.shows(&run, "trust");
     screens.expect(&run, "dialog", "trust", None, Some("trust"));
     drop(run);
     screens.change(".claude.json", |state| {
+        state["projects"] = projects;
         state["customApiKeyResponses"] = json!({"approved": [], "rejected": []});
     });
     let run = screens.launch(&[]);
@@ -213,24 +218,31 @@ fn conversation(screens: &Screens) {
     run.type_text("some text");
     screens.shows(&run, "some text");
     screens.expect(&run, "idle", "typed", Some("some text"), None);
-    run.terminal.send("\x1b\r");
+    run.terminal.send("\\");
+    run.wait_composer("some text\\");
+    run.enter();
+    run.wait_composer("some text");
     run.terminal.send("a second line");
     screens.shows(&run, "a second line");
     screens.expect(&run, "idle", "typed-lines", Some("some text\na second line"), None);
-    run.terminal.send("\x15\x15\x15");
-    run.wait_ready();
+    run.terminal.send("\x1b[D\x1b[D\x1b[D");
+    screens.shows(&run, "a second line");
+    screens.expect(&run, "idle", "typed-caret-inside", Some("some text\na second line"), None);
+    run.terminal.send("\x1b[F");
+    erase(&run);
     run.type_text("Try \"this\"");
     screens.shows(&run, "Try \"this\"");
     screens.expect(&run, "idle", "typed-like-a-placeholder", Some("Try \"this\""), None);
-    run.terminal.send("\x15\x15");
-    run.wait_ready();
-    run.ask("[say Which of the two files do you mean? Do you want to proceed?]");
+    erase(&run);
+    run.ask("[say Which of the two files do you mean?\\n\\nDo you want to proceed?]");
     screens.shows(&run, "Do you want to proceed?");
     run.wait_ready();
     screens.shows(&run, "Do you want to proceed?");
     screens.expect(&run, "idle", "prose-question", Some(""), None);
-    let quoted = "[say The dialog was: ──────── Bash command · rm x · Do you want to proceed? ❯ 1. Yes · 2. No · Esc to cancel · Tab to amend]";
-    run.ask(quoted);
+    let rule = "─".repeat(60);
+    run.ask(&format!(
+        "[say The dialog was:\\n\\n```\\n{rule}\\n Bash command\\n\\n Do you want to proceed?\\n ❯ 1. Yes\\n   2. No\\n\\n Esc to cancel\\n```]"
+    ));
     screens.shows(&run, "The dialog was");
     run.wait_ready();
     screens.shows(&run, "The dialog was");
@@ -247,8 +259,9 @@ fn conversation(screens: &Screens) {
     screens.stage.api.release("door");
     run.wait_for("the queued prompt's answer", |_, view| view.text().matches("pong-").count() >= 2);
     run.wait_ready();
-    run.ask("[run sleep 60]");
-    screens.shows(&run, "sleep 60");
+    run.ask("[run tail -f /dev/null]");
+    screens.shows(&run, "⎿");
+    thread::sleep(Duration::from_secs(2));
     screens.expect(&run, "working", "tool", Some(""), None);
     run.terminal.send("\x1b");
     screens.shows(&run, "nterrupted");
@@ -260,8 +273,7 @@ fn menus(screens: &Screens) {
     run.type_text("/mod");
     screens.shows(&run, "/model");
     screens.expect(&run, "idle", "slash-menu", Some("/mod"), None);
-    run.terminal.send("\x15");
-    run.wait_ready();
+    erase(&run);
     run.command("/model");
     screens.shows(&run, "Esc");
     screens.expect(&run, "dialog", "model", None, None);
@@ -270,16 +282,23 @@ fn menus(screens: &Screens) {
     run.command("/config");
     screens.shows(&run, "Esc");
     screens.expect(&run, "dialog", "config", None, None);
-    run.terminal.send("\x1b");
+    // Clears its search, leaves the search, closes it.
+    for _ in 0..3 {
+        if composer(Agent::Claude, &run.terminal.text()).is_none() {
+            run.terminal.send("\x1b");
+            thread::sleep(STILL);
+        }
+    }
     run.wait_ready();
     run.terminal.send("?");
-    screens.shows(&run, "shortcuts");
+    screens.shows(&run, "for commands");
+    screens.expect(&run, "idle", "shortcuts", Some(""), None);
     run.terminal.send("\x7f");
     run.wait_ready();
-    let pasted: String = (1..=40).map(|line| format!("line {line}\n")).collect();
-    run.terminal.send(format!("\x1b[200~{pasted}\x1b[201~"));
+    let pasted: Vec<String> = (0..40).map(|line| format!("line {line}")).collect();
+    run.terminal.send(format!("\x1b[200~{}\x1b[201~", pasted.join("\n")));
     screens.shows(&run, "Pasted text");
-    screens.expect(&run, "idle", "pasted", Some("[Pasted text #1 +40 lines]"), None);
+    screens.expect(&run, "idle", "pasted", Some("[Pasted text #1 +39 lines]"), None);
 }
 
 fn permission_to_run(screens: &Screens) {
@@ -302,26 +321,44 @@ fn permission_to_edit(screens: &Screens) {
     screens.shows(&run, "Do you want to");
     screens.expect(&run, "needs-input", "edit", None, Some("permission to change a file"));
     run.terminal.send("\x1b");
-    screens.shows(&run, "nterrupted");
     run.wait_ready();
     let fresh = screens.stage.home.project().join("fresh.txt").display().to_string();
     run.ask(&format!("[write {fresh}]"));
     screens.shows(&run, "Do you want to");
     screens.expect(&run, "needs-input", "write", None, Some("permission to change a file"));
     run.terminal.send("\x1b");
-    screens.shows(&run, "nterrupted");
     run.wait_ready();
-    run.ask(r#"[tool WebFetch {"url": "http://127.0.0.1:9/x", "prompt": "read it"}]"#);
+    run.ask(r#"[tool WebFetch {"url": "https://docs.example.com/x", "prompt": "read it"}]"#);
     screens.shows(&run, "Do you want to");
-    screens.expect(&run, "needs-input", "fetch", None, Some("permission"));
+    screens.expect(&run, "needs-input", "fetch", None, Some("permission to fetch a page"));
 }
 
 fn plan(screens: &Screens) {
     let run = screens.start(&["--permission-mode", "plan"]);
     screens.expect(&run, "idle", "plan-mode", Some(""), None);
+    let call = run.prompt("what is there");
+    fs::write(plan_file(&call.body.to_string()), "# A plan\n\n1. Do this.\n2. Do that.\n").unwrap();
     run.ask(r##"[tool ExitPlanMode {"plan": "# A plan\n\n1. Do this.\n2. Do that.\n"}]"##);
     screens.shows(&run, "proceed?");
     screens.expect(&run, "needs-input", "plan", None, Some("plan"));
+}
+
+/// The file that the agent tells the model to write its plan to.
+fn plan_file(request: &str) -> PathBuf {
+    let mark = "/.claude/plans/";
+    let at = request.rfind(mark).expect("a file for the plan");
+    let begin =
+        request[..at].rfind(|letter: char| letter.is_whitespace() || letter == '"').map_or(0, |at| at + 1);
+    let end = at + request[at..].find(".md").expect("its end") + ".md".len();
+    let path = PathBuf::from(&request[begin..end]);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    path
+}
+
+/// Takes back what was typed.
+fn erase(run: &AgentRun<'_>) {
+    run.terminal.send("\x7f".repeat(60));
+    run.wait_ready();
 }
 
 fn question(screens: &Screens) {
@@ -359,12 +396,4 @@ fn compaction(screens: &Screens) {
     screens.shows(&run, "ompacting");
     screens.expect(&run, "working", "compacting", Some(""), Some("compact"));
     screens.stage.api.release("compaction");
-}
-
-/// A state's word as the record spells it.
-#[test]
-fn states_of_the_scenarios_exist() {
-    for state in ["idle", "dialog", "needs-input", "working"] {
-        assert!(Activity::parse(state).is_some());
-    }
 }
