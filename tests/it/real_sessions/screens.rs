@@ -12,11 +12,12 @@ use codemie::registry;
 use serde_json::{Value, json};
 use system::clock::{Clock, SystemClock};
 use terminal::process::SystemProcesses;
-use wire::{Activity, Pid};
+use wire::Pid;
 
 use crate::support::agents::Agent;
 use crate::support::recording::{Recording, drawn};
 use crate::support::run::AgentRun;
+use crate::support::screen::composer;
 use crate::support::stage::{Stage, TIMEOUT};
 
 const ROWS: u16 = 40;
@@ -27,11 +28,13 @@ const STILL: Duration = Duration::from_millis(500);
 const AT_MOST: Duration = Duration::from_secs(3);
 
 #[test]
+#[ignore = "the recorded screens are read without an agent; tests/run.sh --full runs it"]
 fn claude_is_read_in_every_state() {
-    play(|| Stage::set());
+    play(Stage::set);
 }
 
 #[test]
+#[ignore = "the recorded screens are read without an agent; tests/run.sh --full runs it"]
 fn claude_2_1_325_is_read_in_every_state() {
     play(|| Stage::set_version(Agent::Claude, "2.1.325"));
 }
@@ -86,19 +89,6 @@ impl Screens {
         self.change(".claude/settings.json", |settings| {
             settings["permissions"] = json!({"allow": [], "defaultMode": "default"});
         });
-    }
-
-    /// Waits for a text on the screen, then for the screen to be finished.
-    fn shows(&self, run: &AgentRun<'_>, text: &str) {
-        run.wait_for(&format!("{text:?}"), |_, view| view.text().contains(text));
-        let (mut seen, began, mut changed) = (run.terminal.mark(), Instant::now(), Instant::now());
-        while changed.elapsed() < STILL && began.elapsed() < AT_MOST {
-            thread::sleep(Duration::from_millis(50));
-            let now = run.terminal.mark();
-            if now != seen {
-                (seen, changed) = (now, Instant::now());
-            }
-        }
     }
 
     /// The screen must be read as this state; `why`: a part of the reason.
@@ -168,6 +158,19 @@ impl Screens {
     }
 }
 
+/// Waits for a text on the screen, then for the screen to be finished.
+fn wait_shown(run: &AgentRun<'_>, text: &str) {
+    run.wait_for(&format!("{text:?}"), |_, view| view.text().contains(text));
+    let (mut seen, began, mut changed) = (run.terminal.mark(), Instant::now(), Instant::now());
+    while changed.elapsed() < STILL && began.elapsed() < AT_MOST {
+        thread::sleep(Duration::from_millis(50));
+        let now = run.terminal.mark();
+        if now != seen {
+            (seen, changed) = (now, Instant::now());
+        }
+    }
+}
+
 /// The last lines that say something about turns.
 fn last_lines(file: &Path) -> Vec<u8> {
     let claude = registry::by_name("claude").unwrap();
@@ -180,18 +183,20 @@ fn last_lines(file: &Path) -> Vec<u8> {
 }
 
 fn before_the_prompt(screens: &Screens) {
+    let mut projects = Value::Null;
     screens.change(".claude.json", |state| {
-        state["projects"] = json!({});
+        projects = std::mem::replace(&mut state["projects"], json!({}));
     });
     let run = screens.launch(&[]);
-    screens.shows(&run, "trust");
+    wait_shown(&run, "trust");
     screens.expect(&run, "dialog", "trust", None, Some("trust"));
     drop(run);
     screens.change(".claude.json", |state| {
+        state["projects"] = projects;
         state["customApiKeyResponses"] = json!({"approved": [], "rejected": []});
     });
     let run = screens.launch(&[]);
-    screens.shows(&run, "API key");
+    wait_shown(&run, "API key");
     screens.expect(&run, "dialog", "api-key", None, Some("API key"));
     drop(run);
     screens.change(".claude.json", |state| {
@@ -199,97 +204,111 @@ fn before_the_prompt(screens: &Screens) {
         state.as_object_mut().unwrap().remove("theme");
     });
     let run = screens.launch(&[]);
-    screens.shows(&run, "Dark mode");
+    wait_shown(&run, "Dark mode");
     screens.expect(&run, "dialog", "theme", None, Some("set up"));
 }
 
 fn conversation(screens: &Screens) {
     let run = screens.start(&[]);
-    screens.shows(&run, "❯");
+    wait_shown(&run, "❯");
     screens.expect(&run, "idle", "first", Some(""), None);
     run.prompt("hello");
-    screens.shows(&run, "pong-");
+    wait_shown(&run, "pong-");
     screens.expect(&run, "idle", "answered", Some(""), None);
     run.type_text("some text");
-    screens.shows(&run, "some text");
+    wait_shown(&run, "some text");
     screens.expect(&run, "idle", "typed", Some("some text"), None);
-    run.terminal.send("\x1b\r");
+    run.terminal.send("\\");
+    run.wait_composer("some text\\");
+    run.enter();
+    run.wait_composer("some text");
     run.terminal.send("a second line");
-    screens.shows(&run, "a second line");
+    wait_shown(&run, "a second line");
     screens.expect(&run, "idle", "typed-lines", Some("some text\na second line"), None);
-    run.terminal.send("\x15\x15\x15");
-    run.wait_ready();
+    run.terminal.send("\x1b[D\x1b[D\x1b[D");
+    wait_shown(&run, "a second line");
+    screens.expect(&run, "idle", "typed-caret-inside", Some("some text\na second line"), None);
+    run.terminal.send("\x1b[F");
+    erase(&run);
     run.type_text("Try \"this\"");
-    screens.shows(&run, "Try \"this\"");
+    wait_shown(&run, "Try \"this\"");
     screens.expect(&run, "idle", "typed-like-a-placeholder", Some("Try \"this\""), None);
-    run.terminal.send("\x15\x15");
+    erase(&run);
+    run.ask("[say Which of the two files do you mean?\\n\\nDo you want to proceed?]");
+    wait_shown(&run, "Do you want to proceed?");
     run.wait_ready();
-    run.ask("[say Which of the two files do you mean? Do you want to proceed?]");
-    screens.shows(&run, "Do you want to proceed?");
-    run.wait_ready();
-    screens.shows(&run, "Do you want to proceed?");
+    wait_shown(&run, "Do you want to proceed?");
     screens.expect(&run, "idle", "prose-question", Some(""), None);
-    let quoted = "[say The dialog was: ──────── Bash command · rm x · Do you want to proceed? ❯ 1. Yes · 2. No · Esc to cancel · Tab to amend]";
-    run.ask(quoted);
-    screens.shows(&run, "The dialog was");
+    let rule = "─".repeat(60);
+    run.ask(&format!(
+        "[say The dialog was:\\n\\n```\\n{rule}\\n Bash command\\n\\n Do you want to proceed?\\n ❯ 1. Yes\\n   2. No\\n\\n Esc to cancel\\n```]"
+    ));
+    wait_shown(&run, "The dialog was");
     run.wait_ready();
-    screens.shows(&run, "The dialog was");
+    wait_shown(&run, "The dialog was");
     screens.expect(&run, "idle", "prose-dialog", Some(""), None);
     run.ask("[hold door]");
-    screens.shows(&run, "held");
+    wait_shown(&run, "held");
     screens.expect(&run, "working", "streaming", Some(""), None);
     run.type_text("a further prompt");
     screens.expect(&run, "working", "streaming-typed", Some("a further prompt"), None);
     run.enter();
     thread::sleep(Duration::from_secs(1));
-    screens.shows(&run, "a further prompt");
+    wait_shown(&run, "a further prompt");
     screens.expect(&run, "working", "queued", Some(""), None);
     screens.stage.api.release("door");
     run.wait_for("the queued prompt's answer", |_, view| view.text().matches("pong-").count() >= 2);
     run.wait_ready();
-    run.ask("[run sleep 60]");
-    screens.shows(&run, "sleep 60");
+    run.ask("[run tail -f /dev/null]");
+    wait_shown(&run, "⎿");
+    thread::sleep(Duration::from_secs(2));
     screens.expect(&run, "working", "tool", Some(""), None);
     run.terminal.send("\x1b");
-    screens.shows(&run, "nterrupted");
+    wait_shown(&run, "nterrupted");
     screens.expect(&run, "idle", "interrupted", Some(""), None);
 }
 
 fn menus(screens: &Screens) {
     let run = screens.start(&[]);
     run.type_text("/mod");
-    screens.shows(&run, "/model");
+    wait_shown(&run, "/model");
     screens.expect(&run, "idle", "slash-menu", Some("/mod"), None);
-    run.terminal.send("\x15");
-    run.wait_ready();
+    erase(&run);
     run.command("/model");
-    screens.shows(&run, "Esc");
+    wait_shown(&run, "Esc");
     screens.expect(&run, "dialog", "model", None, None);
     run.terminal.send("\x1b");
     run.wait_ready();
     run.command("/config");
-    screens.shows(&run, "Esc");
+    wait_shown(&run, "Esc");
     screens.expect(&run, "dialog", "config", None, None);
-    run.terminal.send("\x1b");
+    // Clears its search, leaves the search, closes it.
+    for _ in 0..3 {
+        if composer(Agent::Claude, &run.terminal.text()).is_none() {
+            run.terminal.send("\x1b");
+            thread::sleep(STILL);
+        }
+    }
     run.wait_ready();
     run.terminal.send("?");
-    screens.shows(&run, "shortcuts");
+    wait_shown(&run, "for commands");
+    screens.expect(&run, "idle", "shortcuts", Some(""), None);
     run.terminal.send("\x7f");
     run.wait_ready();
-    let pasted: String = (1..=40).map(|line| format!("line {line}\n")).collect();
-    run.terminal.send(format!("\x1b[200~{pasted}\x1b[201~"));
-    screens.shows(&run, "Pasted text");
-    screens.expect(&run, "idle", "pasted", Some("[Pasted text #1 +40 lines]"), None);
+    let pasted: Vec<String> = (0..40).map(|line| format!("line {line}")).collect();
+    run.terminal.send(format!("\x1b[200~{}\x1b[201~", pasted.join("\n")));
+    wait_shown(&run, "Pasted text");
+    screens.expect(&run, "idle", "pasted", Some("[Pasted text #1 +39 lines]"), None);
 }
 
 fn permission_to_run(screens: &Screens) {
     screens.ask_first();
     let run = screens.start(&[]);
     run.ask("[run touch made.txt]");
-    screens.shows(&run, "Do you want to proceed?");
+    wait_shown(&run, "Do you want to proceed?");
     screens.expect(&run, "needs-input", "bash", None, Some("permission to run a command"));
     run.terminal.send("\x1b");
-    screens.shows(&run, "nterrupted");
+    wait_shown(&run, "nterrupted");
     screens.expect(&run, "idle", "refused", Some(""), None);
 }
 
@@ -299,29 +318,47 @@ fn permission_to_edit(screens: &Screens) {
     let notes = screens.stage.home.project().join("notes.txt").display().to_string();
     let run = screens.start(&[]);
     run.ask(&format!("[tool Read {{\"file_path\": \"{notes}\"}}] [edit {notes}]"));
-    screens.shows(&run, "Do you want to");
+    wait_shown(&run, "Do you want to");
     screens.expect(&run, "needs-input", "edit", None, Some("permission to change a file"));
     run.terminal.send("\x1b");
-    screens.shows(&run, "nterrupted");
     run.wait_ready();
     let fresh = screens.stage.home.project().join("fresh.txt").display().to_string();
     run.ask(&format!("[write {fresh}]"));
-    screens.shows(&run, "Do you want to");
+    wait_shown(&run, "Do you want to");
     screens.expect(&run, "needs-input", "write", None, Some("permission to change a file"));
     run.terminal.send("\x1b");
-    screens.shows(&run, "nterrupted");
     run.wait_ready();
-    run.ask(r#"[tool WebFetch {"url": "http://127.0.0.1:9/x", "prompt": "read it"}]"#);
-    screens.shows(&run, "Do you want to");
-    screens.expect(&run, "needs-input", "fetch", None, Some("permission"));
+    run.ask(r#"[tool WebFetch {"url": "https://docs.example.com/x", "prompt": "read it"}]"#);
+    wait_shown(&run, "Do you want to");
+    screens.expect(&run, "needs-input", "fetch", None, Some("permission to fetch a page"));
 }
 
 fn plan(screens: &Screens) {
     let run = screens.start(&["--permission-mode", "plan"]);
     screens.expect(&run, "idle", "plan-mode", Some(""), None);
+    let call = run.prompt("what is there");
+    fs::write(plan_file(&call.body.to_string()), "# A plan\n\n1. Do this.\n2. Do that.\n").unwrap();
     run.ask(r##"[tool ExitPlanMode {"plan": "# A plan\n\n1. Do this.\n2. Do that.\n"}]"##);
-    screens.shows(&run, "proceed?");
+    wait_shown(&run, "proceed?");
     screens.expect(&run, "needs-input", "plan", None, Some("plan"));
+}
+
+/// The file that the agent tells the model to write its plan to.
+fn plan_file(request: &str) -> PathBuf {
+    let mark = "/.claude/plans/";
+    let at = request.rfind(mark).expect("a file for the plan");
+    let begin =
+        request[..at].rfind(|letter: char| letter.is_whitespace() || letter == '"').map_or(0, |at| at + 1);
+    let end = at + request[at..].find(".md").expect("its end") + ".md".len();
+    let path = PathBuf::from(&request[begin..end]);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    path
+}
+
+/// Takes back what was typed.
+fn erase(run: &AgentRun<'_>) {
+    run.terminal.send("\x7f".repeat(60));
+    run.wait_ready();
 }
 
 fn question(screens: &Screens) {
@@ -332,7 +369,7 @@ fn question(screens: &Screens) {
         r#"{{"questions": [{{"question": "Which colour is it to be?", "header": "Colour", "multiSelect": false, "options": {options}}}]}}"#
     );
     run.ask(&format!("[tool AskUserQuestion {questions}]"));
-    screens.shows(&run, "2. Blue");
+    wait_shown(&run, "2. Blue");
     screens.expect(&run, "needs-input", "question", None, Some("a question"));
 }
 
@@ -346,7 +383,7 @@ fn resume_menu(screens: &Screens) {
     run.exit();
     drop(run);
     let run = screens.launch(&["--resume"]);
-    screens.shows(&run, "another conversation");
+    wait_shown(&run, "another conversation");
     screens.expect(&run, "dialog", "resume", None, Some("conversation"));
 }
 
@@ -356,15 +393,7 @@ fn compaction(screens: &Screens) {
         run.prompt(prompt);
     }
     run.command("/compact keep [hold compaction]");
-    screens.shows(&run, "ompacting");
+    wait_shown(&run, "ompacting");
     screens.expect(&run, "working", "compacting", Some(""), Some("compact"));
     screens.stage.api.release("compaction");
-}
-
-/// A state's word as the record spells it.
-#[test]
-fn states_of_the_scenarios_exist() {
-    for state in ["idle", "dialog", "needs-input", "working"] {
-        assert!(Activity::parse(state).is_some());
-    }
 }

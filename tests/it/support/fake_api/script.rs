@@ -9,7 +9,7 @@
 //! | `[hold NAME]` | the last answer begins and waits for `FakeApi::release(NAME)` |
 //! | `[error STATUS]` `[error STATUS xN]` | every try, or the first N, fails with that status |
 //! | `[cut xN]` | the first N streams break off in the middle |
-//! | `[say TEXT]` | the last answer is TEXT |
+//! | `[say TEXT]` | the last answer is TEXT, with `\n` for a new line |
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Script {
             match word {
                 "slow" => script.slow = rest.parse().ok().map(Duration::from_millis),
                 "hold" => script.hold = Some(rest.to_owned()),
-                "say" => script.say = Some(rest.to_owned()),
+                "say" => script.say = Some(rest.replace("\\n", "\n")),
                 "cut" => script.cut = times(rest),
                 "error" => {
                     let (status, count) = rest.split_once(' ').unwrap_or((rest, ""));
