@@ -130,11 +130,13 @@ struct Dialog<'a> {
 impl<'a> Dialog<'a> {
     fn find(rows: &'a [&'a str], view: &ScreenView) -> Option<Self> {
         let last = rows.iter().rposition(|row| !row.trim().is_empty())?;
-        // The picker of conversations has two lines of keys.
-        let keys = (last.saturating_sub(1)..=last).find(|&at| names_keys(rows[at]))?;
-        // The cursor of the composer is visible, and never below it.
-        let cursor = usize::from(view.cursor.0);
-        if view.cursor_visible && cursor < keys && rows.get(cursor).is_some_and(|row| row.starts_with(SIGN)) {
+        // The picker of conversations has two lines of keys, and in a narrow terminal one line is broken in two.
+        let keys =
+            (last.saturating_sub(1)..=last).rev().find(|&at| names_keys(&rows[at..=last].join(" ")))?;
+        // The composer's status may hold any words: the title of the conversation. A dialog hides the cursor, unless one can type
+        // in it, below its choices.
+        let typed_in = ComposerRows::find(rows, view);
+        if typed_in.is_some_and(|at| usize::from(view.cursor.0) == at.first || !is_choice(rows[at.first])) {
             return None;
         }
         Some(Self { rows: &rows[..keys] })
@@ -325,6 +327,15 @@ mod tests {
             let expected = Shown::NeedsInput("permission to run a command: touch made.txt".to_owned());
             assert_eq!(read(&view).shown, Some(expected), "{cursor:?}");
             assert_eq!(read(&view).composer, None);
+        }
+    }
+
+    #[test]
+    fn a_title_that_names_keys_is_no_dialog() {
+        let rows =
+            ["› first", "  second", "", "  GPT-5.5 default · ~/project · Continue behind Enter and Esc"];
+        for cursor in [(0, 7), (1, 8)] {
+            assert_eq!(read(&view(&rows, cursor)).composer.unwrap().text, "first\nsecond", "{cursor:?}");
         }
     }
 
