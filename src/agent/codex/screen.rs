@@ -56,33 +56,25 @@ fn reported(view: &ScreenView) -> Option<Shown> {
     spins.then(|| Shown::Working("working on a turn".to_owned()))
 }
 
-/// The line of status above the composer: `• Working (3s • esc to interrupt)`, `◦ Compacting context (1s • esc to interrupt)`. Below
-/// it may be its details and the prompts that wait.
+/// The line of status above the composer: `• Working (3s • esc to interrupt)`, `◦ Compacting context (1s • esc to interrupt)`. Only its
+/// details and waiting prompts stand between them.
 fn status(above: &[&str]) -> Option<String> {
-    let lines = above.iter().rev().skip_while(|row| row.trim().is_empty());
-    // A blank line ends what belongs to the composer; one more may stand between the status and waiting prompts.
-    let mut blank = 0;
-    for row in lines.take(STATUS_ROWS) {
-        if row.trim().is_empty() {
-            blank += 1;
-            if blank > 1 {
-                return None;
-            }
-            continue;
-        }
-        let Some(text) = row.strip_prefix("• ").or_else(|| row.strip_prefix("◦ ")) else { continue };
-        if let Some((what, rest)) = text.split_once(" (")
+    for row in above.iter().rev().filter(|row| !row.trim().is_empty()) {
+        let bullet = row.strip_prefix("• ").or_else(|| row.strip_prefix("◦ "));
+        if let Some((what, rest)) = bullet.and_then(|text| text.split_once(" ("))
             && rest.contains("esc to interrupt)")
         {
-            let what = what.trim();
             return Some(if what == "Working" { "working on a turn".to_owned() } else { what.to_owned() });
+        }
+        let waits =
+            bullet.is_some_and(|text| text.starts_with("Queued ") || text.starts_with("Messages to be "));
+        let detail = ["  └", "  ↳", "    "].iter().any(|begin| row.starts_with(begin));
+        if !waits && !detail {
+            return None;
         }
     }
     None
 }
-
-/// How far above the composer the line of status can be: below it stand its details and a few waiting prompts.
-const STATUS_ROWS: usize = 12;
 
 /// The rows of the composer.
 struct ComposerRows {
