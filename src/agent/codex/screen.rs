@@ -237,16 +237,16 @@ fn names_keys(row: &str) -> bool {
 mod tests {
     use super::*;
     use crate::agent::codex::Codex;
-    use crate::agent::screen_fixtures;
+    use crate::agent::live_fixtures;
 
     #[test]
     fn every_recorded_screen_shows_its_state() {
-        screen_fixtures::check("codex", &Codex);
+        live_fixtures::check("codex", &Codex);
     }
 
     #[test]
     fn a_torn_screen_is_read() {
-        screen_fixtures::check_torn("codex", &Codex);
+        live_fixtures::check_torn("codex", &Codex);
     }
 
     fn view(rows: &[&str], cursor: (u16, u16)) -> ScreenView {

@@ -180,16 +180,16 @@ impl<'a> Boxed<'a> {
 mod tests {
     use super::*;
     use crate::agent::gemini::Gemini;
-    use crate::agent::screen_fixtures;
+    use crate::agent::live_fixtures;
 
     #[test]
     fn every_recorded_screen_shows_its_state() {
-        screen_fixtures::check("gemini", &Gemini);
+        live_fixtures::check("gemini", &Gemini);
     }
 
     #[test]
     fn a_torn_screen_is_read() {
-        screen_fixtures::check_torn("gemini", &Gemini);
+        live_fixtures::check_torn("gemini", &Gemini);
     }
 
     #[test]
