@@ -11,6 +11,8 @@ pub mod gemini;
 pub mod invocation;
 mod launch;
 pub mod live;
+#[cfg(test)]
+mod live_fixtures;
 mod loose;
 mod neighbours;
 mod package;
@@ -19,8 +21,6 @@ pub(crate) mod process_table;
 mod read_stamps;
 #[cfg(test)]
 mod recordings;
-#[cfg(test)]
-mod screen_fixtures;
 #[cfg(test)]
 pub(crate) mod scribe;
 mod tool_text;

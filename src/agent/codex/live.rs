@@ -80,23 +80,12 @@ fn answer(item: &ResponseItem<'_>) -> Option<TurnKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fmt::Write;
+    use crate::agent::live_fixtures;
     use std::path::Path;
 
-    /// The marks of a recorded rollout, in a row: `>text` for a prompt, `.` for work, `|` for an end.
     fn marks(file: &str) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(file);
-        let bytes = std::fs::read(path).unwrap();
-        let marks = bytes.split(|&byte| byte == b'\n').filter_map(|line| Codex.read_turn(line));
-        marks.fold(String::new(), |mut row, mark| {
-            assert!(mark.at.is_some());
-            match mark.kind {
-                TurnKind::Prompt(text) => write!(row, ">{text}").unwrap(),
-                TurnKind::Goes => row.push('.'),
-                TurnKind::Ended => row.push('|'),
-            }
-            row
-        })
+        live_fixtures::marks(&Codex, std::fs::read(path).unwrap().split(|&byte| byte == b'\n'))
     }
 
     #[test]

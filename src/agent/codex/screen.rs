@@ -56,33 +56,25 @@ fn reported(view: &ScreenView) -> Option<Shown> {
     spins.then(|| Shown::Working("working on a turn".to_owned()))
 }
 
-/// The line of status above the composer: `• Working (3s • esc to interrupt)`, `◦ Compacting context (1s • esc to interrupt)`. Below
-/// it may be its details and the prompts that wait.
+/// The line of status above the composer: `• Working (3s • esc to interrupt)`, `◦ Compacting context (1s • esc to interrupt)`. Only its
+/// details and waiting prompts stand between them.
 fn status(above: &[&str]) -> Option<String> {
-    let lines = above.iter().rev().skip_while(|row| row.trim().is_empty());
-    // A blank line ends what belongs to the composer; one more may stand between the status and waiting prompts.
-    let mut blank = 0;
-    for row in lines.take(STATUS_ROWS) {
-        if row.trim().is_empty() {
-            blank += 1;
-            if blank > 1 {
-                return None;
-            }
-            continue;
-        }
-        let Some(text) = row.strip_prefix("• ").or_else(|| row.strip_prefix("◦ ")) else { continue };
-        if let Some((what, rest)) = text.split_once(" (")
+    for row in above.iter().rev().filter(|row| !row.trim().is_empty()) {
+        let bullet = row.strip_prefix("• ").or_else(|| row.strip_prefix("◦ "));
+        if let Some((what, rest)) = bullet.and_then(|text| text.split_once(" ("))
             && rest.contains("esc to interrupt)")
         {
-            let what = what.trim();
             return Some(if what == "Working" { "working on a turn".to_owned() } else { what.to_owned() });
+        }
+        let waits =
+            bullet.is_some_and(|text| text.starts_with("Queued ") || text.starts_with("Messages to be "));
+        let detail = ["  └", "  ↳", "    "].iter().any(|begin| row.starts_with(begin));
+        if !waits && !detail {
+            return None;
         }
     }
     None
 }
-
-/// How far above the composer the line of status can be: below it stand its details and a few waiting prompts.
-const STATUS_ROWS: usize = 12;
 
 /// The rows of the composer.
 struct ComposerRows {
@@ -130,11 +122,13 @@ struct Dialog<'a> {
 impl<'a> Dialog<'a> {
     fn find(rows: &'a [&'a str], view: &ScreenView) -> Option<Self> {
         let last = rows.iter().rposition(|row| !row.trim().is_empty())?;
-        // The picker of conversations has two lines of keys.
-        let keys = (last.saturating_sub(1)..=last).find(|&at| names_keys(rows[at]))?;
-        // The cursor of the composer is visible, and never below it.
-        let cursor = usize::from(view.cursor.0);
-        if view.cursor_visible && cursor < keys && rows.get(cursor).is_some_and(|row| row.starts_with(SIGN)) {
+        // The picker of conversations has two lines of keys, and in a narrow terminal one line is broken in two.
+        let keys =
+            (last.saturating_sub(1)..=last).rev().find(|&at| names_keys(&rows[at..=last].join(" ")))?;
+        // The composer's status may hold any words: the title of the conversation. A dialog hides the cursor, unless one can type
+        // in it, below its choices.
+        let typed_in = ComposerRows::find(rows, view);
+        if typed_in.is_some_and(|at| usize::from(view.cursor.0) == at.first || !is_choice(rows[at.first])) {
             return None;
         }
         Some(Self { rows: &rows[..keys] })
@@ -243,16 +237,16 @@ fn names_keys(row: &str) -> bool {
 mod tests {
     use super::*;
     use crate::agent::codex::Codex;
-    use crate::agent::screen_fixtures;
+    use crate::agent::live_fixtures;
 
     #[test]
     fn every_recorded_screen_shows_its_state() {
-        screen_fixtures::check("codex", &Codex);
+        live_fixtures::check("codex", &Codex);
     }
 
     #[test]
     fn a_torn_screen_is_read() {
-        screen_fixtures::check_torn("codex", &Codex);
+        live_fixtures::check_torn("codex", &Codex);
     }
 
     fn view(rows: &[&str], cursor: (u16, u16)) -> ScreenView {
@@ -325,6 +319,15 @@ mod tests {
             let expected = Shown::NeedsInput("permission to run a command: touch made.txt".to_owned());
             assert_eq!(read(&view).shown, Some(expected), "{cursor:?}");
             assert_eq!(read(&view).composer, None);
+        }
+    }
+
+    #[test]
+    fn a_title_that_names_keys_is_no_dialog() {
+        let rows =
+            ["› first", "  second", "", "  GPT-5.5 default · ~/project · Continue behind Enter and Esc"];
+        for cursor in [(0, 7), (1, 8)] {
+            assert_eq!(read(&view(&rows, cursor)).composer.unwrap().text, "first\nsecond", "{cursor:?}");
         }
     }
 

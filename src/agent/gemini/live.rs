@@ -43,7 +43,9 @@ fn turn(line: &Line<'_>) -> Option<TurnKind> {
             // The answers of tools, which the model gets next. Context comes before a conversation.
             None => texts().is_empty().then_some(TurnKind::Goes),
         },
-        // Written before its tools run, and again with them when they have ended. What asks for tools alone has no text.
+        // Written before its tools run, and again with them when they have ended. What asks for tools alone has no text. With a
+        // text it looks like the end of the turn until then, also while it asks for a permission: nothing in the file tells
+        // them apart, but the screen and the title do.
         "gemini" => {
             let asks = line.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty());
             let silent = texts().concat().trim().is_empty();
@@ -64,24 +66,15 @@ fn shown(line: &Line<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fmt::Write;
+    use crate::agent::live_fixtures;
     use std::path::Path;
 
     fn recorded(file: &str) -> Vec<u8> {
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(file)).unwrap()
     }
 
-    /// Marks in a row: `>text` for a prompt, `.` for work, `|` for an end.
     fn row<'a>(lines: impl Iterator<Item = &'a [u8]>) -> String {
-        lines.filter_map(|line| Gemini.read_turn(line)).fold(String::new(), |mut row, mark| {
-            assert!(mark.at.is_some());
-            match mark.kind {
-                TurnKind::Prompt(text) => write!(row, ">{text}").unwrap(),
-                TurnKind::Goes => row.push('.'),
-                TurnKind::Ended => row.push('|'),
-            }
-            row
-        })
+        live_fixtures::marks(&Gemini, lines)
     }
 
     #[test]

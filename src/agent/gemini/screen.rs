@@ -76,8 +76,8 @@ const SIGNS: [&str; 3] = [" > ", " * ", " ! "];
 impl ComposerRows {
     fn find(rows: &[&str], view: &ScreenView) -> Option<Self> {
         let rule = rows.iter().rposition(|row| is_rule(row))?;
-        // The mode stands between the rule and the composer.
-        let near = rule + 1..rows.len().min(rule + 4);
+        // The mode stands between the rule and the composer; in a narrow terminal in two rows.
+        let near = rule + 1..rows.len().min(rule + 6);
         let first = near.into_iter().find(|&at| has_sign(rows[at]))?;
         let cursor = usize::from(view.cursor.0);
         let from = if (first..rows.len()).contains(&cursor) { cursor } else { first };
@@ -180,16 +180,16 @@ impl<'a> Boxed<'a> {
 mod tests {
     use super::*;
     use crate::agent::gemini::Gemini;
-    use crate::agent::screen_fixtures;
+    use crate::agent::live_fixtures;
 
     #[test]
     fn every_recorded_screen_shows_its_state() {
-        screen_fixtures::check("gemini", &Gemini);
+        live_fixtures::check("gemini", &Gemini);
     }
 
     #[test]
     fn a_torn_screen_is_read() {
-        screen_fixtures::check_torn("gemini", &Gemini);
+        live_fixtures::check_torn("gemini", &Gemini);
     }
 
     #[test]

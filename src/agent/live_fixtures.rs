@@ -1,8 +1,10 @@
-//! Recorded screens of the real agents, for the tests of the readers: `tests/fixtures/screens/<agent>/<state>-<what>-<version>.txt`.
+//! Recordings of the real agents, for the tests of what reads them: screens (`tests/fixtures/screens/<agent>/<state>-<what>-<version>.txt`),
+//! and the turns in the lines of a conversation.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::live::{Live, Shown};
+use super::live::{Live, Shown, TurnKind};
 use terminal::screen::ScreenView;
 
 /// One screen, and what it shows.
@@ -86,4 +88,17 @@ pub(super) fn check_torn(agent: &str, live: &dyn Live) {
             }
         }
     }
+}
+
+/// The marks of a conversation in a row: `>text` for a prompt, `.` for work, `|` for an end.
+pub(super) fn marks<'a>(live: &dyn Live, lines: impl Iterator<Item = &'a [u8]>) -> String {
+    lines.filter_map(|line| live.read_turn(line)).fold(String::new(), |mut row, mark| {
+        assert!(mark.at.is_some());
+        match mark.kind {
+            TurnKind::Prompt(text) => write!(row, ">{text}").unwrap(),
+            TurnKind::Goes => row.push('.'),
+            TurnKind::Ended => row.push('|'),
+        }
+        row
+    })
 }
