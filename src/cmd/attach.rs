@@ -90,8 +90,7 @@ fn report(outcome: Outcome, name: &str, err: &mut dyn Write) -> anyhow::Result<u
             Err(refused(format!("{error}; `codemie show {name}` says what has become of {name}")))
         }
         Outcome::Signal(signal) => {
-            // The terminal may be gone.
-            let _ = writeln!(err, "[detached from {name}; codemie attach {name} comes back]");
+            // Without a line: the terminal may be gone, or take nothing and hold us back.
             terminal::die_of(signal);
             Ok(1)
         }

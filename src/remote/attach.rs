@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use terminal::chord::{Chord, ChordFinder};
 use terminal::modes::Modes;
+use terminal::screen::KEY_FRAME_LIMIT;
 use terminal::viewer::{Interest, ViewerEvent};
 use terminal::{Input, PtySize, Viewer};
 
 use super::client::{Connection, RemoteError};
 use super::frames::{Frame, Frames};
-use super::protocol::{Attach, Ended, FromHost, Refused, Size, ToHost};
+use super::protocol::{Attach, Ended, FromHost, MAX_FRAME, Refused, Size, ToHost};
 
 /// The rest of an escape sequence follows its beginning at once. tmux waits as long for it.
 const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(10);
@@ -26,6 +27,9 @@ const LEAVE_TIMEOUT: Duration = Duration::from_millis(200);
 /// A read from the host, and from the keyboard, where more than a few bytes are a paste.
 const FROM_HOST: usize = 64 * 1024;
 const TYPED: usize = 16 * 1024;
+
+/// The host sends a screen in one frame.
+const _: () = assert!(KEY_FRAME_LIMIT < MAX_FRAME);
 
 const PUSH_TITLE: &[u8] = b"\x1b[22;0t";
 const POP_TITLE: &[u8] = b"\x1b[23;0t";
@@ -55,6 +59,7 @@ pub fn attach(mut connection: Connection, chord: Chord, read_only: bool) -> Resu
         viewer,
         host: stream,
         frames,
+        received: vec![0; FROM_HOST].into_boxed_slice(),
         chord: ChordFinder::new(chord),
         modes: Modes::default(),
         size,
@@ -120,6 +125,8 @@ struct Attachment {
     viewer: Viewer,
     host: UnixStream,
     frames: Frames,
+    /// The last read from the host.
+    received: Box<[u8]>,
     chord: ChordFinder,
     /// Of everything that was written to the terminal.
     modes: Modes,
@@ -307,11 +314,10 @@ impl Attachment {
     }
 
     fn read_host(&mut self) -> Result<(), RemoteError> {
-        let mut bytes = [0; FROM_HOST];
-        match self.host.read(&mut bytes) {
+        match self.host.read(&mut self.received) {
             Ok(0) => Err(RemoteError::Closed),
             Ok(count) => {
-                self.frames.add(&bytes[..count]);
+                self.frames.add(&self.received[..count]);
                 Ok(())
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {

@@ -2,7 +2,7 @@
 
 mod host;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use codemie::remote::protocol::{Attach, Size, ToHost};
 use rustix::process::Signal;
@@ -125,7 +125,6 @@ fn signals_leave_the_terminal_as_it_was() {
         processes::signal(terminal.pid(), signal);
         assert_eq!(client.next(), Some(ToHost::Detach));
         assert_eq!(terminal.wait_exit(), Exit::Signal(number));
-        assert!(terminal.text().contains(LEFT), "{}", terminal.text());
         assert_restored(&terminal);
     }
 }
@@ -199,10 +198,9 @@ fn a_terminal_that_takes_nothing_costs_no_memory_and_can_be_left() {
     let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
     let kilobytes: usize = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(kilobytes < 40_000, "{resident}");
-    let before = Instant::now();
     terminal.send("\x1cd");
-    assert!(processes::wait_dead(terminal.pid(), Duration::from_secs(10)));
-    assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
+    // The host learns of it at once; the last line waits for the terminal as any program's would.
+    assert_eq!(client.next(), Some(ToHost::Detach));
     terminal.unstall();
     assert_eq!(terminal.wait_exit(), Exit::Code(0));
     assert_eq!(terminal.modes(), terminal.first_modes());
