@@ -163,3 +163,31 @@ fn an_agent_behind_a_separator_is_refused() {
     let refused = message(&["--name", "x", "--", "claude"]);
     assert!(refused.contains("unexpected argument 'claude'"), "{refused}");
 }
+
+#[test]
+fn a_text_to_send_may_look_like_an_option() {
+    let sent = |line: &[&str]| match parse(line.iter().map(OsString::from).collect()) {
+        Ok(CommandLine::Manage(Command::Send(args))) => (args.text, args.json),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(sent(&["send", "fix", "hello", "--json"]), ("hello".to_owned(), true));
+    assert_eq!(sent(&["send", "fix", "--json", "hello"]), ("hello".to_owned(), true));
+    assert_eq!(sent(&["send", "fix", "-"]), ("-".to_owned(), false));
+    assert_eq!(sent(&["send", "fix", "- a point"]), ("- a point".to_owned(), false));
+    assert_eq!(sent(&["send", "fix", "--", "--json"]), ("--json".to_owned(), false));
+    assert_eq!(parsed(&["send", "fix"]), "exit 2");
+}
+
+#[test]
+fn several_moments_are_separated_by_commas() {
+    let waits = |line: &[&str]| match parse(line.iter().map(OsString::from).collect()) {
+        Ok(CommandLine::Manage(Command::Wait(args))) => (args.sessions.len(), args.until, args.timeout),
+        other => panic!("{other:?}"),
+    };
+    let (sessions, until, timeout) = waits(&["wait", "a", "b", "--until", "turn-end,exit"]);
+    assert_eq!((sessions, until), (2, vec![Moment::TurnEnd, Moment::Exit]));
+    assert_eq!(timeout, Duration::from_secs(50));
+    for line in [&["wait"][..], &["wait", "a", "--until", "never"], &["wait", "a", "--cursor", "x"]] {
+        assert_eq!(parsed(line), "exit 2", "{line:?}");
+    }
+}

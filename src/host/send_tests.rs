@@ -636,15 +636,16 @@ impl Simulated {
 #[test]
 fn a_random_agent_gets_a_text_once_or_the_answer_says_that_it_may_not_have_it() {
     let mut results = std::collections::BTreeMap::<Delivery, u32>::new();
-    for seed in 0..6000 {
+    let count = if std::env::var_os("CODEMIE_TEST_FULL").is_some() { 20_000 } else { 1000 };
+    for seed in 0..u64::from(count) {
         let mut agent = Simulated::new(seed);
         let text = if agent.dice.bool() { "hello there" } else { "one\n\ttwo\nthree" };
         let start = Instant::now();
         let deadline = [200, 1000, 6000][agent.dice.usize(0..3)];
         let mut sending = Sending::new(text.to_owned(), start + ms(deadline));
         let (mut answer, mut typed, mut next, mut read) = (None, Vec::new(), 0, 0);
-        // A while longer than the answer takes, so that what comes late is seen.
-        while agent.now < 30_000 {
+        let mut end = 60_000;
+        while agent.now < end {
             agent.live();
             let scene = agent.scene();
             for (_, prompt) in agent.file.iter().skip(read).filter(|(at, _)| *at <= agent.now) {
@@ -663,18 +664,22 @@ fn a_random_agent_gets_a_text_once_or_the_answer_says_that_it_may_not_have_it() 
                         agent.take(&bytes);
                         typed.push(bytes);
                     }
-                    Step::Done(done) => answer = Some(done),
+                    Step::Done(done) => {
+                        answer = Some(done);
+                        // A while longer, so that what comes late is seen.
+                        end = agent.now + 3000;
+                    }
                 }
             }
             agent.now += 1;
         }
         let answer = answer.unwrap_or_else(|| panic!("seed {seed}: no answer"));
-        let count = agent.delivered.iter().filter(|delivered| delivered.trim() == text).count();
+        let arrived = agent.delivered.iter().filter(|delivered| delivered.trim() == text).count();
         let context = format!("seed {seed}: {answer:?}, delivered {:?}", agent.delivered);
         assert!(agent.delivered.len() <= 1, "{context}");
         match answer.result {
             Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => {
-                assert_eq!(count, 1, "{context}")
+                assert_eq!(arrived, 1, "{context}")
             }
             Delivery::Rejected => assert_eq!(agent.delivered.len(), 0, "{context}"),
             Delivery::Unknown => {}
@@ -685,7 +690,7 @@ fn a_random_agent_gets_a_text_once_or_the_answer_says_that_it_may_not_have_it() 
     }
     // A simulation in which hardly anything arrives would prove nothing.
     for result in [Delivery::Accepted, Delivery::Queued, Delivery::TurnStarted, Delivery::Rejected] {
-        assert!(results.get(&result).is_some_and(|count| *count > 100), "{results:?}");
+        assert!(results.get(&result).is_some_and(|times| *times * 50 > count), "{results:?}");
     }
-    assert!(results[&Delivery::Unknown] < 2000, "{results:?}");
+    assert!(results[&Delivery::Unknown] * 3 < count, "{results:?}");
 }

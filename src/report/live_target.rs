@@ -3,7 +3,7 @@
 use crate::home::Home;
 use crate::remote::address;
 use crate::store::{self, RunRow, SessionRow, View};
-use wire::SessionId;
+use wire::{RunId, SessionId};
 
 /// A session and what goes on in it.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct LiveTarget {
     pub redirected_from: Option<SessionId>,
     /// `None`: the session has ended.
     pub run: Option<RunRow>,
+    /// The run it is in, or was in last.
+    pub last_run: Option<RunId>,
 }
 
 impl LiveTarget {
@@ -22,16 +24,18 @@ impl LiveTarget {
         let runs = view.live_runs_in(named.n)?;
         let hosted = runs.iter().rev().find(|run| address::exists(home, run.id)).cloned();
         if let Some(run) = hosted.or_else(|| runs.into_iter().next_back()) {
-            return Ok(Self { session: named, redirected_from: None, run: Some(run) });
+            let last_run = Some(run.id);
+            return Ok(Self { session: named, redirected_from: None, run: Some(run), last_run });
         }
         let left = named.run.map(|run| view.run_number(run)).transpose()?.flatten();
+        let last_run = left.as_ref().map(|run| run.id);
         let left = left.filter(|run| run.ended_at.is_none());
         let now_in = left.as_ref().and_then(|run| run.session).map(|n| view.session_number(n));
         match (left, now_in.transpose()?.flatten()) {
             (Some(run), Some(session)) => {
-                Ok(Self { session, redirected_from: Some(named.id), run: Some(run) })
+                Ok(Self { session, redirected_from: Some(named.id), run: Some(run), last_run })
             }
-            _ => Ok(Self { session: named, redirected_from: None, run: None }),
+            _ => Ok(Self { session: named, redirected_from: None, run: None, last_run }),
         }
     }
 }

@@ -36,6 +36,9 @@ const LATE: Duration = Duration::from_secs(2);
 /// How long the store may take to learn that a host has gone.
 const GONE: Duration = Duration::from_secs(2);
 
+/// The place in the log of a run whose end was reported, where several are waited for: the others are to be heard as well.
+const AFTER_THE_END: Timestamp = Timestamp(i64::MAX);
+
 /// What is waited for.
 #[derive(Clone, Debug, Default)]
 pub struct WaitFor {
@@ -103,6 +106,8 @@ struct Source<'a> {
 
 enum Kind {
     Ended(Timestamp),
+    /// Its end was reported by an earlier wait for several sessions: only the others count.
+    Reported,
     Hosted(Box<Connection>),
     /// Its host has answered that the time is up.
     Pending,
@@ -150,13 +155,24 @@ impl<'a> Waiting<'a> {
             let kind = waiting.kind_of(target)?;
             waiting.sources.push(Source { target, kind, state: None, place: None });
         }
+        if waiting.sources.iter().all(|source| matches!(source.kind, Kind::Reported)) {
+            // Nothing can come any more.
+            waiting.sources.iter_mut().take(1).for_each(|source| {
+                source.kind = Kind::Ended(source.target.session.ended_at.unwrap_or_default());
+            });
+        }
         waiting.watch_files()?;
         Ok(waiting)
     }
 
     fn kind_of(&self, target: &LiveTarget) -> Result<Kind, WaitError> {
         let Some(run) = &target.run else {
-            return Ok(Kind::Ended(target.session.ended_at.unwrap_or_default()));
+            let place = self.wanted.cursor.as_ref().zip(target.last_run).map(|(cursor, run)| cursor.of(run));
+            return Ok(if self.several && place == Some(AFTER_THE_END) {
+                Kind::Reported
+            } else {
+                Kind::Ended(target.session.ended_at.unwrap_or_default())
+            });
         };
         match Connection::open(self.home, run.id) {
             Ok(mut connection) => {
@@ -265,6 +281,7 @@ impl<'a> Waiting<'a> {
         let Some(source) = sources.get_mut(at) else { return Ok(None) };
         match &mut source.kind {
             Kind::Ended(at) => Ok(Some(Event { at: *at, moment: Moment::Exit })),
+            Kind::Reported => Ok(None),
             Kind::Pending => {
                 let Some(run) = &source.target.run else { return Ok(None) };
                 Ok(end_of(store, home, run)?.map(|at| Event { at, moment: Moment::Exit }))
@@ -293,6 +310,9 @@ impl<'a> Waiting<'a> {
         let mut cursor = self.wanted.cursor.clone().unwrap_or_default();
         for (index, source) in self.sources.iter().enumerate() {
             let place = match (&event, &source.kind) {
+                (Some(event), _) if index == at && event.moment == Moment::Exit && self.several => {
+                    Some(AFTER_THE_END)
+                }
                 (Some(event), _) if index == at => Some(event.at),
                 (Some(_), _) => None,
                 // Nothing came: the place of each stays, or is before everything that is still to come.
@@ -301,8 +321,7 @@ impl<'a> Waiting<'a> {
                 }
                 (None, _) => source.place,
             };
-            let run = source.target.run.as_ref().map(|run| run.id);
-            match (place, run) {
+            match (place, source.target.last_run) {
                 (Some(place), Some(run)) if self.several => cursor = cursor.with(run, place),
                 (Some(place), _) if !self.several => cursor = Cursor::at(place),
                 _ => {}
@@ -421,5 +440,152 @@ fn await_end(store: &mut Store, home: &Home, run: &RunRow) -> Result<Option<Time
             return Ok(ended);
         }
         std::thread::sleep(PACE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{self, JoinHandle};
+
+    use super::*;
+    use crate::remote::address;
+    use crate::remote::frames::{Frame, Frames};
+    use crate::remote::protocol::Welcome;
+    use crate::session::lifecycle::{self, ConversationStart};
+    use crate::session::state::{Ending, Exit};
+    use crate::session::tests::World;
+    use crate::store::Realm;
+    use wire::{Activity, Pid, RunId};
+
+    /// A host that gives one answer, after a while, and ends.
+    fn host(home: &Home, run: RunId, after: Duration, answer: Option<WaitAnswer>) -> JoinHandle<WaitRequest> {
+        let listener = address::bind(home, run).unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut frames = Frames::default();
+            loop {
+                let mut bytes = [0; 4096];
+                let count = stream.read(&mut bytes).unwrap();
+                assert!(count > 0);
+                frames.add(&bytes[..count]);
+                while let Some(message) = frames.next::<ToHost>().unwrap() {
+                    match message {
+                        ToHost::Hello(_) => {
+                            let welcome = FromHost::Welcome(Welcome::default());
+                            stream.write_all(&welcome.to_bytes()).unwrap();
+                        }
+                        ToHost::Wait(request) => {
+                            thread::sleep(after);
+                            if let Some(answer) = answer {
+                                // The other side may have an answer already.
+                                let _ = stream.write_all(&FromHost::Waited(answer).to_bytes());
+                            }
+                            return request;
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+        })
+    }
+
+    fn answer(result: Option<Moment>, cursor: &str) -> WaitAnswer {
+        let state = LiveState { is: Activity::Idle, since: Timestamp(1), why: "so".into(), source: None };
+        WaitAnswer { result, session: None, state, cursor: cursor.into() }
+    }
+
+    fn target(world: &mut World) -> (RunId, LiveTarget) {
+        let mut begin = world.begin(ConversationStart::Fresh);
+        // A wrapper that lives: this process.
+        let me = Pid(i32::try_from(std::process::id()).unwrap());
+        (begin.run.realm, begin.run.wrapper) = (Realm::here(), SystemProcesses.identify(me).unwrap());
+        let (run, started) = world.start_as(&begin);
+        let home = world.home.clone();
+        let target =
+            world.store.read(|view| LiveTarget::of(view, &home, view.session(started.session)?.unwrap()));
+        (run, target.unwrap_or_else(|error: store::Error| panic!("{error}")))
+    }
+
+    fn wait_for(cursor: Option<&str>, ms: u64) -> WaitFor {
+        WaitFor {
+            until: vec![Moment::TurnEnd],
+            cursor: cursor.map(|cursor| cursor.parse().unwrap()),
+            timeout: Duration::from_millis(ms),
+        }
+    }
+
+    #[test]
+    fn of_several_sessions_the_first_that_has_something_is_the_answer() {
+        let mut world = World::new();
+        let (home, origin) = (world.home.clone(), Origin::given([], "/".into()));
+        let ((slow, one), (fast, two)) = (target(&mut world), target(&mut world));
+        let hosts = [
+            host(&home, slow, Duration::from_secs(2), Some(answer(None, "5"))),
+            host(&home, fast, Duration::from_millis(50), Some(answer(Some(Moment::TurnEnd), "900"))),
+        ];
+        let wanted = wait_for(Some("7"), 20_000);
+        let waited = wait(&home, &mut world.store, &origin, &[one, two.clone()], &wanted).unwrap();
+        assert_eq!((waited.result, waited.session), (Some(Moment::TurnEnd), two.session.id));
+        assert_eq!((waited.cursor.of(fast), waited.cursor.of(slow)), (Timestamp(900), Timestamp(7)));
+        assert_eq!(waited.state.map(|state| state.is), Some(Activity::Idle));
+        for host in hosts {
+            let request = host.join().unwrap();
+            assert_eq!((request.cursor.as_deref(), request.until), (Some("7"), vec![Moment::TurnEnd]));
+        }
+    }
+
+    #[test]
+    fn a_host_whose_time_is_up_leaves_a_cursor_and_no_error() {
+        let mut world = World::new();
+        let (home, origin) = (world.home.clone(), Origin::given([], "/".into()));
+        let (run, one) = target(&mut world);
+        let host = host(&home, run, Duration::ZERO, Some(answer(None, "444")));
+        let waited = wait(&home, &mut world.store, &origin, &[one], &wait_for(None, 100)).unwrap();
+        assert_eq!((waited.result, waited.cursor.to_string().as_str()), (None, "444"));
+        assert_eq!(host.join().unwrap().cursor, None);
+    }
+
+    #[test]
+    fn a_session_that_has_ended_or_whose_host_ends_is_an_exit() {
+        let mut world = World::new();
+        let (home, origin) = (world.home.clone(), Origin::given([], "/".into()));
+        let (run, one) = target(&mut world);
+        let host = host(&home, run, Duration::from_millis(20), None);
+        let at = world.wait(1000);
+        let mut other = world.another();
+        let ending = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            other.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).map(drop).unwrap();
+        });
+        let waited = wait(&home, &mut world.store, &origin, &[one.clone()], &wait_for(None, 10_000)).unwrap();
+        assert_eq!((waited.result, waited.cursor.of(run), waited.state), (Some(Moment::Exit), at, None));
+        host.join().unwrap();
+        ending.join().unwrap();
+        let ended =
+            world.store.read(|view| LiveTarget::of(view, &home, view.session(one.session.id)?.unwrap()));
+        let ended = ended.unwrap_or_else(|error: store::Error| panic!("{error}"));
+        let alone = [ended.clone()];
+        let waited = wait(&home, &mut world.store, &origin, &alone, &wait_for(Some("1"), 10_000)).unwrap();
+        assert_eq!((waited.result, waited.session), (Some(Moment::Exit), one.session.id));
+        let (_, living) = target(&mut world);
+        let both = [ended, living.clone()];
+        let first = wait(&home, &mut world.store, &origin, &both, &wait_for(None, 10_000)).unwrap();
+        assert_eq!((first.result, first.session), (Some(Moment::Exit), one.session.id));
+        let next = WaitFor { cursor: Some(first.cursor), ..wait_for(None, 50) };
+        let second = wait(&home, &mut world.store, &origin, &both, &next).unwrap();
+        assert_eq!(second.result, None, "an end is reported once while others go on");
+        assert!(matches!(
+            wait(&home, &mut world.store, &origin, &[], &wait_for(None, 1)),
+            Err(WaitError::Nothing)
+        ));
+    }
+
+    #[test]
+    fn a_session_in_a_terminal_is_pending_until_its_time_is_up() {
+        let mut world = World::new();
+        let (home, origin) = (world.home.clone(), Origin::given([], "/".into()));
+        let (_, one) = target(&mut world);
+        let waited = wait(&home, &mut world.store, &origin, &[one.clone()], &wait_for(None, 50)).unwrap();
+        assert_eq!((waited.result, waited.session), (None, one.session.id));
     }
 }
