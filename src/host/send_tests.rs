@@ -112,6 +112,7 @@ const PASTE: &str = "\x1b[200~hello\x1b[201~";
 #[test]
 fn a_text_is_typed_when_the_composer_is_ready_and_proved_by_what_follows() {
     use Act::{File, See};
+    type Case = (&'static str, Vec<Act>, &'static [&'static str], Delivery, &'static str);
     let working = |composer: &str| Scene::of(Activity::Working, Some(composer));
     let question = Scene::of(Activity::NeedsInput, None);
     let dialog = Scene::of(Activity::Dialog, None);
@@ -119,7 +120,6 @@ fn a_text_is_typed_when_the_composer_is_ready_and_proved_by_what_follows() {
         change(&mut scene);
         scene
     };
-    type Case = (&'static str, Vec<Act>, &'static [&'static str], Delivery, &'static str);
     let once: &[&str] = &[PASTE, "\r"];
     let twice: &[&str] = &[PASTE, "\r", "\r"];
     let cases: Vec<Case> = vec![
@@ -679,7 +679,7 @@ fn a_random_agent_gets_a_text_once_or_the_answer_says_that_it_may_not_have_it() 
         assert!(agent.delivered.len() <= 1, "{context}");
         match answer.result {
             Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => {
-                assert_eq!(arrived, 1, "{context}")
+                assert_eq!(arrived, 1, "{context}");
             }
             Delivery::Rejected => assert_eq!(agent.delivered.len(), 0, "{context}"),
             Delivery::Unknown => {}

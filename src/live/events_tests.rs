@@ -214,9 +214,9 @@ fn states_and_marks_become_moments() {
 fn without_a_cursor_what_holds_now_is_the_answer() {
     use Moment as M;
     use Seen::{Ask, Exit, Mark, State};
+    type Case<'a> = (&'a str, Vec<(i64, Seen)>, Activity, &'a [Moment], Option<(i64, Moment)>);
     let turn = vec![(100, Mark(prompt())), (200, Mark(ended())), (210, State(Idle, Registry, 210))];
     let with = |more: &[(i64, Seen)]| [turn.clone(), more.to_vec()].concat();
-    type Case<'a> = (&'a str, Vec<(i64, Seen)>, Activity, &'a [Moment], Option<(i64, Moment)>);
     let cases: Vec<Case<'_>> = vec![
         ("idle, nothing was ever asked", vec![(0, State(Idle, Registry, 0))], Idle, &[], None),
         ("idle after a turn", turn.clone(), Idle, &[], Some((200, M::TurnEnd))),

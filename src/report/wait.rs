@@ -557,7 +557,9 @@ mod tests {
             thread::sleep(Duration::from_millis(200));
             other.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).map(drop).unwrap();
         });
-        let waited = wait(&home, &mut world.store, &origin, &[one.clone()], &wait_for(None, 10_000)).unwrap();
+        let waited =
+            wait(&home, &mut world.store, &origin, std::slice::from_ref(&one), &wait_for(None, 10_000))
+                .unwrap();
         assert_eq!((waited.result, waited.cursor.of(run), waited.state), (Some(Moment::Exit), at, None));
         host.join().unwrap();
         ending.join().unwrap();
@@ -585,7 +587,8 @@ mod tests {
         let mut world = World::new();
         let (home, origin) = (world.home.clone(), Origin::given([], "/".into()));
         let (_, one) = target(&mut world);
-        let waited = wait(&home, &mut world.store, &origin, &[one.clone()], &wait_for(None, 50)).unwrap();
+        let waited =
+            wait(&home, &mut world.store, &origin, std::slice::from_ref(&one), &wait_for(None, 50)).unwrap();
         assert_eq!((waited.result, waited.session), (None, one.session.id));
     }
 }
