@@ -212,7 +212,10 @@ impl Server {
 
     fn heed(&mut self, note: Note) {
         match note {
-            Note::Started(pid) => self.parts.live.started(pid),
+            Note::Started(pid) => {
+                self.parts.live.started(pid);
+                self.parts.stopping.started(pid);
+            }
             Note::News(news) => self.parts.live.tracked(news),
             Note::Ended(code) => {
                 while self.take_output() {}

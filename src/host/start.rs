@@ -135,7 +135,8 @@ fn host(program: Detached, launcher: Launcher) -> u8 {
     let live =
         LiveSession::new(Subject { agent, run, session, origin: origin.clone(), limits, notifier, osc9 });
     let stopped = Arc::<AtomicBool>::default();
-    let stopping = Stopping::new(agent, SystemProcesses.identify(own_pid()), Arc::clone(&stopped));
+    let own = SystemProcesses.identify(own_pid());
+    let stopping = Stopping::new(home.clone(), plan.agent.clone(), own, Arc::clone(&stopped));
     let start = move |reporter: Reporter| {
         let listener = address::bind(&home, run).and_then(|listener| {
             listener.set_nonblocking(true)?;

@@ -1,23 +1,24 @@
 //! Ending the tree that a host started, beside its server: the grace is waited for in a thread of its own.
 
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::notes::{Note, Reporter};
-use crate::agent::Agent;
-use terminal::process::tree::{self, Tree};
-use terminal::process::{Processes, SystemProcesses};
-use wire::ProcessId;
+use crate::home::Home;
+use crate::launch::stop::{is_shared, tree_of};
+use terminal::process::{Processes, SystemProcesses, tree};
+use wire::{Pid, ProcessId};
 
-/// How long processes have to end by themselves where nobody said otherwise. Claude was measured at 2.6 s while it streams.
-pub(super) const GRACE: Duration = Duration::from_secs(10);
+pub(super) use crate::launch::stop::GRACE;
 
 /// A stop that was asked for, and who waits for it.
 pub(super) struct Stopping {
-    agent: Option<&'static dyn Agent>,
+    home: Home,
+    /// The program's name.
+    agent: String,
     host: Option<ProcessId>,
+    program: Option<Pid>,
     begun: Arc<AtomicBool>,
     survivors: Option<Vec<String>>,
     asking: Vec<u64>,
@@ -25,12 +26,12 @@ pub(super) struct Stopping {
 
 impl Stopping {
     /// `begun` is set once the run is being stopped: it ends as stopped, however its program ends.
-    pub(super) fn new(
-        agent: Option<&'static dyn Agent>,
-        host: Option<ProcessId>,
-        begun: Arc<AtomicBool>,
-    ) -> Self {
-        Self { agent, host, begun, survivors: None, asking: Vec::new() }
+    pub(super) fn new(home: Home, agent: String, host: Option<ProcessId>, begun: Arc<AtomicBool>) -> Self {
+        Self { home, agent, host, program: None, begun, survivors: None, asking: Vec::new() }
+    }
+
+    pub(super) fn started(&mut self, program: Pid) {
+        self.program = Some(program);
     }
 
     /// Begins to end everything below the host; a second request joins the first.
@@ -39,9 +40,10 @@ impl Stopping {
         if self.begun.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (agent, host, reporter) = (self.agent, self.host, reporter.clone());
+        let (home, agent) = (self.home.clone(), self.agent.clone());
+        let (host, program, reporter) = (self.host, self.program, reporter.clone());
         let spawned = std::thread::Builder::new().name("stop".into()).spawn(move || {
-            let survivors = end_tree(agent, host, grace);
+            let survivors = end_tree(&home, &agent, host, program, grace);
             reporter.report(Note::TreeEnded(survivors));
         });
         if let Err(error) = spawned {
@@ -63,14 +65,18 @@ impl Stopping {
 
 /// Ends everything below the host but what the agent shares with others. The monitor is spared: it reports how the program
 /// ended, and leaves by itself.
-fn end_tree(agent: Option<&'static dyn Agent>, host: Option<ProcessId>, grace: Duration) -> Vec<String> {
+fn end_tree(
+    home: &Home,
+    agent: &str,
+    host: Option<ProcessId>,
+    program: Option<Pid>,
+    grace: Duration,
+) -> Vec<String> {
     let Some(host) = host else { return vec!["the host itself, which cannot be identified".to_owned()] };
-    let shared = |command: &[OsString]| agent.is_some_and(|agent| agent.is_shared_daemon(command));
-    let mut tree = Tree::without(host, &SystemProcesses, &shared);
-    for monitor in SystemProcesses.children(host.pid) {
-        if SystemProcesses.command(monitor) == SystemProcesses.command(host.pid) {
-            tree = tree.sparing(monitor);
-        }
+    let shared = is_shared(agent);
+    let mut tree = tree_of(home, host, &shared);
+    if let Some(monitor) = program.and_then(|program| SystemProcesses.parent(program)) {
+        tree = tree.sparing(monitor);
     }
     let survivors = tree::end(&mut tree, &SystemProcesses, &shared, grace);
     survivors.iter().map(ToString::to_string).collect()
