@@ -74,7 +74,7 @@ impl Processes for ProcessTable {
             parent: entry.parent,
             command: entry.command.clone(),
             folder: None,
-            age: Duration::from_secs(60),
+            age: Duration::from_mins(1),
         });
         Some(running.collect())
     }

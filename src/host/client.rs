@@ -107,7 +107,7 @@ impl Client {
     /// The frames that have arrived. One that cannot be read is refused, and ends the connection; of an unknown kind, it is
     /// refused alone.
     pub(super) fn receive(&mut self) -> Vec<ToHost> {
-        let mut bytes = [0; 64 * 1024];
+        let mut bytes = [0; 16 * 1024];
         match self.stream.read(&mut bytes) {
             Ok(0) => self.gone = true,
             Ok(count) => self.frames.add(&bytes[..count]),
@@ -121,7 +121,7 @@ impl Client {
     pub(super) fn arrived(&mut self) -> Vec<ToHost> {
         let mut received = Vec::new();
         while received.len() < FRAMES_AT_ONCE && !self.closing {
-            match self.frames.next::<ToHost>() {
+            match self.frames.take_next::<ToHost>() {
                 Ok(Some(frame)) => received.push(frame),
                 Ok(None) => break,
                 Err(error @ FrameError::UnknownKind(_)) => {

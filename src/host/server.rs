@@ -32,7 +32,7 @@ const MAX_CLIENTS: usize = 100;
 const SCROLLBACK: usize = 2000;
 
 /// Bytes of output taken at once.
-const CHUNK: usize = 64 * 1024;
+const CHUNK: usize = 16 * 1024;
 
 /// How long clients have to take their last frames when the host ends.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
@@ -297,11 +297,15 @@ impl Server {
             }
             ToHost::Send(request) => {
                 let answer = self.parts.live.send(client, &request, self.parts.pump.unwritten());
-                answer.iter().for_each(|answer| self.clients[at].say(answer));
+                if let Some(answer) = answer {
+                    self.clients[at].say(&answer);
+                }
             }
             ToHost::Wait(request) => {
                 let answer = self.parts.live.wait(client, &request);
-                answer.iter().for_each(|answer| self.clients[at].say(answer));
+                if let Some(answer) = answer {
+                    self.clients[at].say(&answer);
+                }
             }
             ToHost::Stop(StopRequest { grace_ms }) => {
                 self.parts.stopping.stop(Some(client), Duration::from_millis(grace_ms), &self.parts.reporter);

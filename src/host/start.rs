@@ -72,7 +72,7 @@ pub fn detach(program: Detached) -> Answer {
         }
         terminal::Detached::Host => {
             drop(near);
-            let code = host(program, Launcher(Arc::new(Mutex::new(Some(far)))));
+            let code = host(program, &Launcher(Arc::new(Mutex::new(Some(far)))));
             terminal::exit_host(code)
         }
     }
@@ -111,7 +111,7 @@ impl Launcher {
 }
 
 /// The whole life of a host.
-fn host(program: Detached, launcher: Launcher) -> u8 {
+fn host(program: Detached, launcher: &Launcher) -> u8 {
     let Detached { mut launch, mut plan, origin, agent, size, limits, osc9 } = program;
     // The host notifies, because it sees the screen; the tracker would do so a second time.
     let notifier = std::mem::take(&mut plan.notifier);

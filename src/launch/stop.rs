@@ -234,7 +234,7 @@ mod tests {
                 let mut bytes = [0; 1024];
                 let count = stream.read(&mut bytes).unwrap();
                 frames.add(&bytes[..count]);
-                while let Some(message) = frames.next::<ToHost>().unwrap() {
+                while let Some(message) = frames.take_next::<ToHost>().unwrap() {
                     if matches!(message, ToHost::Hello(_)) {
                         stream.write_all(&FromHost::Welcome(Welcome::default()).to_bytes()).unwrap();
                     }

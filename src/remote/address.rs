@@ -39,12 +39,12 @@ pub fn sweep<E>(home: &Home, mut is_over: impl FnMut(RunId, &Path) -> Result<boo
 
 pub fn bind(home: &Home, run: RunId) -> io::Result<UnixListener> {
     create_private(&home.run())?;
-    through_short_path(home, run, |path| UnixListener::bind(path))
+    through_short_path(home, run, UnixListener::bind)
 }
 
 /// Connects, and checks that the other side is a process of the same user.
 pub fn connect(home: &Home, run: RunId) -> io::Result<UnixStream> {
-    let stream = through_short_path(home, run, |path| UnixStream::connect(path))?;
+    let stream = through_short_path(home, run, UnixStream::connect)?;
     check_peer(&stream)?;
     Ok(stream)
 }

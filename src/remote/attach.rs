@@ -195,7 +195,7 @@ impl Attachment {
     /// Shows what has arrived, as far as the terminal takes it.
     fn show_frames(&mut self) -> Result<Option<Outcome>, RemoteError> {
         while self.to_terminal.is_empty() {
-            match self.frames.next::<FromHost>()? {
+            match self.frames.take_next::<FromHost>()? {
                 None => break,
                 Some(FromHost::Output(bytes)) => self.to_terminal.put(bytes),
                 Some(FromHost::KeyFrame(bytes)) => self.show_key_frame(bytes),

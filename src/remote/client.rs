@@ -81,10 +81,10 @@ impl Connection {
     pub fn hear(&mut self, timeout: Option<Duration>) -> Result<FromHost, RemoteError> {
         self.stream.set_read_timeout(timeout.map(|timeout| timeout.max(Duration::from_millis(1))))?;
         loop {
-            if let Some(message) = self.frames.next::<FromHost>()? {
+            if let Some(message) = self.frames.take_next::<FromHost>()? {
                 return Ok(message);
             }
-            let mut bytes = [0; 64 * 1024];
+            let mut bytes = [0; 16 * 1024];
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(RemoteError::Closed),
                 Ok(count) => self.frames.add(&bytes[..count]),

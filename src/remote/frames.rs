@@ -49,7 +49,7 @@ impl Frames {
     }
 
     /// The next whole frame, if there is one.
-    pub fn next<F: Frame>(&mut self) -> Result<Option<F>, FrameError> {
+    pub fn take_next<F: Frame>(&mut self) -> Result<Option<F>, FrameError> {
         let bytes = &self.bytes[self.taken..];
         let Some((length, rest)) = bytes.split_first_chunk::<LENGTH>() else { return Ok(None) };
         let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -161,7 +161,7 @@ mod tests {
             let mut arrived = Vec::new();
             for piece in bytes.chunks(size) {
                 frames.add(piece);
-                while let Some(frame) = frames.next::<ToHost>().unwrap() {
+                while let Some(frame) = frames.take_next::<ToHost>().unwrap() {
                     arrived.push(frame);
                 }
             }
@@ -174,7 +174,7 @@ mod tests {
         let next = |bytes: &[u8]| {
             let mut frames = Frames::default();
             frames.add(bytes);
-            frames.next::<FromHost>()
+            frames.take_next::<FromHost>()
         };
         assert_eq!(next(b"\0\0"), Ok(None));
         assert_eq!(next(b"\0\0\0\0"), Err(FrameError::Empty));

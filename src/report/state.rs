@@ -162,7 +162,7 @@ mod tests {
         let mut frames = Frames::default();
         let mut bytes = [0; 1024];
         loop {
-            while let Some(message) = frames.next::<ToHost>().unwrap() {
+            while let Some(message) = frames.take_next::<ToHost>().unwrap() {
                 let answer = match message {
                     ToHost::State => FromHost::State(state.clone()),
                     _ => FromHost::Welcome(Welcome::default()),

@@ -468,7 +468,7 @@ mod tests {
                 let count = stream.read(&mut bytes).unwrap();
                 assert!(count > 0);
                 frames.add(&bytes[..count]);
-                while let Some(message) = frames.next::<ToHost>().unwrap() {
+                while let Some(message) = frames.take_next::<ToHost>().unwrap() {
                     match message {
                         ToHost::Hello(_) => {
                             let welcome = FromHost::Welcome(Welcome::default());

@@ -243,7 +243,8 @@ impl Reports {
         };
         match number {
             b"0" | b"2" => self.title = text(),
-            b"7501" => self.state = Some(text()),
+            // Claude asks for the terminal's own.
+            b"7501" => self.state = Some(text()).filter(|state| state != "?").or_else(|| self.state.take()),
             _ => {}
         }
     }

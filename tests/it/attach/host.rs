@@ -70,7 +70,7 @@ impl Client {
     /// `None`: it has gone.
     pub(super) fn next(&mut self) -> Option<ToHost> {
         loop {
-            if let Some(message) = self.frames.next::<ToHost>().unwrap() {
+            if let Some(message) = self.frames.take_next::<ToHost>().unwrap() {
                 return Some(message);
             }
             let mut bytes = [0; 4096];

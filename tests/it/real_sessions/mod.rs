@@ -35,6 +35,7 @@ mod codex;
 mod ending;
 mod evidence;
 mod gemini;
+mod hosted;
 mod latency;
 mod resume;
 mod rollout_versions;

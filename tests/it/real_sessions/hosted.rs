@@ -1,0 +1,203 @@
+//! The real agents in the background: started, spoken to, waited for, looked at, cleared and stopped, and what was recorded of it
+//! equals the API's log.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::scene::Scene;
+use crate::support::agents::Agent;
+use crate::support::fake_api::{Call, Kind, Status};
+use crate::support::processes;
+use crate::support::pty::{Exit, Start};
+use crate::support::run::AgentRun;
+use crate::support::scripted::await_some;
+use crate::support::stage::TIMEOUT;
+
+const NAME: &str = "hosted";
+
+/// A session in the background that ends with the test.
+struct Hosted<'a> {
+    scene: &'a Scene,
+    agent: Agent,
+}
+
+impl Drop for Hosted<'_> {
+    fn drop(&mut self) {
+        processes::kill_started_in(self.scene.stage.home.path());
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl<'a> Hosted<'a> {
+    /// Starts it and waits until it is known to be idle.
+    fn start(scene: &'a Scene, agent: Agent, arguments: &[&str]) -> Self {
+        let hosted = Self { scene, agent };
+        let line = [&["run", "--detach", "--name", NAME, agent.name()][..], arguments].concat();
+        let output = scene.codemie(&line);
+        assert!(output.status.success(), "{output:?}");
+        let id = text(&output.stdout);
+        let record = hosted.show(id.trim());
+        assert_eq!((&record["name"], &record["status"]), (&NAME.into(), &"active".into()), "{record}");
+        hosted
+    }
+
+    fn run(&self, line: &[&str]) -> Output {
+        self.scene.codemie(line)
+    }
+
+    fn show(&self, session: &str) -> Value {
+        let output = self.run(&["show", session, "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    }
+
+    /// Waits until the session is in this state.
+    fn wait_state(&self, wanted: &str) -> Value {
+        let mut last = Value::Null;
+        let mut look = || {
+            last = self.show(NAME)["state"].clone();
+            (last["is"] == wanted).then(|| last.clone())
+        };
+        let deadline = std::time::Instant::now() + TIMEOUT;
+        loop {
+            if let Some(state) = look() {
+                return state;
+            }
+            if std::time::Instant::now() > deadline {
+                let screen = self.screen();
+                panic!("never {wanted}: {last}\n{screen}\n{}", self.scene.picture());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+
+    fn screen(&self) -> String {
+        let run = self.show(NAME)["runId"].as_str().unwrap().parse().unwrap();
+        let home = codemie::home::Home::at(self.scene.stage.home.codemie_home());
+        codemie::remote::client::screen(&home, run)
+            .map_or_else(|error| error.to_string(), |rows| rows.join("\n"))
+    }
+
+    /// Sends a text; returns the answer.
+    fn send(&self, session: &str, message: &str, expected: &[&str]) -> Value {
+        let output = self.run(&["send", session, message, "--json"]);
+        let answer: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{output:?}\n{}\n{}", self.screen(), self.scene.picture()));
+        let result = answer["result"].as_str().unwrap();
+        assert!(
+            expected.contains(&result),
+            "{message:?}: {answer}\n{}\n{}",
+            self.screen(),
+            self.scene.picture()
+        );
+        answer
+    }
+
+    fn wait(&self, session: &str, cursor: &Value, until: &str) -> Value {
+        let cursor = cursor.as_str().unwrap();
+        let output = self.run(&["wait", session, "--cursor", cursor, "--until", until, "--json"]);
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        assert_eq!(answer["result"], until, "{answer}\n{}\n{}", self.screen(), self.scene.picture());
+        answer
+    }
+
+    /// Asks something and waits until the turn is over and its answer is in the conversation's file.
+    fn prompt(&self, session: &str, message: &str) -> Call {
+        let sent = self.send(session, message, &["turn_started"]);
+        self.wait(session, &sent["cursor"], "turn-end");
+        self.written(message)
+    }
+
+    fn written(&self, message: &str) -> Call {
+        let call = self.scene.stage.api.wait_for(TIMEOUT, |log| {
+            let answered = |call: &&Call| {
+                call.kind == Kind::Main
+                    && call.status == Status::Complete
+                    && call.text.is_some()
+                    && call.prompt.contains(message)
+            };
+            log.calls.iter().find(answered).cloned()
+        });
+        let call =
+            call.unwrap_or_else(|| panic!("{message:?} never came to the API\n{}", self.scene.picture()));
+        await_some("the answer in the conversation's file", || self.scene.is_written(&call).then_some(()));
+        call
+    }
+
+    /// A person's terminal, attached.
+    fn attach(&self) -> AgentRun<'a> {
+        let argv = vec![env!("CARGO_BIN_EXE_codemie").into(), "attach".into(), NAME.into()];
+        let terminal = self.scene.stage.prepare(Start::new(argv)).spawn();
+        AgentRun { terminal, agent: self.agent, stage: &self.scene.stage }
+    }
+}
+
+fn whole_life(agent: Agent, scene: &Scene) {
+    let hosted = Hosted::start(scene, agent, &[]);
+    hosted.wait_state("idle");
+    hosted.prompt(NAME, "first");
+    hosted.prompt(NAME, "second\nof two lines");
+    let view = text(&hosted.run(&["view", NAME]).stdout);
+    assert!(view.contains("of two lines"), "{view}");
+
+    let person = hosted.attach();
+    person.wait_ready();
+    person.prompt("third");
+    person.terminal.send("\x1cd");
+    assert_eq!(person.terminal.wait_exit(), Exit::Code(0));
+    assert!(person.terminal.text().contains("detached from"), "{}", person.terminal.text());
+
+    let before = hosted.show(NAME)["sessionId"].clone();
+    hosted.wait_state("idle");
+    hosted.send(NAME, "/clear", &["accepted", "turn_started", "queued"]);
+    let next = format!("{NAME}.2");
+    scene.wait("the session after the clear", |records| {
+        records.iter().find(|record| record.name == next).map(drop)
+    });
+    // Spoken to by its old name, the run answers in its new session.
+    let sent = hosted.send(NAME, "fourth", &["turn_started"]);
+    assert_eq!(sent["redirectedFrom"], before, "{sent}");
+    hosted.wait(NAME, &sent["cursor"], "turn-end");
+    hosted.written("fourth");
+
+    let record = hosted.show(&next);
+    let stopped = hosted.run(&["stop", &next]);
+    assert!(stopped.status.success(), "{stopped:?}");
+    for field in ["pid", "wrapperPid"] {
+        let pid = record[field].as_i64().unwrap().try_into().unwrap();
+        assert!(processes::wait_dead(pid, TIMEOUT), "{field} {pid} is left");
+    }
+    let exit = scene.recorded().last().unwrap().record.exit_code;
+    let exit = exit.map_or_else(String::new, |code| format!(" {code}"));
+    scene.expect_shape(&[
+        "A startup [first | second\nof two lines | third] clear -> B",
+        &format!("B clear from A [fourth] stopped{exit}"),
+    ]);
+}
+
+#[test]
+fn claude_in_the_background() {
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    whole_life(Agent::Claude, &scene);
+}
+
+#[test]
+fn claude_2_1_325_in_the_background() {
+    let Some(scene) = Scene::set_version(Agent::Claude, "2.1.325") else { return };
+    whole_life(Agent::Claude, &scene);
+}
+
+#[test]
+fn codex_in_the_background() {
+    let Some(scene) = Scene::set(Agent::Codex) else { return };
+    whole_life(Agent::Codex, &scene);
+}
+
+#[test]
+fn gemini_in_the_background() {
+    let Some(scene) = Scene::set(Agent::Gemini) else { return };
+    whole_life(Agent::Gemini, &scene);
+}
