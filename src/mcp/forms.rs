@@ -161,6 +161,19 @@ enum MomentSchema {
     Exit,
 }
 
+/// [`LiveState`], as a schema spells it.
+#[derive(JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct StateSchema {
+    /// starting, dialog, working, needs-input, idle, unknown
+    is: String,
+    /// Milliseconds since 1970
+    since: i64,
+    why: String,
+    source: Option<String>,
+}
+
 answers! {
     StartedSession {
         session_id: String,
@@ -187,7 +200,7 @@ answers! {
         /// Whether it runs in the background and can be sent messages
         background: bool,
         /// What it does at this moment; null where that cannot be known
-        #[schemars(with = "Option<Value>")]
+        #[schemars(with = "Option<StateSchema>")]
         state: Option<LiveState>,
         end_reason: Option<String>,
         /// Milliseconds since 1970
@@ -209,7 +222,7 @@ answers! {
         status: Option<String>,
         /// There is no conversation yet; `screen` shows what the agent shows
         pending: bool,
-        #[schemars(with = "Option<Value>")]
+        #[schemars(with = "Option<StateSchema>")]
         state: Option<LiveState>,
         items: Vec<DataItem>,
         /// The lines of its screen, where there is no conversation
@@ -250,7 +263,7 @@ answers! {
         result: String,
         session_id: String,
         redirected_from: Option<String>,
-        #[schemars(with = "Option<Value>")]
+        #[schemars(with = "Option<StateSchema>")]
         state: Option<LiveState>,
         cursor: Option<String>,
     }
