@@ -304,7 +304,9 @@ impl ListedSession {
 /// The schema of a tool's arguments.
 pub fn input<T: JsonSchema + 'static>() -> Arc<JsonObject> {
     // Arguments are structs, so this always is an object's schema.
-    schema_for_input::<T>().unwrap_or_default()
+    let mut schema = Value::Object(schema_for_input::<T>().unwrap_or_default().as_ref().clone());
+    forget_formats(&mut schema);
+    Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
 
 /// The schema of a tool's answer. An error is an answer, too, and some clients check both by the same schema.
@@ -331,5 +333,19 @@ fn either(mut schema: JsonObject) -> Arc<JsonObject> {
     schema.insert("type".to_owned(), json!("object"));
     let fields = ["code", "message", "next"];
     schema.insert("anyOf".to_owned(), json!([answer, { "required": fields }]));
-    Arc::new(schema)
+    let mut schema = Value::Object(schema);
+    forget_formats(&mut schema);
+    Arc::new(schema.as_object().cloned().unwrap_or_default())
+}
+
+/// Formats of numbers (`uint32`) are Rust's own, and clients complain about those they do not know.
+fn forget_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, value| name != "format" || !value.is_string());
+            fields.values_mut().for_each(forget_formats);
+        }
+        Value::Array(values) => values.iter_mut().for_each(forget_formats),
+        _ => {}
+    }
 }
