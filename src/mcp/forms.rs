@@ -161,6 +161,19 @@ enum MomentSchema {
     Exit,
 }
 
+/// [`LiveState`], as a schema spells it.
+#[derive(JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct StateSchema {
+    /// starting, dialog, working, needs-input, idle, unknown
+    is: String,
+    /// Milliseconds since 1970
+    since: i64,
+    why: String,
+    source: Option<String>,
+}
+
 answers! {
     StartedSession {
         session_id: String,
@@ -187,7 +200,7 @@ answers! {
         /// Whether it runs in the background and can be sent messages
         background: bool,
         /// What it does at this moment; null where that cannot be known
-        #[schemars(with = "Option<Value>")]
+        #[schemars(with = "Option<StateSchema>")]
         state: Option<LiveState>,
         end_reason: Option<String>,
         /// Milliseconds since 1970
@@ -209,7 +222,7 @@ answers! {
         status: Option<String>,
         /// There is no conversation yet; `screen` shows what the agent shows
         pending: bool,
-        #[schemars(with = "Option<Value>")]
+        #[schemars(with = "Option<StateSchema>")]
         state: Option<LiveState>,
         items: Vec<DataItem>,
         /// The lines of its screen, where there is no conversation
@@ -250,7 +263,7 @@ answers! {
         result: String,
         session_id: String,
         redirected_from: Option<String>,
-        #[schemars(with = "Option<Value>")]
+        #[schemars(with = "Option<StateSchema>")]
         state: Option<LiveState>,
         cursor: Option<String>,
     }
@@ -291,7 +304,9 @@ impl ListedSession {
 /// The schema of a tool's arguments.
 pub fn input<T: JsonSchema + 'static>() -> Arc<JsonObject> {
     // Arguments are structs, so this always is an object's schema.
-    schema_for_input::<T>().unwrap_or_default()
+    let mut schema = Value::Object(schema_for_input::<T>().unwrap_or_default().as_ref().clone());
+    forget_formats(&mut schema);
+    Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
 
 /// The schema of a tool's answer. An error is an answer, too, and some clients check both by the same schema.
@@ -318,5 +333,19 @@ fn either(mut schema: JsonObject) -> Arc<JsonObject> {
     schema.insert("type".to_owned(), json!("object"));
     let fields = ["code", "message", "next"];
     schema.insert("anyOf".to_owned(), json!([answer, { "required": fields }]));
-    Arc::new(schema)
+    let mut schema = Value::Object(schema);
+    forget_formats(&mut schema);
+    Arc::new(schema.as_object().cloned().unwrap_or_default())
+}
+
+/// Formats of numbers (`uint32`) are Rust's own, and clients complain about those they do not know.
+fn forget_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, value| name != "format" || !value.is_string());
+            fields.values_mut().for_each(forget_formats);
+        }
+        Value::Array(values) => values.iter_mut().for_each(forget_formats),
+        _ => {}
+    }
 }

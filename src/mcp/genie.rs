@@ -16,7 +16,7 @@ use crate::registry;
 
 impl Tools {
     /// An agent, or a command line that the user has named in the settings.
-    pub(super) fn genie_run(&self, args: GenieRun) -> Result<StartedSession, ToolError> {
+    pub(super) fn genie_run(&self, args: &GenieRun) -> Result<StartedSession, ToolError> {
         let request = format!("{args:?}");
         let configured = self.given.config.genie.get(&args.agent);
         let own = [args.agent.clone()];
@@ -30,16 +30,13 @@ impl Tools {
             }
         };
         let words = || command.iter().map(OsString::from);
-        let (agent, line) = match registry::called(&command[0]) {
-            Some(agent) => {
-                let prompt = prompt_arguments(agent, args.prompt.as_deref())?;
-                (agent.name().to_owned(), words().chain(prompt).collect())
-            }
-            None => {
-                let prompt = args.prompt.as_deref().map(plain_prompt).transpose()?;
-                let line = [OsString::from("--")].into_iter().chain(words()).chain(prompt).collect();
-                (args.agent.clone(), line)
-            }
+        let (agent, line) = if let Some(agent) = command.first().and_then(|word| registry::called(word)) {
+            let prompt = prompt_arguments(agent, args.prompt.as_deref())?;
+            (agent.name().to_owned(), words().chain(prompt).collect())
+        } else {
+            let prompt = args.prompt.as_deref().map(plain_prompt).transpose()?;
+            let line = [OsString::from("--")].into_iter().chain(words()).chain(prompt).collect();
+            (args.agent.clone(), line)
         };
         let name = rules::name(args.name.as_deref())?;
         self.start(CheckedStart { agent, line, name, cwd: None, key: None, request })

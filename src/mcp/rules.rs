@@ -39,18 +39,16 @@ pub fn arguments(args: &[String], config: &McpConfig) -> Result<(), ToolError> {
     let mut left = args;
     while let Some(first) = left.first() {
         let fits = |pattern: &String| matched(pattern, left);
-        match config.allow_args.iter().filter_map(fits).max() {
-            Some(count) => left = &left[count..],
-            None => {
-                let next = if config.allow_args.is_empty() {
-                    "leave args out; the user may allow some with mcp.allowArgs".to_owned()
-                } else {
-                    format!("these are allowed (mcp.allowArgs): {}", config.allow_args.join(", "))
-                };
-                let message = format!("the argument {first:?} is not allowed");
-                return Err(ToolError::new(ErrorCode::ArgumentNotAllowed, message, next));
-            }
-        }
+        let Some(count) = config.allow_args.iter().filter_map(fits).max() else {
+            let next = if config.allow_args.is_empty() {
+                "leave args out; the user may allow some with mcp.allowArgs".to_owned()
+            } else {
+                format!("these are allowed (mcp.allowArgs): {}", config.allow_args.join(", "))
+            };
+            let message = format!("the argument {first:?} is not allowed");
+            return Err(ToolError::new(ErrorCode::ArgumentNotAllowed, message, next));
+        };
+        left = &left[count..];
     }
     Ok(())
 }

@@ -121,14 +121,12 @@ impl Tools {
                 self.started().insert(answered, here);
                 Ok(answered)
             }
-            Err(failure) => match self.recorded(session, Duration::ZERO)? {
-                // The launcher was killed after it had started the session.
-                Some(_) => Ok(session),
-                None => {
-                    self.started().remove(&session);
-                    Err(not_started(&failure))
-                }
-            },
+            // The launcher was killed after it had started the session.
+            Err(_) if self.recorded(session, Duration::ZERO)?.is_some() => Ok(session),
+            Err(failure) => {
+                self.started().remove(&session);
+                Err(not_started(&failure))
+            }
         }
     }
 

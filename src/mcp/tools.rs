@@ -116,7 +116,7 @@ impl Tools {
             "resume_session" => answered(self.resume_session(&parsed(arguments)?)),
             "end_session" => answered(self.end_session(&parsed(arguments)?)),
             "explain_session" => self.explain_session(&parsed(arguments)?),
-            "run" => answered(self.genie_run(parsed(arguments)?)),
+            "run" => answered(self.genie_run(&parsed(arguments)?)),
             "resume" => answered(self.genie_resume(parsed(arguments)?)),
             "view" => self.genie_view(parsed(arguments)?),
             "stop" => answered(self.genie_stop(parsed(arguments)?)),
