@@ -15,10 +15,7 @@ use crate::launch::{RUN_VARIABLE, SESSION_VARIABLE};
 use crate::remote::protocol::{
     FromHost, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, ToHost, WaitAnswer, WaitRequest,
 };
-use crate::remote::send::{self, Recipient, SendError};
 use crate::remote::{Connection, RemoteError};
-use crate::store::Store;
-use system::clock::{Clock, SystemClock};
 use wire::{LiveState, RunId, SessionId};
 
 /// A launcher answers once its agent runs: milliseconds, and up to 20 s where the store is locked. One that takes longer hangs.
@@ -56,8 +53,7 @@ pub trait LiveSessions: Send + Sync {
 
     fn screen(&self, run: RunId) -> Result<ScreenText, RemoteError>;
 
-    /// Under an idempotency key it is typed once, whoever asks and whatever breaks.
-    fn send(&self, to: Recipient, request: SendRequest) -> Result<SendAnswer, RemoteError>;
+    fn send(&self, run: RunId, request: SendRequest) -> Result<SendAnswer, RemoteError>;
 
     fn wait(&self, run: RunId, request: WaitRequest) -> Result<WaitAnswer, RemoteError>;
 
@@ -107,14 +103,9 @@ impl LiveSessions for HostedSessions {
         answer!(self.ask(run, &ToHost::Screen, Duration::ZERO), Screen)
     }
 
-    fn send(&self, to: Recipient, request: SendRequest) -> Result<SendAnswer, RemoteError> {
-        let now = SystemClock.now();
-        let mut store =
-            Store::open(&self.home, now).map_err(|error| RemoteError::Refused(error.to_string()))?;
-        send::send(&self.home, &mut store, to, &request, now).map_err(|error| match error {
-            SendError::Remote(error) => error,
-            error => RemoteError::Refused(error.to_string()),
-        })
+    fn send(&self, run: RunId, request: SendRequest) -> Result<SendAnswer, RemoteError> {
+        let further = Duration::from_millis(request.timeout_ms);
+        answer!(self.ask(run, &ToHost::Send(request), further), Sent)
     }
 
     fn wait(&self, run: RunId, request: WaitRequest) -> Result<WaitAnswer, RemoteError> {

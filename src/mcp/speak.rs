@@ -8,7 +8,6 @@ use super::rules;
 use super::tools::{Call, LiveRun, Tools};
 use crate::remote::RemoteError;
 use crate::remote::protocol::{SendRequest, StopRequest, WaitRequest};
-use crate::remote::send::Recipient;
 use wire::{Moment, ProcessId};
 
 /// How long a message may take to be proved delivered.
@@ -49,7 +48,7 @@ impl Tools {
             idempotency_key: args.idempotency_key,
             timeout_ms: SEND_TIMEOUT_MS,
         };
-        let answer = self.given.live.send(Recipient { run: run.id, session: run.session.id }, request)?;
+        let answer = self.given.live.send(run.id, request)?;
         let session = answer.session.map_or_else(|| run.session.shown_id(), |session| session.to_string());
         Ok(SentMessage {
             result: answer.result.to_string(),

@@ -16,7 +16,6 @@ use crate::remote::RemoteError;
 use crate::remote::protocol::{
     ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, WaitAnswer, WaitRequest,
 };
-use crate::remote::send::Recipient;
 use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use crate::session::state::Ending;
 use crate::store::{NewRun, Realm, Store, Workspace};
@@ -108,11 +107,7 @@ impl LiveSessions for SharedHosts {
         screens.get(&run).map(|rows| ScreenText { rows: rows.clone() }).ok_or(RemoteError::NoHost)
     }
 
-    fn send(
-        &self,
-        Recipient { run, .. }: Recipient,
-        request: SendRequest,
-    ) -> Result<SendAnswer, RemoteError> {
+    fn send(&self, run: RunId, request: SendRequest) -> Result<SendAnswer, RemoteError> {
         self.screen(run)?;
         self.0.sent.lock().unwrap().push(request);
         let (result, why) = (Delivery::TurnStarted, "it stands in the session file".into());
