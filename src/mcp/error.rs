@@ -4,8 +4,10 @@ use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::remote::RemoteError;
+use crate::remote::send::SendError;
 use crate::report::conversation::ConversationError;
 use crate::report::find::FindError;
+use crate::report::wait::WaitError;
 use crate::store;
 use wire::spelled;
 
@@ -110,6 +112,34 @@ impl From<RemoteError> for ToolError {
             }
         };
         Self::new(code, error.to_string(), next)
+    }
+}
+
+impl From<SendError> for ToolError {
+    fn from(error: SendError) -> Self {
+        let (code, message, next) = match error {
+            SendError::Remote(error) => return error.into(),
+            SendError::Store(error) => return error.into(),
+            error @ SendError::Text(_) => (ErrorCode::TextNotAllowed, error.to_string(), "change the text"),
+            error @ SendError::Key => (ErrorCode::InvalidArguments, error.to_string(), "use another key"),
+            // Which other session that was is not for this caller to know.
+            SendError::OtherText(_) | SendError::OtherSession { .. } => (
+                ErrorCode::KeyReused,
+                "the idempotency key was used for another message".to_owned(),
+                "use a new key for a new message",
+            ),
+        };
+        Self::new(code, message, next)
+    }
+}
+
+impl From<WaitError> for ToolError {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Remote(error) => error.into(),
+            WaitError::Store(error) => error.into(),
+            WaitError::Nothing | WaitError::Io(_) => Self::internal(error.to_string()),
+        }
     }
 }
 

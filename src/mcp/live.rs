@@ -11,11 +11,17 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::home::Home;
+use crate::launch::Origin;
 use crate::launch::{RUN_VARIABLE, SESSION_VARIABLE};
 use crate::remote::protocol::{
-    FromHost, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, ToHost, WaitAnswer, WaitRequest,
+    FromHost, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, ToHost,
 };
+use crate::remote::send::{Recipient, SendError, send};
 use crate::remote::{Connection, RemoteError};
+use crate::report::live_target::LiveTarget;
+use crate::report::wait::{WaitError, WaitFor, Waited, wait};
+use crate::store::Store;
+use system::clock::{Clock, SystemClock};
 use wire::{LiveState, RunId, SessionId};
 
 /// A launcher answers once its agent runs: milliseconds, and up to 20 s where the store is locked. One that takes longer hangs.
@@ -53,9 +59,11 @@ pub trait LiveSessions: Send + Sync {
 
     fn screen(&self, run: RunId) -> Result<ScreenText, RemoteError>;
 
-    fn send(&self, run: RunId, request: SendRequest) -> Result<SendAnswer, RemoteError>;
+    /// Once for each key, across hosts, servers and crashes.
+    fn send(&self, to: Recipient, request: &SendRequest) -> Result<SendAnswer, SendError>;
 
-    fn wait(&self, run: RunId, request: WaitRequest) -> Result<WaitAnswer, RemoteError>;
+    /// Also for a session in somebody's terminal, by its files.
+    fn wait(&self, target: &LiveTarget, wanted: &WaitFor) -> Result<Waited, WaitError>;
 
     fn stop(&self, run: RunId, request: StopRequest) -> Result<StopAnswer, RemoteError>;
 }
@@ -64,6 +72,7 @@ pub trait LiveSessions: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct HostedSessions {
     pub home: Home,
+    pub origin: Origin,
 }
 
 impl HostedSessions {
@@ -103,14 +112,15 @@ impl LiveSessions for HostedSessions {
         answer!(self.ask(run, &ToHost::Screen, Duration::ZERO), Screen)
     }
 
-    fn send(&self, run: RunId, request: SendRequest) -> Result<SendAnswer, RemoteError> {
-        let further = Duration::from_millis(request.timeout_ms);
-        answer!(self.ask(run, &ToHost::Send(request), further), Sent)
+    fn send(&self, to: Recipient, request: &SendRequest) -> Result<SendAnswer, SendError> {
+        // A connection of its own: other calls must not wait for this one.
+        let mut store = Store::open(&self.home, SystemClock.now())?;
+        send(&self.home, &mut store, to, request, SystemClock.now())
     }
 
-    fn wait(&self, run: RunId, request: WaitRequest) -> Result<WaitAnswer, RemoteError> {
-        let further = Duration::from_millis(request.timeout_ms);
-        answer!(self.ask(run, &ToHost::Wait(request), further), Waited)
+    fn wait(&self, target: &LiveTarget, wanted: &WaitFor) -> Result<Waited, WaitError> {
+        let mut store = Store::open(&self.home, SystemClock.now())?;
+        wait(&self.home, &mut store, &self.origin, std::slice::from_ref(target), wanted)
     }
 
     fn stop(&self, run: RunId, request: StopRequest) -> Result<StopAnswer, RemoteError> {

@@ -50,12 +50,12 @@ pub fn serve(options: ServeOptions, home: &Home) -> anyhow::Result<()> {
     let _ = log::start(home, Some(&config.log_level));
     let surroundings = Surroundings {
         home: home.clone(),
-        origin,
+        origin: origin.clone(),
         scope: options.scope,
         config: config.mcp,
         server: Pid(i32::try_from(std::process::id()).unwrap_or_default()),
         processes: Box::new(SystemProcesses),
-        live: Box::new(HostedSessions { home: home.clone() }),
+        live: Box::new(HostedSessions { home: home.clone(), origin }),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve_tools(Tools::new(surroundings), options.genie));

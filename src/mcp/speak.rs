@@ -3,11 +3,16 @@
 use std::time::{Duration, Instant};
 
 use super::error::{ErrorCode, ToolError};
-use super::forms::{EndSession, EndedSession, SendMessage, SentMessage, WaitForSession, WaitedForSession};
+use super::forms::{
+    EndSession, EndedSession, OneOrMore, SendMessage, SentMessage, WaitForSession, WaitedForSession,
+};
 use super::rules;
-use super::tools::{Call, LiveRun, Tools};
+use super::tools::{Call, Tools};
+use crate::live::events::Cursor;
 use crate::remote::RemoteError;
-use crate::remote::protocol::{SendRequest, StopRequest, WaitRequest};
+use crate::remote::protocol::{SendRequest, StopRequest};
+use crate::remote::send::Recipient;
+use crate::report::wait::WaitFor;
 use wire::{Moment, ProcessId};
 
 /// How long a message may take to be proved delivered.
@@ -17,9 +22,6 @@ const WAIT_TIMEOUT_MS: u64 = 50_000;
 const LONGEST_WAIT_MS: u64 = 600_000;
 /// A wait is made of shorter ones: after each the caller is told that it goes on, and one that nobody wants any more ends.
 const WAIT_PART: Duration = Duration::from_secs(5);
-
-/// How often the store is asked about a session that has no host.
-const STORE_POLL: Duration = Duration::from_millis(250);
 
 const GRACE_MS: u64 = 10_000;
 const LONGEST_GRACE_MS: u64 = 60_000;
@@ -48,7 +50,8 @@ impl Tools {
             idempotency_key: args.idempotency_key,
             timeout_ms: SEND_TIMEOUT_MS,
         };
-        let answer = self.given.live.send(run.id, request)?;
+        let to = Recipient { run: run.id, session: run.session.id };
+        let answer = self.given.live.send(to, &request)?;
         let session = answer.session.map_or_else(|| run.session.shown_id(), |session| session.to_string());
         Ok(SentMessage {
             result: answer.result.to_string(),
@@ -66,9 +69,8 @@ impl Tools {
     ) -> Result<WaitedForSession, ToolError> {
         let timeout = args.timeout_ms.unwrap_or(WAIT_TIMEOUT_MS).min(LONGEST_WAIT_MS);
         let deadline = Instant::now() + Duration::from_millis(timeout);
-        args.cursor.as_deref().map(|cursor| rules::word("cursor", cursor)).transpose()?;
-        let until = args.until.map(super::forms::OneOrMore::into_list).unwrap_or_default();
-        let mut cursor = args.cursor;
+        let mut cursor = args.cursor.as_deref().map(wait_cursor).transpose()?;
+        let until = args.until.map(OneOrMore::into_list).unwrap_or_default();
         loop {
             let (row, run) = self.look(self.given.scope, |view, _, filter| {
                 let row = self.meant_session(view, filter, &args.session)?;
@@ -77,61 +79,30 @@ impl Tools {
             })?;
             let Some(run) = run else {
                 // It ended, and nothing else can happen to it.
-                let (result, session_id) = (Moment::Exit.to_string(), row.shown_id());
                 return Ok(WaitedForSession {
-                    result,
-                    session_id,
+                    result: Moment::Exit.to_string(),
+                    session_id: row.shown_id(),
                     redirected_from: None,
                     state: None,
-                    cursor,
+                    cursor: cursor.map(|cursor| cursor.to_string()),
                 });
             };
             let left = deadline.saturating_duration_since(Instant::now());
-            let part = left.min(WAIT_PART);
-            let (result, state, session) = match self.wait_part(&run, &until, cursor.as_ref(), part)? {
-                Some(answer) => {
-                    cursor = Some(answer.cursor);
-                    (answer.result, Some(answer.state), answer.session)
-                }
-                None => (None, None, None),
-            };
-            if result.is_some() || left <= part || call.is_abandoned() {
-                let session_id =
-                    session.map_or_else(|| run.session.shown_id(), |session| session.to_string());
+            let timeout = left.min(WAIT_PART);
+            let wanted = WaitFor { until: until.clone(), cursor: cursor.clone(), timeout };
+            let waited = self.given.live.wait(&run.target, &wanted)?;
+            cursor = Some(waited.cursor);
+            if waited.result.is_some() || left <= timeout || call.is_abandoned() {
                 return Ok(WaitedForSession {
-                    result: result.map_or("pending", Moment::as_str).to_owned(),
-                    session_id,
-                    redirected_from: run.redirected_from,
-                    state,
-                    cursor,
+                    result: waited.result.map_or("pending", Moment::as_str).to_owned(),
+                    session_id: waited.session.to_string(),
+                    redirected_from: waited.redirected_from.map(|_| row.shown_id()),
+                    state: waited.state,
+                    cursor: cursor.map(|cursor| cursor.to_string()),
                 });
             }
-            let doing = state.as_ref().map_or("it runs", |state| state.is.as_str());
+            let doing = waited.state.as_ref().map_or("it runs", |state| state.is.as_str());
             (call.report)(format!("{}: {doing}", run.session.name));
-        }
-    }
-
-    /// A part of a wait. `None`: there is no host to ask, and the time has passed.
-    fn wait_part(
-        &self,
-        run: &LiveRun,
-        until: &[Moment],
-        cursor: Option<&String>,
-        part: Duration,
-    ) -> Result<Option<crate::remote::protocol::WaitAnswer>, ToolError> {
-        let timeout_ms = u64::try_from(part.as_millis()).unwrap_or(u64::MAX);
-        let request = WaitRequest { until: until.to_vec(), cursor: cursor.cloned(), timeout_ms };
-        match self.given.live.wait(run.id, request) {
-            Ok(answer) => Ok(Some(answer)),
-            // A session in somebody's terminal, or one that ends at this moment: the store will show the end.
-            Err(RemoteError::NoHost | RemoteError::Closed) => {
-                let deadline = Instant::now() + part;
-                while Instant::now() < deadline && self.given.processes.alive(run.wrapper) {
-                    std::thread::sleep(STORE_POLL.min(deadline.saturating_duration_since(Instant::now())));
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -180,6 +151,16 @@ impl Tools {
         let alive = self.given.processes.alive(wrapper);
         alive.then(|| format!("codemie (pid {})", wrapper.pid)).into_iter().collect()
     }
+}
+
+fn wait_cursor(cursor: &str) -> Result<Cursor, ToolError> {
+    rules::word("cursor", cursor)?.parse().map_err(|_| {
+        ToolError::new(
+            ErrorCode::StaleCursor,
+            "the cursor is none of wait_for_session's or send_message's",
+            "take it from an earlier answer, or leave it out",
+        )
+    })
 }
 
 fn has_ended(name: &str) -> ToolError {

@@ -19,6 +19,7 @@ use crate::config::McpConfig;
 use crate::home::Home;
 use crate::launch::Origin;
 use crate::report::find::{FindError, find};
+use crate::report::live_target::LiveTarget;
 use crate::report::open::OpenStore;
 use crate::session::lookup::{Foreign, Found, LookupError};
 use crate::store::{self, SessionRow, View};
@@ -90,6 +91,7 @@ pub struct LiveRun {
     pub session: SessionRow,
     /// The session that was asked for, where that is another one.
     pub redirected_from: Option<String>,
+    pub target: LiveTarget,
 }
 
 impl Tools {
@@ -248,21 +250,14 @@ impl Tools {
         view: &View<'_>,
         row: &SessionRow,
     ) -> Result<Option<LiveRun>, store::Error> {
-        let alive = |wrapper: ProcessId| self.given.processes.alive(wrapper);
-        if let Some(run) = view.live_runs_in(row.n)?.into_iter().rev().find(|run| alive(run.wrapper)) {
-            let (id, wrapper) = (run.id, run.wrapper);
-            return Ok(Some(LiveRun { id, wrapper, session: row.clone(), redirected_from: None }));
-        }
-        let Some(run) = row.run.map(|run| view.run_number(run)).transpose()?.flatten() else {
-            return Ok(None);
-        };
-        let gone_on = run.ended_at.is_none() && alive(run.wrapper) && run.session != Some(row.n);
-        let now_in = run.session.filter(|_| gone_on).map(|n| view.session_number(n)).transpose()?.flatten();
-        Ok(now_in.map(|session| LiveRun {
+        let target = LiveTarget::of(view, &self.given.home, row.clone())?;
+        let run = target.run.clone().filter(|run| self.given.processes.alive(run.wrapper));
+        Ok(run.map(|run| LiveRun {
             id: run.id,
             wrapper: run.wrapper,
-            session,
-            redirected_from: Some(row.shown_id()),
+            session: target.session.clone(),
+            redirected_from: target.redirected_from.map(|_| row.shown_id()),
+            target,
         }))
     }
 }

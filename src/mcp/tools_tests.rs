@@ -10,12 +10,13 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::*;
+use crate::live::events::Cursor;
 use crate::mcp::claims;
 use crate::mcp::live::{LaunchFailure, LaunchLine};
 use crate::remote::RemoteError;
-use crate::remote::protocol::{
-    ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, WaitAnswer, WaitRequest,
-};
+use crate::remote::protocol::{ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest};
+use crate::remote::send::{Recipient, SendError};
+use crate::report::wait::{WaitError, WaitFor, Waited};
 use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use crate::session::state::Ending;
 use crate::store::{NewRun, Realm, Store, Workspace};
@@ -107,18 +108,24 @@ impl LiveSessions for SharedHosts {
         screens.get(&run).map(|rows| ScreenText { rows: rows.clone() }).ok_or(RemoteError::NoHost)
     }
 
-    fn send(&self, run: RunId, request: SendRequest) -> Result<SendAnswer, RemoteError> {
-        self.screen(run)?;
-        self.0.sent.lock().unwrap().push(request);
+    fn send(&self, to: Recipient, request: &SendRequest) -> Result<SendAnswer, SendError> {
+        self.screen(to.run).map_err(SendError::Remote)?;
+        self.0.sent.lock().unwrap().push(request.clone());
         let (result, why) = (Delivery::TurnStarted, "it stands in the session file".into());
         Ok(SendAnswer { result, why, session: None, cursor: "c1".into() })
     }
 
-    fn wait(&self, run: RunId, _: WaitRequest) -> Result<WaitAnswer, RemoteError> {
-        self.screen(run)?;
+    fn wait(&self, target: &LiveTarget, _: &WaitFor) -> Result<Waited, WaitError> {
+        self.screen(target.run.as_ref().unwrap().id)?;
         let mut waits = self.0.waits.lock().unwrap();
         let result = if waits.is_empty() { None } else { waits.remove(0) };
-        Ok(WaitAnswer { result, session: None, state: state(Activity::Working), cursor: "c2".into() })
+        Ok(Waited {
+            result,
+            session: target.session.id,
+            redirected_from: None,
+            state: Some(state(Activity::Working)),
+            cursor: Cursor::at(Timestamp(2)),
+        })
     }
 
     fn stop(&self, run: RunId, _: StopRequest) -> Result<StopAnswer, RemoteError> {
@@ -520,7 +527,10 @@ fn a_wait_ends_with_what_it_waits_for_or_is_pending_with_a_cursor() {
     for (until, result) in [(json!("turn-end"), "turn-end"), (json!(["exit", "needs-input"]), "pending")] {
         let ask = json!({"session": "helper", "until": until, "timeout_ms": 0});
         let waited = bench.call("wait_for_session", ask).unwrap();
-        assert_eq!((&waited["result"], &waited["cursor"]), (&json!(result), &json!("c2")));
+        assert_eq!(
+            (&waited["result"], &waited["cursor"]),
+            (&json!(result), &json!(Cursor::at(Timestamp(2)).to_string()))
+        );
         assert_eq!(waited["state"]["is"], "working");
     }
     let unknown = json!({"session": "helper", "until": "tea"});

@@ -1,6 +1,7 @@
 //! The real agents in the background: started, spoken to, waited for, looked at, cleared and stopped, and what was recorded of it
 //! equals the API's log.
 
+use std::ffi::OsString;
 use std::process::Output;
 
 use serde_json::Value;
@@ -129,7 +130,7 @@ impl<'a> Hosted<'a> {
 
     /// A person's terminal, attached.
     fn attach(&self) -> AgentRun<'a> {
-        let argv = vec![env!("CARGO_BIN_EXE_codemie").into(), "attach".into(), NAME.into()];
+        let argv: Vec<OsString> = vec![env!("CARGO_BIN_EXE_codemie").into(), "attach".into(), NAME.into()];
         let terminal = self.scene.stage.prepare(Start::new(argv)).spawn();
         AgentRun { terminal, agent: self.agent, stage: &self.scene.stage }
     }
