@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn names_are_asked_for_where_a_name_is_wanted() {
         for (shell, wanted) in [
-            (Shell::Bash, "        resume|stop|show|view|explain|rename|tag|untag|group) "),
+            (Shell::Bash, "        resume|attach|stop|show|view|send|explain|rename|tag|untag|group) "),
             (Shell::Bash, "        archive|unarchive|export) "),
             (Shell::Bash, "                get|set|unset) "),
             (Shell::Bash, "complete -F _codemie_words "),

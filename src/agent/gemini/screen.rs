@@ -82,8 +82,8 @@ impl ComposerRows {
         let cursor = usize::from(view.cursor.0);
         let from = if (first..rows.len()).contains(&cursor) { cursor } else { first };
         let last = (from..rows.len())
-            .find(|&at| rows[at].trim().is_empty())
-            .map_or(rows.len() - 1, |blank| blank - 1);
+            .find(|&at| rows[at].trim().is_empty() || is_lower_edge(rows[at]))
+            .map_or(rows.len() - 1, |end| end - 1);
         Some(Self { rule, first, last: last.max(first) })
     }
 
@@ -101,6 +101,11 @@ impl ComposerRows {
 
 fn has_sign(row: &str) -> bool {
     SIGNS.iter().any(|sign| row.starts_with(sign) || row == sign.trim_end())
+}
+
+/// Where the terminal has all colours the composer stands between rows of half blocks.
+fn is_lower_edge(row: &str) -> bool {
+    row.starts_with("▀▀") && row.chars().all(|char| char == '▀')
 }
 
 fn is_rule(row: &str) -> bool {

@@ -105,7 +105,10 @@ impl Viewer {
     }
 
     fn wait_for(&mut self, text: &str) {
-        while memchr::memmem::find(&self.seen, text.as_bytes()).is_none() {
+        let mut searched = 0;
+        // Only what is new is searched: a viewer that takes long is disconnected.
+        while memchr::memmem::find(&self.seen[searched..], text.as_bytes()).is_none() {
+            searched = self.seen.len().saturating_sub(text.len());
             let message = self.hear();
             assert!(!matches!(message, FromHost::Ended(_)), "ended before {text:?}: {}", self.text());
         }

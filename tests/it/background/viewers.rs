@@ -62,10 +62,16 @@ fn viewer_that_stops_reading_is_disconnected_and_the_program_goes_on() {
     let scene = Scene::new();
     let flood = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); echo 0123456789012345678901234567890123456789; done; echo flood-over; exec sleep 1000";
     let id = scene.start("flood", flood);
-    let stalled = scene.attach(&id, 24, 80);
+    let mut stalled = scene.attach(&id, 24, 80);
     let mut other = scene.attach(&id, 24, 80);
     other.wait_for("flood-over");
-    drop(stalled);
+    let end = loop {
+        match stalled.connection.hear(Some(TIMEOUT)) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(end, codemie::remote::RemoteError::Closed), "{end}");
 }
 
 #[test]

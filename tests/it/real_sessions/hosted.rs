@@ -202,3 +202,124 @@ fn gemini_in_the_background() {
     let Some(scene) = Scene::set(Agent::Gemini) else { return };
     whole_life(Agent::Gemini, &scene);
 }
+
+/// What was sent, what the answer was, and how often it stands in the conversation.
+struct Sent {
+    text: String,
+    when: &'static str,
+    result: String,
+    why: String,
+}
+
+/// Of about so many bytes, unlike any other.
+fn body(n: usize) -> String {
+    let line = |n: usize, size: usize| {
+        let mut text = format!("text {n}:");
+        while text.len() < size {
+            text.push_str(" word");
+        }
+        text.truncate(size.max(8));
+        text
+    };
+    match n % 6 {
+        0 => line(n, 1),
+        1 => line(n, 1700),
+        2 => line(n, 4095),
+        3 => line(n, 4096),
+        4 => format!("text {n}:\n\tindented by a tab\n\n  and by blanks\nlast"),
+        // The long ones are few: an agent takes seconds for each.
+        _ if n % 18 == 17 => line(n, 100_000),
+        _ => line(n, 300),
+    }
+}
+
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Sends of every size, while idle, while working, and right after the start: each is in the conversation exactly once where
+/// the answer says so, and not at all where it was rejected.
+fn table_of_sends(agent: Agent, scene: &Scene) {
+    let count = if std::env::var_os("CODEMIE_TEST_FULL").is_some() { 200 } else { 30 };
+    let hosted = Hosted::start(scene, agent, &[]);
+    let mut sent: Vec<Sent> = Vec::new();
+    for n in 0..count {
+        let slow = n % 3 == 1;
+        let when = match n {
+            0 => "right after the start",
+            _ if n % 3 == 2 => "while working",
+            _ => "while idle",
+        };
+        let text = if slow { format!("text {n}: take your time [slow 2500]") } else { body(n) };
+        let output = hosted.run(&["send", NAME, &text, "--json", "--timeout", "60s"]);
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        let word = |field: &str| answer[field].as_str().unwrap().to_owned();
+        sent.push(Sent { text, when, result: word("result"), why: word("why") });
+        if !slow {
+            // The next one is sent to an idle agent.
+            hosted.wait_state("idle");
+        }
+    }
+    hosted.wait_state("idle");
+    let said = || -> Vec<String> {
+        let view = hosted.run(&["view", NAME, "--json", "--tail-bytes", "50000000"]);
+        let page: Value = serde_json::from_slice(&view.stdout).unwrap();
+        let items = page["items"].as_array().unwrap().iter();
+        items.filter(|item| item["role"] == "user").map(|item| flat(item["text"].as_str().unwrap())).collect()
+    };
+    let found = |said: &[String], sent: &Sent| {
+        let wanted = flat(&sent.text);
+        // Texts that were queued one after the other may be submitted as one prompt.
+        said.iter().map(|text| text.matches(&wanted).count()).sum::<usize>()
+    };
+    let prefix_of_another = |sent: &Sent| sent.text.len() <= 8;
+    // What was queued is written down when its turn comes.
+    let last = sent.last().unwrap();
+    await_some("the last text in the conversation", || {
+        (found(&said(), last) > 0 || last.result == "rejected").then_some(())
+    });
+    let said = said();
+    let mut counts = std::collections::BTreeMap::new();
+    let mut wrong = Vec::new();
+    for one in &sent {
+        let times = found(&said, one);
+        *counts.entry((one.when, one.result.clone(), times.min(2))).or_insert(0) += 1;
+        let right = match one.result.as_str() {
+            "accepted" | "queued" | "turn_started" => times == 1 || prefix_of_another(one) && times > 0,
+            "rejected" => times == 0,
+            _ => times <= 1,
+        };
+        if !right {
+            wrong.push(format!(
+                "{} ({} bytes, {}): {} times; {}",
+                one.result,
+                one.text.len(),
+                one.when,
+                times,
+                one.why
+            ));
+        }
+    }
+    for ((when, result, times), count) in &counts {
+        println!("{} {when}: {result}, {times} times in the conversation: {count}", agent.name());
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), scene.picture());
+}
+
+#[test]
+fn every_text_arrives_once_at_claude() {
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    table_of_sends(Agent::Claude, &scene);
+}
+
+#[test]
+fn every_text_arrives_once_at_codex() {
+    let Some(scene) = Scene::set(Agent::Codex) else { return };
+    table_of_sends(Agent::Codex, &scene);
+}
+
+#[test]
+fn every_text_arrives_once_at_gemini() {
+    let Some(scene) = Scene::set(Agent::Gemini) else { return };
+    table_of_sends(Agent::Gemini, &scene);
+}

@@ -9,7 +9,8 @@ const RULE: &str = "──";
 pub(crate) fn composer(agent: Agent, screen: &str) -> Option<String> {
     let rows: Vec<&str> = screen.lines().collect();
     let box_rows = rows[composer_row(agent, &rows)?..].iter();
-    let box_rows = box_rows.take_while(|row| !row.trim().is_empty() && !row.starts_with(RULE));
+    let box_rows =
+        box_rows.take_while(|row| !row.trim().is_empty() && !row.starts_with(RULE) && !row.starts_with("▀▀"));
     let text = unspaced(&box_rows.copied().collect::<String>());
     let text = text.chars().skip(1).collect::<String>();
     let placeholder = match agent {
