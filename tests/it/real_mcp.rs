@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::sandbox::CODEMIE;
 use crate::support::agents::Agent;
+use crate::support::fake_api::{Call, Kind};
 use crate::support::stage::{Form, Stage, TIMEOUT};
 
 fn sessions(stage: &Stage) -> Vec<Value> {
@@ -50,7 +51,11 @@ fn claude_starts_a_session_in_the_background_by_a_tool_call() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The child's own prompt reaches its model, once, although its parent has ended and asked twice.
     let greeted = stage.api.wait_for(TIMEOUT, |log| {
-        let calls = log.calls.iter().filter(|call| call.prompt.contains("greetings to the child"));
+        // The parent's prompt quotes it.
+        let asked = |call: &&Call| {
+            call.kind == Kind::Main && call.prompt.trim().starts_with("greetings to the child")
+        };
+        let calls = log.calls.iter().filter(asked);
         Some(calls.count()).filter(|count| *count > 0)
     });
     assert_eq!(greeted, Some(1), "{}", stage.api.log());
