@@ -41,7 +41,8 @@ fn first_paint_keys_sizes_and_the_chord_in_every_encoding() {
         let host = Host::new();
         let terminal = host.terminal(&["agent"]);
         let mut client = host.accept();
-        let lines: String = (0..40).map(|line| format!("\x1b[32mline {line}\x1b[0m\r\n")).collect();
+        let lines: Vec<String> = (0..40).map(|line| format!("\x1b[32mline {line}\x1b[0m\r\n")).collect();
+        let lines = lines.concat();
         let attach = client.attach(&format!("\x1b]0;title\x07{lines}> composer{MODES}{modes}"));
         assert_eq!(attach, Attach { size: Size { rows: 24, cols: 80 }, read_only: false });
         terminal.wait_text("> composer");

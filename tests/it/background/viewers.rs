@@ -1,7 +1,6 @@
 //! Clients that look at a background session and type into it.
 
 use std::io::{Read, Write};
-use std::time::Duration;
 
 use codemie::remote::address;
 use codemie::remote::protocol::{FromHost, Size, ToHost};
@@ -99,7 +98,7 @@ fn garbage_on_the_socket_costs_its_own_connection_alone() {
     for garbage in [&b"\xff\xff\xff\xff\xff"[..], b"\0\0\0\0", b"\x02\0\0\0\x01{", b"GET / HTTP/1.1\r\n\r\n"]
     {
         let mut stream = address::connect(&scene.home(), run).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(garbage).unwrap();
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap();
