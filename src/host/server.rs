@@ -40,6 +40,9 @@ const LAST_FRAMES: Duration = Duration::from_secs(2);
 /// Keys held while a text is typed: a few seconds of the fastest typing, or a paste.
 const MAX_HELD: usize = 64 * 1024;
 
+/// How often adopted processes that have ended are collected. A zombie costs a line in a listing.
+const REAP_EVERY: Duration = Duration::from_secs(5);
+
 /// The largest terminal a viewer may ask for. Larger ones exist on nobody's desk, and a screen's memory grows with it.
 const MAX_SIDE: u16 = 1000;
 
@@ -72,6 +75,8 @@ pub(super) struct Server {
     held_keys: Vec<u8>,
     /// Notices that wait until the program is between two sequences.
     notices: Vec<u8>,
+    /// When adopted processes that have ended are looked for.
+    reap_at: Instant,
 }
 
 impl Server {
@@ -87,6 +92,7 @@ impl Server {
             finished: false,
             held_keys: Vec::new(),
             notices: Vec::new(),
+            reap_at: Instant::now() + REAP_EVERY,
             parts,
         }
     }
@@ -102,6 +108,10 @@ impl Server {
                     break;
                 }
             }
+            if now >= self.reap_at {
+                self.reap_at = now + REAP_EVERY;
+                self.parts.stopping.reap();
+            }
             if let Err(error) = self.step(now, last) {
                 tracing::error!("the host's server ends: {error}");
                 break;
@@ -111,7 +121,7 @@ impl Server {
     }
 
     fn step(&mut self, now: Instant, last: Option<Instant>) -> io::Result<()> {
-        let timeout = self.parts.live.due().into_iter().chain(last).min();
+        let timeout = self.parts.live.due().into_iter().chain(last).chain([self.reap_at]).min();
         let timeout = timeout.map(|at| at.saturating_duration_since(now));
         let ready = self.wait(timeout)?;
         if ready.output {

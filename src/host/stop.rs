@@ -52,6 +52,14 @@ impl Stopping {
         }
     }
 
+    /// Collects the exit status of processes whose parents have ended: the host has adopted them.
+    pub(super) fn reap(&self) {
+        let monitor = self.program.and_then(|program| SystemProcesses.parent(program));
+        if let Some(monitor) = monitor {
+            tree::reap_adopted(&SystemProcesses, &[monitor]);
+        }
+    }
+
     pub(super) fn tree_ended(&mut self, survivors: Vec<String>) {
         self.survivors = Some(survivors);
     }

@@ -188,4 +188,27 @@ mod tests {
         bytes.extend_from_slice(body);
         assert_eq!(next(&bytes), Ok(Some(refused)));
     }
+
+    /// A host outlives the build it was started from, so what its frames look like must never change.
+    #[test]
+    fn frames_of_the_first_build_are_understood_and_still_sent_like_that() {
+        fn check<F: Frame>(kind: u8, body: &[u8], line: &str) {
+            let length = u32::try_from(body.len() + 1).unwrap().to_le_bytes();
+            let bytes = [&length[..], &[kind], body].concat();
+            let mut frames = Frames::default();
+            frames.add(&bytes);
+            let frame = frames.take_next::<F>().unwrap().unwrap();
+            assert_eq!(frame.to_bytes(), bytes, "{line}");
+        }
+        let recorded = include_str!("../../tests/fixtures/frames/version-1.txt");
+        for line in recorded.lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.splitn(3, ' ');
+            let (direction, kind) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
+            let body = words.next().unwrap_or_default().as_bytes();
+            match direction {
+                "to" => check::<ToHost>(kind, body, line),
+                _ => check::<FromHost>(kind, body, line),
+            }
+        }
+    }
 }

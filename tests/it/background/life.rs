@@ -108,3 +108,70 @@ fn signal_to_the_host_ends_the_program_and_the_session() {
     let record = scene.await_ended(&id);
     assert_eq!(record["endReason"], "signal", "{record}");
 }
+
+#[test]
+fn twenty_sessions_at_once_are_stopped_and_none_is_left() {
+    let scene = Scene::new();
+    // Each with a child that left its group and a daemon that forked twice.
+    let script =
+        "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000 &' &) ; echo up; exec sleep 1000";
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..20)
+            .map(|n| {
+                let scene = &scene;
+                scope.spawn(move || scene.start(&format!("many-{n}"), script))
+            })
+            .collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    for id in &ids {
+        scene.attach(id, 24, 80).wait_for("up");
+    }
+    let (code, out, err) = scene.codemie(&["stop", "--all-mine"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    for id in &ids {
+        assert_eq!(scene.record(id)["endReason"], "stopped");
+    }
+    await_some("nobody is left", || {
+        let left = processes::started_in(scene.sandbox.home());
+        left.iter()
+            .all(|pid| processes::process(*pid).is_none_or(|process| process.state == 'Z'))
+            .then_some(())
+    });
+}
+
+#[test]
+fn everything_killed_at_once_is_recovered_as_interrupted() {
+    let scene = Scene::new();
+    let ids = ["one", "two"].map(|name| scene.start(name, "echo up; exec sleep 1000"));
+    processes::kill_started_in(scene.sandbox.home());
+    for id in &ids {
+        let record = scene.await_ended(id);
+        assert_eq!((&record["status"], &record["endReason"]), (&"interrupted".into(), &"crash".into()));
+        await_some("its socket is removed", || {
+            scene.codemie(&["list"]);
+            (!codemie::remote::address::exists(&scene.home(), scene.run(id))).then_some(())
+        });
+    }
+}
+
+#[test]
+fn session_is_stopped_at_its_total_limit() {
+    let scene = Scene::new();
+    scene.sandbox.file(".codemie/config.toml", "[host]\ntotalLimit = '300ms'\n");
+    let id = scene.start("limited", "exec sleep 1000");
+    assert_eq!(scene.await_ended(&id)["endReason"], "stopped");
+}
+
+#[test]
+fn orphans_of_the_program_leave_no_zombies() {
+    let scene = Scene::new();
+    let script = "for i in 1 2 3 4 5; do (setsid true &) ; done; echo up; exec cat";
+    let id = scene.start("orphans", script);
+    let host = pid(&scene.record(&id), "wrapperPid");
+    scene.attach(&id, 24, 80).wait_for("up");
+    await_some("the host has no zombies", || {
+        let zombies = processes::processes().into_iter().filter(|one| one.parent == host && one.state == 'Z');
+        (zombies.count() == 0).then_some(())
+    });
+}
