@@ -199,7 +199,7 @@ mod tests {
     fn names_are_asked_for_where_a_name_is_wanted() {
         for (shell, wanted) in [
             (Shell::Bash, "        resume|attach|stop|show|view|send|explain|rename|tag|untag|group) "),
-            (Shell::Bash, "        archive|unarchive|export) "),
+            (Shell::Bash, "        wait|archive|unarchive|export) "),
             (Shell::Bash, "                get|set|unset) "),
             (Shell::Bash, "complete -F _codemie_words "),
             (Shell::Zsh, ":_codemie_words sessions'"),
