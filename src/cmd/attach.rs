@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::Failure;
 use crate::cli::Attach;
 use crate::home::Home;
-use crate::launch::{Origin, settings};
+use crate::launch::{Origin, enclosing_run, settings};
 use crate::remote::attach::{NotAttached, Outcome, attach};
 use crate::remote::protocol::Ended;
 use crate::remote::{Connection, RemoteError, address};
@@ -26,6 +26,9 @@ pub fn attach_to(session: &str, read_only: bool, home: &Home, err: &mut dyn Writ
     let name = shell::word(&target.session.name).into_owned();
     if target.redirected_from.is_some() {
         writeln!(err, "codemie: {session} has gone on as {name}")?;
+    }
+    if target.run.as_ref().is_some_and(|run| enclosing_run(&origin) == Some(run.id)) {
+        return Err(refused(format!("this is {name} itself; attach to it from another terminal")));
     }
     let chord = settings(Some(home), &origin).detach_keys;
     if !terminal::on_terminal() {

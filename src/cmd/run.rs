@@ -15,6 +15,7 @@ use crate::launch::{
 };
 use crate::output::Style;
 use crate::remote::protocol::Size;
+use crate::store::Store;
 use closing::Added;
 use system::clock::{Clock, SystemClock};
 use wire::{RandomIds, SessionId};
@@ -107,6 +108,10 @@ fn detach(
         }
         Err(error) => return RunResult::failed(error.exit_code(), format!("codemie: {error}")),
     };
+    // A session that nobody could find again must not run on: whoever started it has its id alone. Closed again before the fork.
+    if let Err(error) = Store::open(&plan.home, SystemClock.now()).map(drop) {
+        return RunResult::failed(126, format!("codemie: nothing is started in the background: {error}"));
+    }
     let HostConfig { columns: cols, rows, idle_limit: idle, total_limit: total } = config.host;
     let size = Size { rows, cols };
     let program = host::Detached {

@@ -78,6 +78,8 @@ pub(super) struct HostFrontEnd {
     stream: UnixStream,
     queue: Arc<Mutex<Queue>>,
     size: Size,
+    /// The server is gone.
+    closed: bool,
 }
 
 /// Both ends, and the size that the program's terminal begins with.
@@ -86,24 +88,26 @@ pub(super) fn front_end(size: Size) -> io::Result<(HostFrontEnd, PumpLink)> {
     near.set_nonblocking(true)?;
     far.set_nonblocking(true)?;
     let queue = Arc::<Mutex<Queue>>::default();
-    Ok((HostFrontEnd { stream: near, queue: Arc::clone(&queue), size }, PumpLink { stream: far, queue }))
+    Ok((
+        HostFrontEnd { stream: near, queue: Arc::clone(&queue), size, closed: false },
+        PumpLink { stream: far, queue },
+    ))
 }
 
-impl HostFrontEnd {
-    fn next(&mut self, buffer: &mut [u8]) -> Option<Input> {
-        let mut queue = lock(&self.queue);
-        match queue.entries.pop_front()? {
-            Entry::Resize(size) => {
-                self.size = size;
+impl Queue {
+    fn next(&mut self, buffer: &mut [u8], size: &mut Size) -> Option<Input> {
+        match self.entries.pop_front()? {
+            Entry::Resize(new) => {
+                *size = new;
                 Some(Input::Resized)
             }
             Entry::Keys(mut keys) => {
                 let count = keys.len().min(buffer.len());
                 buffer[..count].copy_from_slice(&keys[..count]);
-                queue.bytes -= count;
+                self.bytes -= count;
                 if count < keys.len() {
                     keys.drain(..count);
-                    queue.entries.push_front(Entry::Keys(keys));
+                    self.entries.push_front(Entry::Keys(keys));
                 }
                 Some(Input::Bytes(count))
             }
@@ -113,7 +117,7 @@ impl HostFrontEnd {
 
 impl FrontEnd for HostFrontEnd {
     fn input(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.stream.as_fd())
+        (!self.closed).then(|| self.stream.as_fd())
     }
 
     fn output(&self) -> Option<BorrowedFd<'_>> {
@@ -125,12 +129,22 @@ impl FrontEnd for HostFrontEnd {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Input {
-        if let Some(input) = self.next(buffer) {
+        // Under the lock nobody can add an entry between the look and the wake-ups: none is left without one.
+        let mut queue = lock(&self.queue);
+        if let Some(input) = queue.next(buffer, &mut self.size) {
             return input;
         }
-        while matches!(self.stream.read(&mut [0; 64]), Ok(count) if count > 0) {}
-        // An entry is queued before its wake-up is sent: one whose wake-up was just taken is in the queue by now.
-        self.next(buffer).unwrap_or(Input::Nothing)
+        loop {
+            match self.stream.read(&mut [0; 64]) {
+                // The server is gone. Nobody types any more, and the program runs on.
+                Ok(0) => {
+                    self.closed = true;
+                    return Input::Nothing;
+                }
+                Ok(_) => {}
+                Err(_) => return Input::Nothing,
+            }
+        }
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

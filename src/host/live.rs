@@ -196,6 +196,8 @@ impl LiveSession {
         let progress = self.with_situation(now, unwritten, |sends, situation| sends.step(situation));
         if progress.submits {
             self.log.ask(SystemClock.now(), &self.state);
+            // What ended before this text is no answer to it.
+            self.sends.begin_after(self.log.last());
         }
         step.keys = progress.typed;
         step.answers
@@ -337,7 +339,9 @@ impl LiveSession {
         if reached(running, total) {
             return (Some("host.totalLimit is reached"), None);
         }
-        let idle_for = (self.state.is == Activity::Idle).then(|| wall.since(self.state.since));
+        // A conversation that is continued may have been idle for long before this run.
+        let idle_for =
+            (self.state.is == Activity::Idle).then(|| wall.since(self.state.since.max(self.begun.1)));
         if idle_for.is_some_and(|spent| reached(spent, idle)) {
             return (Some("host.idleLimit is reached"), None);
         }

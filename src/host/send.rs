@@ -150,6 +150,13 @@ impl Sending {
         matches!(self.phase, Phase::Entered(_))
     }
 
+    /// Moments up to this time came before Enter was pressed.
+    pub fn begin_after(&mut self, time: Timestamp) {
+        if let Phase::Entered(entered) = &mut self.phase {
+            entered.cursor = entered.cursor.max(time);
+        }
+    }
+
     /// Whether the keys of viewers are to wait, so that they do not get between the text and its Enter.
     pub fn holds_keys(&self, now: Instant) -> bool {
         matches!(self.phase, Phase::Typed { at, .. } if now.saturating_duration_since(at) < HOLD_KEYS)

@@ -12,7 +12,7 @@ use crate::remote::protocol::{SendAnswer, SendRequest};
 use crate::remote::send::SendError;
 use crate::remote::text;
 use crate::store::REMEMBERED;
-use wire::Delivery;
+use wire::{Delivery, Timestamp};
 
 /// Texts that may wait behind the one that is on its way.
 const WAITING: usize = 32;
@@ -192,6 +192,13 @@ impl<C: Clone + PartialEq> Sends<C> {
         }
     }
 
+    /// Enter of the first text has just been pressed, and everything up to this time came before it.
+    pub fn begin_after(&mut self, time: Timestamp) {
+        if let Some(first) = self.queue.front_mut() {
+            first.sending.begin_after(time);
+        }
+    }
+
     /// Whether the keys of viewers are to wait for a moment.
     pub fn holds_keys(&self, now: Instant) -> bool {
         self.queue.front().is_some_and(|first| first.sending.holds_keys(now))
@@ -213,7 +220,7 @@ enum Earlier {
 mod tests {
     use super::*;
     use crate::agent::live::{Composer, ScreenReading, Shown};
-    use wire::{Activity, LiveState, Timestamp};
+    use wire::{Activity, LiveState};
 
     /// An agent that is idle; what stands in its composer is what was typed.
     struct Desk {

@@ -43,6 +43,9 @@ const MAX_HELD: usize = 64 * 1024;
 /// How often adopted processes that have ended are collected. A zombie costs a line in a listing.
 const REAP_EVERY: Duration = Duration::from_secs(5);
 
+/// When connections are accepted again after that failed.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
 /// The largest terminal a viewer may ask for. Larger ones exist on nobody's desk, and a screen's memory grows with it.
 const MAX_SIDE: u16 = 1000;
 
@@ -70,6 +73,8 @@ pub(super) struct Server {
     counter: u64,
     /// The exit code, once the agent has ended.
     ended: Option<u8>,
+    /// The END is stored.
+    recorded: bool,
     finished: bool,
     /// Keys of viewers that wait until a text has been typed.
     held_keys: Vec<u8>,
@@ -77,6 +82,8 @@ pub(super) struct Server {
     notices: Vec<u8>,
     /// When adopted processes that have ended are looked for.
     reap_at: Instant,
+    /// From when on connections are accepted.
+    listen_at: Instant,
 }
 
 impl Server {
@@ -89,10 +96,12 @@ impl Server {
             clients: Vec::new(),
             counter: 0,
             ended: None,
+            recorded: false,
             finished: false,
             held_keys: Vec::new(),
             notices: Vec::new(),
             reap_at: Instant::now() + REAP_EVERY,
+            listen_at: Instant::now(),
             parts,
         }
     }
@@ -164,8 +173,9 @@ impl Server {
                 if self.ended.is_none() { PollFlags::IN } else { PollFlags::empty() },
             ),
         ];
-        let listens =
-            self.parts.listener.as_ref().filter(|_| self.clients.len() < MAX_CLIENTS && !self.finished);
+        let listens = self.parts.listener.as_ref().filter(|_| {
+            self.clients.len() < MAX_CLIENTS && !self.finished && Instant::now() >= self.listen_at
+        });
         fds.extend(listens.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
         let first_client = fds.len();
         for client in &self.clients {
@@ -204,7 +214,7 @@ impl Server {
         self.screen.feed(bytes);
         let answers = self.screen.take_answers();
         // A viewer's terminal answers by itself; without one the host answers as a terminal would, or the agent waits.
-        if self.viewers() == 0 && !answers.is_empty() {
+        if self.size_owner().is_none() && !answers.is_empty() {
             self.parts.pump.type_keys(&answers);
         }
         self.parts.live.output_came(Instant::now());
@@ -233,10 +243,12 @@ impl Server {
                 self.parts.live.ended();
             }
             Note::TreeEnded(survivors) => self.parts.stopping.tree_ended(survivors),
-            Note::Finished => {
-                self.finished = true;
-                self.finish_clients();
-            }
+            Note::Finished => self.recorded = true,
+        }
+        // The program may be gone long before the last of what it started: the host stays until all of it is.
+        if self.recorded && !self.finished && !self.parts.stopping.is_going_on() {
+            self.finished = true;
+            self.finish_clients();
         }
     }
 
@@ -258,7 +270,17 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        let Some(Ok((stream, _))) = self.parts.listener.as_ref().map(UnixListener::accept) else { return };
+        let Some(accepted) = self.parts.listener.as_ref().map(UnixListener::accept) else { return };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Without a free descriptor it would be ready at once, again and again.
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    self.listen_at = Instant::now() + LISTEN_AGAIN;
+                }
+                return;
+            }
+        };
         if let Err(error) = address::check_peer(&stream) {
             tracing::warn!("a connection was refused: {error}");
             return;
@@ -361,7 +383,7 @@ impl Server {
 
     fn attach(&mut self, at: usize, attach: &Attach) {
         self.counter += 1;
-        let size = bounded(attach.size);
+        let size = self.known(attach.size);
         self.clients[at].role = Role::Viewing { size, read_only: attach.read_only, typed: self.counter };
         self.settle_size();
         let frame = self.screen.key_frame();
@@ -372,6 +394,13 @@ impl Server {
     }
 
     fn type_keys(&mut self, at: usize, keys: &[u8]) {
+        // A terminal's own answers and reports are nobody's typing, and one answer to a question is enough.
+        if is_report(keys) {
+            if self.size_owner() == Some(self.clients[at].id) {
+                self.parts.pump.type_keys(keys);
+            }
+            return;
+        }
         let Role::Viewing { read_only: false, typed, .. } = &mut self.clients[at].role else { return };
         let was = *typed;
         self.counter += 1;
@@ -379,17 +408,26 @@ impl Server {
         if was != self.counter - 1 {
             self.settle_size();
         }
-        if self.parts.live.holds_keys(Instant::now()) && self.held_keys.len() + keys.len() <= MAX_HELD {
-            self.held_keys.extend_from_slice(keys);
+        if self.parts.live.holds_keys(Instant::now()) || !self.held_keys.is_empty() {
+            if self.held_keys.len() + keys.len() <= MAX_HELD {
+                self.held_keys.extend_from_slice(keys);
+            }
             return;
         }
         self.parts.live.viewer_typed();
         self.parts.pump.type_keys(keys);
     }
 
+    /// A terminal that does not know its size leaves the session's as it is.
+    fn known(&self, size: Size) -> Size {
+        if size.rows == 0 || size.cols == 0 { self.size } else { bounded(size) }
+    }
+
     fn resize_viewer(&mut self, at: usize, new: Size) {
         if let Role::Viewing { size, .. } = &mut self.clients[at].role {
-            *size = bounded(new);
+            if new.rows > 0 && new.cols > 0 {
+                *size = bounded(new);
+            }
             self.settle_size();
         }
     }
@@ -398,16 +436,23 @@ impl Server {
         self.clients.iter().filter(|client| client.is_viewer()).count()
     }
 
+    fn size_owner(&self) -> Option<u64> {
+        self.owner().map(|(client, _)| client)
+    }
+
+    /// The viewer that typed last, and its size.
+    fn owner(&self) -> Option<(u64, Size)> {
+        let viewers = self.clients.iter().filter(|client| !client.is_gone());
+        let owners = viewers.filter_map(|client| match client.role {
+            Role::Viewing { size, read_only: false, typed } => Some((typed, client.id, size)),
+            _ => None,
+        });
+        owners.max_by_key(|(typed, ..)| *typed).map(|(_, client, size)| (client, size))
+    }
+
     /// The size belongs to the viewer that typed last; to attach is to type. Without viewers it is the host's own.
     fn settle_size(&mut self) {
-        let viewers = self.clients.iter().filter(|client| !client.is_gone());
-        let owner = viewers
-            .filter_map(|client| match client.role {
-                Role::Viewing { size, read_only: false, typed } => Some((typed, size)),
-                _ => None,
-            })
-            .max_by_key(|(typed, _)| *typed);
-        let size = owner.map_or(self.own_size, |(_, size)| size);
+        let size = self.owner().map_or(self.own_size, |(_, size)| size);
         if size != self.size {
             self.size = size;
             self.screen.resize(pty_size(size));
@@ -425,6 +470,19 @@ struct Ready {
 
 fn pty_size(size: Size) -> PtySize {
     PtySize { rows: size.rows, cols: size.cols, pixel_width: 0, pixel_height: 0 }
+}
+
+/// What a terminal sends by itself: where its cursor stands, what it is, that it has the focus.
+fn is_report(keys: &[u8]) -> bool {
+    match keys {
+        b"\x1b[I" | b"\x1b[O" | [0x1b, b']' | b'P', ..] => true,
+        [0x1b, b'[', middle @ .., b'R' | b'c' | b'n' | b'y'] => {
+            !middle.is_empty()
+                && middle.iter().all(|byte| matches!(byte, b'0'..=b'9' | b';' | b'?' | b'>' | b'=' | b'$'))
+        }
+        [0x1b, b'[', b'?', middle @ .., b'u'] => middle.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
 }
 
 fn bounded(size: Size) -> Size {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +24,14 @@ use terminal::process::{Processes, SystemProcesses, tree};
 use terminal::{Observer, ProgramSpec, ProgramStarted, Tap};
 use wire::{Pid, SessionId};
 
+/// Exit code: something may have been started, and it is not known yet.
+const NOT_KNOWN_YET: u8 = 5;
+
 /// How long a launcher waits for its host. An agent starts in milliseconds; a store that somebody keeps locked delays the START.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The same while the tree is being ended: the grace of whoever asked for it, and the time to kill what is left.
+const STOP_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A launcher is answered after this time, although the store has not taken the START yet: the agent runs.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -79,19 +85,27 @@ pub fn detach(program: Detached) -> Answer {
 }
 
 fn await_answer(mut near: UnixStream) -> Answer {
-    let mut answer = Vec::new();
+    let (mut answer, mut ended) = (Vec::new(), false);
     let _ = near.set_read_timeout(Some(START_TIMEOUT));
     let mut bytes = [0; 4096];
     while !answer.ends_with(b"\n") {
         match near.read(&mut bytes) {
-            Ok(count) if count > 0 => answer.extend_from_slice(&bytes[..count]),
+            Ok(0) => {
+                ended = true;
+                break;
+            }
+            Ok(count) => answer.extend_from_slice(&bytes[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            _ => break,
+            Err(_) => break,
         }
     }
     serde_json::from_slice(&answer).unwrap_or_else(|_| {
-        let message = "codemie: the background process ended before it could answer; see the log".to_owned();
-        Err(NotDetached { code: 126, message })
+        let (code, message) = if ended {
+            (126, "codemie: the background process ended before it could answer; see the log")
+        } else {
+            (NOT_KNOWN_YET, "codemie: the background process has not answered yet; `codemie list --active` shows its session")
+        };
+        Err(NotDetached { code, message: message.to_owned() })
     })
 }
 
@@ -146,8 +160,14 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
             listener.inspect_err(|error| tracing::error!("nobody can attach to this session: {error}")).ok();
         Server::new(Parts { home, run, listener, pump, notes, reporter, size, live, stopping }).serve();
     };
-    let mut beside =
-        Beside { start: Some(Box::new(start)), reporter: reporter.clone(), served: None, started: false };
+    let mut beside = Beside {
+        start: Some(Box::new(start)),
+        reporter: reporter.clone(),
+        served: None,
+        started: false,
+        launcher: launcher.clone(),
+        session,
+    };
     let mut front = front;
     let (result, _) = launch::wrap_on(launch, Some(plan), &origin, |spec, tracker| {
         let mut ended = terminal::run_on(&mut front, spec, &mut Both { tracker, beside: &mut beside })?;
@@ -163,16 +183,16 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
     });
     reporter.report(Note::Finished);
     if let Some(served) = beside.served {
-        let _ = served.recv_timeout(SERVER_TIMEOUT);
+        let timeout = if stopped.load(Ordering::Relaxed) { STOP_TIMEOUT } else { SERVER_TIMEOUT };
+        let _ = served.recv_timeout(timeout);
     }
     code
 }
 
 /// Answers the launcher once the session is in the store, and hands everything on to the server.
 fn on_news(launcher: Launcher, reporter: Reporter) -> Box<dyn Fn(RunNews) + Send> {
-    let begun = Instant::now();
     Box::new(move |news: RunNews| {
-        if news.recorded || begun.elapsed() >= STORE_TIMEOUT {
+        if news.recorded {
             launcher.answer(&Ok(news.session));
         }
         reporter.report(Note::News(news));
@@ -190,6 +210,8 @@ struct Beside {
     /// Disconnected when the server has ended.
     served: Option<Receiver<()>>,
     started: bool,
+    launcher: Launcher,
+    session: SessionId,
 }
 
 impl Beside {
@@ -227,6 +249,12 @@ impl Observer for Both<'_> {
         self.beside.started = true;
         self.beside.reporter.report(Note::Started(program.pid));
         self.tracker.started(program);
+        let (launcher, session) = (self.beside.launcher.clone(), self.beside.session);
+        let later = move || {
+            std::thread::sleep(STORE_TIMEOUT);
+            launcher.answer(&Ok(session));
+        };
+        let _ = terminal::without_signals(|| std::thread::Builder::new().name("answer".into()).spawn(later));
     }
 }
 

@@ -60,6 +60,11 @@ impl Stopping {
         }
     }
 
+    /// The tree is being ended, and it is not known yet what survives.
+    pub(super) fn is_going_on(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) && self.survivors.is_none()
+    }
+
     pub(super) fn tree_ended(&mut self, survivors: Vec<String>) {
         self.survivors = Some(survivors);
     }

@@ -71,6 +71,7 @@ impl Tools {
         let deadline = Instant::now() + Duration::from_millis(timeout);
         let mut cursor = args.cursor.as_deref().map(wait_cursor).transpose()?;
         let until = args.until.map(OneOrMore::into_list).unwrap_or_default();
+        let given = cursor.is_some();
         loop {
             let (row, run) = self.look(self.given.scope, |view, _, filter| {
                 let row = self.meant_session(view, filter, &args.session)?;
@@ -89,7 +90,8 @@ impl Tools {
             };
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = left.min(WAIT_PART);
-            let wanted = WaitFor { until: until.clone(), cursor: cursor.clone(), timeout };
+            // Without a cursor of the caller's, what holds counts in every part.
+            let wanted = WaitFor { until: until.clone(), cursor: cursor.clone().filter(|_| given), timeout };
             let waited = self.given.live.wait(&run.target, &wanted)?;
             cursor = Some(waited.cursor);
             if waited.result.is_some() || left <= timeout || call.is_abandoned() {

@@ -116,7 +116,10 @@ fn send_by(
         run: Some(to.run),
         session: Some(to.session),
     };
-    if let Claim::Earlier(earlier) = store.write(|tx| tx.claim_request(&new, now))? {
+    let claim = store.write(|tx| tx.claim_request(&new, now))?;
+    // Whose key it was before: it is released only by the one who claimed it, because an earlier text may have been typed.
+    let is_ours = claim == Claim::New;
+    if let Claim::Earlier(earlier) = claim {
         if earlier.content != content {
             return Err(SendError::OtherText(key.clone()));
         }
@@ -133,7 +136,9 @@ fn send_by(
     }
     match ask(request) {
         Asked::Answered(answer) if answer.result == Delivery::Rejected => {
-            store.write(|tx| tx.release_request(KIND, key))?;
+            if is_ours {
+                store.write(|tx| tx.release_request(KIND, key))?;
+            }
             Ok(answer)
         }
         Asked::Answered(answer) => {
@@ -145,7 +150,9 @@ fn send_by(
             Ok(answer)
         }
         Asked::Not(error) => {
-            store.write(|tx| tx.release_request(KIND, key))?;
+            if is_ours {
+                store.write(|tx| tx.release_request(KIND, key))?;
+            }
             Err(SendError::Remote(error))
         }
         // The key stays taken and unanswered. Who asks again gets the host's answer, if it lives.

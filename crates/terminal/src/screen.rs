@@ -274,6 +274,7 @@ impl vt100::Callbacks for Reports {
             (None, 'n', 5) => self.answers.extend_from_slice(b"\x1b[0n"),
             (None, 'n', 6) => {
                 let (row, col) = screen.cursor_position();
+                let col = col.min(screen.size().1.get() - 1);
                 self.answers.extend_from_slice(format!("\x1b[{};{}R", row + 1, col + 1).as_bytes());
             }
             _ => {}

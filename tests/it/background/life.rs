@@ -175,3 +175,30 @@ fn orphans_of_the_program_leave_no_zombies() {
         (zombies.count() == 0).then_some(())
     });
 }
+
+#[test]
+fn stop_waits_for_what_outlives_the_program() {
+    let scene = Scene::new();
+    // One child ignores TERM, another one is started by the program's own end.
+    let script = "sh -c 'trap \"\" TERM; exec sleep 1000' & trap 'setsid sleep 1000 & exit' TERM; echo up; while :; do sleep 0.05; done";
+    let id = scene.start("tree", script);
+    scene.attach(&id, 24, 80).wait_for("up");
+    let (code, out, err) = scene.codemie(&["stop", &id, "--grace", "500ms"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    let left: Vec<i32> = processes::started_in(scene.sandbox.home())
+        .into_iter()
+        .filter(|pid| processes::process(*pid).is_some_and(|process| process.state != 'Z'))
+        .collect();
+    assert_eq!(left, Vec::<i32>::new(), "{out}{err}");
+    assert_eq!(scene.record(&id)["endReason"], "stopped");
+}
+
+#[test]
+fn home_that_cannot_be_used_starts_nothing() {
+    let scene = Scene::new();
+    let mut command = scene.sandbox.codemie(&["run", "--detach", "--", "sleep", "1000"]);
+    let output = crate::sandbox::output_of(command.env("CODEMIE_HOME", "/proc/nope"));
+    assert_eq!((output.code, output.out.as_str()), (Some(126), ""), "{output:?}");
+    assert!(output.err.contains("nothing is started"), "{output:?}");
+    assert_eq!(processes::started_in(scene.sandbox.home()), Vec::<i32>::new());
+}

@@ -106,3 +106,25 @@ fn garbage_on_the_socket_costs_its_own_connection_alone() {
     let mut viewer = scene.attach(&id, 24, 80);
     viewer.wait_for("ready");
 }
+
+#[test]
+fn terminal_without_a_size_leaves_the_session_s_as_it_is() {
+    let scene = Scene::new();
+    let id = scene.start("zero", "stty -echo; while read line; do stty size; done");
+    let mut viewer = scene.attach(&id, 0, 0);
+    viewer.keys("\n");
+    viewer.wait_for("40 120");
+}
+
+#[test]
+fn reports_of_a_terminal_are_no_typing() {
+    let scene = Scene::new();
+    let id = scene.start("reports", "stty -echo; while read line; do stty size; done");
+    let mut small = scene.attach(&id, 20, 70);
+    let mut large = scene.attach(&id, 30, 100);
+    small.keys("\x1b[5;7R");
+    small.keys("\x1b[I");
+    large.keys("\n");
+    large.wait_for("30 100");
+    assert!(!large.text().contains("20 70"), "{}", large.text());
+}
