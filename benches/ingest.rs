@@ -111,7 +111,7 @@ struct Server {
 
 impl Server {
     fn start(home: &Path, database: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_codemie"))
+        let mut child = Command::new(codemie())
             .env("CODEMIE_HOME", home)
             .env("CODEMIE_LOG", "warn")
             .args([
@@ -309,6 +309,11 @@ fn report(name: &str, loads: &[Load], mut round: impl FnMut(usize) -> (Duration,
     let (ratio, bare, served, peak) = rounds[ROUNDS / 2];
     let all: Vec<_> = rounds.iter().map(|round| format!("{:.2}", round.0)).collect();
     println!("{name:10} {bare:9.0} {served:9.0} {ratio:7.2}  {peak:5} MiB   ({})", all.join(", "));
+}
+
+/// The build that is measured; `CODEMIE_BENCH_BINARY` names another one.
+fn codemie() -> std::ffi::OsString {
+    std::env::var_os("CODEMIE_BENCH_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_codemie").into())
 }
 
 fn main() {

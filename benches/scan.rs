@@ -46,6 +46,11 @@ struct Peer {
     runs: Vec<Run>,
 }
 
+/// The build that is measured; `CODEMIE_BENCH_BINARY` names another one.
+fn codemie() -> std::ffi::OsString {
+    std::env::var_os("CODEMIE_BENCH_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_codemie").into())
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let bytes =
@@ -100,7 +105,7 @@ fn peers(home: &Path, root: &Path) -> Vec<Peer> {
         let command = command.clone();
         Box::new(move || command(&program, args))
     };
-    let codemie = || boxed(env!("CARGO_BIN_EXE_codemie").into(), &["usage", "--scan", "--json"]);
+    let codemie = || boxed(codemie().into(), &["usage", "--scan", "--json"]);
     let nothing = || -> Box<dyn Fn()> { Box::new(|| {}) };
     let forget = codemie_home.clone();
     let mut peers = vec![
