@@ -57,7 +57,7 @@ impl HostConfig {
     }
 }
 
-/// How a user is told of the moments of sessions.
+/// How a user is notified of the moments of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notify {
     /// Program and arguments; empty: nothing is run.

@@ -108,7 +108,7 @@ fn detach(
         }
         Err(error) => return RunResult::failed(error.exit_code(), format!("codemie: {error}")),
     };
-    // A session that nobody could find again must not run on: whoever started it has its id alone. Closed again before the fork.
+    // A session that nobody could find again must not run on: its caller knows nothing but its id. Closed again before the fork.
     if let Err(error) = Store::open(&plan.home, SystemClock.now()).map(drop) {
         return RunResult::failed(126, format!("codemie: nothing is started in the background: {error}"));
     }

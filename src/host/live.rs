@@ -180,7 +180,7 @@ impl LiveSession {
         added.err().map(|error| FromHost::Refused(Refused { message: error.to_string() }))
     }
 
-    /// Looks at whatever has changed, types what is due, answers whoever can be answered. `unwritten`: bytes that were typed and
+    /// Looks at what has changed, types what is due, answers the clients that can be answered. `unwritten`: bytes that were typed and
     /// that the program has not taken yet.
     pub(super) fn step(&mut self, now: Instant, screen: &Screen, unwritten: usize) -> LiveStep {
         let mut step = LiveStep::default();

@@ -1,4 +1,4 @@
-//! Background sessions: a host process per run, which owns the program's terminal and outlives whoever started it.
+//! Background sessions: a host process per run, which owns the program's terminal and outlives the process that started it.
 //!
 //! `codemie run --detach` forks. The child becomes the host: the same pump and the same tracker as in the foreground, with a
 //! front end of its own and a server thread beside them. The parent waits until the agent runs, prints the session's id and

@@ -1,7 +1,7 @@
 //! One text on its way to an agent: when to type it, when to press Enter, and what proves that it arrived.
 //!
-//! A state machine without I/O and without a clock. Whoever owns the PTY calls [`Sending::step`] with the present [`Situation`]
-//! whenever something may have changed, types what it is told to type, and calls again by [`Step::Wait`]'s time.
+//! A state machine without I/O and without a clock. The owner of the PTY calls [`Sending::step`] with the present [`Situation`]
+//! whenever something may have changed, types the bytes of [`Step::Type`], and calls again by [`Step::Wait`]'s time.
 //!
 //! Promises: the text is typed at most once. Enter is pressed only while the text is seen in the composer and nothing covers
 //! it, and a second time only while the text is still seen there. `accepted`, `queued` and `turn_started` are answered on proof
@@ -360,7 +360,7 @@ impl Sending {
             if now.now >= again && unchanged >= SHOWN {
                 entered.presses += 1;
                 entered.at = now.now;
-                // Whoever was busy when Enter was pressed first need not be so any more.
+                // An agent that was busy at the first Enter need not be busy any more.
                 entered.busy = now.state.is == Activity::Working;
                 self.phase = Phase::Entered(entered);
                 return Step::Type(b"\r".to_vec());

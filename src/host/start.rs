@@ -30,7 +30,7 @@ const NOT_KNOWN_YET: u8 = 5;
 /// How long a launcher waits for its host. An agent starts in milliseconds; a store that somebody keeps locked delays the START.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The same while the tree is being ended: the grace of whoever asked for it, and the time to kill what is left.
+/// The same while the tree is being ended: the grace that was asked for, and the time to kill what is left.
 const STOP_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A launcher is answered after this time, although the store has not taken the START yet: the agent runs.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::agent::live::{TurnKind, TurnMark};
 use wire::{Activity, LiveState, Moment, RunId, StateSource, Timestamp};
 
-/// Moments that are kept. Whoever comes back after more of them has missed the oldest ones.
+/// Moments that are kept. A client that comes back after more of them has missed the oldest ones.
 const KEPT: usize = 1000;
 /// How long the screen alone must show idleness before a turn is over. The longest gap seen in an animation is shorter.
 const IDLE_LASTS: Duration = Duration::from_millis(400);

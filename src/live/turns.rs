@@ -1,7 +1,7 @@
 //! Where the turns of a conversation begin and end, from the end of its file.
 //!
 //! Promises: the first look reads a bounded part of the end, later ones only what is new; a torn last line waits; a
-//! conversation is followed by its identity, so that one that is moved goes on and another one in its place begins anew.
+//! conversation is followed by its identity, so that one that is moved goes on and another one in its place is read from its own end.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -335,19 +335,19 @@ mod tests {
     #[test]
     fn relative_places_begin_in_the_folder_that_was_given() {
         let table = Table::of(&[
-            ("/work/./claude", program(9, ELF)),
-            ("/work/bin/claude", program(10, ELF)),
+            ("/folder/./claude", program(9, ELF)),
+            ("/folder/bin/claude", program(10, ELF)),
             ("/real/claude", program(11, ELF)),
         ]);
         let us = us();
         for (path, explicit, expected) in [
-            ("", None, "/work/./claude"),
-            ("bin:/real", None, "/work/bin/claude"),
+            ("", None, "/folder/./claude"),
+            ("bin:/real", None, "/folder/bin/claude"),
             ("/real:bin", None, "/real/claude"),
-            ("/real", Some("bin/claude"), "/work/bin/claude"),
+            ("/real", Some("bin/claude"), "/folder/bin/claude"),
             ("bin", Some("/real/claude"), "/real/claude"),
         ] {
-            let query = Query { folder: Some(Path::new("/work")), ..query(Some(path), explicit, &us) };
+            let query = Query { folder: Some(Path::new("/folder")), ..query(Some(path), explicit, &us) };
             assert_eq!(query.resolve(&table).as_deref(), Ok(Path::new(expected)), "PATH={path} {explicit:?}");
         }
     }

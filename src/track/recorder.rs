@@ -76,7 +76,7 @@ impl Recorder {
         &mut self.sessions
     }
 
-    /// Where the run is now, for whoever wants to know; `None`: nobody does.
+    /// Where the run is now, for the host; `None`: there is none.
     pub(super) fn news(&self, name: &str) -> Option<(&dyn Fn(RunNews), RunNews)> {
         let report = self.plan.on_news.as_deref()?;
         let news = RunNews {

@@ -261,28 +261,28 @@ fn table_of_sends(agent: Agent, scene: &Scene) {
         }
     }
     hosted.wait_state("idle");
-    let said = || -> Vec<String> {
+    let prompts = || -> Vec<String> {
         let view = hosted.run(&["view", NAME, "--json", "--tail-bytes", "50000000"]);
         let page: Value = serde_json::from_slice(&view.stdout).unwrap();
         let items = page["items"].as_array().unwrap().iter();
         items.filter(|item| item["role"] == "user").map(|item| flat(item["text"].as_str().unwrap())).collect()
     };
-    let found = |said: &[String], sent: &Sent| {
+    let found = |prompts: &[String], sent: &Sent| {
         let wanted = flat(&sent.text);
         // Texts that were queued one after the other may be submitted as one prompt.
-        said.iter().map(|text| text.matches(&wanted).count()).sum::<usize>()
+        prompts.iter().map(|text| text.matches(&wanted).count()).sum::<usize>()
     };
     let prefix_of_another = |sent: &Sent| sent.text.len() <= 8;
     // What was queued is written down when its turn comes.
     let last = sent.last().unwrap();
     await_some("the last text in the conversation", || {
-        (found(&said(), last) > 0 || last.result == "rejected").then_some(())
+        (found(&prompts(), last) > 0 || last.result == "rejected").then_some(())
     });
-    let said = said();
+    let prompts = prompts();
     let mut counts = std::collections::BTreeMap::new();
     let mut wrong = Vec::new();
     for one in &sent {
-        let times = found(&said, one);
+        let times = found(&prompts, one);
         *counts.entry((one.when, one.result.clone(), times.min(2))).or_insert(0) += 1;
         let right = match one.result.as_str() {
             "accepted" | "queued" | "turn_started" => times == 1 || prefix_of_another(one) && times > 0,

@@ -180,14 +180,14 @@ impl Scene {
     /// The same for a story that does not name the evidence: for scenarios of all agents.
     pub(super) fn expect_shape(&self, expected: &[&str]) {
         let (recorded, log) = (self.recorded(), self.log());
-        let told: Vec<String> = story(&recorded, &log)
+        let lines: Vec<String> = story(&recorded, &log)
             .iter()
             .map(|line| match (line.find(" by "), line.find(" [")) {
                 (Some(from), Some(to)) if from < to => format!("{}{}", &line[..from], &line[to..]),
                 _ => line.clone(),
             })
             .collect();
-        assert_eq!(told, expected, "{}", self.picture());
+        assert_eq!(lines, expected, "{}", self.picture());
         self.expect_tokens(&recorded, &log);
     }
 
