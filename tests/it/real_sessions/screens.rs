@@ -242,7 +242,7 @@ fn conversation(screens: &Screens) {
     wait_shown(&run, "The dialog was");
     screens.expect(&run, "idle", "prose-dialog", Some(""), None);
     run.ask("[hold door]");
-    wait_shown(&run, "held");
+    wait_shown(&run, "esc to interrupt");
     screens.expect(&run, "working", "streaming", Some(""), None);
     run.type_text("a further prompt");
     screens.expect(&run, "working", "streaming-typed", Some("a further prompt"), None);
