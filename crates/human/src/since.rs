@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::ToSpan;
-use jiff::civil::DateTime;
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
 use crate::length::length;
@@ -15,7 +15,9 @@ pub enum Since {
     Ago(Duration),
     /// The first moment of the day so many days ago, in the user's own time.
     DaysAgo(i8),
-    /// In the user's own time; a date is its first moment.
+    /// The first moment of that day, in the user's own time.
+    Date(Date),
+    /// In the user's own time.
     Local(DateTime),
     At(Timestamp),
 }
@@ -35,6 +37,7 @@ impl Since {
             Self::DaysAgo(days) => jiff::Timestamp::from_millisecond(now.0)
                 .and_then(|at| at.to_zoned(zone.clone()).checked_sub(days.days())?.start_of_day())
                 .map_or(now, |at| Timestamp(at.timestamp().as_millisecond())),
+            Self::Date(date) => start_of(*date, zone, now),
             // A time that the clock skipped is the one right after it; no date is beyond what this can hold.
             Self::Local(time) => {
                 time.to_zoned(zone.clone()).map_or(now, |at| Timestamp(at.timestamp().as_millisecond()))
@@ -42,6 +45,19 @@ impl Since {
             Self::At(at) => *at,
         }
     }
+
+    /// The moment up to which it lasts: a day is meant with all of its hours.
+    pub fn end(&self, now: Timestamp, zone: &TimeZone) -> Timestamp {
+        match self {
+            Self::DaysAgo(days) => Self::DaysAgo(days.saturating_sub(1)).before(now, zone),
+            Self::Date(date) => date.tomorrow().map_or(now, |date| start_of(date, zone, now)),
+            Self::Ago(_) | Self::Local(_) | Self::At(_) => self.before(now, zone),
+        }
+    }
+}
+
+fn start_of(date: Date, zone: &TimeZone, otherwise: Timestamp) -> Timestamp {
+    date.to_zoned(zone.clone()).map_or(otherwise, |at| Timestamp(at.timestamp().as_millisecond()))
 }
 
 impl FromStr for Since {
@@ -59,6 +75,10 @@ impl FromStr for Since {
         }
         if let Some(at) = Timestamp::parse(text) {
             return Ok(Self::At(at));
+        }
+        // A date is shorter than a date with a time.
+        if text.len() <= 10 {
+            return text.parse().map(Self::Date).map_err(|_| NotATime);
         }
         text.parse().map(Self::Local).map_err(|_| NotATime)
     }
@@ -88,6 +108,25 @@ mod tests {
         ] {
             let since: Since = text.parse().unwrap_or_else(|error| panic!("{text:?}: {error}"));
             assert_eq!(since.before(now, &zone).to_string(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_day_ends_with_its_last_hour() {
+        let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        for (text, expected) in [
+            ("today", "2026-11-16T23:00:00.000Z"),
+            ("yesterday", "2026-11-15T23:00:00.000Z"),
+            ("2026-11-01", "2026-11-01T23:00:00.000Z"),
+            // Twenty-five hours, and twenty-three.
+            ("2026-10-25", "2026-10-25T23:00:00.000Z"),
+            ("2026-03-29", "2026-03-29T22:00:00.000Z"),
+            ("2026-11-01 08:30", "2026-11-01T07:30:00.000Z"),
+            ("12h", "2026-11-16T00:00:00.000Z"),
+        ] {
+            let until: Since = text.parse().unwrap();
+            assert_eq!(until.end(now, &zone).to_string(), expected, "{text:?}");
         }
     }
 

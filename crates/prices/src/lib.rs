@@ -16,13 +16,18 @@ use std::collections::BTreeMap;
 
 use wire::{PicoDollars, Tokens};
 
+mod own;
 pub mod tier;
 pub mod unpriced;
 
+pub use own::{Cost, OWN, PriceList};
 use tier::Tier;
 
 /// Stored with every cost.
 pub const TABLE_VERSION: u32 = 2;
+
+/// When the data of the table was taken over.
+pub const TABLE_DATE: &str = "2026-11-17";
 
 static TABLE: &str = include_str!("prices.tsv");
 
@@ -30,6 +35,11 @@ static TABLE: &str = include_str!("prices.tsv");
 /// zero.
 pub fn cost(model: &str, tokens: &Tokens, tier: Tier) -> Option<PicoDollars> {
     Prices::of(model)?.cost(tokens, tier)
+}
+
+/// The names of all models in the table, in their order.
+pub fn models() -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter_map(|line| line.split_once('\t').map(|(name, _)| name))
 }
 
 /// From calls without a price, by model, those of models that do have a price: it is missing for one of their modes.
@@ -46,10 +56,17 @@ pub struct Prices {
     fast: TierRates<Option<Rates>>,
     flex: TierRates<Option<Rates>>,
     ultrafast: TierRates<Option<Rates>>,
+    /// Set by the user, in place of the standard rates.
+    own: Option<Rates>,
 }
 
 impl Prices {
-    /// `None`: the model has no price at all.
+    const NONE: Self = {
+        let none = TierRates { short: None, long: None };
+        Self { threshold: None, standard: none, fast: none, flex: none, ultrafast: none, own: None }
+    };
+
+    /// As the table has them. `None`: the model has no price at all.
     pub fn of(model: &str) -> Option<Self> {
         let Row { threshold, standard, fast, flex, ultrafast } = row(model)?;
         Some(Self {
@@ -58,7 +75,26 @@ impl Prices {
             fast: fast.parse(),
             flex: flex.parse(),
             ultrafast: ultrafast.parse(),
+            own: None,
         })
+    }
+
+    /// For short prompts in the standard mode, by the table.
+    pub fn listed(&self) -> Option<Rates> {
+        self.standard.short
+    }
+
+    /// What the user has set in place of them.
+    pub fn own(&self) -> Option<Rates> {
+        self.own
+    }
+
+    /// Which prices a call in this mode is priced with.
+    pub fn version(&self, tier: Tier) -> String {
+        match self.own {
+            Some(own) if tier == Tier::Standard => own.version(),
+            _ => TABLE_VERSION.to_string(),
+        }
     }
 
     /// The modes of `model`, whose prices these are, that an agent can use and that have no price.
@@ -94,6 +130,9 @@ impl Prices {
 
     /// The whole call is billed at the higher rates when its prompt (everything sent, cached or not) exceeds the threshold.
     fn rates(&self, tokens: &Tokens, tier: Tier) -> Option<Rates> {
+        if let Some(own) = self.own.filter(|_| tier == Tier::Standard) {
+            return Some(own);
+        }
         let prompt =
             [tokens.input, tokens.cache_read, tokens.cache_write()].into_iter().fold(0, u64::saturating_add);
         let long = self.threshold.is_some_and(|threshold| prompt > threshold);
@@ -143,14 +182,15 @@ struct Row {
     ultrafast: TierRates<&'static str>,
 }
 
-/// Pico-dollars per token.
+/// Pico-dollars per token, which are millionths of a dollar per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rates {
-    input: u64,
-    output: u64,
-    cache_read: u64,
-    cache_write_5m: u64,
-    cache_write_1h: Option<u64>,
+pub struct Rates {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write_5m: u64,
+    /// `None`: no such cache, or no price of it.
+    pub cache_write_1h: Option<u64>,
 }
 
 impl Row {
@@ -203,9 +243,15 @@ impl Rates {
 ///
 /// Regions (`eu.`, `us-gov.`) are never taken off: they are more expensive.
 fn row(model: &str) -> Option<Row> {
-    if let Some(row) = find(model) {
-        return Some(row);
+    spelled(model, find)
+}
+
+/// The first hit of a look-up by the spellings of a model's name, in the order of [`row`].
+fn spelled<T>(model: &str, find: impl Fn(&str) -> Option<T>) -> Option<T> {
+    if let Some(found) = find(model) {
+        return Some(found);
     }
+    let google = |name: &str| name.starts_with("gemini-").then(|| find(&format!("gemini/{name}"))).flatten();
     let bare = model.split_once('[').map_or(model, |(name, _)| name);
     let named = without_vendor(bare);
     let undated = without_date(named);
@@ -213,10 +259,6 @@ fn row(model: &str) -> Option<Row> {
         let undated = undated?;
         find(undated).or_else(|| google(undated))
     })
-}
-
-fn google(name: &str) -> Option<Row> {
-    name.starts_with("gemini-").then(|| find(&format!("gemini/{name}"))).flatten()
 }
 
 fn without_vendor(name: &str) -> &str {

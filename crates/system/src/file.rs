@@ -2,7 +2,7 @@
 //! unbounded memory.
 
 use std::fs::{self, DirBuilder};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -96,6 +96,14 @@ pub fn head(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The last bytes of a regular file, `most` at the most.
+pub fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut file = open_regular(path)?;
+    let length = file.metadata()?.len();
+    file.seek(io::SeekFrom::Start(length.saturating_sub(most)))?;
+    bounded(file, most, usize::try_from(length.min(most)).unwrap_or_default())
 }
 
 /// Opens what the user named, whatever it is: a pipe is as good as a file.

@@ -7,6 +7,7 @@
     )
 )]
 
+pub mod calendar;
 pub mod clock;
 pub mod file;
 pub mod zone;

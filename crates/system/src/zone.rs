@@ -25,6 +25,15 @@ pub fn local() -> TimeZone {
     named(set("TZ").as_deref(), set("TZDIR").as_deref(), |path| read_at_most(path, MAX_BYTES).ok())
 }
 
+/// The zone of an IANA name, like `Europe/Berlin`, or a rule as TZ has it; `None`: there is none of that name here.
+pub fn of_name(name: &str) -> Option<TimeZone> {
+    let database = std::env::var_os("TZDIR");
+    if name.eq_ignore_ascii_case("utc") {
+        return Some(TimeZone::UTC);
+    }
+    found(name, database.as_deref(), |path| read_at_most(path, MAX_BYTES).ok())
+}
+
 fn named(
     name: Option<&OsStr>,
     database: Option<&OsStr>,
@@ -38,10 +47,16 @@ fn named(
     if path.is_absolute() {
         return file(path).unwrap_or(TimeZone::UTC);
     }
+    found(name, database, read).unwrap_or(TimeZone::UTC)
+}
+
+fn found(name: &str, database: Option<&OsStr>, read: impl Fn(&Path) -> Option<Vec<u8>>) -> Option<TimeZone> {
+    let file = |path: &Path| TimeZone::tzif("", &read(path)?).ok();
+    let path = Path::new(name);
     let plain = !name.is_empty() && path.components().all(|part| matches!(part, Component::Normal(_)));
     let mut databases = database.map(Path::new).into_iter().chain(DATABASES.map(Path::new));
     let found = if plain { databases.find_map(|folder| file(&folder.join(path))) } else { None };
-    found.or_else(|| TimeZone::posix(name).ok()).unwrap_or(TimeZone::UTC)
+    found.or_else(|| TimeZone::posix(name).ok())
 }
 
 #[cfg(test)]
@@ -97,6 +112,10 @@ mod tests {
             let zone = named(name.map(OsStr::new), database.map(OsStr::new), read);
             assert_eq!(zone.to_offset(ten).seconds(), hours * 3600, "{name:?} in {database:?}");
         }
+        for name in ["", "No/Such", "../zoneinfo/Two", "/somewhere/file", "two words"] {
+            assert!(found(name, None, read).is_none(), "{name:?}");
+        }
+        assert!(found("Two", None, read).is_some() && of_name("utc").is_some());
         assert_eq!(named(None, None, |_| None).to_offset(ten).seconds(), 0);
         assert_eq!(named(None, None, |_| Some(b"TZif2 torn".to_vec())).to_offset(ten).seconds(), 0);
     }

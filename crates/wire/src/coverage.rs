@@ -28,6 +28,10 @@ pub struct Reading {
     pub failed: bool,
     /// Lines of its file could not be understood.
     pub unreadable: bool,
+    /// Every opening went through the proxy.
+    pub proxied: bool,
+    /// The transcript holds calls that the proxy has not seen: they went another way.
+    pub unseen: bool,
 }
 
 impl Coverage {
@@ -37,10 +41,17 @@ impl Coverage {
     ///   broken off, is such a case, too: nothing of it can be read.
     /// - Nothing at all, in a conversation that is known: nobody has asked anything, and zero calls is the
     ///   right number: `transcript`.
+    /// - Of what would be `transcript`, `complete` is what went through the proxy in every opening, and past it in no call.
     pub fn of(link: Link, read: Reading) -> Self {
         let asked = read.prompts > 0 && !read.failed || read.tool_calls > 0 || read.unreadable;
         match link {
-            Link::Matched if read.calls > 0 || read.errors > 0 || !asked => Self::Transcript,
+            Link::Matched if read.calls > 0 || read.errors > 0 || !asked => {
+                if read.proxied && !read.unseen {
+                    Self::Complete
+                } else {
+                    Self::Transcript
+                }
+            }
             _ => Self::None,
         }
     }
@@ -68,6 +79,11 @@ mod tests {
             for link in [Link::Pending, Link::Ambiguous, Link::Failed] {
                 assert_eq!(Coverage::of(link, read), Coverage::None, "{link} {read:?}");
             }
+            let proxied = Reading { proxied: true, ..read };
+            let complete = if expected == Coverage::None { expected } else { Coverage::Complete };
+            assert_eq!(Coverage::of(Link::Matched, proxied), complete, "{proxied:?}");
+            let past_it = Reading { unseen: true, ..proxied };
+            assert_eq!(Coverage::of(Link::Matched, past_it), expected, "{past_it:?}");
         }
     }
 }

@@ -17,6 +17,7 @@ mod sqlite;
 mod sums;
 mod time;
 mod tokens;
+mod utilization;
 mod words;
 
 /// For the macro that spells enums in columns.
@@ -39,6 +40,8 @@ pub use record::{Correlation, SessionRecord, Sync, UsageSummary};
 pub use sums::Sums;
 pub use time::Timestamp;
 pub use tokens::{MAX_COUNT, Tokens};
+pub use utilization::Utilization;
 pub use words::{
-    EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind, TransitionKind,
+    CallKind, EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind,
+    TransitionKind,
 };

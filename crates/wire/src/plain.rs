@@ -95,6 +95,14 @@ fn bare_extension(extension: &str) -> Option<String> {
     plain.then(|| extension.to_ascii_lowercase())
 }
 
+/// The first digits of a commit's hash.
+fn is_commit(text: &str) -> bool {
+    // Only zeros stand for a branch without any commit yet.
+    text.len() == 12
+        && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+        && text.bytes().any(|digit| digit != b'0')
+}
+
 /// Attributes of an event as they may be sent: nothing but what their structs declare, and of freely chosen names the plain ones.
 /// Of a type that only a newer codemie knows, numbers and plain names are sent.
 pub fn publish(attributes: &mut Attributes) {
@@ -109,6 +117,7 @@ pub fn publish(attributes: &mut Attributes) {
         Attributes::Usage(usage) => {
             each_key(&mut usage.key);
             replace([&mut usage.model], model, Dimension::cut);
+            usage.head.take_if(|head| !is_commit(head));
         }
         Attributes::Tool(tool) => {
             each_key(&mut tool.key);
@@ -121,6 +130,7 @@ pub fn publish(attributes: &mut Attributes) {
             each_key(&mut error.key);
             replace(error.kind.as_mut(), category, Text::cut);
         }
+        Attributes::Quota(quota) => replace([&mut quota.provider, &mut quota.window], name, Text::cut),
         Attributes::End(end) => {
             let Some(totals) = &mut end.totals else { return };
             totals.unpriced_models.0.truncate(LONGEST_LIST);
@@ -364,6 +374,6 @@ mod tests {
         let written =
             json!({"n": 3, "ok": true, "window": "5h", "words": "a canary", "deep": [{"at": "/canary"}]});
         let expected = json!({"n": 3, "ok": true, "window": "5h", "words": null, "deep": [{"at": null}]});
-        assert_eq!(sent(EventKind::named("quota"), &written), expected);
+        assert_eq!(sent(EventKind::named("forecast"), &written), expected);
     }
 }

@@ -38,6 +38,12 @@ pub struct SessionRecord {
     pub sync: Sync,
     pub tags: Vec<String>,
     pub group: Option<String>,
+    /// What it is about: the agent's own title, else the first line of the first prompt. Known on its own machine alone.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// The models it used, the most used first.
+    #[serde(default)]
+    pub models: Vec<String>,
     /// What it does at the moment it is asked for; `None` once it has ended, and in the published files.
     #[serde(default)]
     pub state: Option<LiveState>,

@@ -3,8 +3,9 @@
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
+use super::event::Source;
 use super::{
-    AgentSessionId, EndReason, EventType, EvidenceKind, Link, PicoDollars, Pid, RunId, SessionId,
+    AgentSessionId, CallKind, EndReason, EventType, EvidenceKind, Link, PicoDollars, Pid, RunId, SessionId,
     StartReason, StartTime, Status, Timestamp, ToolKind,
 };
 
@@ -27,7 +28,7 @@ macro_rules! as_word {
         }
     )+};
 }
-as_word!(Link, Status, EndReason, StartReason, EvidenceKind, EventType, ToolKind);
+as_word!(Link, Status, EndReason, StartReason, EvidenceKind, EventType, ToolKind, CallKind, Source);
 
 macro_rules! as_text {
     ($($name:ty),+) => {$(

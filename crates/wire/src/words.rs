@@ -110,6 +110,7 @@ spelled!(
         Tool = "tool",
         Prompt = "prompt",
         Error = "error",
+        Quota = "quota",
         End = "session.end",
     }
 );
@@ -168,4 +169,21 @@ impl Serialize for EventKind {
 spelled!(
     /// What a tool does, whatever its agent calls it.
     ToolKind { Read = "read", Write = "write", Edit = "edit", Exec = "exec", Other = "other" }
+);
+spelled!(
+    /// What a call of a model's API was for.
+    CallKind {
+        /// The conversation itself.
+        Main = "main",
+        Subagent = "subagent",
+        /// A title for the conversation.
+        Title = "title",
+        /// The conversation is summarised to go on in less room.
+        Compact = "compact",
+        /// Which model or tool a request is for.
+        Router = "router",
+        /// Whether something may be done.
+        Classifier = "classifier",
+        Other = "other",
+    }
 );

@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::field::{
-    Addend, Cost, Count, Dimension, Field, Flag, Kept, Key, LONGEST_LIST, SenderSum, Seq, Tags, Text, Timing,
-    names_of, object,
+    Addend, Cost, Count, Dimension, Field, Flag, Kept, Key, LONGEST_LIST, SenderSum, Seq, Tags, Text, Time,
+    Timing, names_of, object,
 };
 use crate::{
-    Coverage, EndReason, EventKind, EventType, EvidenceKind, PicoDollars, StartReason, Status, ToolKind,
-    UsageSummary, spelled,
+    CallKind, Coverage, EndReason, EventKind, EventType, EvidenceKind, PicoDollars, StartReason, Status,
+    ToolKind, UsageSummary, Utilization, spelled,
 };
 
 spelled!(
-    /// Who saw a call.
+    /// Whose numbers they are: those of the agent's own file, or those that the proxy read in the answer.
     Source { Transcript = "transcript", Proxy = "proxy" }
 );
 
@@ -104,8 +104,17 @@ attributes!(
 );
 
 attributes!(
-    /// One call of the model's API.
+    /// One call of the model's API. What only the proxy sees is not sent where no proxy saw the call.
     Usage {
+        /// Broken off before the answer's end: the numbers are the last known.
+        #[serde(default, skip_serializing_if = "Flag::is_unset")]
+        aborted: Flag,
+        /// Counts from 1, by the agent's own account.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<Count>,
+        /// The branch that was checked out when the call was made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<Text>,
         #[serde(default)]
         cache_read_tokens: Addend,
         #[serde(default)]
@@ -113,10 +122,15 @@ attributes!(
         /// `None`: no price is known for the model.
         #[serde(default)]
         cost_usd: Option<Cost>,
+        /// The first 12 digits of HEAD's commit when the call was made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        head: Option<Text>,
         #[serde(default)]
         input_tokens: Addend,
         #[serde(default)]
         key: Key,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<CallKind>,
         #[serde(default, skip_serializing_if = "Timing::is_unmeasured")]
         latency_ms: Timing,
         model: Dimension,
@@ -177,6 +191,22 @@ attributes!(
         kind: Option<Text>,
         #[serde(default)]
         status: Option<Count>,
+    }
+);
+
+attributes!(
+    /// How much of a limit is used, as the API reported it.
+    Quota {
+        /// Whose limit.
+        provider: Text,
+        /// When the window begins anew.
+        #[serde(default)]
+        resets_at: Option<Time>,
+        #[serde(default)]
+        source: Option<Source>,
+        utilization: Utilization,
+        /// The API's own name of the window.
+        window: Text,
     }
 );
 
@@ -283,6 +313,7 @@ pub enum Attributes {
     Tool(Tool),
     Prompt(Prompt),
     Error(ApiError),
+    Quota(Quota),
     End(Box<End>),
     Other(Other),
 }
@@ -297,6 +328,7 @@ macro_rules! each {
             Attributes::Tool($one) => $known,
             Attributes::Prompt($one) => $known,
             Attributes::Error($one) => $known,
+            Attributes::Quota($one) => $known,
             Attributes::End($one) => $known,
             Attributes::Other($other) => $unknown,
         }
@@ -314,6 +346,7 @@ impl Attributes {
             EventType::Tool => Self::Tool(serde_json::from_str(json)?),
             EventType::Prompt => Self::Prompt(serde_json::from_str(json)?),
             EventType::Error => Self::Error(serde_json::from_str(json)?),
+            EventType::Quota => Self::Quota(serde_json::from_str(json)?),
             EventType::End => Self::End(serde_json::from_str(json)?),
         })
     }
@@ -386,6 +419,7 @@ impl Attributes {
             EventType::Tool => mend(written).map(Self::Tool),
             EventType::Prompt => mend(written).map(Self::Prompt),
             EventType::Error => mend(written).map(Self::Error),
+            EventType::Quota => mend(written).map(Self::Quota),
             EventType::End => mend(written).map(|end| Self::End(Box::new(end))),
         };
         // Nothing of it may leave; the receiver refuses it.
@@ -404,7 +438,7 @@ impl Attributes {
             Self::Tool(tool) => Some(&mut tool.key),
             Self::Prompt(prompt) => Some(&mut prompt.key),
             Self::Error(error) => Some(&mut error.key),
-            Self::Start(_) | Self::Bound(_) | Self::End(_) | Self::Other(_) => None,
+            Self::Start(_) | Self::Bound(_) | Self::Quota(_) | Self::End(_) | Self::Other(_) => None,
         }
     }
 
@@ -415,7 +449,7 @@ impl Attributes {
             Self::Tool(tool) => tool.key.0.as_deref(),
             Self::Prompt(prompt) => prompt.key.0.as_deref(),
             Self::Error(error) => error.key.0.as_deref(),
-            Self::Start(_) | Self::Bound(_) | Self::End(_) | Self::Other(_) => None,
+            Self::Start(_) | Self::Bound(_) | Self::Quota(_) | Self::End(_) | Self::Other(_) => None,
         }
     }
 
@@ -428,6 +462,7 @@ impl Attributes {
             Self::Tool(_) => EventType::Tool,
             Self::Prompt(_) => EventType::Prompt,
             Self::Error(_) => EventType::Error,
+            Self::Quota(_) => EventType::Quota,
             Self::End(_) => EventType::End,
             Self::Other(other) => return EventType::parse(&other.kind),
         })
@@ -457,7 +492,7 @@ impl Attributes {
     }
 
     /// The attributes of each type as JSON schema.
-    pub(super) fn schemas() -> [(EventType, Value); 7] {
+    pub(super) fn schemas() -> [(EventType, Value); 8] {
         [
             (EventType::Start, Start::schema()),
             (EventType::Bound, Bound::schema()),
@@ -465,19 +500,21 @@ impl Attributes {
             (EventType::Tool, Tool::schema()),
             (EventType::Prompt, Prompt::schema()),
             (EventType::Error, ApiError::schema()),
+            (EventType::Quota, Quota::schema()),
             (EventType::End, End::schema()),
         ]
     }
 
     /// Every name of a field there is.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        let all: [fn() -> &'static [&'static str]; 8] = [
+        let all: [fn() -> &'static [&'static str]; 9] = [
             names_of::<Start>,
             names_of::<Bound>,
             names_of::<Usage>,
             names_of::<Tool>,
             names_of::<Prompt>,
             names_of::<ApiError>,
+            names_of::<Quota>,
             names_of::<End>,
             names_of::<Totals>,
         ];

@@ -10,7 +10,10 @@ use serde::de::{Deserializer, Error as _, IgnoredAny};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::{Coverage, EndReason, EvidenceKind, Link, PicoDollars, StartReason, Status, ToolKind};
+use crate::{
+    CallKind, Coverage, EndReason, EvidenceKind, Link, PicoDollars, StartReason, Status, Timestamp, ToolKind,
+    Utilization,
+};
 
 /// The most tags of a session, and the longest list that is sent.
 pub(crate) const LONGEST_LIST: usize = 100;
@@ -270,6 +273,10 @@ pub struct Timing(Option<Count>);
 impl Timing {
     pub const NONE: Self = Self(None);
 
+    pub fn get(self) -> Option<i64> {
+        self.0.and_then(|count| count.0)
+    }
+
     pub(super) fn is_unmeasured(&self) -> bool {
         self.0.is_none()
     }
@@ -300,6 +307,40 @@ impl Field for Timing {
 
     fn schema() -> Value {
         Count::schema()
+    }
+}
+
+/// A time as events spell it, RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time(pub Timestamp);
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        let time = Timestamp::parse(&text).filter(|time| time.is_a_date());
+        time.map(Self).ok_or_else(|| D::Error::custom("is no RFC 3339 time between 1970 and 2199"))
+    }
+}
+
+impl Field for Time {
+    fn is_acceptable(&self) -> bool {
+        self.0.is_a_date()
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string", "format": "date-time"})
+    }
+}
+
+impl Field for Utilization {
+    fn schema() -> Value {
+        json!({"type": "number", "minimum": 0, "maximum": 1})
     }
 }
 
@@ -377,6 +418,11 @@ pub struct Flag(Option<bool>);
 impl Flag {
     pub fn is_set(self) -> bool {
         self.0.unwrap_or(false)
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    pub(super) fn is_unset(&self) -> bool {
+        !self.is_set()
     }
 }
 
@@ -470,7 +516,7 @@ macro_rules! words {
         }
     )+};
 }
-words!(Coverage, EndReason, EvidenceKind, Link, StartReason, Status, ToolKind, super::Source);
+words!(CallKind, Coverage, EndReason, EvidenceKind, Link, StartReason, Status, ToolKind, super::Source);
 
 /// An object of these fields: name, whether it is required, schema; nothing is stated of one without a schema.
 pub(super) fn object(fields: impl IntoIterator<Item = (&'static str, bool, Value)>) -> Value {

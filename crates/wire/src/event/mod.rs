@@ -13,17 +13,19 @@ mod field;
 mod id;
 mod refusal;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub(crate) use attributes::fit;
-pub use attributes::{ApiError, Attributes, Bound, End, Other, Prompt, Source, Start, Tool, Totals, Usage};
+pub use attributes::{
+    ApiError, Attributes, Bound, End, Other, Prompt, Quota, Source, Start, Tool, Totals, Usage,
+};
 pub(crate) use field::LONGEST_LIST;
 pub use field::{
-    Addend, Cost, Count, Dimension, Field, Flag, HIGHEST_SEQ, Kept, Key, SenderSum, Seq, Tags, Text, Timing,
-    keep, or_null,
+    Addend, Cost, Count, Dimension, Field, Flag, HIGHEST_SEQ, Kept, Key, SenderSum, Seq, Tags, Text, Time,
+    Timing, keep, or_null,
 };
 pub use id::{NAMESPACE, keyed_id, opening_id};
 
@@ -54,7 +56,7 @@ struct Envelope<T, D, A> {
     r#type: T,
     session_id: T,
     seq: Seq,
-    time: Moment,
+    time: Time,
     agent: D,
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<T>,
@@ -72,7 +74,7 @@ impl Event {
             r#type: self.attributes.type_name(),
             session_id: &*self.session,
             seq: Seq(self.seq),
-            time: Moment(self.time),
+            time: Time(self.time),
             agent: &*self.agent,
             machine: Some(machine),
             user,
@@ -134,7 +136,7 @@ impl Event {
                 (true, json!({"const": kind})),
                 (true, not_empty(Text::schema())),
                 (true, Seq::schema()),
-                (true, json!({"type": "string", "format": "date-time"})),
+                (true, Time::schema()),
                 (true, not_empty(Dimension::schema())),
                 (false, Text::schema()),
                 (false, Dimension::schema()),
@@ -176,24 +178,6 @@ impl<'de> Deserialize<'de> for Revision {
         } else {
             Err(serde::de::Error::custom("rev is between 0 and 2147483647"))
         }
-    }
-}
-
-/// A time as events spell it, RFC 3339.
-struct Moment(Timestamp);
-
-impl Serialize for Moment {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Moment {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Text::deserialize(deserializer)?;
-        let time = Timestamp::parse(&text).filter(|time| time.is_a_date());
-        time.map(Self)
-            .ok_or_else(|| serde::de::Error::custom("time is no RFC 3339 time between 1970 and 2199"))
     }
 }
 

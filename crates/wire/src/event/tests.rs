@@ -99,6 +99,7 @@ fn fields_are_sent_in_the_order_of_the_alphabet() {
         field::names_of::<Tool>(),
         field::names_of::<Prompt>(),
         field::names_of::<ApiError>(),
+        field::names_of::<Quota>(),
         field::names_of::<End>(),
         field::names_of::<Totals>(),
     ] {
