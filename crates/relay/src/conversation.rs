@@ -1,0 +1,207 @@
+//! The agent's end of a connection, and what its end of file means.
+//!
+//! A program that closes its connection and one that only says "I have no more to ask" send the same packet. The first has gone
+//! away, and its request is to be cancelled at once; the second waits for its answer. hyper treats both alike. On Linux the list of
+//! sockets shows the difference: the second's socket still belongs to a process. Elsewhere both have gone away.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+use crate::body::Upload;
+use crate::peer;
+
+/// What a connection is doing, known to its stream and to its requests.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation {
+    doing: Mutex<Doing>,
+    /// Pieces of answers that were handed to hyper, more of which may follow at once.
+    pieces: AtomicUsize,
+    /// Whether the last of them waits to be written.
+    is_unwritten: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Doing {
+    is_answering: bool,
+    /// Of the request that is being answered.
+    upload: Option<Arc<Upload>>,
+    /// Whoever reads the end of file when the answer is over.
+    reader: Option<Waker>,
+}
+
+impl Conversation {
+    /// A request has come. It is answered when what this gives is dropped.
+    pub fn begin(self: &Arc<Self>) -> Turn {
+        self.lock().is_answering = true;
+        Turn(self.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Doing> {
+        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request and its answer.
+#[derive(Debug)]
+pub(crate) struct Turn(Arc<Conversation>);
+
+impl Turn {
+    pub fn sends(&self, upload: &Arc<Upload>) {
+        self.0.lock().upload = Some(upload.clone());
+    }
+
+    /// A piece of the answer was handed to hyper, and it is not the last.
+    pub fn handed_on(&self) {
+        self.0.pieces.fetch_add(1, Ordering::Relaxed);
+        self.0.is_unwritten.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what was handed to hyper is still to be written.
+    pub fn is_unwritten(&self) -> bool {
+        self.0.is_unwritten.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut doing = self.0.lock();
+        doing.is_answering = false;
+        doing.upload = None;
+        if let Some(reader) = doing.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+/// The agent's connection.
+#[derive(Debug)]
+pub(crate) struct AgentStream {
+    stream: TcpStream,
+    conversation: Arc<Conversation>,
+    peer: SocketAddr,
+    own: SocketAddr,
+    end: End,
+    /// How many pieces of answers were seen when a write was last put off.
+    pieces: usize,
+    put_off: usize,
+}
+
+/// The connection to the API hands over one chunk at a time and has its turn in between. An answer that comes in a burst would be
+/// written with a system call for each of its events: 7 µs each, while the reader of the first one waits for the processor. So a
+/// write waits for the turns of others as long as each of them brings another piece; no timer, and nothing waits that stands alone.
+/// hyper holds 16 pieces at most.
+const MOST_PUT_OFF: usize = 16;
+
+#[derive(Debug)]
+enum End {
+    Open,
+    /// It asks nothing more, and waits. Its request must be whole, which may be known a moment later.
+    HalfClosed(Pin<Box<Sleep>>),
+    Gone,
+}
+
+/// For a request that has come, but is still being handed on. One that broke off is given up after it.
+const HANDING_ON: Duration = Duration::from_secs(1);
+
+impl AgentStream {
+    pub fn new(
+        stream: TcpStream,
+        conversation: Arc<Conversation>,
+        peer: SocketAddr,
+        own: SocketAddr,
+    ) -> Self {
+        Self { stream, conversation, peer, own, end: End::Open, pieces: 0, put_off: 0 }
+    }
+
+    /// Whether the write that hyper asks for now is better made a moment later.
+    fn puts_off(&mut self, cx: &Context<'_>) -> bool {
+        let pieces = self.conversation.pieces.load(Ordering::Relaxed);
+        if pieces == self.pieces || self.put_off == MOST_PUT_OFF {
+            self.put_off = 0;
+            return false;
+        }
+        self.pieces = pieces;
+        self.put_off += 1;
+        cx.waker().wake_by_ref();
+        true
+    }
+
+    fn is_held_open(&self) -> bool {
+        peer::socket(self.peer, self.own).is_ok_and(|socket| socket.is_some_and(|socket| socket.inode != 0))
+    }
+}
+
+impl AsyncRead for AgentStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if matches!(self.end, End::Open) {
+            let before = into.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
+            if into.filled().len() > before || into.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let waits = self.conversation.lock().is_answering && self.is_held_open();
+            self.end = if waits { End::HalfClosed(Box::pin(sleep(HANDING_ON))) } else { End::Gone };
+        }
+        let Self { conversation, end, .. } = &mut *self;
+        if let End::HalfClosed(limit) = end {
+            let mut doing = conversation.lock();
+            let is_whole = doing.upload.as_ref().is_some_and(|upload| upload.is_done());
+            if doing.is_answering && (is_whole || limit.as_mut().poll(cx).is_pending()) {
+                doing.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for AgentStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.puts_off(cx) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.puts_off(cx) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper flushes when it has written all it had.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        // The body is polled once more: whoever reads a copy of it does so now.
+        if self.conversation.is_unwritten.swap(false, Ordering::Relaxed) {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

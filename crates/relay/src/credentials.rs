@@ -1,0 +1,154 @@
+//! The header that authenticates towards a route's upstream, where the user's settings give one.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use http::header::{HeaderName, HeaderValue};
+use tokio::process::Command;
+use tokio::sync::Mutex;
+
+use crate::Auth;
+
+/// The value of one route. A command is run once; after a 401 it is run again for the next request.
+pub(crate) struct Credentials {
+    header: HeaderName,
+    source: Source,
+}
+
+enum Source {
+    Static(HeaderValue),
+    Command { argv: Vec<String>, cached: Mutex<Cached> },
+}
+
+#[derive(Default)]
+struct Cached {
+    value: Option<HeaderValue>,
+    /// When a 401 last made the value be fetched again.
+    renewed: Option<Instant>,
+}
+
+/// A command whose value was just fetched again and refused again is not run for every further request.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
+
+/// A command that asks a person something would otherwise keep the agent waiting for ever.
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+
+impl Credentials {
+    /// The error names the header, never the value.
+    pub fn new(auth: &Auth) -> Result<Self, String> {
+        let (header, source) = match auth {
+            Auth::Static { header, value } => (header, Source::Static(header_value(header, value)?)),
+            Auth::Command { header, argv } if argv.is_empty() => {
+                return Err(format!("the command for header {header} is empty"));
+            }
+            Auth::Command { header, argv } => {
+                (header, Source::Command { argv: argv.clone(), cached: Mutex::default() })
+            }
+        };
+        let header = HeaderName::from_bytes(header.as_bytes())
+            .map_err(|_| format!("{header:?} is no name of a header; correct proxy.AGENT.auth"))?;
+        Ok(Self { header, source })
+    }
+
+    pub fn header(&self) -> &HeaderName {
+        &self.header
+    }
+
+    pub async fn value(&self) -> Result<HeaderValue, String> {
+        let (argv, cached) = match &self.source {
+            Source::Static(value) => return Ok(value.clone()),
+            Source::Command { argv, cached } => (argv, cached),
+        };
+        // Held while the command runs: several requests at once run it once.
+        let mut cached = cached.lock().await;
+        if let Some(value) = &cached.value {
+            return Ok(value.clone());
+        }
+        let value = run(argv, self.header.as_str()).await?;
+        cached.value = Some(value.clone());
+        Ok(value)
+    }
+
+    /// The upstream answered 401. That answer passes; the next request comes with a new value.
+    pub fn refused(&self) {
+        // Held by another: it is being fetched just now.
+        if let Source::Command { cached, .. } = &self.source
+            && let Ok(mut cached) = cached.try_lock()
+            && cached.renewed.is_none_or(|at| at.elapsed() > RENEWAL_PAUSE)
+        {
+            *cached = Cached { value: None, renewed: Some(Instant::now()) };
+        }
+    }
+}
+
+/// A command's arguments may hold a secret as well.
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+async fn run(argv: &[String], header: &str) -> Result<HeaderValue, String> {
+    let program = &argv[0];
+    let output = Command::new(program)
+        .args(&argv[1..])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = match tokio::time::timeout(COMMAND_LIMIT, output).await {
+        Err(_) => return Err(format!("{program} did not end within {} seconds", COMMAND_LIMIT.as_secs())),
+        Ok(Err(error)) => return Err(format!("{program} cannot be run: {error}")),
+        Ok(Ok(output)) => output,
+    };
+    if !output.status.success() {
+        return Err(format!("{program} failed ({})", output.status));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(format!("{program} printed nothing"));
+    }
+    header_value(header, text)
+}
+
+fn header_value(header: &str, value: &str) -> Result<HeaderValue, String> {
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| format!("the value of header {header} has characters that no header may have"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counting(folder: &std::path::Path) -> Credentials {
+        let script = format!("echo x >> {0}/runs; echo Bearer $(wc -l < {0}/runs)", folder.display());
+        let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
+        Credentials::new(&Auth::Command { header: "authorization".to_owned(), argv }).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_command_is_run_once_and_once_more_after_a_refusal() {
+        let folder = tempfile::tempdir().unwrap();
+        let credentials = counting(folder.path());
+        assert_eq!(credentials.value().await.unwrap(), "Bearer 1");
+        assert_eq!(credentials.value().await.unwrap(), "Bearer 1");
+        credentials.refused();
+        assert_eq!(credentials.value().await.unwrap(), "Bearer 2");
+        credentials.refused();
+        assert_eq!(credentials.value().await.unwrap(), "Bearer 2", "refused again: not run for each request");
+    }
+
+    #[tokio::test]
+    async fn errors_and_debug_do_not_show_the_value() {
+        let fixed = Auth::Static { header: "x-api-key".to_owned(), value: "hush\nhush".to_owned() };
+        let error = Credentials::new(&fixed).unwrap_err();
+        assert!(error.contains("x-api-key") && !error.contains("hush"), "{error}");
+        let fixed = Auth::Static { header: "x-api-key".to_owned(), value: "hush".to_owned() };
+        assert!(!format!("{:?}", Credentials::new(&fixed).unwrap()).contains("hush"));
+        let failing = Auth::Command { header: "x".to_owned(), argv: vec!["false".to_owned()] };
+        assert!(Credentials::new(&failing).unwrap().value().await.unwrap_err().contains("false failed"));
+    }
+}

@@ -1,0 +1,168 @@
+//! What the four APIs report, and where.
+//!
+//! An event (or a whole document) is read into [`Facts`]; at its end they are applied to what is known of the call
+//! ([`Account`]). Each API has two functions for it: `note` knows the paths, `apply` what an event means.
+
+mod chat;
+mod gemini;
+mod messages;
+mod responses;
+
+use prices::tier::Tier;
+use wire::Tokens;
+
+use super::json::Value;
+use super::{Api, Metered};
+
+pub(super) use responses::is_last as is_last_response_event;
+
+/// Whether an event is one of a stream or the whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Event,
+    Document,
+}
+
+/// What one event reports, as far as it has been read.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// The event's type.
+    pub(super) kind: Option<String>,
+    id: Option<String>,
+    model: Option<String>,
+    counts: Counts,
+    has_usage: bool,
+    /// The name of the service that answered.
+    tier: Option<String>,
+    error: Option<String>,
+    /// Of an error whose event has it at its root.
+    code: Option<String>,
+    /// It holds something that a model wrote.
+    written: bool,
+    /// It says why the answer ended.
+    ending: bool,
+}
+
+/// The vendor's own numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    input: Option<u64>,
+    output: Option<u64>,
+    cache_read: Option<u64>,
+    cache_write: Option<u64>,
+    cache_write_5m: Option<u64>,
+    cache_write_1h: Option<u64>,
+    reasoning: Option<u64>,
+    tools: Option<u64>,
+}
+
+/// What is known of one call.
+#[derive(Debug)]
+pub(super) struct Account {
+    api: Api,
+    pub(super) metered: Metered,
+    /// The model has written something.
+    pub(super) has_content: bool,
+    counts: Counts,
+}
+
+impl Account {
+    pub(super) fn new(api: Api) -> Self {
+        Self { api, metered: Metered::default(), has_content: false, counts: Counts::default() }
+    }
+
+    pub(super) fn note(&self, facts: &mut Facts, path: &str, value: Value<'_>) {
+        match self.api {
+            Api::Messages => messages::note(facts, path, value),
+            Api::Responses => responses::note(facts, path, value),
+            Api::ChatCompletions => chat::note(facts, path, value),
+            Api::Gemini => gemini::note(facts, path, value),
+        }
+    }
+
+    /// An event is at its end.
+    pub(super) fn apply(&mut self, facts: Facts, form: Form) {
+        if self.api == Api::Responses && form == Form::Event && !responses::is_own(&facts) {
+            return;
+        }
+        self.look_for_content(&facts, form);
+        self.name(&facts);
+        match self.api {
+            Api::Messages => messages::apply(self, &facts),
+            Api::Responses => responses::apply(self, &facts),
+            Api::ChatCompletions => chat::apply(self, &facts),
+            Api::Gemini => gemini::apply(self, &facts),
+        }
+        let code = facts.code.filter(|_| facts.kind.as_deref() == Some("error"));
+        if let Some(error) = facts.error.or(code) {
+            // An error that is all of the answer ends it. One in the middle breaks it off.
+            self.metered.finished |= self.metered.response_id.is_none();
+            self.metered.error = Some(error);
+        }
+    }
+
+    /// An event will not come to its end. A number may miss its neighbours, so only names are taken from it.
+    pub(super) fn apply_cut(&mut self, facts: &Facts, form: Form) {
+        self.look_for_content(facts, form);
+        self.name(facts);
+    }
+
+    /// Content counts as soon as it is seen, not only at the end of its event.
+    pub(super) fn look_for_content(&mut self, facts: &Facts, form: Form) {
+        self.has_content |= facts.written
+            && match self.api {
+                Api::Messages => messages::is_content(facts, form),
+                Api::Responses => responses::is_content(facts, form),
+                Api::ChatCompletions | Api::Gemini => true,
+            };
+    }
+
+    /// The answer's own sign of its end, where that is no event: `[DONE]`, or the end of a document.
+    pub(super) fn done(&mut self) {
+        self.metered.finished = true;
+    }
+
+    /// An answer keeps the id that it began with.
+    fn name(&mut self, facts: &Facts) {
+        let Metered { response_id, model, .. } = &mut self.metered;
+        if response_id.is_none() {
+            response_id.clone_from(&facts.id);
+        }
+        if facts.model.is_some() {
+            model.clone_from(&facts.model);
+        }
+    }
+
+    fn set_tier(&mut self, name: Option<&str>) {
+        if name.is_some() {
+            self.metered.tier = Tier::named(name);
+        }
+    }
+}
+
+impl Counts {
+    /// Where the vendor's input includes what was read from its cache or written to it.
+    fn with_cached_input(self) -> Tokens {
+        let count = |count: Option<u64>| count.unwrap_or(0);
+        let (read, written) = (count(self.cache_read), count(self.cache_write));
+        Tokens {
+            input: count(self.input).saturating_sub(read.saturating_add(written)),
+            output: count(self.output),
+            cache_read: read,
+            cache_write_5m: written,
+            cache_write_1h: 0,
+            reasoning: count(self.reasoning),
+        }
+    }
+}
+
+/// Keeps a text, unless it is empty or no text at all.
+fn keep(place: &mut Option<String>, value: Value<'_>) {
+    if let Some(text) = value.text().filter(|text| !text.is_empty()) {
+        *place = Some(text.to_owned());
+    }
+}
+
+#[cfg(test)]
+#[path = "../api_tests.rs"]
+mod tests;
