@@ -203,6 +203,11 @@ impl ChordFinder {
         self.unit.len() > self.passed
     }
 
+    /// Whether nothing at all is held back, and the next byte begins a key.
+    pub fn is_between_keys(&self) -> bool {
+        self.unit.is_empty() && self.held.is_empty() && !self.in_paste
+    }
+
     /// Nothing followed: it was Escape, or Alt and a key.
     pub fn time_up(&mut self, out: &mut Vec<u8>) {
         if self.holds_sequence() {

@@ -12,7 +12,9 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
 use std::time::Duration;
 
 use libc::c_int;
@@ -25,6 +27,7 @@ pub mod chord;
 pub mod front_end;
 mod inner;
 mod interrupt;
+pub mod lent;
 pub mod modes;
 mod monitor;
 mod plain;
@@ -211,7 +214,16 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
 
 /// Starts a program that goes on without us and shares nothing with us but the environment.
 pub fn spawn_detached(command: &mut std::process::Command) -> io::Result<()> {
-    sys::spawn_detached(command)
+    sys::spawn_detached(command, Stdio::null(), Stdio::null())
+}
+
+/// The same for a program that is handed two descriptors, as its standard input and its standard output.
+pub fn spawn_detached_with(
+    command: &mut std::process::Command,
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+) -> io::Result<()> {
+    sys::spawn_detached(command, stdin.into(), stdout.into())
 }
 
 /// Which of the two a process is after [`fork_detached`].
@@ -244,6 +256,11 @@ pub fn peer_user(socket: &std::os::unix::net::UnixStream) -> io::Result<u32> {
     sys::peer_user(socket)
 }
 
+/// The process at the other end of a Unix socket; `None` where it cannot be seen from here.
+pub fn peer_process(socket: &std::os::unix::net::UnixStream) -> Option<Pid> {
+    sys::peer_process(socket)
+}
+
 /// The user this process runs as.
 pub fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -252,6 +269,17 @@ pub fn own_user() -> u32 {
 /// Are we on a terminal that a program could be wrapped on?
 pub fn on_terminal() -> bool {
     tty::Tty::on_stdio().is_some()
+}
+
+/// The size of the terminal on standard output.
+pub fn size_of_stdout() -> io::Result<PtySize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout())?;
+    Ok(PtySize {
+        rows: size.ws_row,
+        cols: size.ws_col,
+        pixel_width: size.ws_xpixel,
+        pixel_height: size.ws_ypixel,
+    })
 }
 
 /// Has another wrapper end its program, by force after `grace`. False if that wrapper is no more.
@@ -274,6 +302,11 @@ pub fn clear_line_on_interrupt() {
     if !sys::was_ignored(libc::SIGINT) {
         let _ = sys::clear_line_before_dying(libc::SIGINT);
     }
+}
+
+/// While another program has the terminal and its keys: ^C is for that one.
+pub fn ignore_interrupt() {
+    let _ = sys::ignore(libc::SIGINT);
 }
 
 /// The line is no longer drawn: ^C ends us as by default.

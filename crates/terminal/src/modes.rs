@@ -30,7 +30,7 @@ const MAX_PUSHED: usize = 32;
 const STRING_BEGINNING: usize = 5;
 
 /// Tracks the state of a terminal by the output that went to it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Modes {
     parser: Parser,
     /// In the order in which they were switched on: of the mouse modes most terminals obey the last.
@@ -208,6 +208,27 @@ impl Modes {
         out
     }
 
+    /// The same for somebody who saw the output some time ago: what programs switch on and off with every frame (cursor,
+    /// synchronized output, styles, scroll region, the middle of a sequence) is undone whether it is on or not. So the bytes
+    /// change rarely.
+    pub fn undo_lasting(&self) -> Vec<u8> {
+        let mut lasting = self.clone();
+        lasting.parser = Parser::default();
+        lasting.on.retain(|mode| *mode != SYNCHRONIZED);
+        lasting.off.clear();
+        (lasting.origin, lasting.scroll_region, lasting.styled) = (false, false, false);
+        let mut out = b"\x1b\\".to_vec();
+        private_mode(&mut out, SYNCHRONIZED, 'l');
+        private_mode(&mut out, ORIGIN, 'l');
+        out.extend_from_slice(b"\x1b7\x1b[r\x1b8");
+        out.extend(lasting.undo());
+        for mode in SWITCHED_OFF {
+            private_mode(&mut out, mode, 'h');
+        }
+        out.extend_from_slice(b"\x1b[0m");
+        out
+    }
+
     /// The bytes that give a terminal in its first state the main screen's keyboard stack. They go out while it shows the
     /// main screen; [`set`](Self::set) follows on the screen that the program is on.
     pub fn set_main_keyboard(&self) -> Vec<u8> {
@@ -251,7 +272,7 @@ fn private_mode(out: &mut Vec<u8>, mode: u16, last: char) {
 }
 
 /// One screen's flags of the kitty keyboard protocol.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct KittyKeyboard {
     /// Set without a push.
     base: u16,
@@ -346,7 +367,7 @@ enum State {
     String,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Parser {
     state: State,
     sequence: Sequence,

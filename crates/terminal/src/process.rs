@@ -38,6 +38,11 @@ pub trait Processes: Send + Sync {
     /// The process that started it, or has adopted it since; `None` as above.
     fn parent(&self, pid: Pid) -> Option<Pid>;
 
+    /// The first process of the session that it belongs to, in the kernel's sense: a shell's or a terminal's.
+    fn session_leader(&self, _pid: Pid) -> Option<Pid> {
+        None
+    }
+
     /// The processes it started that are still its own.
     fn children(&self, _pid: Pid) -> Vec<Pid> {
         Vec::new()
@@ -86,6 +91,12 @@ pub trait Processes: Send + Sync {
         None
     }
 
+    /// The processes, as far as we may see them, that were started with this text in their environment or in their arguments;
+    /// `None` if processes cannot be listed here.
+    fn started_with(&self, _text: &str) -> Option<Vec<Pid>> {
+        None
+    }
+
     /// Whether `pid` is a descendant of `ancestor`, as far as the chain still stands.
     fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
         // Pids can be reused while we climb; no real chain is this long.
@@ -109,6 +120,8 @@ pub trait Processes: Send + Sync {
     }
 }
 
+pub use platform::JobStatus;
+
 /// The processes of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemProcesses;
@@ -120,6 +133,11 @@ impl Processes for SystemProcesses {
 
     fn parent(&self, pid: Pid) -> Option<Pid> {
         platform::inspect(pid).map(|seen| seen.parent)
+    }
+
+    fn session_leader(&self, pid: Pid) -> Option<Pid> {
+        let of = rustix::process::Pid::from_raw(pid.0)?;
+        rustix::process::getsid(Some(of)).ok().map(|leader| Pid(leader.as_raw_nonzero().get()))
     }
 
     fn children(&self, pid: Pid) -> Vec<Pid> {
@@ -148,6 +166,10 @@ impl Processes for SystemProcesses {
 
     fn running(&self, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
         platform::running(wanted)
+    }
+
+    fn started_with(&self, text: &str) -> Option<Vec<Pid>> {
+        platform::started_with(text)
     }
 }
 
@@ -185,6 +207,23 @@ mod tests {
         let listed = ours.iter().find(|running| running.pid == me).expect("we are running");
         assert_eq!(listed.parent, parent);
         assert!(listed.age < Duration::from_hours(24));
+    }
+
+    #[test]
+    fn a_process_is_found_by_a_text_in_its_environment() {
+        let text = format!("text-of-test-{}", std::process::id());
+        let found = || SystemProcesses.started_with(&text).unwrap();
+        assert_eq!(found(), []);
+        let mut child = std::process::Command::new("sleep").arg("600").env("SOME", &text).spawn().unwrap();
+        let pid = Pid(i32::try_from(child.id()).unwrap());
+        // Until it has become the other program, it has our own environment.
+        while !found().contains(&pid) {
+            std::thread::yield_now();
+        }
+        assert_eq!(found(), [pid]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found(), []);
     }
 
     #[test]

@@ -146,6 +146,11 @@ impl Screen {
         }
     }
 
+    /// Of everything that the program has written.
+    pub fn modes(&self) -> &Modes {
+        &self.modes
+    }
+
     /// Whether the program is in the middle of no control sequence and no character, so that something else may be written.
     pub fn is_between_sequences(&self) -> bool {
         self.unfinished.is_empty() && self.modes.unfinished() == 0

@@ -326,6 +326,20 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
+/// The process at the other end of a Unix socket, as the kernel noted it when the connection was made; `None` where it cannot be
+/// seen from here.
+#[cfg(target_os = "linux")]
+pub fn peer_process(socket: &std::os::unix::net::UnixStream) -> Option<wire::Pid> {
+    let credentials = rustix::net::sockopt::socket_peercred(socket).ok()?;
+    Some(wire::Pid(credentials.pid.as_raw_nonzero().get())).filter(|pid| pid.0 > 0)
+}
+
+/// Elsewhere nobody asks.
+#[cfg(not(target_os = "linux"))]
+pub fn peer_process(_: &std::os::unix::net::UnixStream) -> Option<wire::Pid> {
+    None
+}
+
 /// The user at the other end of a Unix socket, as the kernel noted it when the connection was made.
 pub fn peer_user(socket: &std::os::unix::net::UnixStream) -> io::Result<u32> {
     use std::os::fd::AsRawFd;
@@ -361,8 +375,8 @@ pub fn peer_user(socket: &std::os::unix::net::UnixStream) -> io::Result<u32> {
 
 /// Starts a program that shares nothing with us: a session of its own, no terminal, no descriptor, the root as its folder, and
 /// another parent, because nothing here would ever wait for it.
-pub fn spawn_detached(command: &mut Command) -> io::Result<()> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+pub fn spawn_detached(command: &mut Command, stdin: Stdio, stdout: Stdio) -> io::Result<()> {
+    command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).current_dir("/");
     // SAFETY: setsid, fork, _exit and close_range, or fcntl, are async-signal-safe, and nothing is allocated.
     unsafe {
         command.pre_exec(|| {

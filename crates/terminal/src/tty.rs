@@ -135,7 +135,7 @@ impl RawGuard {
     }
 }
 
-fn is_raw(settings: &Termios) -> bool {
+pub fn is_raw(settings: &Termios) -> bool {
     !settings.local_modes.intersects(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
 }
 

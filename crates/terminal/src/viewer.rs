@@ -68,6 +68,13 @@ pub struct Viewer {
     signals: Signals,
 }
 
+/// To be lent.
+impl AsFd for Viewer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tty.as_fd()
+    }
+}
+
 impl Viewer {
     /// Takes the terminal. `None` unless standard input and output are one terminal, and we are its foreground job.
     pub fn open() -> io::Result<Option<Self>> {
@@ -107,6 +114,18 @@ impl Viewer {
             received: host.readable,
             host_writable: host.writable,
         })
+    }
+
+    /// Waits until something was typed, the terminal takes what is to be written, a signal has arrived, or the time is up.
+    pub fn wait_alone(&self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
+        let mut watches = [
+            Watch::new(self.signals.as_fd(), true, false),
+            Watch::new(self.tty.as_fd(), interest.typed, interest.terminal_writable),
+        ];
+        wait(&mut watches, timeout)?;
+        let [_, terminal] = watches;
+        let (typed, terminal_writable) = (terminal.readable, terminal.writable);
+        Ok(Ready { typed, terminal_writable, ..Ready::default() })
     }
 
     /// The next signal that has arrived.
@@ -161,5 +180,14 @@ impl Viewer {
             }
         }
         self.raw = None;
+    }
+}
+
+impl Drop for Viewer {
+    /// What is started next has these signals as we had them.
+    fn drop(&mut self) {
+        for signal in IGNORED.into_iter().filter(|signal| !sys::was_ignored(*signal)) {
+            let _ = sys::set_default(signal);
+        }
     }
 }

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +17,37 @@ const TICKS: u64 = 100;
 
 pub(super) fn inspect(pid: Pid) -> Option<Inspected> {
     parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Whether a process is in the foreground of its terminal, and not stopped.
+#[derive(Debug)]
+pub struct JobStatus {
+    /// Kept open: it is asked for every key.
+    stat: fs::File,
+}
+
+impl JobStatus {
+    pub fn of(pid: Pid) -> std::io::Result<Self> {
+        Ok(Self { stat: fs::File::open(format!("/proc/{pid}/stat"))? })
+    }
+
+    pub fn is_in_foreground(&self) -> bool {
+        let mut stat = [0; 1024];
+        let count = self.stat.read_at(&mut stat, 0).unwrap_or(0);
+        parse_foreground(&stat[..count]).unwrap_or(false)
+    }
+}
+
+/// One without a terminal of its own competes with no job for one.
+fn parse_foreground(stat: &[u8]) -> Option<bool> {
+    let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
+    // The line may be cut off in the middle of the last field.
+    let mut fields = std::str::from_utf8(stat.get(after_name..)?).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    let group = fields.nth(1)?;
+    let terminal = fields.nth(1)?;
+    let foreground = fields.next()?;
+    Some(!matches!(state, "T" | "t" | "Z" | "X" | "x") && (terminal == "0" || foreground == group))
 }
 
 /// Each thread has children of its own.
@@ -118,6 +149,19 @@ pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Runnin
     Some(pids.filter_map(|pid| process(pid, uptime, wanted)).collect())
 }
 
+/// Of other users' processes the environment cannot be read.
+pub(super) fn started_with(text: &str) -> Option<Vec<Pid>> {
+    let holds = |pid: &Pid| {
+        let parts = ["environ", "cmdline"]
+            .into_iter()
+            .filter_map(|part| fs::read(format!("/proc/{pid}/{part}")).ok());
+        parts.into_iter().any(|bytes| memchr::memmem::find(&bytes, text.as_bytes()).is_some())
+    };
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
+    Some(pids.filter(holds).collect())
+}
+
 fn process(pid: Pid, uptime: Duration, wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Running> {
     let command = command(pid);
     if !wanted(&command) || is_wrapper(pid) {
@@ -154,6 +198,26 @@ pub(super) fn parse_stat(stat: &[u8]) -> Option<Inspected> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stopped_process_and_a_background_job_are_not_in_the_foreground() {
+        // State, parent, group, session, terminal, the terminal's foreground group.
+        for (fields, expected) in [
+            ("S 1 42 40 34816 42 4194304", Some(true)),
+            ("R 1 42 40 34816 42 4194304", Some(true)),
+            ("T 1 42 40 34816 42 4194304", Some(false)),
+            ("S 1 42 40 34816 40 4194304", Some(false)),
+            ("S 1 42 42 0 -1 4194304", Some(true)),
+            ("Z 1 42 40 34816 42 4194304", Some(false)),
+            ("S 1", None),
+        ] {
+            assert_eq!(parse_foreground(format!("42 (a) b) {fields}").as_bytes()), expected, "{fields}");
+        }
+        let own = JobStatus::of(Pid(std::process::id().cast_signed())).unwrap();
+        own.is_in_foreground();
+        assert_eq!(own.is_in_foreground(), own.is_in_foreground(), "it can be read again and again");
+        assert!(JobStatus::of(Pid(-1)).is_err());
+    }
 
     #[test]
     fn start_time_is_found_behind_a_hostile_command_name() {

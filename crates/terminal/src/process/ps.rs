@@ -16,6 +16,20 @@ pub(super) fn inspect(pid: Pid) -> Option<Inspected> {
     parse(&output_of("ps", &["-o", "state=,ppid=,lstart=", "-p", &pid.to_string()])?)
 }
 
+/// Nothing tells quickly enough for a key whether a process is in the foreground: terminals are not lent here.
+#[derive(Debug)]
+pub struct JobStatus;
+
+impl JobStatus {
+    pub fn of(_: Pid) -> std::io::Result<Self> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn is_in_foreground(&self) -> bool {
+        false
+    }
+}
+
 pub(super) fn children(pid: Pid) -> Vec<Pid> {
     parse_children(&output_of("ps", &["-A", "-o", "pid=,ppid="]).unwrap_or_default(), pid)
 }
@@ -87,6 +101,18 @@ pub(super) fn running(wanted: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Runnin
     let listing = output_of("ps", &["-A", "-o", "pid=,state=,ppid=,lstart=,args="])?;
     let wanted = |line: &str| listed(line, now).filter(|running| wanted(&running.command));
     Some(listing.lines().filter_map(wanted).collect())
+}
+
+/// Behind the arguments of our own processes ps(1) lists their variables, if it is asked to.
+pub(super) fn started_with(text: &str) -> Option<Vec<Pid>> {
+    let options = if cfg!(target_os = "linux") {
+        ["axeww", "-o", "pid=,args="]
+    } else {
+        ["-AEww", "-o", "pid=,command="]
+    };
+    let listing = output_of("ps", &options)?;
+    let holders = listing.lines().filter(|line| line.contains(text));
+    Some(holders.filter_map(|line| line.split_whitespace().next()?.parse().ok().map(Pid)).collect())
 }
 
 /// `4243 S 4242 Mon Nov 16 07:10:22 2026 node gemini`
