@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use super::admit::Refused;
-use super::model::{Day, Dimensions, Session, ToolNumbers};
+use super::model::{Dimensions, Quarter, Session, SumRow, ToolNumbers};
 use super::numbers::Numbers;
 use wire::Attributes;
 use wire::Event;
@@ -69,7 +69,8 @@ pub struct SessionChange {
     pub session: Session,
     /// What it counted under before; `None` if it is new.
     pub was: Option<Dimensions>,
-    pub days: BTreeMap<(Day, String), Numbers>,
+    /// By quarter of an hour and model.
+    pub slots: BTreeMap<(Quarter, String), Numbers>,
     pub tools: BTreeMap<(String, &'static str), ToolNumbers>,
     /// START, bound or END changed, or it began earlier than was known.
     pub life_changed: bool,
@@ -91,8 +92,8 @@ impl SessionChange {
         let mut change = Self::new(Session::begin(owner, event), None);
         change.changed = true;
         change.life_changed = true;
-        // Every session counts once, on the day it began as far as is known.
-        change.count(Day::of(change.session.started_at()), Numbers { sessions: 1, ..Numbers::default() });
+        // Every session counts once, in the quarter it began in as far as is known.
+        change.count(Quarter::of(change.session.started_at()), Numbers { sessions: 1, ..Numbers::default() });
         change
     }
 
@@ -100,7 +101,7 @@ impl SessionChange {
         Self {
             session,
             was,
-            days: BTreeMap::new(),
+            slots: BTreeMap::new(),
             tools: BTreeMap::new(),
             life_changed: false,
             changed: false,
@@ -137,17 +138,17 @@ impl SessionChange {
         self.add(event.time, &event.attributes, true);
     }
 
-    /// Changes the session, and returns what the change returns. If it turns out to have begun on another day, it counts
-    /// there.
+    /// Changes the session, and returns what the change returns. If it turns out to have begun in another quarter, it
+    /// counts there.
     fn update(&mut self, change: impl FnOnce(&mut Session) -> bool) -> bool {
         let began = self.session.started_at();
         let changed = change(&mut self.session);
         let begins = self.session.started_at();
         self.life_changed |= began != begins;
-        if Day::of(began) != Day::of(begins) {
+        if Quarter::of(began) != Quarter::of(begins) {
             let one = Numbers { sessions: 1, ..Numbers::default() };
-            self.take_back(Day::of(began), one);
-            self.count(Day::of(begins), one);
+            self.take_back(Quarter::of(began), one);
+            self.count(Quarter::of(begins), one);
         }
         changed
     }
@@ -155,7 +156,7 @@ impl SessionChange {
     fn add(&mut self, time: Timestamp, attributes: &Attributes, new: bool) {
         let (model, numbers) = contribution(attributes);
         if !numbers.is_zero() {
-            let sums = self.days.entry((Day::of(time), model.to_owned())).or_default();
+            let sums = self.slots.entry((Quarter::of(time), model.to_owned())).or_default();
             if new {
                 sums.add(&numbers);
             } else {
@@ -175,18 +176,18 @@ impl SessionChange {
         }
     }
 
-    fn count(&mut self, day: Day, numbers: Numbers) {
-        self.days.entry((day, String::new())).or_default().add(&numbers);
+    fn count(&mut self, quarter: Quarter, numbers: Numbers) {
+        self.slots.entry((quarter, String::new())).or_default().add(&numbers);
         self.session.numbers.add(&numbers);
     }
 
-    fn take_back(&mut self, day: Day, numbers: Numbers) {
-        self.days.entry((day, String::new())).or_default().subtract(&numbers);
+    fn take_back(&mut self, quarter: Quarter, numbers: Numbers) {
+        self.slots.entry((quarter, String::new())).or_default().subtract(&numbers);
         self.session.numbers.subtract(&numbers);
     }
 
-    /// Whether what it has counted so far must be moved to other dimensions: the storage reads its days for that, as
-    /// they were before this batch.
+    /// Whether what it has counted so far must be moved to other dimensions: the storage reads its quarters for that,
+    /// as they were before this batch.
     pub fn moves(&self) -> bool {
         self.was.as_ref().is_some_and(|was| *was != self.session.dimensions())
     }
@@ -209,14 +210,18 @@ pub(crate) fn contribution(attributes: &Attributes) -> (&str, Numbers) {
         ),
         Attributes::Prompt(_) => ("", Numbers { prompts: 1, ..none }),
         Attributes::Error(_) => ("", Numbers { api_errors: 1, ..none }),
-        Attributes::Start(_) | Attributes::Bound(_) | Attributes::End(_) | Attributes::Other(_) => ("", none),
+        Attributes::Start(_)
+        | Attributes::Bound(_)
+        | Attributes::Quota(_)
+        | Attributes::End(_)
+        | Attributes::Other(_) => ("", none),
     }
 }
 
-/// One row of the sums over all sessions: of a day, or of a whole month ([`Month::row`](super::model::Month::row)).
+/// One row of the sums over all sessions: of a quarter, a day or a month.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DailyKey {
-    pub day: Day,
+    pub row: SumRow,
     pub model: String,
     pub dimensions: Dimensions,
 }
@@ -226,25 +231,25 @@ pub struct DailyKey {
 pub struct Daily(pub BTreeMap<DailyKey, Numbers>);
 
 impl Daily {
-    /// `before`: the session's days as they were, if it [moves](SessionChange::moves); else nothing.
-    pub fn add(&mut self, change: &SessionChange, before: &[(Day, String, Numbers)]) {
+    /// `before`: the session's quarters as they were, if it [moves](SessionChange::moves); else nothing.
+    pub fn add(&mut self, change: &SessionChange, before: &[(Quarter, String, Numbers)]) {
         let now = change.session.dimensions();
-        for ((day, model), numbers) in &change.days {
-            for row in day.rows() {
+        for ((quarter, model), numbers) in &change.slots {
+            for row in quarter.rows() {
                 self.entry(row, model, &now).add(numbers);
             }
         }
         let Some(was) = change.was.as_ref().filter(|_| change.moves()) else { return };
-        for (day, model, numbers) in before {
-            for row in day.rows() {
+        for (quarter, model, numbers) in before {
+            for row in quarter.rows() {
                 self.entry(row, model, was).subtract(numbers);
                 self.entry(row, model, &now).add(numbers);
             }
         }
     }
 
-    fn entry(&mut self, day: Day, model: &str, dimensions: &Dimensions) -> &mut Numbers {
-        let key = DailyKey { day, model: model.to_owned(), dimensions: dimensions.clone() };
+    fn entry(&mut self, row: SumRow, model: &str, dimensions: &Dimensions) -> &mut Numbers {
+        let key = DailyKey { row, model: model.to_owned(), dimensions: dimensions.clone() };
         self.0.entry(key).or_default()
     }
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::admit::{self, Refused};
 use super::event::Rejected;
 use super::fold::{Arrival, BatchPlan, Daily, SessionChange};
-use super::model::{Day, Session, Touched};
+use super::model::{Quarter, Session, Touched};
 use super::numbers::Numbers;
 use super::storage::Ingested;
 use wire::Attributes;
@@ -167,7 +167,7 @@ impl Intake {
     }
 
     /// The differences to the sums over all sessions; `before` has the days of the sessions that move.
-    pub fn daily(&self, before: &HashMap<String, Vec<(Day, String, Numbers)>>) -> Daily {
+    pub fn daily(&self, before: &HashMap<String, Vec<(Quarter, String, Numbers)>>) -> Daily {
         let mut daily = Daily::default();
         for (id, change) in self.changes.iter().filter(|(_, change)| change.changed) {
             daily.add(change, before.get(id).map_or(&[], Vec::as_slice));

@@ -3,9 +3,11 @@
 mod query;
 mod record;
 mod session;
+mod slot;
 
 use std::fmt;
 
+use jiff::tz::TimeZone;
 use serde::{Serialize, Serializer};
 
 pub use query::{
@@ -14,13 +16,14 @@ pub use query::{
 };
 pub use record::Record;
 pub use session::{Dimensions, Latest, Life, Session};
+pub use slot::{Moved, QUARTERS, Quarter, RowRange, SumRow, covering, moved};
 
 use super::numbers::Numbers;
 use wire::Timestamp;
 use wire::event::{Attributes, Tool};
 use wire::{EventKind, EventType};
 
-/// A day in UTC, counted from 1970-01-01.
+/// A day of the calendar, counted from 1970-01-01. Without a zone it is one of UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub i32);
 
@@ -33,21 +36,32 @@ impl Day {
         Timestamp(i64::from(self.0) * 86_400_000)
     }
 
-    /// `2026-11-16`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let date: jiff::civil::Date = text.parse().ok()?;
-        let start = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
-        Some(Self::of(Timestamp(start.timestamp().as_millisecond())))
+    /// The day that it is in a zone.
+    pub fn of_in(time: Timestamp, zone: &TimeZone) -> Self {
+        let at = jiff::Timestamp::from_millisecond(time.0).unwrap_or_default();
+        Self::of(Timestamp(time.0.saturating_add(i64::from(zone.to_offset(at).seconds()) * 1000)))
     }
 
-    /// The rows of the sums over all sessions that something on this day belongs to.
-    pub(super) fn rows(self) -> [Self; 2] {
-        [self, Month::of(self).row()]
+    /// When it begins in a zone.
+    pub fn start_in(self, zone: &TimeZone) -> Timestamp {
+        let start = self.date().to_zoned(zone.clone());
+        start.map_or_else(|_| self.start(), |start| Timestamp(start.timestamp().as_millisecond()))
+    }
+
+    /// The same day of the calendar.
+    pub fn of_date(date: jiff::civil::Date) -> Self {
+        let start = date.to_zoned(TimeZone::UTC).map(|start| start.timestamp().as_millisecond());
+        Self::of(Timestamp(start.unwrap_or_default()))
+    }
+
+    /// `2026-11-16`.
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self::of_date)
     }
 
     pub(super) fn date(self) -> jiff::civil::Date {
         let start = jiff::Timestamp::from_millisecond(self.start().0).unwrap_or_default();
-        start.to_zoned(jiff::tz::TimeZone::UTC).date()
+        start.to_zoned(TimeZone::UTC).date()
     }
 }
 
@@ -66,13 +80,8 @@ impl Month {
         let year = i16::try_from(1970 + self.0.div_euclid(12)).unwrap_or(i16::MAX);
         let month = i8::try_from(self.0.rem_euclid(12) + 1).unwrap_or(1);
         let first = jiff::civil::Date::new(year, month, 1).unwrap_or(jiff::civil::Date::MAX);
-        let start = first.to_zoned(jiff::tz::TimeZone::UTC).map(|start| start.timestamp().as_millisecond());
+        let start = first.to_zoned(TimeZone::UTC).map(|start| start.timestamp().as_millisecond());
         Day::of(Timestamp(start.unwrap_or(i64::MAX)))
-    }
-
-    /// The row of its sums among those of days: below zero, where no day is, later months further down.
-    pub(super) fn row(self) -> Day {
-        Day(-1 - self.0)
     }
 }
 
@@ -108,6 +117,20 @@ impl UsageSums {
         self.counts.add(&other.counts);
         self.cost_usd += other.cost_usd;
     }
+
+    /// What takes these sums away again when it is added.
+    #[must_use]
+    pub fn negated(&self) -> Self {
+        let mut counts = Numbers::default();
+        counts.subtract(&self.counts);
+        Self { counts, cost_usd: -self.cost_usd }
+    }
+
+    /// Without what adding and subtracting floats leaves beside the sum: money is whole pico-dollars.
+    #[must_use]
+    pub fn exact(self) -> Self {
+        Self { cost_usd: (self.cost_usd * 1e12).round() / 1e12 + 0.0, ..self }
+    }
 }
 
 /// One line of usage.
@@ -136,6 +159,15 @@ pub struct UsagePage {
 pub struct SeriesRow {
     pub day: Day,
     pub key: String,
+    pub sums: UsageSums,
+}
+
+/// Everything that happened within one hour of the week.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HourRow {
+    /// 0 is Monday.
+    pub weekday: i8,
+    pub hour: i8,
     pub sums: UsageSums,
 }
 
@@ -278,7 +310,7 @@ mod tests {
         ] {
             let day = Day::parse(day).unwrap();
             assert_eq!((Month::of(day).0, Month::of(day).first_day().to_string()), (month, first.to_owned()));
-            assert_eq!(day.rows(), [day, Day(-1 - month)]);
+            assert_eq!(SumRow::of_month(Month::of(day)), SumRow(-1 - i64::from(month)));
         }
     }
 }

@@ -36,7 +36,9 @@ pub async fn run(
 ) {
     let (close, closing) = watch::channel(false);
     let clock = Arc::new(SystemClock);
-    let pages = Dashboard::of_backend(storage.clone(), options.agents, clock, closing.clone());
+    let (name, zone) = options.zone.clone();
+    let pages =
+        Dashboard::of_backend(storage.clone(), options.agents, clock, closing.clone()).in_zone(name, zone);
     let router = Backend::new(storage, &options, closing).router().merge(dashboard::router(pages));
     let slots = ConnectionSlots::new(&options.proxies);
     serve_with(options.timeouts, slots, listener, router, close, shutdown).await;

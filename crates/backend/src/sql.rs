@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::intake::StoredEvent;
-use super::model::{Day, Session};
+use super::model::{Day, QUARTERS, Quarter, Session};
 use super::numbers::{CARRY, Numbers};
 use super::seqs::Seqs;
 use super::storage::Error;
@@ -100,6 +100,17 @@ impl Dialect {
         match self {
             Self::Sqlite => format!("({column} ->> '{field}') = 0"),
             Self::Postgres => format!("{column}::json ->> '{field}' = 'false'"),
+        }
+    }
+
+    /// Ranges of numbers as a table `r`, with a row (`lo`, `hi`) for each.
+    pub fn ranges(self, first: &str, last: &str) -> String {
+        match self {
+            Self::Sqlite => format!(
+                "(SELECT lo.value AS lo, hi.value AS hi FROM json_each({first}) lo CROSS JOIN json_each({last}) hi
+                  WHERE hi.key = lo.key) r"
+            ),
+            Self::Postgres => format!("unnest({first}::bigint[], {last}::bigint[]) AS r (lo, hi)"),
         }
     }
 
@@ -303,6 +314,79 @@ pub fn wide_costs(integer: &str) -> String {
         .concat()
 }
 
+/// For a migration: the sums of each session by quarters of an hour, in place of those by days of UTC, and the rows of quarters
+/// among the sums over all sessions. Everything is added up from the events, once.
+pub fn quarters(dialect: Dialect) -> String {
+    let (integer, text, end) = match dialect {
+        Dialect::Sqlite => ("INTEGER", "TEXT", "STRICT, WITHOUT ROWID"),
+        Dialect::Postgres => ("bigint", "text COLLATE \"C\"", "WITH (fillfactor = 80)"),
+    };
+    let number = |field: &str| dialect.json_number("e.attributes", field);
+    let of = |kind: &str, value: &str| format!("CASE WHEN e.kind = '{kind}' THEN {value} ELSE 0 END");
+    let of_number = |kind: &str, field: &str| of(kind, &format!("coalesce({}, 0)", number(field)));
+    let failed = dialect.json_false("e.attributes", "ok");
+    let pico = format!("round(coalesce({}, 0) * 1000000000000.0)", number("costUsd"));
+    let model = match dialect {
+        Dialect::Sqlite => "e.attributes ->> 'model'",
+        Dialect::Postgres => "e.attributes::json ->> 'model'",
+    };
+    let columns = [
+        ("sessions", "0".to_owned()),
+        ("api_calls", of("usage", "1")),
+        (
+            "unpriced_calls",
+            of("usage", &format!("CASE WHEN {} IS NULL THEN 1 ELSE 0 END", number("costUsd"))),
+        ),
+        ("input", of_number("usage", "inputTokens")),
+        ("output", of_number("usage", "outputTokens")),
+        ("cache_read", of_number("usage", "cacheReadTokens")),
+        ("cache_write", of_number("usage", "cacheWriteTokens")),
+        ("reasoning", of_number("usage", "reasoningTokens")),
+        ("cost", of("usage", &pico)),
+        ("prompts", of("prompt", "1")),
+        ("tool_calls", of("tool", "1")),
+        ("tool_errors", of("tool", &format!("CASE WHEN {failed} THEN 1 ELSE 0 END"))),
+        ("lines_added", of_number("tool", "linesAdded")),
+        ("lines_removed", of_number("tool", "linesRemoved")),
+        ("api_errors", of("error", "1")),
+    ];
+    let each = |form: &dyn Fn(&str, &str) -> String| -> String {
+        columns.iter().map(|(name, value)| form(name, value)).collect::<Vec<_>>().join(", ")
+    };
+    let names = each(&|name, _| name.to_owned());
+    let sums = |table: &str| {
+        let sum = |name: &str| dialect.sum(&format!("{table}{name}"));
+        let carried = format!("{} / {CARRY}", sum("cost"));
+        let columns =
+            each(&|name, _| if name == "cost" { format!("{} % {CARRY}", sum(name)) } else { sum(name) });
+        format!("{columns}, {carried}")
+    };
+    let from_events = each(&|name, value| format!("{value} AS {name}"));
+    let of_sessions = each(&|name, _| if name == "sessions" { "1".to_owned() } else { "0".to_owned() });
+    let carried = format!("{} + {}", dialect.sum("d.cost_carried"), 0);
+    let all = each(&|name, _| dialect.sum(&format!("d.{name}")));
+    format!(
+        "CREATE TABLE session_quarter (
+           session {integer} NOT NULL, quarter {integer} NOT NULL, model {text} NOT NULL,
+           {}, cost_carried {integer} NOT NULL,
+           PRIMARY KEY (session, quarter, model)
+         ) {end};
+         INSERT INTO session_quarter (session, quarter, model, {names}, cost_carried)
+           SELECT p.session, p.quarter, p.model, {} FROM (
+             SELECT e.session AS session, e.time / 900000 AS quarter,
+               CASE WHEN e.kind = 'usage' THEN coalesce({model}, '') ELSE '' END AS model, {from_events}
+             FROM event e WHERE e.kind IN ('usage', 'tool', 'prompt', 'error')
+             UNION ALL SELECT s.n, s.started_at / 900000, '', {of_sessions} FROM session s
+           ) p GROUP BY 1, 2, 3;
+         INSERT INTO daily (day, agent, model, project, user_name, {names}, cost_carried)
+           SELECT {QUARTERS} + d.quarter, s.agent, d.model, coalesce(s.project, ''), coalesce(s.user_name, ''), {all}, {carried}
+           FROM session_quarter d JOIN session s ON s.n = d.session GROUP BY 1, 2, 3, 4, 5;
+         DROP TABLE session_day;",
+        first_number_columns(&format!("{{}} {integer} NOT NULL")),
+        sums("p."),
+    )
+}
+
 /// A column of the table of sessions: its name, and its value of a session.
 pub type SessionColumn = (&'static str, Get);
 
@@ -329,11 +413,12 @@ pub const LIFE: [SessionColumn; 11] = [
 
 /// The columns that sessions are searched and ordered by, in a table of their own: every row is looked at, and these are
 /// short.
-pub const LISTED: [SessionColumn; 4] = [
+pub const LISTED: [SessionColumn; 5] = [
     COST,
     ("started_at", Get::Int(|session| session.started_at().0)),
     ("words", Get::Text(|session| Some(session.search_text().into()))),
     ("tags", Get::Text(|session| Some(session.tag_lines().into()))),
+    ("grp", Get::Text(|session| Some(session.group().unwrap_or_default().into()))),
 ];
 
 /// The one of them that every batch changes.
@@ -384,14 +469,14 @@ pub fn stored_event(row: &dyn Columns, session: i64) -> Result<StoredEvent, Erro
     })
 }
 
-/// The columns that [`session_day`] reads.
-pub fn session_day_columns() -> String {
-    format!("day, model, {}", number_columns("{}"))
+/// The columns that [`session_quarter`] reads.
+pub fn session_quarter_columns() -> String {
+    format!("quarter, model, {}", number_columns("{}"))
 }
 
-/// The numbers of a session on one day with one model.
-pub fn session_day(row: &dyn Columns) -> Result<(Day, String, Numbers), Error> {
-    Ok((day(row, "day")?, text(row, "model")?, numbers(row)?))
+/// The numbers of a session in one quarter of an hour with one model.
+pub fn session_quarter(row: &dyn Columns) -> Result<(Quarter, String, Numbers), Error> {
+    Ok((Quarter(int(row, "quarter")?), text(row, "model")?, numbers(row)?))
 }
 
 /// The columns that [`session`] reads.

@@ -11,8 +11,8 @@ use tokio::sync::broadcast;
 
 use super::event::Rejected;
 use super::model::{
-    ActivityBucket, By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter,
-    SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
+    ActivityBucket, By, Counted, Facets, Health, HourRow, Page, SeriesRow, Session, SessionDetail,
+    SessionFilter, SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Owner, Token, TokenHash};
 use wire::Event;
@@ -86,6 +86,9 @@ pub trait Reader: Send + Sync {
 
     /// Sums per day, split by agent, model, project or user (by anything else: not split), days in order.
     fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>>;
+
+    /// Sums by the hour of the week, in the filter's zone; hours without anything are left out.
+    fn hours(&self, filter: UsageFilter) -> Answer<'_, Vec<HourRow>>;
 
     /// The state of delivery, with up to `limit` sessions that have gaps.
     fn health(&self, limit: usize) -> Answer<'_, Health>;

@@ -112,11 +112,30 @@ pub struct Token {
 #[error("the system gives no random numbers")]
 pub struct NoRandomness;
 
-/// A new secret: `codemie_<role>_` and 64 hexadecimal digits.
-pub fn new_secret(role: Role) -> Result<String, NoRandomness> {
-    let mut bytes = [0; 32];
+/// Letters and digits of a code that a person may have to type: none that look alike.
+const CODE_LETTERS: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
+
+/// A short code: `K7QF-3M2X`. Forty bits are enough where few wrong ones are allowed.
+pub fn new_code() -> Result<String, NoRandomness> {
+    let letters: String =
+        random_bytes::<8>()?.iter().map(|byte| char::from(CODE_LETTERS[usize::from(byte % 32)])).collect();
+    Ok(format!("{}-{}", &letters[..4], &letters[4..]))
+}
+
+/// A new key to sign with.
+pub fn new_key() -> Result<[u8; 32], NoRandomness> {
+    random_bytes()
+}
+
+fn random_bytes<const N: usize>() -> Result<[u8; N], NoRandomness> {
+    let mut bytes = [0; N];
     let random = rustls::crypto::ring::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| NoRandomness)?;
-    let digits = hex(&bytes);
+    Ok(bytes)
+}
+
+/// A new secret: `codemie_<role>_` and 64 hexadecimal digits.
+pub fn new_secret(role: Role) -> Result<String, NoRandomness> {
+    let digits = hex(&random_bytes::<32>()?);
     Ok(format!("codemie_{role}_{digits}"))
 }

@@ -215,14 +215,14 @@ fn a_bad_event_costs_the_others_nothing() {
     // So are their types, with whatever they describe.
     let unknown = but(
         usage(&id, 3, 1),
-        &json!({"id": uuid::Uuid::from_u128(3), "type": "quota", "attributes": {"x": [{}]}}),
+        &json!({"id": uuid::Uuid::from_u128(3), "type": "forecast", "attributes": {"x": [{}]}}),
     );
     assert_eq!(sender.post_events(std::slice::from_ref(&unknown)).json()["accepted"], 1);
     assert_eq!(sender.post_events(&[unknown]).json()["duplicates"], 1);
     let timeline = node.client(Role::Read).get(&format!("/v1/sessions/{id}/events?after=2")).json();
     assert_eq!(
         (&timeline["events"][0]["type"], &timeline["events"][0]["attributes"]),
-        (&json!("quota"), &json!({}))
+        (&json!("forecast"), &json!({}))
     );
 }
 

@@ -54,6 +54,7 @@ conformance!(
     when_something_happened_counts_in_any_order,
     gaps_are_told_until_filled,
     sums_follow_a_session_to_another_project,
+    days_of_every_zone_are_sums_of_their_own_events,
     a_session_can_be_opened_again,
     transitions_make_a_chain_and_a_ring_is_walked_once,
     sessions_are_found,
@@ -236,6 +237,57 @@ async fn the_highest_revision_counts(kind: Kind<'_>) {
     assert_eq!((&*days[0].key, days[0].sums.counts.output), ("2026-11-15", 90));
     let models = world.one.usage(By::Model, UsageFilter::default(), 0..10).await.unwrap().rows;
     assert_eq!(models.len(), 1, "nothing is left of the first: {models:?}");
+}
+
+/// Calls at all times of three weeks in which clocks change, added up by days of zones that differ by quarters of an hour.
+async fn days_of_every_zone_are_sums_of_their_own_events(kind: Kind<'_>) {
+    const BEGIN: i64 = 1_792_368_000_000; // 2026-10-19
+    let world = kind.world().await;
+    let id = session(1);
+    let mut dice = Dice(7);
+    let mut calls = vec![start(&id, 1, "widgets")];
+    let mut times = Vec::new();
+    for seq in 2..300 {
+        let at = BEGIN + i64::try_from(dice.roll(21 * 86_400)).unwrap() * 1000;
+        times.push((at, seq));
+        calls.push(but(usage(&id, seq, seq), &json!({"time": Timestamp(at).to_string()})));
+    }
+    post(&*world.one, &calls).await;
+    let rules = [
+        "UTC0",
+        "CET-1CEST,M3.5.0,M10.5.0/3",
+        "<+0545>-5:45",
+        "EST5EDT,M3.2.0,M11.1.0",
+        "<+1245>-12:45<+1345>,M9.5.0/2:45,M4.1.0/3:45",
+    ];
+    for rule in rules {
+        let zone = jiff::tz::TimeZone::posix(rule).unwrap();
+        let mut expected: BTreeMap<String, i64> = BTreeMap::new();
+        for (at, output) in &times {
+            let local = jiff::Timestamp::from_millisecond(*at).unwrap().to_zoned(zone.clone());
+            *expected.entry(local.date().to_string()).or_default() += output;
+        }
+        let filter = UsageFilter { zone: zone.clone(), ..UsageFilter::default() };
+        let days = world.one.usage(By::Day, filter.clone(), 0..100).await.unwrap().rows;
+        let found: BTreeMap<String, i64> = days
+            .iter()
+            .filter(|row| row.sums.counts.output > 0)
+            .map(|row| (row.key.clone(), row.sums.counts.output))
+            .collect();
+        assert_eq!(found, expected, "{rule}");
+        // A part of the time, as one sum and as days.
+        let (since, until) = (Day::parse("2026-10-24"), Day::parse("2026-11-02"));
+        let part = UsageFilter { since, until, ..filter.clone() };
+        let within: i64 =
+            expected.range("2026-10-24".to_owned()..="2026-11-02".to_owned()).map(|(_, sum)| sum).sum();
+        for by in [By::Day, By::Model, By::Project, By::Session, By::Branch] {
+            let rows = world.one.usage(by, part.clone(), 0..100).await.unwrap().rows;
+            let sum: i64 = rows.iter().map(|row| row.sums.counts.output).sum();
+            assert_eq!(sum, within, "{rule} {by}");
+        }
+        let hours = world.one.hours(part).await.unwrap();
+        assert_eq!(hours.iter().map(|row| row.sums.counts.output).sum::<i64>(), within, "{rule}");
+    }
 }
 
 async fn an_id_known_elsewhere_is_received_and_not_added(kind: Kind<'_>) {

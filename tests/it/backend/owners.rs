@@ -157,17 +157,22 @@ pub(super) async fn two_nodes_decide_once_whose_a_session_is(kind: Kind<'_>) {
 pub(super) async fn unknown_types_count_as_received(kind: Kind<'_>) {
     let world = kind.world().await;
     let id = session(1);
-    let quota = event(&id, 2, "quota", &json!({"window": "5h", "utilization": 0.5, "model": {"deep": [1]}}));
+    let forecast =
+        event(&id, 2, "forecast", &json!({"window": "5h", "utilization": 0.5, "model": {"deep": [1]}}));
     assert_eq!(post(&*world.one, &[start(&id, 1, "widgets"), end(&id, 3, 3)]).await, (2, 0, 0));
     assert_eq!(record(&*world.one, &id).await["missingSeq"], json!([[2, 2]]));
-    assert_eq!(post(&*world.one, std::slice::from_ref(&quota)).await, (1, 0, 0));
+    assert_eq!(post(&*world.one, std::slice::from_ref(&forecast)).await, (1, 0, 0));
     let told = record(&*world.one, &id).await;
     assert_eq!((&told["complete"], &told["missingSeq"]), (&json!(true), &json!([])));
-    assert_eq!(post(&*world.other, &[quota.clone(), quota.clone()]).await, (0, 2, 0));
-    assert_eq!(post(&*world.other, &[but(quota, &json!({"rev": 1}))]).await, (1, 0, 0), "revised like any");
+    assert_eq!(post(&*world.other, &[forecast.clone(), forecast.clone()]).await, (0, 2, 0));
+    assert_eq!(
+        post(&*world.other, &[but(forecast, &json!({"rev": 1}))]).await,
+        (1, 0, 0),
+        "revised like any"
+    );
     let timeline = world.one.timeline(&id, TimelinePosition::default(), 10).await.unwrap();
     let kinds: Vec<_> = timeline.events.iter().map(|event| event.kind.as_str()).collect();
-    assert_eq!(kinds, ["session.start", "quota", "session.end"]);
+    assert_eq!(kinds, ["session.start", "forecast", "session.end"]);
     let first = json!({"id": Uuid::from_u128(7)});
     let alone = but(event(&session(2), 1, "x.y", &json!({})), &first);
     let ingested = world.one.ingest(&Owner::default(), parsed(&[alone]), NOW).await.unwrap();

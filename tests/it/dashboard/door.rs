@@ -45,7 +45,7 @@ fn without_a_pass_every_page_leads_to_the_door() {
     assert_eq!(served.get("/live/events", &[]).status, 401);
     assert_eq!(served.get("/static/style.0000000000000000.css", &[]).status, 404);
     assert_eq!(
-        served.get("/enter?token=x", &[]).header("location"),
+        served.get("/enter?code=x", &[]).header("location"),
         Some("/login"),
         "a backend has no such entrance"
     );

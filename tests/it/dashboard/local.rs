@@ -227,7 +227,7 @@ fn a_slow_outbox_does_not_delay_other_pages() {
     let storage = Arc::new(Sqlite::open(&folder.path().join("backend.db")).unwrap());
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
-    let (gate, secret) = Gate::once(address.port()).unwrap();
+    let (gate, code) = Gate::once(address.port(), [7; 32]).unwrap();
     let (closing, closed) = watch::channel(false);
     let ((tell_asked, asked), (tell_others, others)) = (mpsc::channel(), mpsc::channel());
     let (tell_asked, others) = (Mutex::new(tell_asked), Mutex::new(others));
@@ -239,7 +239,7 @@ fn a_slow_outbox_does_not_delay_other_pages() {
             let asked_to_end = async { drop(stopped.await) };
             runtime.block_on(backend::serve(listener, router(dashboard), closing, asked_to_end));
         });
-        let entered = ask(address, "GET", &format!("/enter?token={secret}"), &[], "");
+        let entered = ask(address, "GET", &format!("/enter?code={code}"), &[], "");
         let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
         let page = move |path| ask(address, "GET", path, &[("cookie", &cookie)], "");
         let health = scope.spawn({

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use jiff::tz::TimeZone;
 use tokio::sync::{Semaphore, watch};
 
 use super::dashboard::KnownAgents;
@@ -38,6 +39,8 @@ pub struct Options {
     pub agents: KnownAgents,
     /// How long a client may take.
     pub timeouts: Timeouts,
+    /// The zone of days and times where a view names none, and its name.
+    pub zone: (String, TimeZone),
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             proxies: Vec::new(),
             agents: KnownAgents::default(),
             timeouts: Timeouts::default(),
+            zone: ("UTC".to_owned(), TimeZone::UTC),
         }
     }
 }
@@ -62,6 +66,8 @@ pub struct Backend {
     /// Room for bodies, in KiB.
     bodies: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
+    /// Of the days of usage, where a request names none.
+    zone: TimeZone,
     /// True once the server is to end: live feeds end then.
     closing: watch::Receiver<bool>,
 }
@@ -83,6 +89,7 @@ impl Backend {
             rates: Rates::new(options.rate),
             bodies: Arc::new(Semaphore::new(limits::ALL_BODIES >> 10)),
             watchers: Arc::new(Semaphore::new(limits::WATCHERS)),
+            zone: options.zone.1.clone(),
             closing,
         }
     }

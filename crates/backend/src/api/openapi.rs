@@ -103,6 +103,7 @@ pub(super) fn get_sessions() -> Operation {
         text("user", "Of this user"),
         text("machine", "On this machine"),
         text("model", "With a call of this model"),
+        text("group", "In this group"),
         text("search", "With this in name, project, repository, branch, group, tags, user or ids"),
         query("status", "In this state", &words(Status::ALL.iter().map(|status| status.as_str()))),
         moment("since", "Began at or after"),
@@ -134,7 +135,7 @@ pub(super) fn get_timeline() -> Operation {
 
 pub(super) fn get_usage() -> Operation {
     operation(
-        "Tokens and cost: the newest days (in UTC), or the most expensive of what it is split by",
+        "Tokens and cost: the newest days, or the most expensive of what it is split by",
         JSON,
         reference("Usage"),
     )
@@ -147,6 +148,10 @@ pub(super) fn get_usage() -> Operation {
         text("user", "Of this user"),
         moment("since", "From this day on"),
         moment("until", "Up to this day"),
+        text(
+            "timezone",
+            "Days are those of this zone, like Europe/Berlin; else those of the server's --timezone",
+        ),
         limit(DEFAULT_ROWS, MAX_ROWS),
         query(
             "cursor",
@@ -154,6 +159,7 @@ pub(super) fn get_usage() -> Operation {
             &json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
         ),
     ])
+    .refused(404, "there is no such time zone")
 }
 
 pub(super) fn get_live() -> Operation {

@@ -70,6 +70,8 @@ pub(super) struct SessionsQuery {
     model: Option<String>,
     #[serde(default, deserialize_with = "given")]
     search: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    group: Option<String>,
     status: Option<Status>,
     #[serde(default, deserialize_with = "moment")]
     since: Option<Since>,
@@ -124,6 +126,7 @@ pub(super) async fn sessions(
         gaps: query.gaps,
         order: Order::Newest,
         tag: None,
+        group: query.group,
         search: query.search.filter(|words| !words.is_empty()),
     };
     let page = backend.storage.sessions(filter, page).await?;
@@ -192,6 +195,8 @@ pub(super) struct UsageQuery {
     since: Option<Since>,
     #[serde(default, deserialize_with = "moment")]
     until: Option<Since>,
+    #[serde(default, deserialize_with = "given")]
+    timezone: Option<String>,
     limit: Option<usize>,
     /// How many rows were given before.
     cursor: Option<u32>,
@@ -202,7 +207,11 @@ pub(super) async fn usage(
     StrictQuery(query): StrictQuery<UsageQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let now = backend.clock.now();
-    let day = |moment: Option<Since>| moment.map(|moment| Day::of(moment.before(now, &TimeZone::UTC)));
+    let zone = match &query.timezone {
+        Some(name) => system::zone::of_name(name).ok_or(Refusal::NotFound("time zone"))?,
+        None => backend.zone.clone(),
+    };
+    let day = |moment: Option<Since>| moment.map(|moment| Day::of_in(moment.before(now, &zone), &zone));
     let filter = UsageFilter {
         without_agent: None,
         agent: query.agent,
@@ -212,6 +221,7 @@ pub(super) async fn usage(
         user: query.user,
         since: day(query.since),
         until: day(query.until),
+        zone,
     };
     let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, DEFAULT_ROWS, MAX_ROWS)?);
     let of_model = filter.model.is_some();

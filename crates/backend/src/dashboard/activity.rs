@@ -231,7 +231,8 @@ mod tests {
         assert!((100..=170).contains(&groups.len()), "{}", groups.len());
         assert_eq!(groups.iter().map(|group| group.len()).sum::<usize>(), marks.len(), "none is left out");
         let now = Now { at: Timestamp(0), zone: TimeZone::UTC };
-        let frame = Frame { now, deployment: Deployment::Local, agents: KnownAgents::default() };
+        let (zone_name, agents) = ("UTC".to_owned(), KnownAgents::default());
+        let frame = Frame { now, zone_name, deployment: Deployment::Local, agents };
         let lane = Lane { name: "calls", one: "call", class: "c0", marks: Vec::new() };
         let three = [mark(0.1, "a"), mark(0.1, "b"), Mark { at: Timestamp(3000), ..mark(0.1, "c") }];
         assert_eq!(

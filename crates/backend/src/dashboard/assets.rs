@@ -33,15 +33,20 @@ impl Asset {
     }
 }
 
+/// The icon under the name that browsers ask for by themselves.
+pub fn icon() -> Response {
+    answer(&ICON, "public, max-age=86400")
+}
+
+fn answer(asset: &Asset, kept: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, asset.kind), (header::CACHE_CONTROL, kept)], asset.content).into_response()
+}
+
 /// The file of this path, if it is exactly one of ours.
 pub fn serve(path: &str) -> Response {
     let ours: [&Asset; 3] = [&STYLE, &SCRIPT, &ICON];
     match ours.into_iter().find(|asset| asset.path == path) {
-        Some(asset) => {
-            let kept = "public, max-age=31536000, immutable";
-            ([(header::CONTENT_TYPE, asset.kind), (header::CACHE_CONTROL, kept)], asset.content)
-                .into_response()
-        }
+        Some(asset) => answer(asset, "public, max-age=31536000, immutable"),
         None => (StatusCode::NOT_FOUND, "no such file\n").into_response(),
     }
 }

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::agents::KnownAgents;
-use super::filter::{Filter, RANGES, Range};
-use super::frame::Deployment;
+use super::filter::{Filter, RANGES, Range, Stack};
+use super::frame::{Deployment, Frame};
 use crate::model::{Facets, Session};
 use wire::{EndReason, Status};
 
@@ -24,9 +24,9 @@ pub fn status(session: &Session) -> Markup {
     html! { span class={ "pill " (status.as_str()) } { (text) } }
 }
 
-/// Beside a heading over days: they are added up in UTC.
-pub fn utc() -> Markup {
-    html! { " " span.aside { "days in UTC" } }
+/// Beside a heading over days: in whose time they begin.
+pub fn zone(frame: &Frame) -> Markup {
+    html! { " " span.aside { "days in " (frame.zone_name) } }
 }
 
 pub fn ranges(filter: &Filter, path: &str) -> Markup {
@@ -55,6 +55,12 @@ pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Mar
             @if choices.users.len() > 1 || filter.user.is_some() {
                 (select("user", "User", &choices.users, filter.user.as_deref()))
             }
+            label.tag {
+                "Time zone"
+                input type="text" name="zone" value=[filter.zone.as_deref()] placeholder="default" spellcheck="false";
+            }
+            @if filter.stack != Stack::Agent { input type="hidden" name="stack" value=(filter.stack.name()); }
+            @if filter.without_cache { input type="hidden" name="cache" value="without"; }
             (dates(filter))
         }
         @if !parts.is_empty() { (chips(&parts, path)) }

@@ -5,13 +5,12 @@
 
 use jiff::ToSpan;
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use crate::model::{Day, Facets, Order, SessionFilter, UsageFilter};
+use super::text::Now;
+use crate::model::{By, Day, Facets, Order, SessionFilter, UsageFilter};
 use wire::DEMO;
 use wire::Status;
-use wire::Timestamp;
 
 /// The parameters as they stand in an address. A form sends its empty fields too.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -29,6 +28,11 @@ pub struct FilterParameters {
     q: String,
     sort: String,
     after: String,
+    zone: String,
+    group: String,
+    stack: String,
+    cache: String,
+    rows: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,35 @@ pub enum Sort {
     Cost,
 }
 
+/// What the columns of the cost are split by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stack {
+    #[default]
+    Agent,
+    Model,
+    Project,
+}
+
+impl Stack {
+    pub const ALL: [Self; 3] = [Self::Agent, Self::Model, Self::Project];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Model => "model",
+            Self::Project => "project",
+        }
+    }
+
+    pub fn by(self) -> By {
+        match self {
+            Self::Agent => By::Agent,
+            Self::Model => By::Model,
+            Self::Project => By::Project,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     pub range: Range,
@@ -69,6 +102,15 @@ pub struct Filter {
     pub sort: Sort,
     /// Where the page begins: what the page before it ended with.
     pub after: Option<String>,
+    /// The name of the zone that days and times are shown in, where it is not the dashboard's own.
+    pub zone: Option<String>,
+    pub group: Option<String>,
+    /// What the columns of cost are made of.
+    pub stack: Stack,
+    /// The chart of tokens leaves out what was read from the cache, which is most of them.
+    pub without_cache: bool,
+    /// Every row of the lists, not only the most expensive ones.
+    pub all_rows: bool,
     /// The range of an address that names none.
     default: Range,
 }
@@ -79,6 +121,10 @@ pub struct Filter {
 pub struct BadParameter {
     name: &'static str,
     expected: &'static str,
+}
+
+impl BadParameter {
+    pub const ZONE: Self = Self { name: "zone", expected: "a time zone like Europe/Berlin" };
 }
 
 impl FilterParameters {
@@ -116,7 +162,24 @@ impl FilterParameters {
                     .ok_or(BadParameter { name: "status", expected: "a status of a session" })?,
             ),
         };
-        let texts = [&self.agent, &self.project, &self.model, &self.user, &self.tag, &self.q, &self.after];
+        let stack = match self.stack.as_str() {
+            "" => Stack::Agent,
+            text => Stack::ALL
+                .into_iter()
+                .find(|stack| stack.name() == text)
+                .ok_or(BadParameter { name: "stack", expected: "agent, model or project" })?,
+        };
+        let texts = [
+            &self.agent,
+            &self.project,
+            &self.model,
+            &self.user,
+            &self.tag,
+            &self.q,
+            &self.after,
+            &self.zone,
+            &self.group,
+        ];
         if texts.iter().any(|text| text.contains('\0')) {
             return Err(BadParameter { name: "this", expected: "a text: it holds a NUL" });
         }
@@ -132,6 +195,11 @@ impl FilterParameters {
             words: given(self.q),
             sort,
             after: given(self.after),
+            zone: given(self.zone),
+            group: given(self.group),
+            stack,
+            without_cache: self.cache == "without",
+            all_rows: self.rows == "all",
             default,
         })
     }
@@ -165,6 +233,11 @@ impl Filter {
             ("status", self.status.map(|status| status.to_string()).unwrap_or_default()),
             ("tag", text(&self.tag)),
             ("q", text(&self.words)),
+            ("group", text(&self.group)),
+            ("zone", text(&self.zone)),
+            ("stack", if self.stack == Stack::Agent { String::new() } else { self.stack.name().into() }),
+            ("cache", if self.without_cache { "without".into() } else { String::new() }),
+            ("rows", if self.all_rows { "all".into() } else { String::new() }),
             ("sort", if self.sort == Sort::Cost { "cost".into() } else { String::new() }),
             ("after", text(&self.after)),
         ];
@@ -231,8 +304,8 @@ impl Filter {
     }
 
     /// This filter as a query of the sums.
-    pub fn usage(&self, today: Date, there: &Facets) -> UsageFilter {
-        let (since, until) = self.bounds(today);
+    pub fn usage(&self, now: &Now, there: &Facets) -> UsageFilter {
+        let (since, until) = self.bounds(now.today());
         UsageFilter {
             agent: self.agent.clone(),
             model: self.model.clone(),
@@ -241,13 +314,14 @@ impl Filter {
             without_agent: self.without_demo(there),
             since,
             until,
+            zone: now.zone.clone(),
             ..UsageFilter::default()
         }
     }
 
     /// This filter as a query of the sessions.
-    pub fn sessions(&self, today: Date, there: &Facets) -> SessionFilter {
-        let (since, until) = self.bounds(today);
+    pub fn sessions(&self, now: &Now, there: &Facets) -> SessionFilter {
+        let (since, until) = self.bounds(now.today());
         SessionFilter {
             agent: self.agent.clone(),
             without_agent: self.without_demo(there),
@@ -255,8 +329,9 @@ impl Filter {
             project: self.project.clone(),
             user: self.user.clone(),
             status: self.status,
-            since: since.map(Day::start),
-            until: until.map(|Day(day)| Day(day.saturating_add(1)).start()),
+            since: since.map(|day| day.start_in(&now.zone)),
+            until: until.map(|Day(day)| Day(day.saturating_add(1)).start_in(&now.zone)),
+            group: self.group.clone(),
             order: if self.sort == Sort::Cost { Order::MostExpensive } else { Order::Newest },
             tag: self.tag.clone(),
             search: self.words.clone(),
@@ -270,7 +345,7 @@ impl Filter {
             Range::Days(_) => (self.days(today).0, None),
             _ => self.days(today),
         };
-        (from.map(day), to.map(day))
+        (from.map(Day::of_date), to.map(Day::of_date))
     }
 
     /// Each part that is set, in words, with the filter without it.
@@ -287,6 +362,7 @@ impl Filter {
         part("user", &self.user, |filter| filter.user = None);
         part("status", &self.status.map(|status| status.to_string()), |filter| filter.status = None);
         part("tag", &self.tag, |filter| filter.tag = None);
+        part("group", &self.group, |filter| filter.group = None);
         part("search", &self.words, |filter| filter.words = None);
         if let Range::Between(from, to) = self.range {
             let date = |date: Option<Date>| date.map_or("…".to_owned(), |date| date.to_string());
@@ -298,12 +374,6 @@ impl Filter {
         }
         parts
     }
-}
-
-/// A day of the calendar as days are counted.
-fn day(date: Date) -> Day {
-    let start = date.to_zoned(TimeZone::UTC).map(|start| start.timestamp().as_millisecond());
-    Day::of(Timestamp(start.unwrap_or_default()))
 }
 
 /// For an address: everything but letters, digits and a few marks is escaped.
@@ -325,7 +395,15 @@ pub fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+    use wire::Timestamp;
+
     use super::*;
+
+    /// Noon of 16 November 2026, in UTC.
+    fn now(zone: TimeZone) -> Now {
+        Now { at: Timestamp(1_794_830_400_000), zone }
+    }
 
     fn parameters(pairs: &[(&str, &str)]) -> FilterParameters {
         let object = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
@@ -368,7 +446,7 @@ mod tests {
 
     #[test]
     fn the_demonstration_counts_only_where_it_is_asked_for_or_alone() {
-        let today = jiff::civil::date(2026, 11, 16);
+        let now = now(TimeZone::UTC);
         for (agents, agent, left_out) in [
             (&["claude", "demo"][..], "", true),
             (&["claude", "demo"], "demo", false),
@@ -379,7 +457,7 @@ mod tests {
             let there =
                 Facets { agents: agents.iter().map(|&name| name.into()).collect(), ..Facets::default() };
             let filter = filter(&[("agent", agent)]).unwrap();
-            let (usage, sessions) = (filter.usage(today, &there), filter.sessions(today, &there));
+            let (usage, sessions) = (filter.usage(&now, &there), filter.sessions(&now, &there));
             assert_eq!(usage.without_agent.is_some(), left_out, "{agents:?} {agent:?}");
             assert_eq!(sessions.without_agent, usage.without_agent, "the same rule for both");
         }
@@ -420,23 +498,28 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_days_of_utc_and_both_ends_count() {
-        let today = jiff::civil::date(2026, 11, 16);
-        let bounds = |pairs: &[(&str, &str)]| {
+    fn ranges_are_days_of_the_zone_and_both_ends_count() {
+        let in_zone = |zone: TimeZone, pairs: &[(&str, &str)]| {
+            let now = now(zone);
             let (usage, sessions) = (
-                filter(pairs).unwrap().usage(today, &Facets::default()),
-                filter(pairs).unwrap().sessions(today, &Facets::default()),
+                filter(pairs).unwrap().usage(&now, &Facets::default()),
+                filter(pairs).unwrap().sessions(&now, &Facets::default()),
             );
             let day = |day: Option<Day>| day.map(|day| day.to_string()).unwrap_or_default();
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
             [day(usage.since), day(usage.until), at(sessions.since), at(sessions.until)]
         };
+        let bounds = |pairs: &[(&str, &str)]| in_zone(TimeZone::UTC, pairs);
         assert_eq!(bounds(&[("range", "7d")]), ["2026-11-10", "", "2026-11-10T00:00:00.000Z", ""]);
         assert_eq!(
             bounds(&[("from", "2026-11-01"), ("to", "2026-11-02")]),
             ["2026-11-01", "2026-11-02", "2026-11-01T00:00:00.000Z", "2026-11-03T00:00:00.000Z"]
         );
         assert_eq!(bounds(&[("range", "all")]), ["", "", "", ""]);
-        assert_eq!(day(today).date(), today);
+        let nepal = TimeZone::fixed(jiff::tz::Offset::from_seconds(20_700).unwrap());
+        assert_eq!(
+            in_zone(nepal, &[("from", "2026-11-01"), ("to", "2026-11-02")]),
+            ["2026-11-01", "2026-11-02", "2026-10-31T18:15:00.000Z", "2026-11-02T18:15:00.000Z"]
+        );
     }
 }

@@ -4,6 +4,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::agents::KnownAgents;
 use super::assets::{ICON, SCRIPT, STYLE};
+use super::filter::{BadParameter, Filter};
 use super::text::Now;
 
 /// Where the dashboard runs.
@@ -35,11 +36,22 @@ const SECTIONS: [(Section, &str, &str); 4] = [
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub now: Now,
+    /// As people call the zone.
+    pub zone_name: String,
     pub deployment: Deployment,
     pub agents: KnownAgents,
 }
 
 impl Frame {
+    /// Shows days and times in the zone that the filter names, if it names one.
+    pub fn enter_zone(&mut self, filter: &Filter) -> Result<(), BadParameter> {
+        if let Some(name) = &filter.zone {
+            self.now.zone = system::zone::of_name(name).ok_or(BadParameter::ZONE)?;
+            self.zone_name.clone_from(name);
+        }
+        Ok(())
+    }
+
     pub fn page(&self, section: Option<Section>, title: &str, content: &Markup) -> Markup {
         let header = html! {
             header.top { div {

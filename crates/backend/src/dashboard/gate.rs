@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, header};
 
 use super::login::{GOOD_FOR_MS, Pass, cookie};
 use crate::storage::{Error, Storage};
-use crate::token::{NoRandomness, Role, TokenHash, new_secret};
+use crate::token::{NoRandomness, Role, TokenHash, new_code};
 use wire::Timestamp;
 
 /// The token name in the cookie of a local dashboard; no token has it.
@@ -22,15 +22,25 @@ pub enum Gate {
 
 #[derive(Debug)]
 pub struct Once {
-    /// Taken by the first request with the right secret.
-    secret: Mutex<Option<TokenHash>>,
-    /// Signs the cookies of this process.
-    key: TokenHash,
+    /// Taken by the first request with the right code, or by too many wrong ones.
+    code: Mutex<Option<OpenCode>>,
+    /// Signs the cookies. They outlive the process where the caller keeps the key.
+    key: [u8; 32],
     /// Signatures of passes that a logout ended.
     ended: Mutex<Vec<[u8; 32]>>,
     /// Cookies ignore ports: each dashboard of this machine has a name of its own.
     cookie: String,
 }
+
+/// A code that nobody has used yet.
+#[derive(Debug)]
+struct OpenCode {
+    hash: TokenHash,
+    wrong: u32,
+}
+
+/// After so many wrong codes the right one is void, too: nobody guesses forty bits in twenty tries.
+const WRONG_CODES: u32 = 20;
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,16 +52,16 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate for the dashboard on this port of loopback, and the secret that opens it.
-    pub fn once(port: u16) -> Result<(Self, String), NoRandomness> {
-        let secret = new_secret(Role::Read)?;
+    /// A gate for the dashboard on this port of loopback, and the code that opens it once. The key signs the cookies.
+    pub fn once(port: u16, key: [u8; 32]) -> Result<(Self, String), NoRandomness> {
+        let code = new_code()?;
         let once = Once {
-            secret: Mutex::new(Some(TokenHash::of(&secret))),
-            key: TokenHash::of(&new_secret(Role::Read)?),
+            code: Mutex::new(Some(OpenCode { hash: TokenHash::of(&code), wrong: 0 })),
+            key,
             ended: Mutex::default(),
             cookie: format!("codemie_{port}"),
         };
-        Ok((Self::Once(once), secret))
+        Ok((Self::Once(once), code))
     }
 
     pub fn cookie_name(&self) -> &str {
@@ -73,8 +83,14 @@ impl Gate {
                 Ok(token.map(|token| Pass::sign(&token.hash.0, &token.name, until)))
             }
             Self::Once(once) => {
-                let mut kept = once.secret.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(kept.take_if(|kept| *kept == hash).map(|_| Pass::sign(&once.key.0, LOCAL, until)))
+                let hash = TokenHash::of(&secret.trim().to_uppercase());
+                let mut code = once.code.lock().unwrap_or_else(PoisonError::into_inner);
+                let right = code.take_if(|code| {
+                    let right = code.hash == hash;
+                    code.wrong += u32::from(!right);
+                    right || code.wrong > WRONG_CODES
+                });
+                Ok(right.filter(|code| code.hash == hash).map(|_| Pass::sign(&once.key, LOCAL, until)))
             }
         }
     }
@@ -108,7 +124,7 @@ impl Gate {
             }
             Self::Once(once) => {
                 let ended = once.ended.lock().unwrap_or_else(PoisonError::into_inner);
-                pass.token == LOCAL && pass.holds(&once.key.0, now) && !ended.contains(&pass.signature)
+                pass.token == LOCAL && pass.holds(&once.key, now) && !ended.contains(&pass.signature)
             }
         };
         Ok(good.then_some(pass))
@@ -125,8 +141,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_secret_opens_the_gate_once_and_the_cookie_after_that() {
-        let (gate, secret) = Gate::once(4000).unwrap();
+    async fn a_code_opens_the_gate_once_and_the_cookie_after_that() {
+        let (gate, secret) = Gate::once(4000, [1; 32]).unwrap();
         let now = Timestamp(1_000_000);
         assert!(gate.open("codemie_read_0000", now).await.unwrap().is_none());
         let pass = gate.open(&secret, now).await.unwrap().unwrap();
@@ -139,7 +155,22 @@ mod tests {
         assert!(gate.admits(&header, now).await.unwrap());
         gate.close(&header, now).await.unwrap();
         assert!(!gate.admits(&header, now).await.unwrap(), "ended by a logout");
-        let (other, _) = Gate::once(4000).unwrap();
-        assert!(!other.admits(&header, now).await.unwrap(), "another process has another key");
+        let (other, _) = Gate::once(4000, [2; 32]).unwrap();
+        assert!(!other.admits(&header, now).await.unwrap(), "it has another key");
+        let (again, _) = Gate::once(4000, [1; 32]).unwrap();
+        assert!(again.admits(&header, now).await.unwrap(), "a cookie outlives the process that gave it");
+    }
+
+    #[tokio::test]
+    async fn a_code_is_void_after_too_many_wrong_ones() {
+        let now = Timestamp(1_000_000);
+        for (wrong, opens) in [(WRONG_CODES, true), (WRONG_CODES + 1, false)] {
+            let (gate, code) = Gate::once(4000, [1; 32]).unwrap();
+            assert_eq!((code.len(), &code[4..5]), (9, "-"));
+            for _ in 0..wrong {
+                assert!(gate.open("0000-0000", now).await.unwrap().is_none());
+            }
+            assert_eq!(gate.open(&code.to_lowercase(), now).await.unwrap().is_some(), opens);
+        }
     }
 }

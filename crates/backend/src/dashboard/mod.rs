@@ -6,7 +6,8 @@
 //! local_facts           facts that only a user's own machine has, handed in
 //! filter, model         the parameters of a page, and the answers it shows
 //! overview, sessions, session, live, health    pages: pure, from answers of the read model to HTML
-//! trend, chain, steps, activity, cost_curve    parts of one page
+//! trend, heat_map, chain, steps, activity, cost_curve    parts of one page
+//! csv                   the same numbers as files
 //! panel, table, chart, controls, frame, text, agents, assets    components of all pages
 //! turns, span, axis, scale    pure: turns from events, columns from days, the time of a session, round numbers
 //! ```
@@ -18,14 +19,17 @@ mod activity;
 mod agents;
 mod assets;
 mod axis;
+mod calls;
 mod chain;
 mod chart;
 mod controls;
 mod cost_curve;
+mod csv;
 mod filter;
 mod frame;
 mod gate;
 mod health;
+mod heat_map;
 mod live;
 mod local_facts;
 mod login;
@@ -68,6 +72,8 @@ pub struct Dashboard {
     agents: KnownAgents,
     clock: Arc<dyn Clock>,
     zone: TimeZone,
+    /// As people call it.
+    zone_name: String,
     /// On a user's own machine; `None` at a backend.
     local: Option<Arc<dyn LocalFacts>>,
     streams: Arc<Semaphore>,
@@ -92,7 +98,13 @@ impl Dashboard {
         Self::new(storage.clone(), Gate::Tokens(storage), agents, clock, closing)
     }
 
-    /// The dashboard of this user on their own machine.
+    /// The same with days and times in this zone, unless a view asks for another.
+    #[must_use]
+    pub fn in_zone(self, name: String, zone: TimeZone) -> Self {
+        Self { zone, zone_name: name, ..self }
+    }
+
+    /// The dashboard of this user on their own machine, in its zone.
     pub fn local(
         reader: Arc<dyn Reader>,
         gate: Gate,
@@ -101,7 +113,9 @@ impl Dashboard {
         closing: watch::Receiver<bool>,
     ) -> Self {
         let agents = facts.agents();
-        Self { local: Some(facts), ..Self::new(reader, gate, agents, clock, closing) }
+        let zone = (system::zone::local(), "this machine's time".to_owned());
+        let new = Self::new(reader, gate, agents, clock, closing);
+        Self { local: Some(facts), zone: zone.0, zone_name: zone.1, ..new }
     }
 
     fn new(
@@ -116,7 +130,8 @@ impl Dashboard {
             gate,
             agents,
             clock,
-            zone: system::zone::local(),
+            zone: TimeZone::UTC,
+            zone_name: "UTC".to_owned(),
             local: None,
             streams: Arc::new(Semaphore::new(STREAMS)),
             closing,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::agents::{KnownAgents, OTHERS};
 use crate::model::{
-    ActivityBucket, Counted, Facets, SeriesRow, SessionDetail, SessionPage, TimelineEvent, UsageRow,
+    ActivityBucket, Counted, Facets, HourRow, SeriesRow, SessionDetail, SessionPage, TimelineEvent, UsageRow,
     UsageSums,
 };
 
@@ -14,6 +14,10 @@ pub struct Overview {
     pub facets: Facets,
     /// Per day and agent.
     pub days: Vec<SeriesRow>,
+    /// Per day and model or project, where the cost is to be split by these.
+    pub stacked: Vec<SeriesRow>,
+    /// Per hour of the week.
+    pub hours: Vec<HourRow>,
     pub models: Vec<UsageRow>,
     pub projects: Vec<UsageRow>,
     pub users: Vec<UsageRow>,

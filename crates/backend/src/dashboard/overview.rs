@@ -8,12 +8,12 @@ use super::agents::{KnownAgents, OTHERS};
 use super::filter::{Filter, Range};
 use super::frame::{Frame, Section, empty};
 use super::model::Overview;
-use super::panel::{Figure, figure, figures, panel, panel_with};
+use super::panel::{Figure, figure, figures, panel_with};
 use super::sessions::COUNTED;
 use super::table::{Cell, Table, cell, heading};
-use super::text::{cents, cost, count, float, grouped, share};
+use super::text::{cents, cost, count, float, grouped, share, without_date};
 use super::trend::Trend;
-use super::{chart, controls};
+use super::{chart, controls, heat_map};
 use crate::model::{Counted, UsageRow, UsageSums};
 use prices::unpriced;
 
@@ -22,10 +22,13 @@ pub const BARS: usize = 8;
 
 const PATH: &str = "/";
 
+/// In place of a name: everything that has no row of its own.
+const REST: &str = "all others";
+
 pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     let content = html! {
         div.head {
-            h1 { "Overview" (controls::utc()) }
+            h1 { "Overview" (controls::zone(frame)) }
             (controls::ranges(filter, PATH))
         }
         (controls::form(filter, &view.facets, PATH, &html! {}))
@@ -57,6 +60,7 @@ fn numbers(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
         (without_price(&view.models))
         (Trend::new(frame, filter, view).charts(&sums))
         (breakdowns(frame, filter, view, sums.cost_usd))
+        (heat_map::heat_map(&view.hours, &frame.zone_name))
     }
 }
 
@@ -175,7 +179,8 @@ fn without_price(models: &[UsageRow]) -> Markup {
 fn breakdowns(frame: &Frame, filter: &Filter, view: &Overview, whole: f64) -> Markup {
     let agents = view.agents(frame.agents);
     let users = view.users.len() > 1;
-    let by = |title, kind, rows, narrowed| Breakdown { title, kind, rows, whole, narrowed, colours: None };
+    let by =
+        |title, kind, rows, narrowed| Breakdown { title, kind, rows, whole, filter, narrowed, colours: None };
     let agent = |name: &str| (name != OTHERS).then(|| filter.with(|f| f.agent = Some(name.to_owned())));
     let model = |name: &str| Some(filter.with(|f| f.model = Some(name.to_owned())));
     let project = |name: &str| Some(filter.with(|f| f.project = Some(name.to_owned())));
@@ -196,6 +201,7 @@ struct Breakdown<'a> {
     kind: &'static str,
     rows: &'a [UsageRow],
     whole: f64,
+    filter: &'a Filter,
     /// The filter for one name; `None` for a name that there is no filter for.
     narrowed: &'a dyn Fn(&str) -> Option<Filter>,
     /// Each row in the colour of its agent, or all in one.
@@ -204,17 +210,24 @@ struct Breakdown<'a> {
 
 impl Render for Breakdown<'_> {
     fn render(&self) -> Markup {
-        if self.rows.len() > BARS {
-            let remark = format!("the {BARS} most expensive");
-            return panel_with(self.title, remark, self.table());
-        }
-        panel(self.title, self.table())
+        let csv = self.filter.address(&format!("/csv/{}", self.kind));
+        let links = html! {
+            @if self.rows.len() > BARS || self.filter.all_rows {
+                @let other = self.filter.with(|filter| filter.all_rows = !filter.all_rows).address(PATH);
+                a href=(other) { @if self.filter.all_rows { "the most expensive" } @else { "all" } } " · "
+            }
+            a href=(csv) { "CSV" }
+        };
+        panel_with(self.title, links, self.table())
     }
 }
 
 impl Breakdown<'_> {
     fn table(&self) -> Table {
-        let rows = &self.rows[..self.rows.len().min(BARS)];
+        let shown = if self.filter.all_rows { self.rows.len() } else { self.rows.len().min(BARS) };
+        let mut rows = self.rows[..shown].to_vec();
+        rows.extend(self.rest(&rows));
+        let rows = &rows[..];
         let largest = self.rows.iter().map(|row| row.sums.cost_usd).fold(0.0, f64::max);
         let colour = |name: &str| self.colours.map_or(0, |agents| agents.colour(name));
         Table::bars()
@@ -229,14 +242,25 @@ impl Breakdown<'_> {
             .column(heading("", "cost"), rows, |row| self.amount(row))
     }
 
+    /// What the rows that are not shown cost together.
+    fn rest(&self, shown: &[UsageRow]) -> Option<UsageRow> {
+        let left_out = self.rows.len() > shown.len();
+        let cost_usd = self.whole - shown.iter().map(|row| row.sums.cost_usd).sum::<f64>();
+        let sums = UsageSums { cost_usd: cost_usd.max(0.0), ..UsageSums::default() };
+        left_out.then(|| UsageRow { key: REST.to_owned(), sums, ..UsageRow::default() })
+    }
+
     fn filter(&self, row: &UsageRow) -> Option<Filter> {
-        Some(&*row.key).filter(|key| !key.is_empty()).and_then(self.narrowed)
+        Some(&*row.key).filter(|key| !key.is_empty() && *key != REST).and_then(self.narrowed)
     }
 
     fn name(&self, row: &UsageRow) -> Cell {
         let (calls, tokens) = (grouped(row.sums.counts.api_calls), grouped(row.sums.tokens()));
         let separator = if row.key.is_empty() { "" } else { ": " };
-        let name = if row.key.is_empty() { "unknown" } else { &row.key };
+        if row.key == REST {
+            return cell("", html! { span.muted { (REST) } });
+        }
+        let name = if row.key.is_empty() { "unknown" } else { without_date(&row.key) };
         let content = html! {
             @match self.filter(row) {
                 Some(filter) => a href=(filter.address(PATH)) { (name) },

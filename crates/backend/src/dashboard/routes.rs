@@ -12,14 +12,14 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::filter::{FilterParameters, Range, encoded};
+use super::filter::{FilterParameters, Range, Stack, encoded};
 use super::frame::{Deployment, Frame, empty};
 use super::gate::{Gate, cookies};
 use super::local_facts::Outbox;
 use super::login::{self, GOOD_FOR_MS, safe_target};
 use super::model::{Listing, Overview, SessionView};
 use super::text::Now;
-use super::{Dashboard, assets, health, live, overview, session, sessions, stream, turns};
+use super::{Dashboard, assets, csv, health, live, overview, session, sessions, stream, turns};
 use crate::connections::Peer;
 use crate::limits;
 use crate::model::{By, Counted, Page, SessionFilter, TimelinePosition, UsageFilter};
@@ -38,6 +38,8 @@ const RUNNING: usize = 200;
 const RECENT: usize = 30;
 /// Agents whose sums are added up.
 const AGENTS: usize = 10_000;
+/// Models and projects on the overview, where all are asked for.
+const ALL_ROWS: usize = 1000;
 /// People named on the overview; more are only counted up to this.
 const PEOPLE: usize = 200;
 
@@ -57,12 +59,14 @@ pub fn router(dashboard: Dashboard) -> Router {
         .route("/live", get(live_page))
         .route("/live/events", get(stream::events))
         .route("/health", get(health_page))
+        .route("/csv/{table}", get(csv::download))
         .route_layer(middleware::from_fn_with_state(dashboard.clone(), guard));
     Router::new()
         .merge(inside)
         .route("/login", get(login_page).post(log_in).layer(DefaultBodyLimit::max(limits::FORM)))
         .route("/logout", post(log_out))
         .route("/enter", get(enter))
+        .route("/favicon.ico", get(|| async { assets::icon() }))
         .route("/static/{file}", get(|uri: Uri| async move { assets::serve(uri.path()) }))
         .fallback(no_page)
         .layer(middleware::map_response(harden))
@@ -112,26 +116,36 @@ async fn overview_page(
     State(dashboard): Shared,
     Query(given): Query<FilterParameters>,
 ) -> Result<Html<String>, Failure> {
-    let (frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
-    let (reader, today) = (&dashboard.reader, frame.now.today());
+    let (mut frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
+    frame.enter_zone(&filter)?;
+    let (reader, today, now) = (&dashboard.reader, frame.now.today(), &frame.now);
     let facets = reader.facets().await?;
-    let usage = filter.usage(today, &facets);
+    let usage = filter.usage(now, &facets);
     let of = |by, limit| reader.usage(by, usage.clone(), 0..limit);
     let sums = async |filter: Option<UsageFilter>| match filter {
         Some(filter) => reader.usage(By::Agent, filter, 0..AGENTS).await.map(|page| Some(page.rows)),
         None => Ok(None),
     };
     let with_model = async || match filter.model {
-        Some(_) => reader.count_sessions(filter.sessions(today, &facets), sessions::COUNTED).await.map(Some),
+        Some(_) => reader.count_sessions(filter.sessions(now, &facets), sessions::COUNTED).await.map(Some),
         _ => Ok(None),
     };
-    let before = filter.before(today).map(|before| before.usage(today, &facets));
-    let demo = usage.without_agent.is_some().then(|| filter.only_demo().usage(today, &facets));
+    let before = filter.before(today).map(|before| before.usage(now, &facets));
+    let demo = usage.without_agent.is_some().then(|| filter.only_demo().usage(now, &facets));
     // Side by side: with many sessions each of them is work for a core.
-    let (days, models, projects, users, before, demo, with_model) = tokio::try_join!(
+    let rows = if filter.all_rows { ALL_ROWS } else { overview::BARS + 1 };
+    let stacked = async {
+        match filter.stack {
+            Stack::Agent => Ok(Vec::new()),
+            stack => reader.series(stack.by(), usage.clone()).await,
+        }
+    };
+    let (days, stacked, hours, models, projects, users, before, demo, with_model) = tokio::try_join!(
         reader.series(By::Agent, usage.clone()),
-        of(By::Model, overview::BARS + 1),
-        of(By::Project, overview::BARS + 1),
+        stacked,
+        reader.hours(usage.clone()),
+        of(By::Model, rows),
+        of(By::Project, rows),
         of(By::User, PEOPLE),
         sums(before),
         sums(demo),
@@ -140,7 +154,8 @@ async fn overview_page(
     let (models, projects, users) = (models.rows, projects.rows, users.rows);
     let (before, demo_left_out) =
         (before.map(|rows| Overview::added(&rows)), demo.is_some_and(|rows| !rows.is_empty()));
-    let view = Overview { facets, days, models, projects, users, before, with_model, demo_left_out };
+    let view =
+        Overview { facets, days, stacked, hours, models, projects, users, before, with_model, demo_left_out };
     Ok(page(&overview::page(&frame, &filter, &view)))
 }
 
@@ -148,20 +163,21 @@ async fn sessions_page(
     State(dashboard): Shared,
     Query(given): Query<FilterParameters>,
 ) -> Result<Html<String>, Failure> {
-    let (frame, filter) = (dashboard.frame(), given.filter(Range::All)?);
+    let (mut frame, filter) = (dashboard.frame(), given.filter(Range::All)?);
+    frame.enter_zone(&filter)?;
     let after = filter
         .after
         .as_deref()
         .map(str::parse)
         .transpose()
         .map_err(|error| Failure::BadParameter(format!("{error}")))?;
-    let (reader, today) = (&dashboard.reader, frame.now.today());
+    let (reader, today, now) = (&dashboard.reader, frame.now.today(), &frame.now);
     let facets = reader.facets().await?;
-    let asked = filter.sessions(today, &facets);
+    let asked = filter.sessions(now, &facets);
     let first = after.is_none();
     let demo = async {
         match asked.without_agent {
-            Some(_) => reader.count_sessions(filter.only_demo().sessions(today, &facets), 1).await,
+            Some(_) => reader.count_sessions(filter.only_demo().sessions(now, &facets), 1).await,
             None => Ok(Counted::default()),
         }
     };
@@ -267,18 +283,18 @@ async fn log_in(
 }
 
 #[derive(Deserialize)]
-struct Secret {
-    token: String,
+struct Code {
+    code: String,
 }
 
-/// The address that `codemie dashboard` prints. The secret is gone from the address bar before a page is shown.
+/// The address that `codemie dashboard` prints. The code is gone from the address bar before a page is shown.
 async fn enter(
     State(dashboard): Shared,
     headers: HeaderMap,
-    Query(given): Query<Secret>,
+    Query(given): Query<Code>,
 ) -> Result<Response, Failure> {
     if matches!(dashboard.gate, Gate::Once(_))
-        && let Some(cookie) = dashboard.pass(&headers, &given.token).await?
+        && let Some(cookie) = dashboard.pass(&headers, &given.code).await?
     {
         return Ok(([(header::SET_COOKIE, cookie)], page(&login::onward("/"))).into_response());
     }
@@ -318,7 +334,7 @@ impl Dashboard {
     pub(super) fn frame(&self) -> Frame {
         let deployment =
             if matches!(self.gate, Gate::Once(_)) { Deployment::Local } else { Deployment::Backend };
-        Frame { now: self.now(), deployment, agents: self.agents }
+        Frame { now: self.now(), zone_name: self.zone_name.clone(), deployment, agents: self.agents }
     }
 
     pub(super) async fn running(&self) -> Result<Vec<crate::model::Session>, Error> {

@@ -9,7 +9,7 @@ use super::panel::{Figure, facts, figure, figures, panel};
 use super::sessions::{chain_mark, foreign, link, marks};
 use super::table::{Table, cell, heading};
 use super::text::{cents, count, duration, float, grouped, share, short, short_count};
-use super::{activity, chain, chart, controls, steps};
+use super::{activity, calls, chain, chart, controls, steps};
 use crate::model::{ModelRow, Session, SessionDetail, ToolNumbers, ToolRow};
 use crate::numbers::Numbers;
 use human::shell;
@@ -33,6 +33,7 @@ pub fn page(frame: &Frame, view: &SessionView) -> Markup {
             (panel("Models", models(&detail.models, amounts)))
             (panel("Tools", tools(&detail.tools, foreign(session))))
         }
+        @if view.activity.is_none() { @if let Some(calls) = calls::panels(&view.events, amounts) { (calls) } }
         div.grid {
             (panel("Turns", steps::list(frame, view)))
             (panel("Record", record(frame, detail, &missing)))
@@ -147,6 +148,11 @@ pub struct Amounts {
 impl Amounts {
     pub fn of(session: &Session) -> Self {
         Self { fine: session.numbers.dollars() < 1.0 }
+    }
+
+    #[cfg(test)]
+    pub(super) fn fine() -> Self {
+        Self { fine: true }
     }
 
     fn text(self, pico: i64) -> String {

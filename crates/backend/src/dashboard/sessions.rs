@@ -24,7 +24,7 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
             h1 {
                 "Sessions" " "
                 @if let Some(total) = view.total { span.aside { (counted(total)) } }
-                (controls::utc())
+                (controls::zone(frame))
             }
             (controls::ranges(filter, PATH))
         }
@@ -37,6 +37,7 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
                 (table(frame, filter, view).scrolling())
             }
             (pages(filter, listing))
+            @if !listing.sessions.is_empty() { p.small { a href=(filter.address("/csv/sessions")) { "All of these as CSV" } } }
         }
     };
     frame.page(Some(Section::Sessions), "Sessions", &content)
@@ -56,6 +57,10 @@ fn own_fields(filter: &Filter) -> Markup {
         label.tag {
             "Tag"
             input type="text" name="tag" value=[tag] placeholder="all" spellcheck="false";
+        }
+        label.tag {
+            "Group"
+            input type="text" name="group" value=[filter.group.as_deref()] placeholder="all" spellcheck="false";
         }
     }
 }

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use wire::Timestamp;
 
-/// The time and the zone a page is made for. Times are shown in the zone; days are those of UTC, as they are added up.
+/// The time and the zone a page is made for: days and times are those of the zone.
 #[derive(Clone, Debug)]
 pub struct Now {
     pub at: Timestamp,
@@ -49,7 +49,7 @@ impl Now {
 
     pub fn today(&self) -> Date {
         let now = jiff::Timestamp::from_millisecond(self.at.0).unwrap_or_default();
-        now.to_zoned(TimeZone::UTC).date()
+        now.to_zoned(self.zone.clone()).date()
     }
 
     /// `3 Oct`, with the year where it is another.
@@ -61,6 +61,17 @@ impl Now {
 
     fn local(&self, at: Timestamp) -> Option<Zoned> {
         jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(self.zone.clone()))
+    }
+}
+
+/// A model's name without the date that its vendor puts behind it: `claude-opus-4-5` of `claude-opus-4-5-20251101`.
+pub fn without_date(model: &str) -> &str {
+    let is_date = |part: &str| {
+        part.len() == 8 && part.starts_with("20") && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    match model.rsplit_once('-') {
+        Some((name, date)) if is_date(date) && !name.is_empty() => name,
+        _ => model,
     }
 }
 

@@ -1,18 +1,20 @@
 //! The overview's charts over time: cost, tokens and sessions per day, week, month or year, and the same as a table.
 
+use std::collections::BTreeMap;
+
 use jiff::civil::Date;
 use maud::{Markup, html};
 
 use super::agents::KnownAgents;
 use super::chart::{self, Column, Series};
-use super::filter::{Filter, Range};
+use super::filter::{Filter, Range, Stack};
 use super::frame::Frame;
 use super::model::Overview;
 use super::panel::panel_with;
 use super::scale::Scale;
 use super::span::{self, TimeColumns};
 use super::table::{Table, cell, heading};
-use super::text::{cost, float, grouped, priced, short_count};
+use super::text::{cost, float, grouped, priced, short_count, without_date};
 use crate::model::{SeriesRow, UsageSums};
 
 /// The days of an overview, gathered into the columns of its charts.
@@ -20,10 +22,13 @@ pub struct Trend<'a> {
     filter: &'a Filter,
     columns: TimeColumns,
     known: KnownAgents,
+    zone_name: &'a str,
     /// The agents there are, in the order of their colours.
     agents: Vec<&'a str>,
     /// Of each column.
     sums: Vec<ColumnSums>,
+    /// What the cost is split by, where that is not the agents: names, and the cost of each in each column.
+    stack: Option<(Vec<String>, Vec<Vec<f64>>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +49,7 @@ struct Plot<'a> {
 }
 
 impl<'a> Trend<'a> {
-    pub fn new(frame: &Frame, filter: &'a Filter, view: &'a Overview) -> Self {
+    pub fn new(frame: &'a Frame, filter: &'a Filter, view: &'a Overview) -> Self {
         let (today, known) = (frame.now.today(), frame.agents);
         let days = view.days.iter().map(|row| row.day.date());
         let columns = TimeColumns::covering(filter.days(today), days, today);
@@ -52,15 +57,17 @@ impl<'a> Trend<'a> {
         agents.sort_unstable_by_key(|agent| (known.order(agent), *agent));
         agents.dedup();
         let sums = gather(&columns, known, &agents, &view.days);
-        Self { filter, columns, known, agents, sums }
+        let stack = (filter.stack != Stack::Agent).then(|| stacked(&columns, &view.stacked));
+        Self { filter, columns, known, zone_name: &frame.zone_name, agents, sums, stack }
     }
 
     /// All charts. Of one model the sessions are not known.
     pub fn charts(&self, sums: &UsageSums) -> Markup {
         let per = |what: &str| format!("{what} per {}", self.unit());
         let spent = priced(sums.cost_usd, sums.counts.unpriced_calls);
-        let with_table = html! { (self.cost()) (self.table()) };
-        let tokens = panel_with(&per("Tokens"), short_count(sums.tokens()), self.tokens());
+        let with_table = html! { (self.stack_choice()) (self.cost()) (self.table()) };
+        let tokens = html! { (self.cache_choice()) (self.tokens()) };
+        let tokens = panel_with(&per("Tokens"), short_count(sums.tokens()), tokens);
         html! {
             (panel_with(&per("Cost"), spent, with_table))
             @if self.filter.model.is_some() {
@@ -78,7 +85,64 @@ impl<'a> Trend<'a> {
         self.columns.unit.name()
     }
 
+    /// Links to the same page with the cost split by something else.
+    fn stack_choice(&self) -> Markup {
+        html! {
+            nav.choice aria-label="Split the cost by" {
+                @for stack in Stack::ALL {
+                    @let current = (self.filter.stack == stack).then_some("true");
+                    a href=(self.filter.with(|f| f.stack = stack).address("/")) aria-current=[current] { "by " (stack.name()) }
+                }
+            }
+        }
+    }
+
+    fn cache_choice(&self) -> Markup {
+        html! {
+            nav.choice aria-label="Tokens" {
+                @for (without, name) in [(false, "all"), (true, "without cache reads")] {
+                    @let current = (self.filter.without_cache == without).then_some("true");
+                    a href=(self.filter.with(|f| f.without_cache = without).address("/")) aria-current=[current] { (name) }
+                }
+            }
+        }
+    }
+
     fn cost(&self) -> Markup {
+        match &self.stack {
+            Some((names, costs)) => self.stacked_cost(names, costs),
+            None => self.cost_by_agent(),
+        }
+    }
+
+    fn stacked_cost(&self, names: &[String], costs: &[Vec<f64>]) -> Markup {
+        let series: Vec<Series> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| Series {
+                name: without_date(name).to_owned(),
+                class: format!("c{}", at.min(OTHERS_COLOUR)),
+            })
+            .collect();
+        let of_column: Vec<(&ColumnSums, &Vec<f64>)> = self.sums.iter().zip(costs).collect();
+        self.plot(&Plot {
+            name: "Cost in US dollars",
+            series: &series,
+            least: 0.0,
+            tick: chart::dollars,
+            column: &|sums| {
+                let parts =
+                    of_column.iter().find(|(known, _)| std::ptr::eq(*known, sums)).map(|(_, parts)| *parts);
+                let parts = parts.cloned().unwrap_or_default();
+                let mut lines = vec![priced(sums.whole.cost_usd, sums.whole.counts.unpriced_calls)];
+                let each = names.iter().zip(&parts).filter(|(_, part)| **part > 0.0);
+                lines.extend(each.map(|(name, part)| format!("{} {}", without_date(name), priced(*part, 0))));
+                (lines.join("\n"), parts)
+            },
+        })
+    }
+
+    fn cost_by_agent(&self) -> Markup {
         let amount = |sums: &UsageSums| priced(sums.cost_usd, sums.counts.unpriced_calls);
         let spent = |sums: &UsageSums| sums.cost_usd > 0.0 || sums.counts.unpriced_calls > 0;
         self.plot(&Plot {
@@ -104,9 +168,11 @@ impl<'a> Trend<'a> {
             ("input", "t-input"),
             ("output", "t-output"),
         ];
+        let skipped = usize::from(self.filter.without_cache);
+        let series = kinds.map(|(name, class)| Series { name: name.to_owned(), class: class.to_owned() });
         self.plot(&Plot {
             name: "Tokens",
-            series: &kinds.map(|(name, class)| Series { name: name.to_owned(), class: class.to_owned() }),
+            series: &series[skipped..],
             least: 1.0,
             tick: chart::amount,
             column: &|ColumnSums { whole, .. }| {
@@ -119,7 +185,7 @@ impl<'a> Trend<'a> {
                     text.push('\n');
                     text.push_str(&line);
                 }
-                (text, values.map(float).to_vec())
+                (text, values[skipped..].iter().map(|value| float(*value)).collect())
             },
         })
     }
@@ -184,11 +250,43 @@ impl<'a> Trend<'a> {
             });
         html! {
             details {
-                summary { "As a table; a " (self.unit()) " begins at midnight UTC" }
+                summary { "As a table; a " (self.unit()) " begins at midnight in " (self.zone_name) }
                 (table.scrolling())
             }
         }
     }
+}
+
+/// Parts of a stack that have a colour of their own; all others are one part.
+const PARTS: usize = 4;
+/// The colour of that one.
+const OTHERS_COLOUR: usize = PARTS;
+
+/// The most expensive keys of all days, and what each cost in each column; the last one stands for all others.
+fn stacked(columns: &TimeColumns, days: &[SeriesRow]) -> (Vec<String>, Vec<Vec<f64>>) {
+    let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
+    for row in days {
+        *totals.entry(&row.key).or_default() += row.sums.cost_usd;
+    }
+    let mut names: Vec<&str> =
+        totals.iter().filter(|(_, cost)| **cost > 0.0).map(|(name, _)| *name).collect();
+    names.sort_by(|one, two| totals[two].total_cmp(&totals[one]));
+    let others = names.len() > PARTS;
+    names.truncate(PARTS);
+    let width = names.len() + usize::from(others);
+    let mut costs = vec![vec![0.0; width]; columns.spans.len()];
+    for row in days {
+        let part = names.iter().position(|name| *name == row.key).unwrap_or(names.len());
+        if let Some(cost) = columns.of(row.day.date()).and_then(|at| costs[at].get_mut(part)) {
+            *cost += row.sums.cost_usd;
+        }
+    }
+    let shown = |name: &str| if name.is_empty() { "unknown".to_owned() } else { name.to_owned() };
+    let mut names: Vec<String> = names.into_iter().map(shown).collect();
+    if others {
+        names.push("all others".to_owned());
+    }
+    (names, costs)
 }
 
 fn gather(columns: &TimeColumns, known: KnownAgents, agents: &[&str], days: &[SeriesRow]) -> Vec<ColumnSums> {
@@ -215,6 +313,21 @@ mod tests {
 
     use super::*;
     use crate::model::Day;
+
+    #[test]
+    fn the_most_expensive_keys_have_a_part_each_and_the_others_one() {
+        let row = |key: &str, cost_usd| SeriesRow {
+            day: Day::parse("2026-11-14").unwrap(),
+            key: key.into(),
+            sums: UsageSums { cost_usd, ..UsageSums::default() },
+        };
+        let columns = TimeColumns::between(date(2026, 11, 14), date(2026, 11, 15));
+        let days = [row("a", 1.0), row("b", 5.0), row("c", 3.0), row("", 2.0), row("e", 4.0), row("f", 0.0)];
+        let (names, costs) = stacked(&columns, &days);
+        assert_eq!(names, ["b", "e", "c", "unknown", "all others"]);
+        assert_eq!(costs, [vec![5.0, 4.0, 3.0, 2.0, 1.0], vec![0.0; 5]]);
+        assert_eq!(stacked(&columns, &days[..2]).0, ["b", "a"]);
+    }
 
     #[test]
     fn days_are_gathered_into_columns_by_agent() {

@@ -68,7 +68,7 @@ pub fn steps(events: &[TimelineEvent]) -> Vec<(Timestamp, TimelineStep<'_>)> {
                 turns.open = Some((event.time, turn));
                 continue;
             }
-            Attributes::Other(_) => continue,
+            Attributes::Quota(_) | Attributes::Other(_) => continue,
             what => {
                 let fresh = || (event.time, Turn { until: event.time, ..Turn::default() });
                 turns.open.get_or_insert_with(fresh).1.add(event.time, what);

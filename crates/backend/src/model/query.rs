@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use super::{Day, Session};
+use super::{Day, Quarter, Session};
 use wire::PicoDollars;
 use wire::Timestamp;
 use wire::{Status, spelled};
@@ -54,8 +55,16 @@ pub struct SessionFilter {
     pub order: Order,
     /// One of its tags.
     pub tag: Option<String>,
+    pub group: Option<String>,
     /// Contained in its name, project, repository, branch, group, tags, user, or ids; upper and lower case are the same.
     pub search: Option<String>,
+}
+
+impl SessionFilter {
+    /// Whether it needs the short rows that sessions are searched by.
+    pub fn looks_at_words(&self) -> bool {
+        self.tag.is_some() || self.search.is_some() || self.group.is_some()
+    }
 }
 
 /// How many, and after which.
@@ -184,8 +193,8 @@ impl Counted {
     }
 }
 
-/// Which usage; everything given must hold. Days are in UTC and both included.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Which usage; everything given must hold. Days are those of the zone, and both included.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageFilter {
     pub agent: Option<String>,
     pub model: Option<String>,
@@ -196,4 +205,31 @@ pub struct UsageFilter {
     pub without_agent: Option<String>,
     pub since: Option<Day>,
     pub until: Option<Day>,
+    pub zone: TimeZone,
+}
+
+impl Default for UsageFilter {
+    fn default() -> Self {
+        let (agent, model, project, branch, user, without_agent) = Default::default();
+        Self {
+            agent,
+            model,
+            project,
+            branch,
+            user,
+            without_agent,
+            since: None,
+            until: None,
+            zone: TimeZone::UTC,
+        }
+    }
+}
+
+impl UsageFilter {
+    /// The first quarter of the span, and the first one after it.
+    pub fn quarters(&self) -> (Option<Quarter>, Option<Quarter>) {
+        let after = self.until.map(|Day(day)| Day(day.saturating_add(1)));
+        let first = |day: Day| Quarter::first_of(day, &self.zone);
+        (self.since.map(first), after.map(first))
+    }
 }

@@ -111,8 +111,10 @@ fn usage(session: &Session) -> UsageSummary {
             .end
             .as_ref()
             .is_some_and(|end| end.value.exit_code.is_some_and(|code| code != 0)),
-        // No event reports it; an END does, by its coverage.
+        // No event reports these; an END does, by its coverage.
         unreadable: false,
+        proxied: false,
+        unseen: false,
     };
     UsageSummary {
         api_calls: numbers.api_calls,

@@ -6,15 +6,24 @@ use deadpool_postgres::Object;
 use tokio_postgres::IsolationLevel;
 
 use super::failed;
-use crate::sql::{first_number_columns, wide_costs};
+use crate::sql::{Dialect, first_number_columns, quarters, wide_costs};
 use crate::storage::Error;
 
 /// Nodes that start at once migrate one after the other.
 const MIGRATING: i64 = 0x636f_6465_6d69_6500;
 
-fn migrations() -> [String; 6] {
+fn migrations() -> [String; 8] {
     let [passes, listed, gaps, owners] = [ENDED_PASSES, LISTED, GAPS, OWNERS].map(str::to_owned);
-    [first(), passes, listed, gaps, owners, wide_costs("bigint")]
+    [
+        first(),
+        passes,
+        listed,
+        gaps,
+        owners,
+        wide_costs("bigint"),
+        quarters(Dialect::Postgres),
+        GROUPS.to_owned(),
+    ]
 }
 
 /// Tokens, sessions and events have owners. An event's id is known within its owner; `owner` stands beside it because an
@@ -27,6 +36,12 @@ ALTER TABLE session ADD COLUMN owner bigint NOT NULL DEFAULT 0;
 ALTER TABLE event ADD COLUMN owner bigint NOT NULL DEFAULT 0;
 ALTER TABLE event DROP CONSTRAINT event_pkey;
 ALTER TABLE event ADD PRIMARY KEY (owner, id);
+"#;
+
+/// Sessions are listed by their group, too.
+const GROUPS: &str = r#"
+ALTER TABLE session_list ADD COLUMN grp text COLLATE "C" NOT NULL DEFAULT '';
+UPDATE session_list SET grp = coalesce((SELECT s.life::jsonb #>> '{start,said,group}' FROM session s WHERE s.n = session), '');
 "#;
 
 /// The list of sessions with gaps, in its order; it also finds them. `received_at` is in no index: every batch

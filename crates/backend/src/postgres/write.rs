@@ -12,11 +12,11 @@ use super::rows::Rows;
 use super::{IngestError, RowColumns};
 use crate::fold::{Arrival, SessionChange};
 use crate::intake::{Found, Intake};
-use crate::model::{Day, Session};
+use crate::model::{Quarter, Session};
 use crate::numbers::Numbers;
 use crate::sql::{
     COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
-    numbers_added, session, session_columns, session_day, session_day_columns, stored_event,
+    numbers_added, session, session_columns, session_quarter, session_quarter_columns, stored_event,
 };
 use wire::Event;
 use wire::Timestamp;
@@ -42,7 +42,7 @@ pub(super) async fn ingest(
     let revisions = stored_revisions(&tx, owner, intake.far_revisions()).await?;
     intake.load(Found { owner, sessions, revisions });
     add_events(&tx, owner, intake, &keys).await?;
-    let before = days_before(&tx, intake, &keys).await?;
+    let before = quarters_before(&tx, intake, &keys).await?;
     write(&mut tx, intake, &keys, &before, now).await
 }
 
@@ -211,15 +211,19 @@ async fn settle_stored(
     Ok(())
 }
 
-type Days = HashMap<String, Vec<(Day, String, Numbers)>>;
+type Slots = HashMap<String, Vec<(Quarter, String, Numbers)>>;
 
-/// The days of the sessions whose sums move to another project, user or agent.
-async fn days_before(tx: &Transaction<'_>, intake: &Intake, keys: &SessionKeys) -> Result<Days, IngestError> {
-    let mut days = Days::new();
+/// The quarters of the sessions whose sums move to another project, user or agent.
+async fn quarters_before(
+    tx: &Transaction<'_>,
+    intake: &Intake,
+    keys: &SessionKeys,
+) -> Result<Slots, IngestError> {
+    let mut days = Slots::new();
     for change in intake.changes().filter(|change| change.moves()) {
-        let sql = format!("SELECT {} FROM session_day WHERE session = $1", session_day_columns());
+        let sql = format!("SELECT {} FROM session_quarter WHERE session = $1", session_quarter_columns());
         let rows = tx.query(&sql, &[&session_number(keys, &change.session.id)]).await?;
-        let rows = rows.iter().map(|row| session_day(&RowColumns(row)));
+        let rows = rows.iter().map(|row| session_quarter(&RowColumns(row)));
         days.insert(change.session.id.clone(), rows.collect::<Result<_, _>>()?);
     }
     Ok(days)
@@ -231,7 +235,7 @@ async fn write(
     tx: &mut Transaction<'_>,
     intake: &Intake,
     keys: &SessionKeys,
-    before: &Days,
+    before: &Slots,
     now: Timestamp,
 ) -> Result<(), IngestError> {
     let changes: Vec<&SessionChange> = intake.changes().collect();
@@ -263,9 +267,9 @@ async fn write(
     });
     let costs = with(numbered("session", &recounted, keys), &[COST], &recounted);
     add(!recounted.is_empty(), costs, &|rows| rows.update("session_list", 1));
-    let days = session_days(&changes, keys);
-    add(changes.iter().any(|change| !change.days.is_empty()), days, &|rows| {
-        upsert(rows, "session_day", "session, day, model")
+    let slots = session_quarters(&changes, keys);
+    add(changes.iter().any(|change| !change.slots.is_empty()), slots, &|rows| {
+        upsert(rows, "session_quarter", "session, quarter, model")
     });
     let tools = session_tools(&changes, keys);
     add(changes.iter().any(|change| !change.tools.is_empty()), tools, &|rows| {
@@ -276,7 +280,7 @@ async fn write(
     });
     let keys = || sums.keys();
     let daily = Rows::default()
-        .int("day", keys().map(|key| i64::from(key.day.0)))
+        .int("day", keys().map(|key| key.row.0))
         .text("agent", keys().map(|key| Some(&*key.dimensions.agent)))
         .text("model", keys().map(|key| Some(&*key.model)))
         .text("project", keys().map(|key| Some(&*key.dimensions.project)))
@@ -337,18 +341,18 @@ fn counted<'a>(rows: Rows<'a>, changes: &[&'a SessionChange]) -> Rows<'a> {
     with(rows, &COUNTED, changes).numbers(changes.iter().map(|change| &change.session.numbers))
 }
 
-fn session_days<'a>(changes: &[&'a SessionChange], keys: &SessionKeys) -> Rows<'a> {
-    let days = || {
+fn session_quarters<'a>(changes: &[&'a SessionChange], keys: &SessionKeys) -> Rows<'a> {
+    let slots = || {
         changes.iter().flat_map(|change| {
             let n = session_number(keys, &change.session.id);
-            change.days.iter().map(move |((day, model), numbers)| (n, day, model, numbers))
+            change.slots.iter().map(move |((quarter, model), numbers)| (n, quarter, model, numbers))
         })
     };
     Rows::default()
-        .int("session", days().map(|row| row.0))
-        .int("day", days().map(|row| i64::from(row.1.0)))
-        .text("model", days().map(|row| Some(&**row.2)))
-        .numbers(days().map(|row| row.3).collect::<Vec<_>>().into_iter())
+        .int("session", slots().map(|row| row.0))
+        .int("quarter", slots().map(|row| row.1.0))
+        .text("model", slots().map(|row| Some(&**row.2)))
+        .numbers(slots().map(|row| row.3).collect::<Vec<_>>().into_iter())
 }
 
 fn session_tools<'a>(changes: &[&'a SessionChange], keys: &SessionKeys) -> Rows<'a> {

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast;
 
 use super::model::{
-    ActivityBucket, By, Counted, Facets, Health, Page, SeriesRow, Session, SessionDetail, SessionFilter,
-    SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
+    ActivityBucket, By, Counted, Facets, Health, HourRow, Page, SeriesRow, Session, SessionDetail,
+    SessionFilter, SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::numbers::Numbers;
 use super::sql::{Columns, Decode, Dialect, Query};
@@ -92,6 +92,10 @@ impl<D: SqlDatabase> Reader for D {
 
     fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>> {
         Box::pin(usage::series(self, by, filter))
+    }
+
+    fn hours(&self, filter: UsageFilter) -> Answer<'_, Vec<HourRow>> {
+        Box::pin(usage::hours(self, filter))
     }
 
     fn health(&self, limit: usize) -> Answer<'_, Health> {

@@ -1,7 +1,7 @@
 //! Sessions: lists of them, and one with everything around it.
 
 use super::chain::chain;
-use super::{SqlDatabase, fetch, limit_to, numbers_summed};
+use super::{SqlDatabase, fetch, limit_to};
 use crate::model::{
     ActivityBucket, Counted, Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter,
     SessionPage, TimelineEvent, TimelinePage, TimelinePosition, ToolNumbers, ToolRow,
@@ -45,7 +45,7 @@ async fn found(
     limit: usize,
 ) -> Result<Option<Vec<Session>>, Error> {
     let rank_by = match filter.order {
-        Order::Newest if filter.tag.is_none() && filter.search.is_none() => return Ok(None),
+        Order::Newest if !filter.looks_at_words() => return Ok(None),
         Order::Newest => "w.started_at",
         Order::MostExpensive => "w.cost",
     };
@@ -101,16 +101,28 @@ pub(super) async fn by_ids(database: &dyn SqlDatabase, ids: Vec<String>) -> Resu
     Ok(sessions)
 }
 
+/// What a session used of each model. Its quarters are added up here: their money may need more than 64 bits.
+async fn models(database: &dyn SqlDatabase, id: &str) -> Result<Vec<ModelRow>, Error> {
+    let mut query = Query::new(format!(
+        "SELECT d.model AS model, {} FROM session_quarter d JOIN session s ON s.n = d.session WHERE d.model <> ''",
+        sql::number_columns("d.{} AS {}")
+    ));
+    query.and_equal("s.id", Some(id));
+    query.push(" ORDER BY d.model");
+    let mut models: Vec<ModelRow> = Vec::new();
+    for row in fetch(database, query, model_row).await? {
+        match models.last_mut() {
+            Some(last) if last.model == row.model => last.numbers.add(&row.numbers),
+            _ => models.push(row),
+        }
+    }
+    models.retain(|row| !row.numbers.is_zero());
+    Ok(models)
+}
+
 pub(super) async fn detail(database: &dyn SqlDatabase, id: String) -> Result<Option<SessionDetail>, Error> {
     let Some(session) = by_id(database, &id).await? else { return Ok(None) };
-    let mut query = Query::new(format!(
-        "SELECT d.model AS model, {} FROM session_day d JOIN session s ON s.n = d.session WHERE d.model <> ''",
-        numbers_summed(database.dialect(), "d.")
-    ));
-    query.and_equal("s.id", Some(&*id));
-    query.push(" GROUP BY d.model ORDER BY d.model");
-    let mut models = fetch(database, query, model_row).await?;
-    models.retain(|row| !row.numbers.is_zero());
+    let models = models(database, &id).await?;
     let mut query = Query::new(
         "SELECT t.tool AS tool, t.kind AS kind, t.calls AS calls, t.errors AS errors, t.lines_added AS lines_added,
            t.lines_removed AS lines_removed
@@ -271,7 +283,7 @@ fn restrict(dialect: Dialect, query: &mut Query, filter: SessionFilter, matching
             let numbers = query.bind(numbers.to_vec());
             query.push(&format!(" AND {}", dialect.among("s.n", &numbers)));
         }
-        Matching::Each if filter.tag.is_some() || filter.search.is_some() => {
+        Matching::Each if filter.looks_at_words() => {
             query.push(" AND EXISTS (SELECT 1 FROM session_list w WHERE w.session = s.n");
             match_words(dialect, query, &filter);
             query.push(")");
@@ -300,7 +312,7 @@ fn restrict(dialect: Dialect, query: &mut Query, filter: SessionFilter, matching
     if let Some(model) = filter.model {
         let model = query.bind(model);
         query.push(&format!(
-            " AND EXISTS (SELECT 1 FROM session_day d WHERE d.session = s.n AND d.model = {model} AND d.api_calls > 0)"
+            " AND EXISTS (SELECT 1 FROM session_quarter d WHERE d.session = s.n AND d.model = {model} AND d.api_calls > 0)"
         ));
     }
 }
@@ -316,6 +328,7 @@ fn match_words(dialect: Dialect, query: &mut Query, filter: &SessionFilter) {
             query.push(&format!(" AND {}", dialect.contains(column, &part)));
         }
     }
+    query.and_equal("w.grp", filter.group.clone());
 }
 
 fn model_row(row: &dyn Columns) -> Result<ModelRow, Error> {

@@ -1,11 +1,19 @@
 //! Sums: by a key, and per day.
+//!
+//! Days are those of the filter's zone. Sums over all sessions are kept by quarters of an hour, by days and by months of UTC
+//! ([`covering`]); a zone's days are those of UTC with the quarters at their ends moved ([`moved`]). Sums of single sessions
+//! are kept by quarters alone.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{SqlDatabase, fetch, limit_to, numbers_summed};
-use crate::model::{By, Day, Month, SeriesRow, UsageFilter, UsagePage, UsageRow, UsageSums};
+use crate::model::{
+    By, Day, HourRow, QUARTERS, Quarter, RowRange, SeriesRow, UsageFilter, UsagePage, UsageRow, UsageSums,
+    covering, moved,
+};
 use crate::numbers::Numbers;
-use crate::sql::{Columns, Dialect, Query, day, numbers, text};
+use crate::sql::{Columns, Dialect, Query, day, int, numbers, text};
 use crate::storage::Error;
 
 pub(super) async fn page(
@@ -14,6 +22,9 @@ pub(super) async fn page(
     filter: UsageFilter,
     wanted: Range<usize>,
 ) -> Result<UsagePage, Error> {
+    if by == By::Day {
+        return days(database, filter, wanted).await;
+    }
     let limit = wanted.len();
     let mut query = grouped(database.dialect(), by, filter);
     limit_to(&mut query, limit.saturating_add(1));
@@ -24,13 +35,37 @@ pub(super) async fn page(
     let mut rows = fetch(database, query, usage_row).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    if by == By::Day {
-        rows.reverse();
-        for row in &mut rows {
-            row.key =
-                row.key.parse().map_or_else(|_| std::mem::take(&mut row.key), |day| Day(day).to_string());
+    Ok(UsagePage { rows, more })
+}
+
+/// The newest days, given in order.
+async fn days(
+    database: &dyn SqlDatabase,
+    filter: UsageFilter,
+    wanted: Range<usize>,
+) -> Result<UsagePage, Error> {
+    let of_agents = series(database, By::Agent, filter.clone()).await?;
+    let of_models = series(database, By::Model, filter).await?;
+    let mut days: BTreeMap<Day, UsageRow> = BTreeMap::new();
+    for row in of_agents {
+        let day = days.entry(row.day).or_insert_with(|| UsageRow {
+            key: row.day.to_string(),
+            agent: Some(row.key.clone()),
+            ..UsageRow::default()
+        });
+        day.sums.add(&row.sums);
+        if day.agent.as_ref() != Some(&row.key) {
+            day.agent = None;
         }
     }
+    for row in of_models.into_iter().filter(|row| row.sums.counts.unpriced_calls > 0) {
+        if let Some(day) = days.get_mut(&row.day) {
+            day.unpriced_models.push(row.key);
+        }
+    }
+    let more = days.len() > wanted.end;
+    let mut rows: Vec<UsageRow> = days.into_values().rev().skip(wanted.start).take(wanted.len()).collect();
+    rows.reverse();
     Ok(UsagePage { rows, more })
 }
 
@@ -43,29 +78,120 @@ pub(super) async fn series(
         By::Agent | By::Model | By::Project | By::User => column(by),
         By::Day | By::Session | By::Branch => "''",
     };
-    let source = source(filter.branch.is_some());
-    let mut query = Query::new(format!(
-        "SELECT d.day AS day, {key} AS key, {}, {} AS spent FROM {source}",
-        numbers_summed(database.dialect(), "d."),
-        database.dialect().money_sum("d.")
-    ));
-    each_day(&mut query, filter.since, filter.until);
-    restrict(&mut query, filter, by == By::Model);
+    let parts = if filter.branch.is_some() {
+        of_sessions(database, key, by, &filter).await?
+    } else {
+        of_all(database, key, by, &filter).await?
+    };
+    let mut sums: BTreeMap<(Day, String), UsageSums> = BTreeMap::new();
+    for SeriesRow { day, key, sums: part } in parts {
+        sums.entry((day, key)).or_default().add(&part);
+    }
+    let (since, until) = (filter.since, filter.until);
+    let within = |day: Day| since.is_none_or(|since| day >= since) && until.is_none_or(|until| day <= until);
+    let rows = sums.into_iter().map(|((day, key), sums)| SeriesRow { day, key, sums: sums.exact() });
+    Ok(rows.filter(|row| within(row.day) && row.sums != UsageSums::default()).collect())
+}
+
+/// Sums over all sessions: the days of UTC, then what the zone moves from one to another.
+async fn of_all(
+    database: &dyn SqlDatabase,
+    key: &str,
+    by: By,
+    filter: &UsageFilter,
+) -> Result<Vec<SeriesRow>, Error> {
+    let sums = |dialect: Dialect| {
+        format!("{key} AS key, {}, {} AS spent", numbers_summed(dialect, "d."), dialect.money_sum("d."))
+    };
+    let dialect = database.dialect();
+    // A zone's day begins in this day of UTC, or in the one before or after it.
+    let (since, until) =
+        (filter.since.map(|Day(day)| Day(day - 1)), filter.until.map(|Day(day)| Day(day + 1)));
+    let mut query = Query::new(format!("SELECT d.day AS day, {} FROM daily d WHERE true", sums(dialect)));
+    query.and("d.day >=", Some(since.unwrap_or(Day(0)).max(Day(0))));
+    query.and("d.day <", Some(QUARTERS));
+    query.and("d.day <=", until);
+    restrict(&mut query, filter.clone(), by == By::Model);
     query.push(" GROUP BY 1, 2 ORDER BY 1, 2");
     let mut rows = fetch(database, query, series_row).await?;
-    rows.retain(|row| row.sums != UsageSums::default());
+    let (Some(first), Some(last)) = (rows.first().map(|row| row.day), rows.last().map(|row| row.day)) else {
+        return Ok(rows);
+    };
+    let moves = moved(&filter.zone, first, last);
+    if moves.is_empty() {
+        return Ok(rows);
+    }
+    let mut query = Query::default();
+    let first = query.bind(moves.iter().map(|moved| moved.quarters.first).collect::<Vec<_>>());
+    let last = query.bind(moves.iter().map(|moved| moved.quarters.last).collect::<Vec<_>>());
+    // The few ranges are gone through, and each is looked up: SQLite does so because of CROSS.
+    query.push(&format!(
+        "SELECT r.lo AS day, {} FROM {} CROSS JOIN daily d WHERE d.day >= r.lo AND d.day <= r.hi",
+        sums(dialect),
+        dialect.ranges(&first, &last)
+    ));
+    restrict(&mut query, filter.clone(), by == By::Model);
+    query.push(" GROUP BY 1, 2");
+    let quarters =
+        fetch(database, query, |row| Ok((int(row, "day")?, text(row, "key")?, sums_of(row)?))).await?;
+    let by_row: BTreeMap<i64, (Day, Day)> =
+        moves.iter().map(|moved| (moved.quarters.first, (moved.from, moved.to))).collect();
+    for (row, key, sums) in quarters {
+        let Some((from, to)) = by_row.get(&row) else { continue };
+        rows.push(SeriesRow { day: *from, key: key.clone(), sums: sums.negated() });
+        rows.push(SeriesRow { day: *to, key, sums });
+    }
     Ok(rows)
 }
 
-/// The sums over all sessions know no branch and no session; for those the days of each session are added up.
-fn source(by_session: bool) -> &'static str {
-    if by_session {
-        "(SELECT d.*, s.agent, s.project, s.user_name, s.branch, s.id, s.agent_session
-          FROM session_day d JOIN session s ON s.n = d.session) d WHERE true"
-    } else {
-        "daily d WHERE true"
-    }
+/// Sums of the sessions of a branch, quarter by quarter.
+async fn of_sessions(
+    database: &dyn SqlDatabase,
+    key: &str,
+    by: By,
+    filter: &UsageFilter,
+) -> Result<Vec<SeriesRow>, Error> {
+    let mut query = Query::new(format!(
+        "SELECT d.quarter AS quarter, {key} AS key, {}, {} AS spent FROM {OF_SESSIONS}",
+        numbers_summed(database.dialect(), "d."),
+        database.dialect().money_sum("d.")
+    ));
+    within_quarters(&mut query, filter);
+    restrict(&mut query, filter.clone(), by == By::Model);
+    query.push(" GROUP BY 1, 2 ORDER BY 1, 2");
+    let rows =
+        fetch(database, query, |row| Ok((int(row, "quarter")?, text(row, "key")?, sums_of(row)?))).await?;
+    let of_day = |quarter| Day::of_in(Quarter(quarter).start(), &filter.zone);
+    Ok(rows.into_iter().map(|(quarter, key, sums)| SeriesRow { day: of_day(quarter), key, sums }).collect())
 }
+
+/// Sums by the hour of the week in the filter's zone.
+pub(super) async fn hours(database: &dyn SqlDatabase, filter: UsageFilter) -> Result<Vec<HourRow>, Error> {
+    let (from, to) = filter.quarters();
+    let mut query = Query::new(format!(
+        "SELECT d.day AS row, {}, {} AS spent FROM daily d WHERE true",
+        numbers_summed(database.dialect(), "d."),
+        database.dialect().money_sum("d.")
+    ));
+    query.and("d.day >=", Some(QUARTERS + from.map_or(0, |from| from.0.max(0))));
+    query.and("d.day <", to.map(|to| QUARTERS + to.0.max(0)));
+    let zone = filter.zone.clone();
+    restrict(&mut query, filter, false);
+    query.push(" GROUP BY 1");
+    let rows = fetch(database, query, |row| Ok((int(row, "row")? - QUARTERS, sums_of(row)?))).await?;
+    let mut hours: BTreeMap<(i8, i8), UsageSums> = BTreeMap::new();
+    for (quarter, sums) in rows {
+        let at = jiff::Timestamp::from_millisecond(Quarter(quarter).start().0).unwrap_or_default();
+        let local = zone.to_datetime(at);
+        let weekday = local.weekday().to_monday_zero_offset();
+        hours.entry((weekday, local.hour())).or_default().add(&sums);
+    }
+    Ok(hours.into_iter().map(|((weekday, hour), sums)| HourRow { weekday, hour, sums }).collect())
+}
+
+/// The sums over all sessions know no branch and no session; for those the quarters of each session are added up.
+const OF_SESSIONS: &str = "(SELECT d.*, s.agent, s.project, s.user_name, s.branch, s.id, s.agent_session
+    FROM session_quarter d JOIN session s ON s.n = d.session) d WHERE true";
 
 fn column(by: By) -> &'static str {
     match by {
@@ -91,52 +217,29 @@ fn restrict(query: &mut Query, filter: UsageFilter, only_models: bool) {
     }
 }
 
-/// Only these days, each by itself.
-fn each_day(query: &mut Query, since: Option<Day>, until: Option<Day>) {
-    query.and("d.day >=", Some(since.unwrap_or(Day(0))));
-    query.and("d.day <=", until);
+/// Of the sums of sessions those within the filter's days.
+fn within_quarters(query: &mut Query, filter: &UsageFilter) {
+    let (from, to) = filter.quarters();
+    query.and("d.quarter >=", from.map(|Quarter(quarter)| quarter));
+    query.and("d.quarter <", to.map(|Quarter(quarter)| quarter));
 }
 
-/// These days taken together: whole months where the span has them, and the days before and after them.
-fn together(query: &mut Query, since: Option<Day>, until: Option<Day>) {
-    let first = since.map(|day| {
-        let month = Month::of(day);
-        if month.first_day() == day { month } else { Month(month.0 + 1) }
-    });
-    // The day after the last one begins the first month that is not whole.
-    let after = until.map(|Day(day)| Month::of(Day(day.saturating_add(1))));
-    if let (Some(first), Some(after)) = (first, after)
-        && first >= after
-    {
-        return each_day(query, since, until);
+/// Of the sums over all sessions those that make up the filter's days.
+fn within_rows(query: &mut Query, filter: &UsageFilter) {
+    let (from, to) = filter.quarters();
+    let mut parts = Vec::new();
+    for RowRange { first, last } in covering(from, to) {
+        let (first, last) = (query.bind(first), query.bind(last));
+        parts.push(format!("d.day BETWEEN {first} AND {last}"));
     }
-    let mut parts = vec!["d.day < 0".to_owned()];
-    if let Some(first) = first {
-        let row = query.bind(first.row());
-        parts[0] += " AND d.day <= ";
-        parts[0] += &row;
-    }
-    if let Some(after) = after {
-        let row = query.bind(after.row());
-        parts[0] += " AND d.day > ";
-        parts[0] += &row;
-    }
-    if let (Some(since), Some(first)) = (since, first) {
-        let (since, first) = (query.bind(since), query.bind(first.first_day()));
-        parts.push(format!("d.day >= {since} AND d.day < {first}"));
-    }
-    if let (Some(until), Some(after)) = (until, after) {
-        let (after, until) = (query.bind(after.first_day()), query.bind(until));
-        parts.push(format!("d.day >= {after} AND d.day <= {until}"));
-    }
-    query.push(&format!(" AND (({}))", parts.join(") OR (")));
+    let chosen = if parts.is_empty() { "false".to_owned() } else { parts.join(" OR ") };
+    query.push(&format!(" AND ({chosen})"));
 }
 
 fn grouped(dialect: Dialect, by: By, filter: UsageFilter) -> Query {
     let by_session = matches!(by, By::Session | By::Branch) || filter.branch.is_some();
-    let source = source(by_session);
+    let source = if by_session { OF_SESSIONS } else { "daily d WHERE true" };
     let (key, id) = (column(by), if by == By::Session { "d.id" } else { "NULL" });
-    let key = if by == By::Day { format!("CAST({key} AS text)") } else { key.to_owned() };
     let mut query = Query::new(format!(
         "SELECT {key} AS key, CASE WHEN min(d.agent) = max(d.agent) THEN min(d.agent) END AS agent, {id} AS session_id,
            {}, {} AS unpriced_models, {} AS spent
@@ -145,14 +248,13 @@ fn grouped(dialect: Dialect, by: By, filter: UsageFilter) -> Query {
         dialect.distinct("d.model", "d.unpriced_calls > 0"),
         dialect.money_sum("d."),
     ));
-    if by_session || by == By::Day {
-        each_day(&mut query, filter.since, filter.until);
+    if by_session {
+        within_quarters(&mut query, &filter);
     } else {
-        together(&mut query, filter.since, filter.until);
+        within_rows(&mut query, &filter);
     }
     restrict(&mut query, filter, by == By::Model);
     let (group, order) = match by {
-        By::Day => ("d.day", "d.day DESC"),
         // Several sessions may have one agent session.
         By::Session => ("d.session, d.agent_session, d.id", "spent DESC, 1, d.id"),
         _ => ("1", "spent DESC, 1"),
@@ -164,7 +266,7 @@ fn grouped(dialect: Dialect, by: By, filter: UsageFilter) -> Query {
 }
 
 /// The sums of a row. Their money may need more than 64 bits, and has the column `spent` of its own.
-fn sums(row: &dyn Columns) -> Result<UsageSums, Error> {
+fn sums_of(row: &dyn Columns) -> Result<UsageSums, Error> {
     let counts = Numbers { cost: 0, ..numbers(row)? };
     Ok(UsageSums { counts, cost_usd: row.float("spent")?.unwrap_or(0.0) / 1e12 })
 }
@@ -175,66 +277,11 @@ fn usage_row(row: &dyn Columns) -> Result<UsageRow, Error> {
         key: text(row, "key")?,
         agent: row.text("agent")?,
         session_id: row.text("session_id")?,
-        sums: sums(row)?,
+        sums: sums_of(row)?,
         unpriced_models: serde_json::from_str(&unpriced).unwrap_or_default(),
     })
 }
 
 fn series_row(row: &dyn Columns) -> Result<SeriesRow, Error> {
-    Ok(SeriesRow { day: day(row, "day")?, key: text(row, "key")?, sums: sums(row)? })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_time_is_whole_months_and_the_days_around_them() {
-        let day =
-            |text: &str| Some(text).filter(|text| !text.is_empty()).map(|text| Day::parse(text).unwrap());
-        for (since, until, rows) in [
-            ("", "", &["month 2026-09", "month 2026-10", "month 2026-11"][..]),
-            ("2026-10-01", "", &["month 2026-10", "month 2026-11"]),
-            ("2026-09-29", "", &["2026-09-29", "2026-09-30", "month 2026-10", "month 2026-11"]),
-            ("", "2026-10-31", &["month 2026-09", "month 2026-10"]),
-            ("2026-09-30", "2026-11-01", &["2026-09-30", "month 2026-10", "2026-11-01"]),
-            ("2026-10-02", "2026-10-03", &["2026-10-02", "2026-10-03"]),
-            ("2026-10-01", "2026-10-31", &["month 2026-10"]),
-            ("2026-10-30", "2026-11-01", &["2026-10-30", "2026-10-31", "2026-11-01"]),
-        ] {
-            let mut query = Query::new("SELECT d.day FROM d WHERE true");
-            together(&mut query, day(since), day(until));
-            assert_eq!(chosen(&query), rows, "{since} to {until}: {}", query.sql);
-        }
-    }
-
-    /// The rows that a query chooses among those of three months, every day and month, in the order of time.
-    fn chosen(query: &Query) -> Vec<String> {
-        let conn = rusqlite::Connection::open_in_memory().unwrap();
-        conn.execute_batch("CREATE TABLE d (day INTEGER)").unwrap();
-        let (first, last) = (Day::parse("2026-09-01").unwrap(), Day::parse("2026-11-16").unwrap());
-        for day in first.0..=last.0 {
-            for Day(row) in Day(day).rows() {
-                conn.execute(
-                    "INSERT INTO d SELECT ?1 WHERE NOT EXISTS (SELECT 1 FROM d WHERE day = ?1)",
-                    [row],
-                )
-                .unwrap();
-            }
-        }
-        let mut statement = conn.prepare(&query.sql.replace('$', "?")).unwrap();
-        let found =
-            statement.query_map(rusqlite::params_from_iter(query.values.clone()), |row| row.get(0)).unwrap();
-        let mut found: Vec<(i32, String)> = found
-            .map(|row| match row.unwrap() {
-                day @ 0.. => (day, Day(day).to_string()),
-                row => {
-                    let first = Month(-1 - row).first_day();
-                    (first.0, format!("month {}", &first.to_string()[..7]))
-                }
-            })
-            .collect();
-        found.sort();
-        found.into_iter().map(|(_, text)| text).collect()
-    }
+    Ok(SeriesRow { day: day(row, "day")?, key: text(row, "key")?, sums: sums_of(row)? })
 }

@@ -4,12 +4,21 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::sql::{first_number_columns, wide_costs};
+use crate::sql::{Dialect, first_number_columns, quarters, wide_costs};
 use crate::storage::Error;
 
-fn migrations() -> [String; 6] {
+fn migrations() -> [String; 8] {
     let [passes, listed, gaps, owners] = [ENDED_PASSES, LISTED, GAPS, OWNERS].map(str::to_owned);
-    [first(), passes, listed, gaps, owners, wide_costs("INTEGER")]
+    [
+        first(),
+        passes,
+        listed,
+        gaps,
+        owners,
+        wide_costs("INTEGER"),
+        quarters(Dialect::Sqlite),
+        GROUPS.to_owned(),
+    ]
 }
 
 /// Tokens, sessions and events have owners. An event's id is known within its owner; `owner` stands beside it because an
@@ -22,6 +31,12 @@ ALTER TABLE session ADD COLUMN owner INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE event ADD COLUMN owner INTEGER NOT NULL DEFAULT 0;
 DROP INDEX event_by_id;
 CREATE UNIQUE INDEX event_by_id ON event (owner, id);
+";
+
+/// Sessions are listed by their group, too.
+const GROUPS: &str = "
+ALTER TABLE session_list ADD COLUMN grp TEXT NOT NULL DEFAULT '';
+UPDATE session_list SET grp = coalesce((SELECT life ->> '$.start.said.group' FROM session s WHERE s.n = session), '');
 ";
 
 /// The list of sessions with gaps, in its order.
@@ -156,7 +171,7 @@ CREATE TABLE token (
 }
 
 /// Takes out everything that came of events.
-pub(super) const FORGET_EVENTS: &str = "DELETE FROM session; DELETE FROM session_list; DELETE FROM event; DELETE FROM session_day; DELETE FROM session_tool; DELETE FROM daily; DELETE FROM origin;";
+pub(super) const FORGET_EVENTS: &str = "DELETE FROM session; DELETE FROM session_list; DELETE FROM event; DELETE FROM session_quarter; DELETE FROM session_tool; DELETE FROM daily; DELETE FROM origin;";
 
 /// Brings a database to the version this binary knows. A second process finds nothing left to do.
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {

@@ -9,11 +9,12 @@ use uuid::Uuid;
 use super::{RowColumns, failed, read_rows};
 use crate::fold::{Arrival, SessionChange};
 use crate::intake::{Found, Intake};
-use crate::model::{Day, Session};
+use crate::model::{Quarter, Session};
 use crate::numbers::Numbers;
 use crate::sql::{
     COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
-    number_columns, numbers_added, session, session_columns, session_day, session_day_columns, stored_event,
+    number_columns, numbers_added, session, session_columns, session_quarter, session_quarter_columns,
+    stored_event,
 };
 use crate::storage::Error;
 use crate::token::Owner;
@@ -31,7 +32,7 @@ pub(super) fn ingest(
     let revisions = stored_revisions(conn, owner, intake)?;
     intake.load(Found { owner, sessions, revisions });
     add_events(conn, owner, intake, &keys)?;
-    let before = days_before(conn, intake, &keys)?;
+    let before = quarters_before(conn, intake, &keys)?;
     write_sessions(conn, intake, &keys)?;
     write_daily(conn, intake, &before)?;
     write_origins(conn, intake, now)
@@ -151,18 +152,18 @@ fn against_stored(conn: &Connection, owner: i64, event: &Event, session: i64) ->
     Ok(arrival)
 }
 
-/// The days of the sessions whose sums move to another project, user or agent.
-fn days_before(
+/// The quarters of the sessions whose sums move to another project, user or agent.
+fn quarters_before(
     conn: &Connection,
     intake: &Intake,
     keys: &SessionKeys,
-) -> Result<HashMap<String, Vec<(Day, String, Numbers)>>, Error> {
+) -> Result<HashMap<String, Vec<(Quarter, String, Numbers)>>, Error> {
     let mut before = HashMap::new();
     for change in intake.changes().filter(|change| change.moves()) {
-        let sql = format!("SELECT {} FROM session_day WHERE session = ?1", session_day_columns());
+        let sql = format!("SELECT {} FROM session_quarter WHERE session = ?1", session_quarter_columns());
         let mut days = Vec::new();
         read_rows(conn, &sql, [session_key(keys, &change.session.id)?.n], &mut |row| {
-            session_day(row).map(|day| days.push(day))
+            session_quarter(row).map(|day| days.push(day))
         })?;
         before.insert(change.session.id.clone(), days);
     }
@@ -251,15 +252,15 @@ fn update(
 
 fn write_sums(conn: &Connection, n: i64, change: &SessionChange) -> Result<(), Error> {
     let sql = format!(
-        "INSERT INTO session_day (session, day, model, {}) VALUES (?, ?, ?, {})
-         ON CONFLICT (session, day, model) DO UPDATE SET {}",
+        "INSERT INTO session_quarter (session, quarter, model, {}) VALUES (?, ?, ?, {})
+         ON CONFLICT (session, quarter, model) DO UPDATE SET {}",
         number_columns("{}"),
         placeholders(Numbers::COUNT),
-        numbers_added("session_day")
+        numbers_added("session_quarter")
     );
     let mut upsert = prepare(conn, &sql)?;
-    for ((day, model), numbers) in &change.days {
-        let key: [&dyn ToSql; 3] = [&n, &day.0, model];
+    for ((quarter, model), numbers) in &change.slots {
+        let key: [&dyn ToSql; 3] = [&n, &quarter.0, model];
         let values = numbers.values();
         let values = key.into_iter().chain(values.iter().map(|value| value as &dyn ToSql));
         upsert.execute(params_from_iter(values)).map_err(failed)?;
@@ -281,7 +282,7 @@ fn write_sums(conn: &Connection, n: i64, change: &SessionChange) -> Result<(), E
 fn write_daily(
     conn: &Connection,
     intake: &Intake,
-    before: &HashMap<String, Vec<(Day, String, Numbers)>>,
+    before: &HashMap<String, Vec<(Quarter, String, Numbers)>>,
 ) -> Result<(), Error> {
     let sql = format!(
         "INSERT INTO daily (day, agent, model, project, user_name, {}) VALUES (?, ?, ?, ?, ?, {})
@@ -294,7 +295,7 @@ fn write_daily(
     for (key, numbers) in &intake.daily(before).0 {
         let dimensions = &key.dimensions;
         let named: [&dyn ToSql; 5] =
-            [&key.day.0, &dimensions.agent, &key.model, &dimensions.project, &dimensions.user];
+            [&key.row.0, &dimensions.agent, &key.model, &dimensions.project, &dimensions.user];
         let values = numbers.values();
         let values = named.into_iter().chain(values.iter().map(|value| value as &dyn ToSql));
         upsert.execute(params_from_iter(values)).map_err(failed)?;

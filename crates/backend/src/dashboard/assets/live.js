@@ -1,4 +1,4 @@
-// The live page: rows come from the server as the pages render them, and are put in place. Times grow older everywhere.
+// Times grow older, filters apply at once. The live page: rows come from the server as the pages render them, and are put in place.
 "use strict";
 (() => {
   const relative = (then) => {
@@ -15,6 +15,11 @@
     }
   };
   setInterval(age, 15000);
+
+  // A filter that is chosen applies at once; without this script there is the button.
+  for (const choice of document.querySelectorAll("form.filters select, form.filters input[type=date]")) {
+    choice.addEventListener("change", () => choice.form.requestSubmit());
+  }
 
   const running = document.getElementById("running");
   const feed = document.getElementById("feed");
