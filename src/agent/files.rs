@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Var, transcript};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
+use crate::meter::title::Title;
 use crate::session::lookup::Foreign;
 use wire::AgentSessionId;
 
@@ -34,6 +35,11 @@ pub trait ConversationFiles {
         Vec::new()
     }
 
+    /// Whose a session file is. It may read the file's first lines; `None` where they do not say.
+    fn owner(&self, _var: Var<'_>, file: &SessionFile) -> Option<FileOwner> {
+        Some(FileOwner { conversation: file.conversation.clone()?, folder: None, subagent: false })
+    }
+
     /// How a session file is written.
     fn form(&self, _file: &Path) -> Form {
         Form::Lines
@@ -43,6 +49,11 @@ pub trait ConversationFiles {
     /// gives the same records under the same keys as [`Trail::lines`](super::Trail::lines), and the same
     /// [`LineFacts`](crate::meter::line::LineFacts). `None`: codemie cannot read them.
     fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
+        None
+    }
+
+    /// The title that the agent keeps apart from a conversation's own lines.
+    fn title(&self, _var: Var<'_>, _id: &AgentSessionId) -> Option<Title> {
         None
     }
 
@@ -58,6 +69,16 @@ pub struct SessionFile {
     pub path: PathBuf,
     /// The conversation it belongs to; a sub-agent's file belongs to that of its root. `None`: only its content names it.
     pub conversation: Option<AgentSessionId>,
+}
+
+/// The conversation that a session file belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOwner {
+    pub conversation: AgentSessionId,
+    /// The folder that was worked in.
+    pub folder: Option<PathBuf>,
+    /// A helper of the conversation wrote it: it is no part of what was said there.
+    pub subagent: bool,
 }
 
 /// The session files of an agent, as far as they could be listed.

@@ -1,7 +1,7 @@
 //! The agents: the only room that knows one from another.
 //!
-//! An agent is one file (or folder) that implements [`Agent`], in its four parts: [`Launch`], [`ConversationFiles`],
-//! [`Follow`] and [`Live`]. `registry` lists them.
+//! An agent is one file (or folder) that implements [`Agent`], in its five parts: [`Launch`], [`ConversationFiles`],
+//! [`Follow`], [`Live`] and [`Proxied`]. `registry` lists them.
 
 mod args;
 pub mod claude;
@@ -15,12 +15,15 @@ pub mod live;
 mod live_fixtures;
 mod loose;
 mod neighbours;
+mod own_settings;
 mod package;
 #[cfg(test)]
 pub(crate) mod process_table;
+pub(crate) mod proxied;
 mod read_stamps;
 #[cfg(test)]
 mod recordings;
+mod repeats;
 #[cfg(test)]
 pub(crate) mod scribe;
 mod tool_text;
@@ -31,17 +34,19 @@ mod writers;
 use std::ffi::OsString;
 use std::fmt::Debug;
 
-pub use files::{ConversationFiles, SessionFile, SessionFiles};
+pub use files::{ConversationFiles, FileOwner, SessionFile, SessionFiles};
 pub use invocation::{Conversation, Invocation, InvocationKind};
 pub use launch::{Injection, Launch, Remark};
 pub use live::Live;
+pub use proxied::{CallIdentity, Proxied, ProxyLead, ProxyRoute, ProxyStart, VendorApi};
+pub use repeats::Repeats;
 pub use trail::{Follow, Seen, Territory, Trail};
 
 /// Looks up an environment variable.
 pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// One coding agent: how it is launched, where its conversations are, and how a run of it is followed.
-pub trait Agent: Launch + ConversationFiles + Follow + Live + Debug + Sync {
+pub trait Agent: Launch + ConversationFiles + Follow + Live + Proxied + Debug + Sync {
     /// The name it is called by, on the command line and in records.
     fn name(&self) -> &'static str;
 

@@ -17,8 +17,8 @@ use super::live::{TurnKind, TurnMark};
 use super::trail::{Seen, Trail};
 use super::transcript::{Item, ItemKind, Reader};
 use super::{
-    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, SessionFile,
-    SessionFiles, Var,
+    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, Proxied,
+    SessionFile, SessionFiles, Var,
 };
 use crate::meter::form::Form;
 use crate::meter::line::{Harvest, Lines, Unreadable};
@@ -85,6 +85,8 @@ impl ConversationFiles for Scribe {
         }))
     }
 }
+
+impl Proxied for Scribe {}
 
 impl Live for Scribe {
     fn read_turn(&self, row: &[u8]) -> Option<TurnMark> {
@@ -279,10 +281,11 @@ mod tests {
     use crate::meter::form::{Checkpoint, Followed};
     use crate::meter::tail::Restart;
     use crate::registry::by_name;
+    use crate::report::usage::{By, UsageQuery, UsageRow, tally};
     use crate::scan::{Days, Scanner};
     use crate::session::lifecycle;
     use crate::session::record::record;
-    use crate::store::{By, Filter, Store, UsageRow};
+    use crate::store::{Filter, Span, Store};
     use crate::track::{Plan, Tracker, recover, version};
     use system::clock::{Clock, SystemClock};
     use terminal::process::SystemProcesses;
@@ -330,6 +333,7 @@ mod tests {
                 run: RandomIds.run(),
                 session: RandomIds.session(),
                 local_only: false,
+                proxied: false,
                 agent: "scribe".into(),
                 trail: Scribe.trail(&var, &self.folder),
                 version: None,
@@ -341,7 +345,7 @@ mod tests {
                 name: Some("letter".into()),
                 tags: Vec::new(),
                 group: None,
-                parent: None,
+                lineage: crate::session::lineage::Lineage::default(),
                 notes: Vec::new(),
                 summary: true,
                 sinks: None,
@@ -375,11 +379,12 @@ mod tests {
                 agents: &[&Scribe],
                 var: &var,
                 days: Days::of(jiff::tz::TimeZone::UTC),
+                prices: &prices::PriceList::default(),
                 watch: None,
             };
-            let scanned = scanner.scan(None, None).unwrap();
+            let scanned = scanner.scan(None, Span::default()).unwrap();
             assert_eq!((scanned.refused.len(), scanned.unsaved.as_ref()), (0, None));
-            scanned.rows(By::Session)
+            tally(&[scanned.spending()], &UsageQuery::by(By::Session)).rows
         }
 
         fn records(&self) -> Vec<SessionRecord> {
@@ -468,6 +473,7 @@ mod tests {
                 id: RandomIds.run(),
                 realm: crate::store::Realm::here(),
                 wrapper: dead,
+                proxied: false,
             },
             agent: "scribe".into(),
             local_only: false,
@@ -510,7 +516,7 @@ mod tests {
         let stage = Stage::new();
         let sums = || -> Vec<(String, i64, i64)> {
             let rows = stage.scan().into_iter();
-            rows.map(|row| (row.key, row.api_calls, row.output)).collect()
+            rows.map(|row| (row.key.unwrap(), row.api_calls, row.output)).collect()
         };
         assert_eq!(sums(), []);
         stage.write("one", &rows(&["u p1 1 Dear", "a m1 2 10 20 I remain"]));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Var;
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
+use crate::meter::title::Title;
 use crate::session::correlate::{Method, Signal};
 use terminal::process::Processes;
 use wire::AgentSessionId;
@@ -76,6 +77,12 @@ pub trait Trail: Send {
 
     /// The existing session files of a conversation: its own first, each with its sub-agents'.
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf>;
+
+    /// The title that the agent keeps apart from the conversation's own lines; `None` where there is none, or none that was not
+    /// given before.
+    fn title(&mut self, _id: &AgentSessionId) -> Option<Title> {
+        None
+    }
 
     /// How a session file is written.
     fn form(&self, _file: &Path) -> Form {

@@ -75,6 +75,15 @@ impl Reader {
             (reader, _) => reader,
         }
     }
+
+    /// The items that a line adds by itself. Nothing where other lines decide about it: such a conversation is read by [`each`].
+    pub fn line(self, line: &[u8]) -> Vec<Item> {
+        match self {
+            Self::Lines(read) => read(line),
+            Self::Threads(read) => read(line).items,
+            Self::Journal(_) | Self::Document(..) => Vec::new(),
+        }
+    }
 }
 
 /// The items that one line adds to the conversation. Broken and irrelevant lines add none.
@@ -95,6 +104,38 @@ impl Cursor {
     fn at(inode: u64, offset: u64) -> Self {
         Self { inode, offset, items: 0, lines: 0 }
     }
+
+    /// Where the line at an offset of the same file begins.
+    #[must_use]
+    pub fn at_line(self, offset: u64) -> Self {
+        Self::at(self.inode, offset)
+    }
+
+    /// How far into the conversation it is; only two places of one conversation can be compared.
+    pub fn position(self) -> (u64, usize) {
+        (self.offset, self.items)
+    }
+}
+
+/// The beginning of a conversation.
+pub fn start(content: &Opened) -> io::Result<Cursor> {
+    extent(content).map(|(inode, _)| Cursor::at(inode, 0))
+}
+
+/// Hands out all items of a conversation in order, each with the cursor that it comes right after.
+pub fn each(content: &Opened, reader: Reader, each: &mut dyn FnMut(Cursor, Item)) -> io::Result<()> {
+    if let (Opened::File(file), Reader::Document(list, read)) = (content, reader) {
+        return document::each(file, list, read, each);
+    }
+    let mut at = start(content)?;
+    let mut groups = Groups::new(Forwards::new(content, 0)?, Reading::from(content, 0, reader)?);
+    while let Some(group) = groups.next(None)? {
+        for placed in placed(at, group.lines, group.items) {
+            each(placed.at, placed.item);
+        }
+        at = at.at_line(group.end);
+    }
+    Ok(())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use super::trail::ClaudeTrail;
 use super::{invocation, live, screen, version, view, writers};
 use crate::agent::live::{Published, ScreenReading, TurnMark, Writer};
 use crate::agent::{
-    Agent, Conversation, ConversationFiles, Follow, Injection, Invocation, Launch, Live, Remark,
-    SessionFiles, Trail, Var, transcript,
+    Agent, Conversation, ConversationFiles, FileOwner, Follow, Injection, Invocation, Launch, Live, Remark,
+    SessionFile, SessionFiles, Trail, Var, transcript,
 };
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
@@ -129,6 +129,14 @@ impl ConversationFiles for Claude {
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
         ClaudeFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
+    }
+
+    fn owner(&self, _: Var<'_>, file: &SessionFile) -> Option<FileOwner> {
+        let own = files::session_id(&file.path);
+        let subagent = own.is_none() || own != file.conversation;
+        let named = || view::conversation(&file.path);
+        let conversation = file.conversation.clone().or_else(named)?;
+        Some(FileOwner { conversation, folder: view::folder(&file.path), subagent })
     }
 
     /// Only tool calls stay open from one line to the next, so answered calls need no state.

@@ -13,8 +13,10 @@ use serde_json::value::RawValue;
 
 use super::shape::{self, Block, Content, Line, Message, Origin, Text};
 use super::tools::{Change, ToolOutcome, Waiting};
+use super::view;
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
+use crate::meter::title::{Title, TitleSource};
 use prices::tier::Tier;
 use wire::AgentSessionId;
 use wire::Timestamp;
@@ -121,6 +123,10 @@ impl Lines for ClaudeLines {
                 self.user(&line, into);
                 Ok(())
             }
+            Some("ai-title" | "custom-title") if self.usage_only.is_none() => {
+                into.note_title(title(&line));
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -182,7 +188,19 @@ impl ClaudeLines {
         }
         if is_prompt(line, &content) {
             into.records.extend(keyed(line, line.uuid.0.as_deref(), at, Fact::Prompt));
+            if into.title.is_none() {
+                into.note_title(Title::of_prompt(&view::texts(&content).join("\n")));
+            }
         }
+    }
+}
+
+/// The title that the agent found, or the user chose by `/rename` or `/clear NAME`.
+fn title(line: &Line) -> Option<Title> {
+    match (&line.custom_title.0, &line.ai_title.0) {
+        (Some(title), _) => Title::given(TitleSource::User, title),
+        (None, Some(title)) => Title::given(TitleSource::Agent, title),
+        (None, None) => None,
     }
 }
 

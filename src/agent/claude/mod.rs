@@ -3,12 +3,15 @@
 //! Facts were measured on 2.1.197 and, where they differ, on the versions named beside them. Everything here reads; nothing writes.
 
 mod agent;
+mod calls;
 pub mod evidence;
 pub mod files;
 mod flags;
 pub mod invocation;
 pub mod lines;
 mod live;
+mod proxied;
+mod route;
 mod screen;
 mod shape;
 mod tools;

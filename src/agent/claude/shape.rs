@@ -43,6 +43,10 @@ pub(super) struct Line<'a, M = &'a RawValue> {
     #[serde(borrow, default)]
     pub(super) prompt_source: Text<'a>,
     #[serde(borrow, default)]
+    pub(super) ai_title: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) custom_title: Text<'a>,
+    #[serde(borrow, default)]
     pub(super) error: Text<'a>,
     #[serde(default)]
     pub(super) api_error_status: Loose<u64>,

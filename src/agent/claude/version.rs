@@ -26,6 +26,14 @@ pub(super) fn lacks_registry(version: &str) -> bool {
     parse(version).is_some_and(|parsed| parsed < FIRST_WITH_REGISTRY)
 }
 
+/// The newest version that was measured to ask for the same betas behind a proxy as without one.
+const LAST_WITH_ALL_BETAS: (u64, u64, u64) = (2, 1, 197);
+
+/// Whether this version, led through the proxy to the vendor's own address, is known to lose none of its betas.
+pub(super) fn keeps_betas(version: &str) -> bool {
+    parse(version).is_some_and(|parsed| parsed <= LAST_WITH_ALL_BETAS)
+}
+
 fn parse(number: &str) -> Option<(u64, u64, u64)> {
     let mut parts = number.split('.').map(|part| part.parse().ok());
     let parsed = (parts.next()??, parts.next()??, parts.next()??);

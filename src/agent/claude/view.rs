@@ -12,7 +12,7 @@ use super::shape::{Block, Content, Line, Message, Text};
 use crate::agent::transcript::{Forwards, Item, ItemKind, Threaded, one_line};
 use crate::meter::form::Opened;
 use system::file::open_regular;
-use wire::Timestamp;
+use wire::{AgentSessionId, Timestamp};
 
 /// The text that Claude writes where no answer was asked for.
 const FILLER: &str = "No response requested.";
@@ -80,6 +80,19 @@ pub fn folder(session_file: &Path) -> Option<PathBuf> {
         first.get_or_insert_with(|| named.to_owned());
     }
     first
+}
+
+/// The conversation that a file's first lines name.
+pub fn conversation(session_file: &Path) -> Option<AgentSessionId> {
+    let file = open_regular(session_file).map(Opened::File).ok()?;
+    let mut lines = Forwards::new(&file, 0).ok()?;
+    while let Ok(Some(line)) = lines.next() {
+        let line = serde_json::from_slice::<Line>(&line).ok();
+        if let Some(session) = line.and_then(|line| line.session_id.0.map(Cow::into_owned)) {
+            return Some(AgentSessionId(session));
+        }
+    }
+    None
 }
 
 fn assistant(content: &Content) -> Vec<ItemKind> {

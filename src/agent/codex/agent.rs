@@ -12,10 +12,11 @@ use super::lines::CodexLines;
 use super::trail::CodexTrail;
 use super::{invocation, view};
 use crate::agent::{
-    Agent, ConversationFiles, Follow, Injection, Invocation, InvocationKind, Launch, Remark, SessionFiles,
-    Trail, Var, package, transcript,
+    Agent, ConversationFiles, FileOwner, Follow, Injection, Invocation, InvocationKind, Launch, Remark,
+    SessionFile, SessionFiles, Trail, Var, package, transcript,
 };
 use crate::meter::line::Lines;
+use crate::meter::title::Title;
 use crate::session::lookup::Foreign;
 use system::file::read_at_most;
 use terminal::process::{Processes, SystemProcesses};
@@ -141,8 +142,17 @@ impl ConversationFiles for Codex {
         files.map(|files| vec![files.sessions(), files.archived()]).unwrap_or_default()
     }
 
+    fn owner(&self, _: Var<'_>, file: &SessionFile) -> Option<FileOwner> {
+        let head = Head::read(&file.path)?;
+        Some(FileOwner { conversation: head.root, folder: head.cwd, subagent: head.helper })
+    }
+
     fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
         Some(Box::new(CodexLines::usage_only(state)))
+    }
+
+    fn title(&self, var: Var<'_>, id: &AgentSessionId) -> Option<Title> {
+        CodexFiles::from_env(var)?.name_of(id)
     }
 
     fn transcript(&self) -> Option<transcript::Reader> {
@@ -159,7 +169,7 @@ impl Follow for Codex {
 }
 
 /// Whether this version knows `-c`.
-fn takes_config_flag(version: &str) -> bool {
+pub(super) fn takes_config_flag(version: &str) -> bool {
     !version.starts_with("0.0.") && !version.starts_with("0.1.")
 }
 

@@ -3,6 +3,7 @@
 //! `sessions/YYYY/MM/DD/rollout-<local time>-<thread id>.jsonl`, by the time the thread began; `archived_sessions/` holds
 //! archived ones; `thread-writer-locks/<thread id>.lock` is held open by the process that may write to the thread.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,12 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp as Instant;
 use jiff::ToSpan;
 use jiff::tz::TimeZone;
+use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::agent::{SessionFile, SessionFiles};
-use system::file::entries;
+use crate::meter::title::{Title, TitleSource};
+use system::file::{entries, tail};
 use wire::AgentSessionId;
 use wire::Timestamp;
 
@@ -57,6 +60,30 @@ impl CodexFiles {
     /// The note that the shared background server leaves of itself while it runs, and after a kill.
     pub fn daemon_note(&self) -> PathBuf {
         self.root.join("app-server-daemon/daemon.pid")
+    }
+
+    /// The names of threads, one line each; of several for one thread the last counts.
+    pub(super) fn names(&self) -> PathBuf {
+        self.root.join("session_index.jsonl")
+    }
+
+    /// The name of a thread: what the agent found, or the user chose by `/rename`.
+    pub(super) fn name_of(&self, thread: &AgentSessionId) -> Option<Title> {
+        /// Some ten thousand names; earlier ones are forgotten.
+        const MOST: u64 = 2 << 20;
+        #[derive(Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            id: Cow<'a, str>,
+            #[serde(borrow)]
+            thread_name: Cow<'a, str>,
+        }
+        let lines = tail(&self.names(), MOST).ok()?;
+        let named = lines.split(|byte| *byte == b'\n').rev().find_map(|line| {
+            memchr::memmem::find(line, thread.0.as_bytes())?;
+            serde_json::from_slice::<Named>(line).ok().filter(|named| named.id == thread.0)
+        });
+        Title::given(TitleSource::Agent, &named?.thread_name)
     }
 
     /// The day folders from that of `path` on, or all of them, oldest first. Earlier years and months are not searched.

@@ -132,6 +132,37 @@ pub(super) fn decides_where(args: &[OsString]) -> bool {
     DECIDES_WHERE.iter().any(|name| has(&items, name))
 }
 
+/// The folder that the arguments have it work in, if they name one.
+pub(super) fn folder(args: &[OsString]) -> Option<OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    args::read(args, &FLAGS).into_iter().find_map(|item| match item {
+        Item::Flag("--cd", Some(folder)) => Some(OsString::from_vec(folder.to_vec())),
+        _ => None,
+    })
+}
+
+/// The option by which the arguments choose a provider, an address or a profile that may hold either.
+pub(super) fn chooses_api(args: &[OsString]) -> Option<&'static str> {
+    const OPTIONS: [&str; 5] = ["--profile", "--oss", "--local-provider", "--remote", "--ignore-user-config"];
+    const KEYS: [&[u8]; 8] = [
+        b"openai_base_url",
+        b"chatgpt_base_url",
+        b"model_provider",
+        b"model_providers.",
+        b"profile",
+        b"oss_provider",
+        b"forced_login_method",
+        b"cli_auth_credentials_store",
+    ];
+    args::read(args, &FLAGS).iter().find_map(|item| match item {
+        Item::Flag(option, _) if OPTIONS.contains(option) => Some(*option),
+        Item::Flag("--config", Some(value)) => {
+            KEYS.iter().any(|key| value.trim_ascii_start().starts_with(key)).then_some("-c")
+        }
+        _ => None,
+    })
+}
+
 fn has(items: &[Item<'_>], name: &str) -> bool {
     items.iter().any(|item| matches!(item, Item::Flag(known, _) if *known == name))
 }

@@ -22,6 +22,7 @@ use super::shape::{
 use super::tools::{self, CallOrigin, Waiting};
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
+use crate::meter::title::Title;
 use prices::tier::Tier;
 use wire::AgentSessionId;
 use wire::Timestamp;
@@ -221,7 +222,12 @@ impl CodexLines {
     fn event(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
         let event: Event = line.payload()?;
         match event.kind.0.as_deref() {
-            Some("token_count") => self.token_count(event.info, at, into),
+            Some("token_count") => {
+                if !self.usage_only && self.memory.copies.is_none() {
+                    into.quotas.extend(event.limits(at).map(|quota| (at, quota)));
+                }
+                self.token_count(event.info, at, into)
+            }
             Some("thread_settings_applied") => {
                 let settings = event.settings().unwrap_or_default();
                 self.memory.tier = Tier::named(settings.service_tier.0.as_deref());
@@ -255,6 +261,7 @@ impl CodexLines {
                 self.turn_begins(None, at);
                 if let Some(key) = self.prompt_key() {
                     into.records.push(self.record(&key, at, Fact::Prompt));
+                    into.note_title(event.message.0.as_deref().and_then(Title::of_prompt));
                 }
                 Ok(())
             }
@@ -312,6 +319,7 @@ impl CodexLines {
                 && let Some(id) = item.id.0.as_deref()
             {
                 into.records.push(self.record(id, at, Fact::Prompt));
+                into.note_title(text(item.content).as_deref().and_then(Title::of_prompt));
             }
             return;
         }

@@ -3,14 +3,18 @@
 //! Facts were measured on 0.166.0. Everything here reads; nothing writes.
 
 mod agent;
+mod calls;
 mod catalog;
 mod copies;
 mod fallback;
 pub mod files;
 mod head;
 mod invocation;
+mod limits;
 pub mod lines;
 mod live;
+mod proxied;
+mod route;
 mod screen;
 mod shape;
 mod tools;

@@ -9,7 +9,9 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::limits;
 use crate::agent::loose::Loose;
+use crate::meter::quota::QuotaReport;
 use wire::Timestamp;
 
 /// A text of the line itself, copied only where it holds escapes.
@@ -146,11 +148,18 @@ pub(super) struct Event<'a> {
     pub(super) message: Text<'a>,
     #[serde(borrow, default)]
     thread_settings: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    rate_limits: Option<&'a RawValue>,
 }
 
 impl<'a> Event<'a> {
     pub(super) fn settings(&self) -> Option<Settings<'a>> {
         serde_json::from_str(self.thread_settings?.get()).ok()
+    }
+
+    /// The limits of a `token_count`, which was written at `at`.
+    pub(super) fn limits(&self, at: Timestamp) -> impl Iterator<Item = QuotaReport> + use<> {
+        self.rate_limits.map(|raw| limits::read(raw, at)).into_iter().flatten()
     }
 }
 

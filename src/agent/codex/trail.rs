@@ -23,9 +23,10 @@ use super::lines::CodexLines;
 use super::turns::Turn;
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
+use crate::meter::title::Title;
 use crate::session::correlate::{Method, Signal, Thread};
 use system::clock::{Clock, SystemClock};
-use system::file::TICK;
+use system::file::{Stamp, TICK};
 use terminal::process::{OpenFile, Processes};
 use wire::AgentSessionId;
 use wire::ProcessId;
@@ -80,6 +81,8 @@ pub struct CodexTrail {
     turns: BTreeSet<AgentSessionId>,
     /// Rollouts that were searched for our mark.
     examined: BTreeSet<PathBuf>,
+    /// The state of the list of names in which a thread's was looked up last.
+    named: BTreeMap<AgentSessionId, Stamp>,
 }
 
 impl CodexTrail {
@@ -96,6 +99,7 @@ impl CodexTrail {
             suspected: BTreeSet::new(),
             turns: BTreeSet::new(),
             examined: BTreeSet::new(),
+            named: BTreeMap::new(),
         }
     }
 
@@ -321,6 +325,15 @@ impl Trail for CodexTrail {
         let Some(rollout) = self.catalog.rollout(id) else { return Vec::new() };
         let helpers = self.catalog.helpers(id, &rollout);
         std::iter::once(rollout).chain(helpers).collect()
+    }
+
+    fn title(&mut self, id: &AgentSessionId) -> Option<Title> {
+        let stamp = Stamp::of(&self.files.names())?;
+        let known = self.named.insert(id.clone(), stamp);
+        if known.as_ref() == Some(&stamp) && stamp.is_settled(SystemClock.now()) {
+            return None;
+        }
+        self.files.name_of(id)
     }
 
     fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {

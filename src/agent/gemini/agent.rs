@@ -10,8 +10,8 @@ use super::lines::GeminiLines;
 use super::trail::GeminiTrail;
 use super::{invocation, version, view};
 use crate::agent::{
-    Agent, ConversationFiles, Follow, Injection, Invocation, Launch, Remark, SessionFiles, Trail, Var,
-    package, transcript,
+    Agent, ConversationFiles, FileOwner, Follow, Injection, Invocation, Launch, Remark, SessionFile,
+    SessionFiles, Trail, Var, package, transcript,
 };
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
@@ -136,6 +136,13 @@ impl ConversationFiles for Gemini {
 
     fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
         GeminiFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
+    }
+
+    fn owner(&self, var: Var<'_>, file: &SessionFile) -> Option<FileOwner> {
+        let header = || files::header(&file.path).map(|header| header.session);
+        let conversation = file.conversation.clone().or_else(header)?;
+        let folder = GeminiFiles::from_env(var)?.folder_of(&file.path);
+        Some(FileOwner { conversation, folder, subagent: file.conversation.is_some() })
     }
 
     fn usage_lines(&self, state: Option<&str>) -> Option<Box<dyn Lines + Send>> {

@@ -87,6 +87,11 @@ fn is_uuid(text: &[u8]) -> bool {
     text.len() == 36 && uuid::Uuid::try_parse_ascii(text).is_ok()
 }
 
+/// Whether the arguments ask for a sandbox, in which this machine's own addresses may be others.
+pub(super) fn in_a_sandbox(args: &[OsString]) -> bool {
+    args::read(args, &FLAGS).iter().any(|item| matches!(item, Item::Flag("--sandbox", _)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,7 @@ use super::shape::{self, Line, Text};
 use super::tools::Call;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
+use crate::meter::title::{Title, TitleSource};
 use prices::tier::Tier;
 use wire::AgentSessionId;
 use wire::Timestamp;
@@ -149,8 +150,13 @@ impl GeminiLines {
             Some("user") => {
                 let texts = message.content.map(shape::texts).unwrap_or_default();
                 let context = texts.first().is_some_and(|text| shape::is_context(text));
-                if !context && !self.memory.again && !self.memory.subagent && message.prompt().is_some() {
+                if !context
+                    && !self.memory.again
+                    && !self.memory.subagent
+                    && let Some(prompt) = message.prompt()
+                {
                     into.records.push(record(Fact::Prompt));
+                    into.note_title(Title::of_prompt(&prompt));
                 }
                 self.memory.again |= context;
             }
@@ -169,6 +175,10 @@ impl GeminiLines {
         }
         if into.facts.session.as_ref().map(|known| known.0.as_str()) != self.memory.session.as_deref() {
             into.facts.session = self.memory.session.clone().map(AgentSessionId);
+        }
+        let summary = line.set.as_ref().and_then(|set| set.summary.0.as_ref()).or(line.summary.0.as_ref());
+        if let Some(summary) = summary.filter(|_| self.usage_only.is_none() && !self.memory.subagent) {
+            into.note_title(Title::given(TitleSource::Agent, summary));
         }
         for text in [&line.timestamp, &line.start_time] {
             if let Some(at) = text.0.as_deref().and_then(Timestamp::parse) {

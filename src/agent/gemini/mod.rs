@@ -3,11 +3,14 @@
 //! Facts were measured on 0.61.0. Everything here reads; nothing writes.
 
 mod agent;
+mod calls;
 mod evidence;
 pub(crate) mod files;
 mod invocation;
-mod lines;
+pub(crate) mod lines;
 mod live;
+mod proxied;
+mod route;
 mod screen;
 mod shape;
 mod tools;

@@ -41,6 +41,9 @@ pub(super) struct Line<'a> {
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) display_content: Option<&'a RawValue>,
+    /// In the header of a file made from an older one, or in a document of an older version.
+    #[serde(borrow, default)]
+    pub(super) summary: Text<'a>,
     #[serde(borrow, default)]
     pub(super) model: Text<'a>,
     #[serde(default)]
@@ -54,6 +57,8 @@ pub(super) struct Line<'a> {
 pub(super) struct Set<'a> {
     #[serde(borrow, default)]
     pub(super) session_id: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) summary: Text<'a>,
     #[serde(borrow, default)]
     pub(super) messages: Option<Vec<&'a RawValue>>,
 }

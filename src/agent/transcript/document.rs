@@ -59,6 +59,22 @@ pub(super) fn after(
     Ok(page)
 }
 
+/// Hands out all items, each with the cursor that it comes right after.
+pub(super) fn each(
+    file: &File,
+    list: &'static str,
+    read: JournalReader,
+    each: &mut dyn FnMut(Cursor, Item),
+) -> io::Result<()> {
+    let first = Cursor::at(file.metadata()?.ino(), 0);
+    for (place, items) in messages(file, list, read)?.into_iter().enumerate() {
+        for placed in placed(at(first, place, 0), 1, items) {
+            each(placed.at, placed.item);
+        }
+    }
+    Ok(())
+}
+
 fn at(cursor: Cursor, place: usize, items: usize) -> Cursor {
     Cursor { offset: place as u64, items, lines: usize::from(items > 0), ..cursor }
 }
