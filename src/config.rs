@@ -3,21 +3,27 @@
 //! Promises: reading never fails. A broken file, or one wrong value in it, leaves the default in its place and a line to
 //! print after the agent has ended. Unknown keys are kept and reported by the doctor alone.
 
+pub mod budget;
 pub mod delivery;
 pub mod edit;
 pub mod keys;
 pub mod mcp;
+pub mod prices;
+pub mod proxy;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::prices::PriceList;
 use terminal::chord::Chord;
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
+pub use budget::Budget;
 pub use delivery::Delivery;
 pub use mcp::McpConfig;
+pub use proxy::ProxyConfig;
 
 use system::file::text_at_most;
 
@@ -35,6 +41,12 @@ pub struct Config {
     /// What leaves an attached session.
     pub detach_keys: Chord,
     pub notify: Notify,
+    pub proxy: ProxyConfig,
+    pub budgets: Vec<Budget>,
+    pub prices: PriceList,
+    pub runaway: RunawayLimits,
+    /// What `codemie statusline` prints.
+    pub statusline_format: String,
     agents: Vec<(String, AgentConfig)>,
     /// One line each, for after the agent has ended.
     pub problems: Vec<String>,
@@ -54,6 +66,28 @@ impl HostConfig {
         let (columns, rows) = settings.text("host.size").as_deref().and_then(keys::size).unwrap_or((120, 40));
         let mut limit = |key: &str| settings.text(key).as_deref().and_then(human::length::length);
         Self { columns, rows, idle_limit: limit("host.idleLimit"), total_limit: limit("host.totalLimit") }
+    }
+}
+
+/// From when on a session counts as running away; 0 switches a sign off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunawayLimits {
+    /// Failures of one tool in a row.
+    pub failures: i64,
+    /// Tokens by which the context grew without an edit.
+    pub context: i64,
+    /// How many times the session's own spending per minute.
+    pub spend: i64,
+}
+
+impl RunawayLimits {
+    fn read<V: Fn(&str) -> Option<OsString>>(settings: &mut Settings<V>) -> Self {
+        let mut count = |key: &str| settings.get(key).and_then(|(value, _)| value.as_integer()).unwrap_or(0);
+        Self {
+            failures: count("runaway.failures"),
+            context: count("runaway.contextTokens"),
+            spend: count("runaway.spendFactor"),
+        }
     }
 }
 
@@ -92,6 +126,11 @@ impl Config {
                 .and_then(|keys| keys.parse().ok())
                 .unwrap_or_default(),
             notify: Notify { command: settings.list("notify.command"), osc9: settings.flag("notify.osc9") },
+            proxy: ProxyConfig::read(&mut settings, agents),
+            budgets: budget::read(&mut settings),
+            prices: prices::read(&mut settings),
+            runaway: RunawayLimits::read(&mut settings),
+            statusline_format: settings.text(keys::STATUSLINE_FORMAT).unwrap_or_default(),
             agents: agents
                 .iter()
                 .map(|name| {
@@ -236,6 +275,8 @@ fn collect_unknown(table: &dyn TableLike, prefix: &str, unknown: &mut Vec<String
     for (part, item) in table.iter() {
         let key = if prefix.is_empty() { part.to_owned() } else { format!("{prefix}.{part}") };
         match item.as_table_like() {
+            // What is wrong in these is a problem of its own.
+            _ if [budget::TABLES, prices::TABLE].contains(&&*key) => {}
             Some(table) if keys::find(&key).is_none() => collect_unknown(table, &key, unknown),
             None if keys::find(&key).is_none() => unknown.push(key),
             _ => {}

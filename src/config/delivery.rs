@@ -128,7 +128,7 @@ fn address<V: Fn(&str) -> Option<OsString>>(settings: &mut Settings<V>, key: &st
     }
 }
 
-fn usable(text: &str) -> Result<Url, &'static str> {
+pub(super) fn usable(text: &str) -> Result<Url, &'static str> {
     match Url::parse(text.trim()) {
         Ok(url) if !url.username().is_empty() || url.password().is_some() => Err("must hold no password"),
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use super::{delivery, keys};
+use super::budget::{self, Budget, Which};
+use super::{delivery, keys, proxy};
 use system::file::create_private;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,7 @@ pub fn set(file: &Path, key: &str, text: &str) -> Result<(), Error> {
     }
     let known = keys::find(key).ok_or_else(|| Error::Unknown { key: key.to_owned() })?;
     let value = known.kind.parse(text).map_err(|expected| Error::Value { key: key.to_owned(), expected })?;
-    if let Some(expected) = delivery::refused(key, text) {
+    if let Some(expected) = delivery::refused(key, text).or_else(|| proxy::refused(key, text)) {
         return Err(Error::Value { key: key.to_owned(), expected: expected.to_owned() });
     }
     let mut document = super::parse(file).map_err(|problem| Error::Broken { problem })?;
@@ -51,6 +52,25 @@ pub fn unset(file: &Path, key: &str) -> Result<(), Error> {
         None if keys::find(key).is_some() => Ok(()),
         None => Err(Error::Unknown { key: key.to_owned() }),
     }
+}
+
+/// Writes one budget, in place of the one for the same.
+pub fn set_budget(file: &Path, budget: &Budget) -> Result<(), Error> {
+    let mut document = super::parse(file).map_err(|problem| Error::Broken { problem })?;
+    let not_tables = || Error::Broken { problem: "config.toml: budget must be tables: [[budget]]".into() };
+    budget::put(&mut document, budget).map_err(|()| not_tables())?;
+    write(file, document.to_string().as_bytes()).map_err(|error| Error::Io { file: file.to_owned(), error })
+}
+
+/// Removes one budget, with the comment above it; whether it was there.
+pub fn unset_budget(file: &Path, which: &Which) -> Result<bool, Error> {
+    let mut document = super::parse(file).map_err(|problem| Error::Broken { problem })?;
+    if !budget::take_out(&mut document, which) {
+        return Ok(false);
+    }
+    write(file, document.to_string().as_bytes())
+        .map_err(|error| Error::Io { file: file.to_owned(), error })?;
+    Ok(true)
 }
 
 fn put(document: &mut DocumentMut, key: &str, value: Value) -> Result<(), Error> {

@@ -39,6 +39,7 @@ pub struct Key {
 pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 pub const DETACH_KEYS: &str = "attach.detachKeys";
+pub const STATUSLINE_FORMAT: &str = "statusline.format";
 
 pub const KEYS: &[Key] = &[
     Key {
@@ -161,6 +162,36 @@ pub const KEYS: &[Key] = &[
         about: "keys that leave an attached session",
     },
     Key {
+        name: STATUSLINE_FORMAT,
+        kind: Kind::Text,
+        variable: None,
+        default: "{session} | {chain} | {today} | {window} | {context} | {budget}",
+        about: "what `codemie statusline` prints",
+    },
+    // A tool that fails is tried two or three times with other arguments; five failures without a success are no search.
+    Key {
+        name: "runaway.failures",
+        kind: Kind::Count,
+        variable: None,
+        default: "5",
+        about: "failures of one tool in a row that mark a session; 0 for never",
+    },
+    // Half of a usual context window: reading that much before the first edit is more than most tasks need.
+    Key {
+        name: "runaway.contextTokens",
+        kind: Kind::Count,
+        variable: None,
+        default: "100000",
+        about: "growth of the context without an edit that marks a session; 0 for never",
+    },
+    Key {
+        name: "runaway.spendFactor",
+        kind: Kind::Count,
+        variable: None,
+        default: "5",
+        about: "times the session's own spending per minute that mark it; 0 for never",
+    },
+    Key {
         name: "agent.*.path",
         kind: Kind::Text,
         variable: Some("CODEMIE_REAL_*"),
@@ -187,7 +218,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::List,
         variable: None,
         default: "[]",
-        about: "program and arguments to run when a turn ends, input is needed, or a session ends",
+        about: "program and arguments to run when a turn ends, input is needed, a session ends or a budget is nearly spent",
     },
     Key {
         name: "notify.osc9",
@@ -195,6 +226,34 @@ pub const KEYS: &[Key] = &[
         variable: None,
         default: "false",
         about: "tell terminals that are attached to a background session, by OSC 9",
+    },
+    Key {
+        name: "proxy.enabled",
+        kind: Kind::Flag,
+        variable: None,
+        default: "false",
+        about: "send agents' calls through the proxy without --proxy",
+    },
+    Key {
+        name: "proxy.*.upstream",
+        kind: Kind::Text,
+        variable: None,
+        default: "",
+        about: "where its calls go instead of the vendor's own address",
+    },
+    Key {
+        name: "proxy.*.auth",
+        kind: Kind::Secret,
+        variable: None,
+        default: "",
+        about: "static:VALUE, env:NAME or command:[\"argv\"]; sent to proxy.*.upstream alone",
+    },
+    Key {
+        name: "proxy.sessionHeader",
+        kind: Kind::Flag,
+        variable: None,
+        default: "false",
+        about: "tell the upstream the session's id, by X-Codemie-Session-Id",
     },
     Key {
         name: "mcp.anyFolder",

@@ -1,7 +1,9 @@
 //! The seam between a followed conversation and the agent that wrote it: one line in, records and facts out. A *line* is a
 //! line of a file, an element of a document's list, or a row of a database.
 
+use super::quota::QuotaReport;
 use super::record::Record;
+use super::title::Title;
 use wire::AgentSessionId;
 use wire::Timestamp;
 
@@ -37,6 +39,21 @@ impl<L: Lines + ?Sized> Lines for Box<L> {
 pub struct Harvest {
     pub records: Vec<Record>,
     pub facts: LineFacts,
+    /// The limits that the lines report, with the time of each.
+    pub quotas: Vec<(Timestamp, QuotaReport)>,
+    /// What the conversation is about, as far as these lines say. Readers of answered calls alone leave it out.
+    pub title: Option<Title>,
+}
+
+impl Harvest {
+    /// Takes a title over, if it is better than the one that is known.
+    pub fn note_title(&mut self, title: Option<Title>) {
+        if let Some(title) = title
+            && self.title.as_ref().is_none_or(|known| title.replaces(known))
+        {
+            self.title = Some(title);
+        }
+    }
 }
 
 /// What the lines report of their conversation; the latest value counts.

@@ -3,7 +3,7 @@
 //! These are facts as the agent states them, before anyone decides which session owns them.
 
 use prices::tier::Tier;
-use wire::{MAX_COUNT, PicoDollars, Timestamp, Tokens, ToolKind};
+use wire::{MAX_COUNT, Timestamp, Tokens, ToolKind};
 
 /// The longest key; the agents' own have some forty characters.
 pub const LONGEST_KEY: usize = 512;
@@ -71,13 +71,6 @@ pub struct Usage {
     pub tokens: Tokens,
     pub tier: Tier,
     pub request_id: Option<String>,
-}
-
-impl Usage {
-    /// Its cost; `None` when the model, or a kind of token it used, has no price. Never a guess, never a silent zero.
-    pub fn cost(&self) -> Option<PicoDollars> {
-        prices::cost(&self.model, &self.tokens, self.tier)
-    }
 }
 
 /// One ended tool call.

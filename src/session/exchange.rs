@@ -2,7 +2,7 @@
 //!
 //! The file holds the session's record, its openings, what `explain` knows, its records and its events with their ids,
 //! numbers and revisions, so that whichever home sends them, the receiver sees the same events. It holds paths, as the
-//! record does, and no word of a conversation.
+//! record does, and no word of a conversation, unless titles are asked for.
 //!
 //! A session that this home made or went on with is never touched by a file. One that came from a file is replaced by
 //! a file that knows more of it. A call that another session here already owns stays that one's; the event of it comes
@@ -19,6 +19,7 @@ use super::Error;
 use super::names;
 use super::record::record;
 use super::state::{Exit, Phase, State};
+use crate::meter::title::{Title, TitleSource};
 use crate::short::{self, shorten};
 use crate::store::old::EXPORT;
 use crate::store::{
@@ -30,6 +31,13 @@ use wire::Timestamp;
 use wire::{EndReason, EventType, Link, Status};
 
 const VERSION: u32 = 1;
+
+/// Whether titles, which are words of a conversation, go into the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Titles {
+    LeftOut,
+    Included,
+}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,6 +58,8 @@ pub struct ExportedSession {
     pub name_number: u32,
     pub named: bool,
     pub owns_from: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub proxied: bool,
     #[serde(default)]
     pub archived: bool,
     pub aliases: Vec<String>,
@@ -131,8 +141,18 @@ impl ExportedSession {
     }
 }
 
-pub fn export(view: &View<'_>, rows: &[SessionRow], now: Timestamp) -> Result<ExportFile, store::Error> {
-    let sessions = rows.iter().map(|row| exported(view, row, now)).collect::<Result<_, _>>()?;
+pub fn export(
+    view: &View<'_>,
+    rows: &[SessionRow],
+    titles: Titles,
+    now: Timestamp,
+) -> Result<ExportFile, store::Error> {
+    let sessions = rows.iter().map(|row| {
+        let mut session = exported(view, row, now)?;
+        session.session.title = session.session.title.filter(|_| titles == Titles::Included);
+        Ok(session)
+    });
+    let sessions = sessions.collect::<Result<_, store::Error>>()?;
     Ok(ExportFile { format: EXPORT.into(), version: VERSION, exported_at: now, sessions })
 }
 
@@ -158,6 +178,7 @@ fn exported(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Exporte
         name_number: row.name_number,
         named: row.named,
         owns_from: row.owns_from,
+        proxied: row.proxied,
         archived: row.archived,
         aliases: view.aliases(row.n)?,
         openings: view.openings(row.n)?,
@@ -210,15 +231,22 @@ pub(super) fn take_in(
         tx.insert_evidence(n, None, evidence)?;
     }
     for row in &exported.records {
-        if row.is_plausible() && tx.stored_record(&exported.session.agent, row.kind, &row.key)?.is_none() {
-            tx.insert_record_row(&exported.session.agent, n, row)?;
+        let agent = &exported.session.agent;
+        if row.is_plausible() && !is_known(tx, agent, row)? {
+            tx.insert_record_row(agent, n, row)?;
             if row.kind == store::RecordKind::Usage {
-                tx.take_back_call(&exported.session.agent, &row.key)?;
+                for key in row.keys() {
+                    tx.take_back_call(agent, key)?;
+                }
             }
         }
     }
     for file in &exported.changed_files {
         tx.note_changed_file(n, file)?;
+    }
+    let title = exported.session.title.as_deref();
+    if let Some(title) = title.and_then(|title| Title::given(TitleSource::Agent, title)) {
+        tx.set_title(exported.id, &title)?;
     }
     tx.recount(n)?;
     for event in &exported.events {
@@ -229,6 +257,16 @@ pub(super) fn take_in(
     tx.set_published(n)?;
     tx.note_imported(&source.to_string_lossy(), &exported.id.to_string(), &exported.session.session_id, at)?;
     Ok(Some(exported.id))
+}
+
+/// Whether a session here has a record under any of its keys.
+fn is_known(tx: &Tx<'_>, agent: &str, row: &RecordRow) -> Result<bool, Error> {
+    for key in row.keys() {
+        if tx.stored_record(agent, row.kind, key)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn insert(tx: &Tx<'_>, exported: &ExportedSession, source: &Path) -> Result<i64, Error> {
@@ -265,6 +303,7 @@ fn insert(tx: &Tx<'_>, exported: &ExportedSession, source: &Path) -> Result<i64,
             branch: record.branch.clone(),
         },
         owns_from: exported.owns_from,
+        proxied: exported.proxied,
         group: record.group.as_deref().and_then(|group| names::check_group(group).ok()),
     })?;
     // An older store's id, which is an alias of it here as it was there. Anything else that is shown could not be asked for.
@@ -311,7 +350,7 @@ fn insert_event(tx: &Tx<'_>, session: i64, agent: &str, event: &ExportedEvent) -
         EventType::Tool => Some(store::RecordKind::Tool),
         EventType::Prompt => Some(store::RecordKind::Prompt),
         EventType::Error => Some(store::RecordKind::Error),
-        EventType::Start | EventType::Bound | EventType::End => None,
+        EventType::Start | EventType::Bound | EventType::Quota | EventType::End => None,
     };
     let key = event.attributes.get("key").and_then(Value::as_str);
     let known = match (kind, key) {

@@ -278,6 +278,7 @@ fn take_in(
         // Calls made under the earlier tool were its to count.
         owns_from: Some(at),
         group: None,
+        proxied: false,
     })?;
     let free = match &old.agent_session {
         Some(agent_session) => tx.session_by_agent_session(&old.agent, agent_session)?.is_none(),

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use super::Error;
 use super::event::{amend_end, queue_bound, queue_end, queue_start, revise_start};
 use super::names::{self, Name};
+use super::proxied::{self, Unnoticed};
 use super::state::{Ending, Move, Next, Phase, State};
 use crate::store::{NewRun, NewSession, RunRow, SessionRow, Tx, Workspace};
 use wire::Timestamp;
@@ -18,7 +19,7 @@ use wire::{EndReason, EvidenceKind, StartReason, TransitionKind};
 /// A switch is noticed some time after the agent made it (150 ms at most, nearly always), and what the agent did in
 /// between is the new session's: a prompt pasted at once; an answer takes longer. More than this would take the last
 /// words of the old conversation, copied along but not read yet, for the new one's.
-const NOTICED_WITHIN_MS: i64 = 500;
+pub(super) const NOTICED_WITHIN_MS: i64 = 500;
 
 /// Everything that is known of a run when it starts.
 #[derive(Clone, Debug)]
@@ -153,6 +154,7 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &RunStart) -> Res
             owns_from: (!fresh).then_some(at),
             tags: &begin.tags,
             group: begin.group.as_deref(),
+            proxied: begin.run.proxied,
         },
     )
 }
@@ -220,6 +222,7 @@ pub fn transition(
                 owns_from: (kind == TransitionKind::Switch).then_some(Timestamp(at.0 - NOTICED_WITHIN_MS)),
                 tags: &tx.tags(old.n)?,
                 group: old.group.as_deref(),
+                proxied: run.proxied,
             },
         )?;
         if let Some(binding) = &transition.binding {
@@ -274,6 +277,7 @@ fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> 
     if row.phase == Phase::Closed {
         amend_end(tx, &load(tx, row.n, row.id)?)?;
     }
+    proxied::assign(tx, at, row.n, Unnoticed::Wait)?;
     Ok(BindResult::New)
 }
 
@@ -333,6 +337,8 @@ struct Creation<'a> {
     owns_from: Option<Timestamp>,
     tags: &'a [String],
     group: Option<&'a str>,
+    /// The run leads its agent through the proxy.
+    proxied: bool,
 }
 
 fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<StartResult, Error> {
@@ -354,11 +360,12 @@ fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<StartResult,
         workspace: new.workspace,
         owns_from: new.owns_from,
         group: new.group,
+        proxied: new.proxied,
     })?;
     for tag in new.tags {
         tx.add_tag(n, tag)?;
     }
-    tx.put_run_in(new.run, n)?;
+    tx.put_run_in(new.run, n, at)?;
     let (session, name, reason) = (new.id, new.name.full.clone(), new.reason);
     tx.log_after_commit(move || tracing::info!(%session, name, %reason, "created"));
     if !new.provisional {
@@ -377,7 +384,7 @@ fn reopen(
     reason: StartReason,
     from: Option<SessionId>,
 ) -> Result<StartKind, Error> {
-    tx.put_run_in(run, row.n)?;
+    tx.put_run_in(run, row.n, at)?;
     let session = row.id;
     if row.phase != Phase::Closed {
         step(row, Move::Join)?;
@@ -392,6 +399,7 @@ fn reopen(
     tx.reopen_session(row, run, reason, at, from)?;
     tx.log_after_commit(move || tracing::info!(%session, %reason, "re-opened"));
     queue_start(tx, &load(tx, row.n, row.id)?, at)?;
+    proxied::assign(tx, at, row.n, Unnoticed::Wait)?;
     Ok(StartKind::Reopened)
 }
 
@@ -405,6 +413,8 @@ fn leave(
     to: Option<SessionId>,
 ) -> Result<EndResult, Error> {
     let session = row.id;
+    // What the agent did right before a transition was noticed is the next session's.
+    proxied::assign(tx, at, row.n, if to.is_some() { Unnoticed::Wait } else { Unnoticed::Take })?;
     if let Some(other) = tx.live_runs_in(row.n)?.iter().rev().find(|other| other.n != run) {
         step(row, Move::LeaveOne)?;
         if row.run == Some(run) {

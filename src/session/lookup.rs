@@ -1,5 +1,5 @@
-//! From what a person types as SESSION to one session: full id, name, the agent's id, a unique prefix of either id, and
-//! last the agents' own files.
+//! From what a person types as SESSION to one session: full id, name, the agent's id, a unique prefix of either id or of a
+//! name, and last the agents' own files.
 
 use std::path::PathBuf;
 
@@ -188,7 +188,7 @@ mod tests {
             start(&mut world, "aaaa2222-0000-4000-8000-000000000002", "bbbb1111-agent", "cccc2222-agent");
         let three = start(&mut world, "dddd3333-0000-4000-8000-000000000003", "aaaa1", "dddd3333-agent");
         let files = Files(vec![foreign("eeee-1"), foreign("eeee-2"), foreign("eeee"), foreign("ffff-long")]);
-        let table: [(&str, Result<SessionId, &str>); 18] = [
+        let table: [(&str, Result<SessionId, &str>); 20] = [
             ("aaaa1111-0000-4000-8000-000000000001", Ok(one)),
             ("AAAA1111-0000-4000-8000-000000000001", Ok(one)),
             ("fix", Ok(one)),
@@ -196,9 +196,11 @@ mod tests {
             ("cccc2222-agent", Ok(two)),
             ("aaaa1", Ok(three)), // a name comes before a prefix
             ("aaaa11", Ok(one)),
-            ("bbbb", Ok(one)),
+            ("bbbb", Err("2")), // one's id and two's name
+            ("bbbb1111-agen", Err("2")),
+            ("cccc", Ok(two)),
             ("dddd", Ok(three)), // both its ids begin so: still one session
-            ("aaaa", Err("2")),
+            ("aaaa", Err("3")),  // a name of three's, too
             ("aaa", Err("unknown")),
             ("zzzz", Err("unknown")),
             ("", Err("unknown")),

@@ -14,6 +14,9 @@
 //! lifecycle::learn_version(tx, session, version)   the agent's version became known after the START
 //! absorb::take_records(tx, at, &row, &records)     records of any producer; ownership, revisions, late ENDs
 //! absorb::absorb(tx, at, session, &Batch)          the same of a file, with how far it has been read
+//! proxied::take(tx, at, &call)                     a call that the proxy saw: a record, or it waits for its session
+//! proxied::assign_waiting(tx, at, session)         the waiting calls of a session
+//! quota::take(tx, at, session, &report)            a limit that came with a call of a session
 //! publish::publish(&mut store, &home, now)         the JSON files of all sessions changed since
 //! recover::recover(&mut store, …)                  ends sessions whose wrapper vanished
 //! record::record(view, &row, now)                  the record of `show --json`
@@ -32,10 +35,13 @@ pub mod exchange;
 pub mod import;
 pub mod labels;
 pub mod lifecycle;
+pub mod lineage;
 pub mod lookup;
 pub mod names;
+pub mod proxied;
 pub mod prune;
 pub mod publish;
+pub mod quota;
 pub mod record;
 pub mod recover;
 pub mod state;

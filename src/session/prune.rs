@@ -1,4 +1,4 @@
-//! Old sessions leave the store; what they used stays counted. The agents' own files are not touched.
+//! Old sessions leave the store; what they used stays counted. So do calls of the proxy that became no session's, and old limits. The agents' own files are not touched.
 
 use super::{Error, publish};
 use crate::home::Home;
@@ -19,6 +19,7 @@ pub fn prune(
     if dry_run {
         return Ok(rows);
     }
+    store.write(|tx| tx.prune_waiting(before, agent))?;
     // One at a time: an agent that is started meanwhile waits for one removal at most.
     let mut gone = Vec::with_capacity(rows.len());
     for row in rows {

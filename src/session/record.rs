@@ -30,7 +30,9 @@ fn reading(view: &View<'_>, row: &SessionRow, totals: &Sums) -> Result<Reading, 
         Some(file) => view.has_unreadable_lines(file)?,
         None => false,
     };
-    Ok(Reading { calls, errors, prompts, tool_calls, failed, unreadable })
+    let proxied = row.proxied;
+    let unseen = proxied && view.has_unseen_calls(row.n)?;
+    Ok(Reading { calls, errors, prompts, tool_calls, failed, unreadable, proxied, unseen })
 }
 
 /// The time a session was open, all openings together; `now` closes the one that is still going on.
@@ -65,6 +67,7 @@ struct RelatedRows {
     unpriced_calls: HashMap<i64, BTreeMap<String, i64>>,
     syncs: HashMap<i64, Sync>,
     tags: HashMap<i64, Vec<String>>,
+    models: HashMap<i64, Vec<String>>,
 }
 
 impl RelatedRows {
@@ -78,6 +81,7 @@ impl RelatedRows {
             unpriced_calls: view.unpriced_calls_of(&sessions)?,
             syncs: view.syncs_of(rows)?,
             tags: view.tags_of(&sessions)?,
+            models: view.models_of(&sessions)?,
         })
     }
 
@@ -128,6 +132,8 @@ impl RelatedRows {
             sync: self.syncs.get(&row.n).copied().unwrap_or_default(),
             tags: self.tags.remove(&row.n).unwrap_or_default(),
             group: row.group.clone(),
+            title: row.title.clone(),
+            models: self.models.remove(&row.n).unwrap_or_default(),
             state: None,
         })
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::outgoing::{FROM, OUTGOING, Outgoing, read_outgoing};
+use super::outgoing::{FROM, OUTGOING, OUTGOING_COLUMNS as NEXT, Outgoing, read_outgoing};
 use super::{Error, Tx, View};
 use wire::Timestamp;
 use wire::spelled;
@@ -41,8 +41,8 @@ impl View<'_> {
             ),
             params![sink, fate.as_str(), up_to, limit],
             |row| {
-                let accepted = usize::try_from(row.get::<_, i64>(29)?).unwrap_or(0);
-                Ok(Letter { event: read_outgoing(row)?, reason: row.get(27)?, at: row.get(28)?, accepted })
+                let accepted = usize::try_from(row.get::<_, i64>(NEXT + 2)?).unwrap_or(0);
+                Ok(Letter { event: read_outgoing(row)?, reason: row.get(NEXT)?, at: row.get(NEXT + 1)?, accepted })
             },
         )
     }

@@ -1,9 +1,11 @@
 //! What the table of `list` shows of each session, in one query: a third of a session's columns, beside its sums.
 
-use rusqlite::{Row, params};
+use rusqlite::{Row, params_from_iter};
 
 use super::Phase;
+use super::query::{ACTIVITY, Condition};
 use super::{Error, Filter, View};
+use wire::EndReason;
 use wire::PicoDollars;
 use wire::Status;
 use wire::Timestamp;
@@ -23,6 +25,15 @@ pub struct ListedSession {
     pub opening: u32,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
+    /// When something happened in it last.
+    pub active_at: Timestamp,
+    pub end_reason: Option<EndReason>,
+    pub title: Option<String>,
+    /// Whether anybody has looked for its title: sessions of earlier versions have none.
+    pub title_sought: bool,
+    pub cwd: Option<String>,
+    /// Whether its conversation is known, so that it can be resumed.
+    pub bound: bool,
     pub api_calls: i64,
     /// Everything billed.
     pub tokens: u64,
@@ -49,22 +60,29 @@ fn read(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
         api_calls: count(12)?,
         tokens: [billed(13)?, billed(14)?, billed(15)?, billed(16)?].into_iter().fold(0, u64::saturating_add),
         cost: PicoDollars(count(17)?),
+        active_at: row.get(18)?,
+        end_reason: row.get(19)?,
+        title: row.get(20)?,
+        cwd: row.get(21)?,
+        bound: row.get(22)?,
+        title_sought: row.get(23)?,
     })
 }
 
 impl View<'_> {
-    /// The newest, so many of them.
+    /// The first, so many of them.
     pub fn listed(&self, filter: &Filter, most: usize) -> Result<Vec<ListedSession>, Error> {
-        let Filter { agent, project, tag, group, since, .. } = filter;
+        let Condition { sql, values } = self.condition(filter)?;
+        let (order, most) = (filter.sort.order(), i64::try_from(most).unwrap_or(i64::MAX));
         self.all(
             &format!(
                 "SELECT s.n, ifnull(s.former_id, s.id), s.name, s.agent, s.phase, s.status, s.archived, s.project, s.branch,
-                   s.opening, s.started_at, s.ended_at, t.api_calls, t.input, t.output, t.cache_read, t.cache_write, t.cost
+                   s.opening, s.started_at, s.ended_at, t.api_calls, t.input, t.output, t.cache_read, t.cache_write, t.cost,
+                   {ACTIVITY}, s.end_reason, s.title, s.cwd, s.agent_session IS NOT NULL, s.title_rank IS NOT NULL
                  FROM session s LEFT JOIN total t ON t.session = s.n
-                 WHERE {} ORDER BY s.started_at DESC, s.n DESC LIMIT ?6",
-                filter.condition()
+                 WHERE {sql} ORDER BY {order} LIMIT {most}"
             ),
-            params![agent, project, tag, group, since, i64::try_from(most).unwrap_or(i64::MAX)],
+            params_from_iter(values),
             read,
         )
     }

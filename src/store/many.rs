@@ -79,6 +79,24 @@ impl View<'_> {
         )
     }
 
+    /// The models each used, the most used first.
+    pub fn models_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<String>>, Error> {
+        const USED: &str = "FROM record WHERE kind = 'usage' AND model <> ''";
+        self.by_session(
+            sessions,
+            |n| {
+                let sql = format!(
+                    "SELECT model {USED} AND session = ?1 GROUP BY model ORDER BY count(*) DESC, model"
+                );
+                self.all(&sql, [n], |row| row.get(0))
+            },
+            || {
+                let order = "GROUP BY session, model ORDER BY session, count(*) DESC, model";
+                self.grouped(&format!("SELECT session, model {USED} {order}"), |row| row.get(1))
+            },
+        )
+    }
+
     pub fn openings_of(&self, sessions: &[i64]) -> Result<HashMap<i64, Vec<OpeningRow>>, Error> {
         self.by_session(
             sessions,

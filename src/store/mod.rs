@@ -16,12 +16,16 @@
 //! by `session::lifecycle` on a [`Tx`].
 
 mod address;
+mod bill;
 mod breakdown;
+mod budget;
+mod chain;
 mod columns;
 mod error;
 mod evidence;
 mod imported;
 mod letter;
+mod limit;
 mod listed;
 mod many;
 pub mod old;
@@ -31,8 +35,10 @@ mod outbox;
 mod outgoing;
 mod phase;
 mod position;
+mod proxied;
 mod pruned;
 mod query;
+mod quota;
 mod record;
 mod request;
 mod run;
@@ -55,10 +61,16 @@ use wire::Timestamp;
 
 pub use crate::meter::tail::FileId;
 pub use address::Fingerprint;
+pub use bill::BilledCalls;
 pub use breakdown::{ModelSum, ToolSum};
+pub use budget::{Hold, OwnPriceUse, Spent, SpentBy};
+pub use chain::ChainSpent;
+#[cfg(test)]
+pub(crate) use chain::chain_queries;
 pub use error::Error;
 pub use evidence::{Evidence, EvidenceVerdict, Incident};
 pub use letter::{Fate, Letter};
+pub use limit::ReportedLimit;
 pub use listed::ListedSession;
 pub use many::RunProcesses;
 pub use opening::OpeningRow;
@@ -66,14 +78,16 @@ pub use outbox::{Draft, EventRow};
 pub use outgoing::Outgoing;
 pub use phase::{Exit, Phase};
 pub use position::Position;
+pub use proxied::{ProxyColumns, Seen};
 pub use pruned::PrunedSession;
-pub use query::{Filter, Show};
-pub use record::{Priced, RecordKind, RecordRow, StoredRecord};
+pub use query::{Filter, Labelled, Show, Sort};
+pub use quota::{QuotaRow, QuotaUseRow};
+pub use record::{Priced, RecordKind, RecordRow, Step, StepKind, StoredRecord};
 pub use request::{CLAIMED, Claim, NewRequest, REMEMBERED, RequestRow};
 pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};
-pub use usage::{By, UsageRow, joined};
+pub use usage::{CallSums, Owner, OwnerSession, Place, PlaceOf, Portion, Span, Spending, SpentCall};
 pub use wire::PicoDollars;
 
 /// An open database. One per thread.
@@ -90,6 +104,16 @@ impl Store {
     pub fn open(home: &Home, at: Timestamp) -> Result<Self, Error> {
         Ok(Self {
             conn: open::open(home, at)?,
+            #[cfg(test)]
+            faults: Faults::default(),
+        })
+    }
+
+    /// Opens the database of this home to read it, as it is: nothing is made, brought to another version or repaired, and nobody
+    /// is waited for.
+    pub fn open_to_read(home: &Home) -> Result<Self, Error> {
+        Ok(Self {
+            conn: open::open_to_read(home)?,
             #[cfg(test)]
             faults: Faults::default(),
         })

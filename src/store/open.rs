@@ -52,6 +52,18 @@ pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
     open_existing(&path)
 }
 
+/// Opens an existing database of this version, for reading alone.
+pub(super) fn open_to_read(home: &Home) -> Result<Connection, Error> {
+    let path = home.database();
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(&path, flags).map_err(|error| opening(&path, error))?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    match schema::version(&conn)? {
+        schema::KNOWN => Ok(conn),
+        found => Err(Error::Newer { found, known: schema::KNOWN }),
+    }
+}
+
 /// Marks a database in which damage was met, so that the next process to open it examines it.
 pub(super) fn suspect(path: &Path) {
     if let Err(error) = open_private(&mark_of(path)) {

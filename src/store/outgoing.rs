@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Error, View};
 use wire::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
-use wire::{Attributes, Event, EventKind, EventType, plain};
+use wire::{Attributes, CallKind, Event, EventKind, EventType, plain};
 
 /// An event as it is sent, with its place in this store. The sender knows `machine` and `user`.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,9 @@ impl Deref for Outgoing {
 pub(super) const OUTGOING: &str = "e.n, e.id, e.rev, e.type, ifnull(s.former_id, s.id), e.seq, e.time, s.agent, e.attributes, e.change, \
      r.key, r.model, r.input, r.output, r.cache_read, r.cache_write_5m + r.cache_write_1h, r.reasoning, r.cost, \
      r.subagent IS NOT NULL, r.tool, r.ok, r.tool_kind, r.file, r.lines_added, r.lines_removed, r.error_status, \
-     r.error_kind";
+     r.error_kind, r.source, r.latency_ms, r.ttft_ms, r.call_kind, r.aborted, r.attempt, r.branch, r.head";
+/// How many columns these are.
+pub(super) const OUTGOING_COLUMNS: usize = 35;
 
 pub(super) const FROM: &str =
     "event e JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
@@ -87,23 +89,29 @@ fn of_record(kind: EventKind, row: &Row<'_>) -> rusqlite::Result<Attributes> {
     let key = Key(row.get(10)?);
     let number = |index: usize| row.get::<_, Option<i64>>(index);
     let added = |index: usize| number(index).map(Into::into);
+    let timing = |index: usize| number(index).map(|time| time.map_or(Timing::NONE, Timing::from));
     let text = |index: usize| row.get::<_, Option<String>>(index);
     Ok(match kind {
         EventKind::Known(EventType::Usage) => {
             let Some(model) = text(11)? else { return Ok(Attributes::unreadable(EventType::Usage)) };
             Attributes::Usage(Usage {
+                aborted: row.get::<_, Option<bool>>(31)?.unwrap_or(false).into(),
+                attempt: number(32)?.map(Into::into),
+                branch: text(33)?.map(Text::cut),
                 cache_read_tokens: added(14)?,
                 cache_write_tokens: added(15)?,
                 cost_usd: row.get::<_, Option<_>>(17)?.map(Cost),
+                head: text(34)?.map(Text::cut),
                 input_tokens: added(12)?,
                 key,
-                latency_ms: Timing::NONE,
+                kind: text(30)?.map(|kind| CallKind::parse(&kind).unwrap_or(CallKind::Other)),
+                latency_ms: timing(28)?,
                 model: Dimension::cut(model),
                 output_tokens: added(13)?,
                 reasoning_tokens: added(16)?,
-                source: Some(Source::Transcript),
+                source: row.get::<_, Option<_>>(27)?.or(Some(Source::Transcript)),
                 subagent: row.get::<_, bool>(18)?.into(),
-                ttft_ms: Timing::NONE,
+                ttft_ms: timing(29)?,
             })
         }
         EventKind::Known(EventType::Tool) => {

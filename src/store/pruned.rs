@@ -32,8 +32,12 @@ impl View<'_> {
 
     /// Whether a call was counted by a session that has been pruned since.
     pub(crate) fn is_pruned_call(&self, agent: &str, key: &str) -> Result<bool, Error> {
-        let found =
-            self.maybe("SELECT 1 FROM pruned_call WHERE agent = ?1 AND key = ?2", [agent, key], |_| Ok(()))?;
+        let found = self.maybe(
+            "SELECT 1 FROM pruned_call WHERE agent = ?1 AND key = ?2
+             UNION ALL SELECT 1 FROM pruned_alias WHERE agent = ?1 AND key = ?2",
+            [agent, key],
+            |_| Ok(()),
+        )?;
         Ok(found.is_some())
     }
 }
@@ -62,12 +66,18 @@ impl Tx<'_> {
                r.cache_write_1h, r.reasoning, r.fast, r.cost
              FROM record r JOIN pruned_session p ON p.id = ?2 WHERE r.session = ?1 AND r.kind = 'usage'",
             params![session.n, session.id],
+        )?;
+        self.run(
+            "INSERT OR IGNORE INTO pruned_alias SELECT a.agent, a.key FROM record r JOIN record_alias a ON a.record = r.n
+             WHERE r.session = ?1 AND r.kind = 'usage'",
+            [session.n],
         )
         .map(drop)
     }
 
     /// A session that is here owns the call again.
     pub(crate) fn take_back_call(&self, agent: &str, key: &str) -> Result<(), Error> {
-        self.run("DELETE FROM pruned_call WHERE agent = ?1 AND key = ?2", [agent, key]).map(drop)
+        self.run("DELETE FROM pruned_call WHERE agent = ?1 AND key = ?2", [agent, key])?;
+        self.run("DELETE FROM pruned_alias WHERE agent = ?1 AND key = ?2", [agent, key]).map(drop)
     }
 }

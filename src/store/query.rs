@@ -1,22 +1,31 @@
 //! Queries of commands: lists, lookups, and sessions that are to be published or may be pruned.
 
-use rusqlite::params;
+use rusqlite::types::Value;
+use rusqlite::{params, params_from_iter};
 
 use super::session::{COLUMNS, read};
 use super::{Error, SessionRow, Tx, View};
-use wire::Timestamp;
+use wire::{Status, Timestamp};
 
-/// Which sessions a list shows. The default is all that are not archived.
+/// Which sessions a list shows, and in which order. The default is all that are not archived, the last used first.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub agent: Option<String>,
-    /// The folder's own name, its path, or `owner/name` of the repository.
+    /// A folder's path; or, in any case, a part of its own name, with a slash of `owner/name` of the repository.
     pub project: Option<String>,
     pub tag: Option<String>,
     pub group: Option<String>,
     /// Open at this time or later.
     pub since: Option<Timestamp>,
+    /// A part of the branch's name, in any case.
+    pub branch: Option<String>,
+    pub status: Option<Status>,
+    /// A part of the name of a model it used, in any case.
+    pub model: Option<String>,
+    /// Each in its name, title, project, branch or a tag, in any case.
+    pub words: Vec<String>,
     pub show: Show,
+    pub sort: Sort,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,51 +37,164 @@ pub enum Show {
     Archived,
 }
 
+/// What sessions can be filtered by, besides what is fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labelled {
+    Project,
+    Branch,
+    Group,
+    Tag,
+    Model,
+}
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    #[default]
+    LastUsed,
+    Started,
+    Cost,
+    Tokens,
+    Name,
+}
+
+/// The last activity in the session `s`; there is an index of it.
+pub(super) const ACTIVITY: &str = "max(s.started_at, ifnull(s.ended_at, 0), ifnull(s.active_at, 0))";
+
+impl Sort {
+    /// Of the session `s`.
+    pub(super) fn order(self) -> String {
+        let sum =
+            |columns: &str| format!("(SELECT {columns} FROM total o WHERE o.session = s.n) DESC, s.n DESC");
+        match self {
+            Self::LastUsed => format!("{ACTIVITY} DESC, s.n DESC"),
+            Self::Started => "s.started_at DESC, s.n DESC".to_owned(),
+            Self::Cost => sum("o.cost"),
+            Self::Tokens => sum("o.input + o.output + o.cache_read + o.cache_write"),
+            Self::Name => "s.name".to_owned(),
+        }
+    }
+}
+
+/// A condition on the session `s`, and the values of its parameters.
+pub(super) struct Condition {
+    pub(super) sql: String,
+    pub(super) values: [Value; 8],
+}
+
 impl Filter {
-    /// Of the session `s`; its parameters are agent, project, tag, group and since.
-    pub(super) fn condition(&self) -> String {
+    fn condition(&self, words: Option<&[i64]>) -> Condition {
         let show = match self.show {
             Show::NotArchived => "s.archived = 0",
             Show::Active => "s.phase <> 'closed'",
             Show::All => "1",
             Show::Archived => "s.archived = 1",
         };
-        format!(
-            "{show} AND (?1 IS NULL OR s.agent = ?1)
-               AND (?2 IS NULL OR s.project = ?2 OR s.cwd = ?2 OR s.repository = ?2)
+        let status = match self.status {
+            None => String::new(),
+            Some(Status::Active) => " AND s.phase <> 'closed'".to_owned(),
+            Some(status) => format!(" AND s.phase = 'closed' AND s.status = '{status}'"),
+        };
+        let sql = format!(
+            "{show}{status} AND (?1 IS NULL OR s.agent = ?1)
+               AND (?2 IS NULL OR s.cwd = ?2
+                 OR instr(lower(CASE instr(?2, '/') WHEN 0 THEN s.project ELSE s.repository END), lower(?2)))
                AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tag t WHERE t.session = s.n AND t.tag = ?3))
                AND (?4 IS NULL OR s.grp = ?4)
-               AND (?5 IS NULL OR s.ended_at IS NULL OR s.ended_at >= ?5)"
-        )
+               AND (?5 IS NULL OR s.ended_at IS NULL OR s.ended_at >= ?5)
+               AND (?6 IS NULL OR instr(lower(s.branch), lower(?6)))
+               AND (?7 IS NULL OR EXISTS (SELECT 1 FROM record r
+                 WHERE r.session = s.n AND r.kind = 'usage' AND instr(lower(r.model), lower(?7))))
+               AND (?8 IS NULL OR s.n IN (SELECT value FROM json_each(?8)))"
+        );
+        let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
+        let numbers = words.map_or(Value::Null, |numbers| {
+            let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            Value::Text(format!("[{}]", numbers.join(",")))
+        });
+        let since = self.since.map_or(Value::Null, |since| Value::Integer(since.0));
+        let values = [
+            text(&self.agent),
+            text(&self.project),
+            text(&self.tag),
+            text(&self.group),
+            since,
+            text(&self.branch),
+            text(&self.model),
+            numbers,
+        ];
+        Condition { sql, values }
     }
 }
 
 impl View<'_> {
-    /// Newest first.
+    pub(super) fn condition(&self, filter: &Filter) -> Result<Condition, Error> {
+        let words = if filter.words.is_empty() { None } else { Some(self.with_words(&filter.words)?) };
+        Ok(filter.condition(words.as_deref()))
+    }
+
+    /// The sessions that have each of the words in what people know them by. Not in SQL, which knows the cases of ASCII alone.
+    fn with_words(&self, words: &[String]) -> Result<Vec<i64>, Error> {
+        let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+        let known = self.all(
+            "SELECT n, name, title, project, branch, (SELECT group_concat(tag, char(10)) FROM tag WHERE session = n)
+             FROM session",
+            [],
+            |row| {
+                let mut text = row.get::<_, String>(1)?;
+                for column in 2..=5 {
+                    text.push('\n');
+                    text += &row.get::<_, Option<String>>(column)?.unwrap_or_default();
+                }
+                Ok((row.get::<_, i64>(0)?, text.to_lowercase()))
+            },
+        )?;
+        let matching =
+            known.into_iter().filter(|(_, text)| words.iter().all(|word| text.contains(word.as_str())));
+        Ok(matching.map(|(n, _)| n).collect())
+    }
+
+    /// The last used first.
     pub fn list(&self, filter: &Filter) -> Result<Vec<SessionRow>, Error> {
         self.list_first(filter, usize::MAX)
     }
 
-    /// The newest, so many of them.
+    /// The first, so many of them.
     pub fn list_first(&self, filter: &Filter, most: usize) -> Result<Vec<SessionRow>, Error> {
-        let Filter { agent, project, tag, group, since, .. } = filter;
+        let Condition { sql, values } = self.condition(filter)?;
+        let (order, most) = (filter.sort.order(), i64::try_from(most).unwrap_or(i64::MAX));
         self.all(
-            &format!(
-                "SELECT {COLUMNS} FROM session s WHERE {} ORDER BY s.started_at DESC, s.n DESC LIMIT ?6",
-                filter.condition()
-            ),
-            params![agent, project, tag, group, since, i64::try_from(most).unwrap_or(i64::MAX)],
+            &format!("SELECT {COLUMNS} FROM session s WHERE {sql} ORDER BY {order} LIMIT {most}"),
+            params_from_iter(values),
             read,
         )
     }
 
     /// How many a list would show.
     pub fn count(&self, filter: &Filter) -> Result<usize, Error> {
-        let Filter { agent, project, tag, group, since, .. } = filter;
-        self.one(
-            &format!("SELECT count(*) FROM session s WHERE {}", filter.condition()),
-            params![agent, project, tag, group, since],
-            |row| row.get::<_, i64>(0).map(|count| usize::try_from(count).unwrap_or_default()),
+        let Condition { sql, values } = self.condition(filter)?;
+        self.one(&format!("SELECT count(*) FROM session s WHERE {sql}"), params_from_iter(values), |row| {
+            row.get::<_, i64>(0).map(|count| usize::try_from(count).unwrap_or_default())
+        })
+    }
+
+    /// The values that sessions have in one of their columns, the last used first, so many of them.
+    pub fn values_of(&self, what: Labelled, most: usize) -> Result<Vec<String>, Error> {
+        let from = match what {
+            Labelled::Project => "s.project AS label FROM session s",
+            Labelled::Branch => "s.branch AS label FROM session s",
+            Labelled::Group => "s.grp AS label FROM session s",
+            Labelled::Tag => "t.tag AS label FROM tag t JOIN session s ON s.n = t.session",
+            Labelled::Model => {
+                "r.model AS label FROM record r JOIN session s ON s.n = r.session AND r.kind = 'usage'"
+            }
+        };
+        self.all(
+            &format!(
+                "SELECT {from} WHERE label <> '' GROUP BY label ORDER BY max({ACTIVITY}) DESC, label LIMIT {most}"
+            ),
+            [],
+            |row| row.get(0),
         )
     }
 
@@ -89,12 +211,13 @@ impl View<'_> {
         )
     }
 
-    /// Sessions one of whose ids begins so.
+    /// Sessions one of whose ids, or whose name, begins so.
     pub(crate) fn sessions_with_prefix(&self, prefix: &str) -> Result<Vec<SessionRow>, Error> {
         self.all(
             &format!(
                 "SELECT {COLUMNS} FROM session s
                  WHERE substr(s.id, 1, length(?1)) = lower(?1) OR substr(s.agent_session, 1, length(?1)) = ?1
+                    OR substr(s.name, 1, length(?1)) = ?1
                     OR EXISTS (SELECT 1 FROM alias a WHERE a.session = s.n AND substr(a.id, 1, length(?1)) = ?1)
                  ORDER BY s.n"
             ),

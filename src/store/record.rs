@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
+use super::proxied::{self, ProxyColumns, Seen};
 use super::spelling::{count, uncount};
 use super::{Error, Tx, View};
-use crate::meter::record::{ApiError, Fact, Record, Tool, Usage};
+use crate::meter::record::{ApiError, Fact, LONGEST_KEY, Record, Tool, Usage};
+use prices::PriceList;
 use prices::tier::Tier;
 use wire::PicoDollars;
+use wire::SessionId;
 use wire::Timestamp;
+use wire::event::Source;
 use wire::spelled;
-use wire::{Tokens, ToolKind};
+use wire::{MAX_COUNT, Tokens, ToolKind};
 
 /// A record with what it cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +24,46 @@ pub struct Priced {
     pub record: Record,
     /// `None` when the model has no price, and for what is no API call.
     pub cost: Option<PicoDollars>,
-    /// Version of the price table the cost was made with.
+    /// Version of the prices the cost was made with: of the table, or of a price that the user has set (`own-…`).
     pub prices: Option<String>,
+}
+
+impl Priced {
+    /// With the price of today's table.
+    pub fn of(record: Record) -> Self {
+        Self::by(&PriceList::default(), record)
+    }
+
+    /// What it cost by a price list.
+    pub fn by(prices: &PriceList, record: Record) -> Self {
+        let cost = match &record.fact {
+            Fact::Usage(usage) => prices.cost(&usage.model, &usage.tokens, usage.tier),
+            Fact::Tool(_) | Fact::Prompt | Fact::Error(_) => None,
+        };
+        let (cost, prices) = cost.map(|cost| (cost.amount, cost.version)).unzip();
+        Self { record, cost, prices }
+    }
+}
+
+/// One call or tool, as far as numbers go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub at: Timestamp,
+    pub kind: StepKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Everything that was sent, in tokens.
+    Call {
+        context: i64,
+        cost: PicoDollars,
+    },
+    Tool {
+        name: String,
+        ok: bool,
+        edits: bool,
+    },
 }
 
 spelled!(
@@ -48,6 +90,9 @@ pub struct StoredRecord {
     /// All zero for what is no API call.
     pub tokens: Tokens,
     pub cost: Option<PicoDollars>,
+    pub seen: Seen,
+    /// Whose numbers they are.
+    pub source: Source,
 }
 
 /// A record as the database holds it, for taking elsewhere.
@@ -65,6 +110,27 @@ pub struct RecordRow {
     pub tool: Option<ToolColumns>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorColumns>,
+    #[serde(default, skip_serializing_if = "is_transcript")]
+    pub seen: Seen,
+    /// `None`: the numbers are the transcript's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// How the proxy saw it, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<ProxyColumns>,
+    /// The branch that was checked out when the call was made, and the first 12 digits of its commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// Further keys of the same thing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_transcript(seen: &Seen) -> bool {
+    *seen == Seen::Transcript
 }
 
 impl RecordRow {
@@ -74,7 +140,19 @@ impl RecordRow {
         record.is_plausible()
             && record.at.is_a_date()
             && RecordKind::of(&record.fact) == self.kind
+            && self.aliases.len() <= MOST_ALIASES
+            && self.aliases.iter().all(|key| key.len() <= LONGEST_KEY)
+            && self
+                .proxy
+                .as_ref()
+                .is_none_or(|proxy| proxy.latency_ms.max(proxy.ttft_ms.unwrap_or(0)) <= MAX_COUNT)
+            && [&self.branch, &self.head].into_iter().flatten().all(|text| text.len() <= LONGEST_KEY)
             && cost.is_none_or(|cost| (0..=MOST_OF_A_CALL.0).contains(&cost.0))
+    }
+
+    /// Its key and its further ones.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        [&self.key].into_iter().chain(&self.aliases).map(String::as_str)
     }
 
     fn priced(&self) -> Priced {
@@ -106,6 +184,9 @@ impl RecordRow {
         }
     }
 }
+
+/// A call has two names at most; a copy of a conversation may add some.
+const MOST_ALIASES: usize = 16;
 
 /// A hundred thousand dollars: no call costs as much, and all that a store can hold of them fits a sum.
 const MOST_OF_A_CALL: PicoDollars = PicoDollars(100_000 * 1_000_000_000_000);
@@ -173,16 +254,22 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
             RecordKind::Error => Some(ErrorColumns { status: row.get(21)?, kind: row.get(22)? }),
             _ => None,
         },
+        seen: row.get::<_, Option<Seen>>(23)?.unwrap_or_default(),
+        source: row.get(24)?,
+        branch: row.get(25)?,
+        head: row.get(26)?,
+        proxy: ProxyColumns::read(row, 27)?,
+        aliases: serde_json::from_str(row.get_ref(33)?.as_str()?).unwrap_or_default(),
     })
 }
 
 /// The column is called `fast`: a codemie that knows no other tiers reads every number but zero as fast. It prices nothing by
 /// that, the cost is stored beside it.
-fn read_tier(column: Option<i64>) -> Tier {
+pub(super) fn read_tier(column: Option<i64>) -> Tier {
     u64::try_from(column.unwrap_or(0)).map_or(Tier::Unknown, Tier::numbered)
 }
 
-fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
+pub(super) fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
     let number = |index: usize| row.get::<_, Option<i64>>(first + index).map(|n| uncount(n.unwrap_or(0)));
     Ok(Tokens {
         input: number(0)?,
@@ -194,7 +281,22 @@ fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
     })
 }
 
+const STORED: &str =
+    "n, session, cost, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning, seen, source";
+
+fn read_stored(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
+    Ok(StoredRecord {
+        n: row.get(0)?,
+        session: row.get(1)?,
+        cost: row.get(2)?,
+        tokens: read_tokens(row, 3)?,
+        seen: row.get::<_, Option<Seen>>(9)?.unwrap_or_default(),
+        source: row.get::<_, Option<Source>>(10)?.unwrap_or(Source::Transcript),
+    })
+}
+
 impl View<'_> {
+    /// Under its key or a further one.
     pub fn stored_record(
         &self,
         agent: &str,
@@ -202,30 +304,59 @@ impl View<'_> {
         key: &str,
     ) -> Result<Option<StoredRecord>, Error> {
         self.maybe(
-            "SELECT n, session, cost, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning
-             FROM record WHERE agent = ?1 AND kind = ?2 AND key = ?3",
+            &format!(
+                "SELECT {STORED} FROM record WHERE n = ifnull(
+                   (SELECT n FROM record WHERE agent = ?1 AND kind = ?2 AND key = ?3),
+                   (SELECT record FROM record_alias WHERE agent = ?1 AND kind = ?2 AND key = ?3))"
+            ),
             params![agent, kind, key],
-            |row| {
-                Ok(StoredRecord {
-                    n: row.get(0)?,
-                    session: row.get(1)?,
-                    cost: row.get(2)?,
-                    tokens: read_tokens(row, 3)?,
-                })
-            },
+            read_stored,
         )
+    }
+
+    pub(crate) fn stored_record_number(&self, n: i64) -> Result<Option<StoredRecord>, Error> {
+        self.maybe(&format!("SELECT {STORED} FROM record WHERE n = ?1"), [n], read_stored)
     }
 
     /// A session's records, in the order in which they came in.
     pub fn records(&self, session: i64) -> Result<Vec<RecordRow>, Error> {
         self.all(
-            "SELECT kind, key, at, subagent, model, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning,
-               fast, request_id, cost, prices, tool, ok, tool_kind, file, lines_added, lines_removed, error_status,
-               error_kind
-             FROM record WHERE session = ?1 ORDER BY n",
+            &format!(
+                "SELECT kind, key, at, subagent, model, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning,
+                   fast, request_id, cost, prices, tool, ok, tool_kind, file, lines_added, lines_removed, error_status,
+                   error_kind, seen, source, branch, head, {},
+                   (SELECT json_group_array(a.key) FROM record_alias a WHERE a.record = record.n)
+                 FROM record WHERE session = ?1 ORDER BY n",
+                proxied::COLUMNS
+            ),
             [session],
             read_row,
         )
+    }
+
+    /// A session's latest calls and tools, the oldest first: for signs that need no words.
+    pub fn recent_steps(&self, session: i64, most: usize) -> Result<Vec<Step>, Error> {
+        let mut steps = self.all(
+            "SELECT at, tool, ok, tool_kind IN ('write', 'edit'),
+               ifnull(input, 0) + ifnull(cache_read, 0) + ifnull(cache_write_5m, 0) + ifnull(cache_write_1h, 0),
+               ifnull(cost, 0)
+             FROM record WHERE session = ?1 AND kind IN ('usage', 'tool') AND subagent IS NULL
+             ORDER BY at DESC, n DESC LIMIT ?2",
+            params![session, i64::try_from(most).unwrap_or(i64::MAX)],
+            |row| {
+                let kind = match row.get::<_, Option<String>>(1)? {
+                    Some(name) => StepKind::Tool {
+                        name,
+                        ok: row.get::<_, Option<bool>>(2)?.unwrap_or(true),
+                        edits: row.get::<_, Option<bool>>(3)?.unwrap_or(false),
+                    },
+                    None => StepKind::Call { context: row.get(4)?, cost: row.get(5)? },
+                };
+                Ok(Step { at: row.get(0)?, kind })
+            },
+        )?;
+        steps.reverse();
+        Ok(steps)
     }
 
     pub fn last_record_at(&self, session: i64) -> Result<Option<Timestamp>, Error> {
@@ -328,15 +459,34 @@ impl Tx<'_> {
     }
 
     pub(crate) fn insert_record_row(&self, agent: &str, session: i64, row: &RecordRow) -> Result<i64, Error> {
-        self.insert_record(agent, session, &row.priced())
+        let n = self.insert_record(agent, session, &row.priced())?;
+        if let Some(proxy) = &row.proxy {
+            self.set_proxy_columns(n, row.seen, proxy)?;
+        }
+        if row.source.is_some() || row.branch.is_some() || row.head.is_some() {
+            self.run(
+                "UPDATE record SET source = ?2, branch = ?3, head = ?4 WHERE n = ?1",
+                params![n, row.source, row.branch, row.head],
+            )?;
+        }
+        for alias in &row.aliases {
+            self.add_record_alias(agent, row.kind, alias, n)?;
+        }
+        Ok(n)
     }
 
-    /// A later line has more of the same call.
-    pub(crate) fn revise_usage(&self, n: i64, usage: &Usage, priced: &Priced) -> Result<(), Error> {
+    /// The same call with better numbers, and whose these are.
+    pub(crate) fn revise_usage(
+        &self,
+        n: i64,
+        usage: &Usage,
+        priced: &Priced,
+        source: Source,
+    ) -> Result<(), Error> {
         let tokens = &usage.tokens;
         self.run(
             "UPDATE record SET model = ?2, input = ?3, output = ?4, cache_read = ?5, cache_write_5m = ?6,
-               cache_write_1h = ?7, reasoning = ?8, fast = ?9, request_id = ?10, cost = ?11, prices = ?12
+               cache_write_1h = ?7, reasoning = ?8, fast = ?9, request_id = ifnull(?10, request_id), cost = ?11, prices = ?12, source = ?13
              WHERE n = ?1",
             params![
                 n,
@@ -350,8 +500,25 @@ impl Tx<'_> {
                 usage.tier.number(),
                 usage.request_id,
                 priced.cost,
-                priced.prices
+                priced.prices,
+                (source != Source::Transcript).then_some(source),
             ],
+        )
+        .map(drop)
+    }
+
+    /// Where a call of this session was made, if that was not noted before.
+    pub(crate) fn set_call_place(
+        &self,
+        session: SessionId,
+        key: &str,
+        branch: Option<&str>,
+        head: &str,
+    ) -> Result<(), Error> {
+        self.run(
+            "UPDATE record SET branch = ?3, head = ?4 WHERE head IS NULL AND kind = 'usage' AND key = ?2
+               AND (agent, session) = (SELECT agent, n FROM session WHERE id = ?1)",
+            params![session, key, branch, head],
         )
         .map(drop)
     }

@@ -57,6 +57,8 @@ pub struct NewRun {
     pub id: RunId,
     pub realm: Realm,
     pub wrapper: ProcessId,
+    /// Its agent's calls go through the proxy.
+    pub proxied: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +73,8 @@ pub struct RunRow {
     /// The session it is in, or was in last.
     pub session: Option<i64>,
     pub surroundings: Surroundings,
+    /// Its agent's calls go through the proxy.
+    pub proxied: bool,
 }
 
 impl RunRow {
@@ -80,8 +84,8 @@ impl RunRow {
     }
 }
 
-const COLUMNS: &str =
-    "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, started_at, ended_at, session, surroundings";
+const COLUMNS: &str = "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, started_at, ended_at, session, surroundings, \
+     proxied";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow {
@@ -97,6 +101,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
             .get::<_, Option<String>>(10)?
             .and_then(|json| serde_json::from_str(&json).ok())
             .unwrap_or_default(),
+        proxied: row.get(11)?,
     })
 }
 
@@ -126,14 +131,31 @@ impl View<'_> {
 impl Tx<'_> {
     pub(crate) fn insert_run(&self, run: &NewRun, at: Timestamp) -> Result<i64, Error> {
         self.run(
-            "INSERT INTO run (id, boot, pids, wrapper_pid, wrapper_start, started_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![run.id, run.realm.boot, run.realm.pids, run.wrapper.pid, run.wrapper.start, at],
+            "INSERT INTO run (id, boot, pids, wrapper_pid, wrapper_start, started_at, proxied)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                run.id,
+                run.realm.boot,
+                run.realm.pids,
+                run.wrapper.pid,
+                run.wrapper.start,
+                at,
+                run.proxied
+            ],
         )?;
         Ok(self.last_inserted())
     }
 
-    pub(crate) fn put_run_in(&self, run: i64, session: i64) -> Result<(), Error> {
-        self.run("UPDATE run SET session = ?2 WHERE n = ?1", [run, session]).map(drop)
+    /// Of a session that any run not led through the proxy is in, not all calls are seen there.
+    pub(crate) fn put_run_in(&self, run: i64, session: i64, at: Timestamp) -> Result<(), Error> {
+        self.run("UPDATE run SET session = ?2 WHERE n = ?1", [run, session])?;
+        let proxied: bool = self.one("SELECT proxied FROM run WHERE n = ?1", [run], |row| row.get(0))?;
+        if proxied {
+            self.run("INSERT OR IGNORE INTO stay VALUES (?1, ?2, ?3)", params![run, at, session])?;
+        } else {
+            self.run("UPDATE session SET proxied = 0 WHERE n = ?1 AND proxied = 1", [session])?;
+        }
+        Ok(())
     }
 
     pub(crate) fn end_run(&self, run: i64, at: Timestamp) -> Result<(), Error> {

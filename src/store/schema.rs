@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 9;
+pub(super) const KNOWN: i64 = 13;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -380,6 +380,240 @@ CREATE TABLE request (
   PRIMARY KEY (kind, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX request_by_age ON request (created_at);
+";
+
+/// The proxy as one more producer of records, and the limits that APIs report.
+const V10: &str = "
+ALTER TABLE record ADD COLUMN seen TEXT;         -- by whom: null is the transcript alone, else 'proxy' or 'both'
+ALTER TABLE record ADD COLUMN source TEXT;       -- whose numbers: null is the transcript, else 'proxy'
+ALTER TABLE record ADD COLUMN call_kind TEXT;
+ALTER TABLE record ADD COLUMN latency_ms INTEGER;
+ALTER TABLE record ADD COLUMN ttft_ms INTEGER;
+ALTER TABLE record ADD COLUMN aborted INTEGER;
+ALTER TABLE record ADD COLUMN attempt INTEGER;
+ALTER TABLE record ADD COLUMN loose INTEGER;     -- 1: waits to be matched with the transcript by its tokens
+ALTER TABLE record ADD COLUMN branch TEXT;       -- when the call was made
+ALTER TABLE record ADD COLUMN head TEXT;
+CREATE INDEX record_loose ON record (session) WHERE loose = 1;
+
+-- Further keys of a record: the agent's file and the API call one thing by two names.
+CREATE TABLE record_alias (
+  n      INTEGER PRIMARY KEY,
+  agent  TEXT NOT NULL,
+  kind   TEXT NOT NULL,
+  key    TEXT NOT NULL,
+  record INTEGER NOT NULL REFERENCES record (n) ON DELETE CASCADE,
+  UNIQUE (agent, kind, key)
+) STRICT;
+CREATE INDEX record_alias_of_record ON record_alias (record);
+CREATE TABLE pruned_alias (
+  agent TEXT NOT NULL,
+  key   TEXT NOT NULL,
+  PRIMARY KEY (agent, key)
+) STRICT, WITHOUT ROWID;
+
+-- Calls that the proxy saw and whose session is not known yet.
+CREATE TABLE proxied_call (
+  n              INTEGER PRIMARY KEY,
+  agent          TEXT NOT NULL,
+  key            TEXT NOT NULL,
+  keyed          INTEGER NOT NULL,
+  at             INTEGER NOT NULL,
+  run            TEXT,
+  conversation   TEXT,
+  subagent       TEXT,
+  call_kind      TEXT NOT NULL,
+  latency_ms     INTEGER NOT NULL,
+  ttft_ms        INTEGER,
+  aborted        INTEGER NOT NULL,
+  attempt        INTEGER NOT NULL,
+  model          TEXT,                  -- null: the API reported no usage
+  input          INTEGER,
+  output         INTEGER,
+  cache_read     INTEGER,
+  cache_write_5m INTEGER,
+  cache_write_1h INTEGER,
+  reasoning      INTEGER,
+  fast           INTEGER,
+  request_id     TEXT,
+  error_status   INTEGER,
+  error_kind     TEXT,                  -- null: no error
+  UNIQUE (agent, key)
+) STRICT;
+CREATE INDEX proxied_call_of_conversation ON proxied_call (agent, conversation);
+CREATE INDEX proxied_call_of_run ON proxied_call (run) WHERE conversation IS NULL;
+
+ALTER TABLE run ADD COLUMN proxied INTEGER NOT NULL DEFAULT 0;     -- its agent's calls go through the proxy
+ALTER TABLE session ADD COLUMN proxied INTEGER NOT NULL DEFAULT 0; -- all runs that were in it were such
+-- Which session such a run was in, from when on.
+CREATE TABLE stay (
+  run     INTEGER NOT NULL REFERENCES run (n) ON DELETE CASCADE,
+  since   INTEGER NOT NULL,
+  session INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
+  PRIMARY KEY (run, since, session)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX stay_in_session ON stay (session);
+
+-- The last report of each limit; the utilization is in millionths.
+CREATE TABLE quota (
+  agent       TEXT NOT NULL,
+  provider    TEXT NOT NULL,
+  window      TEXT NOT NULL,
+  at          INTEGER NOT NULL,
+  utilization INTEGER NOT NULL,
+  resets_at   INTEGER,
+  source      TEXT NOT NULL,
+  event_at    INTEGER NOT NULL,         -- of the last report that became an event
+  PRIMARY KEY (agent, provider, window)
+) STRICT, WITHOUT ROWID;
+-- Those that became events.
+CREATE TABLE quota_report (
+  n           INTEGER PRIMARY KEY,
+  agent       TEXT NOT NULL,
+  provider    TEXT NOT NULL,
+  window      TEXT NOT NULL,
+  at          INTEGER NOT NULL,
+  utilization INTEGER NOT NULL,
+  resets_at   INTEGER,
+  source      TEXT NOT NULL,
+  session     INTEGER REFERENCES session (n) ON DELETE SET NULL
+) STRICT;
+CREATE INDEX quota_report_by_time ON quota_report (agent, provider, window, at);
+CREATE INDEX quota_report_of_session ON quota_report (session) WHERE session IS NOT NULL;
+-- What a session saw of a window, first and last; a window that began anew is another row.
+CREATE TABLE quota_use (
+  session   INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
+  provider  TEXT NOT NULL,
+  window    TEXT NOT NULL,
+  period    INTEGER NOT NULL,           -- counts the windows of this name that the session saw
+  first     INTEGER NOT NULL,
+  first_at  INTEGER NOT NULL,
+  last      INTEGER NOT NULL,
+  last_at   INTEGER NOT NULL,
+  resets_at INTEGER,
+  PRIMARY KEY (session, provider, window, period)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Budgets. What was spent is kept by quarters of an hour, at which the days of every zone begin, and by days of UTC, of which a
+/// month has few. Triggers keep it, so that the calls which a process of an earlier version stores are in it as well.
+const V11: &str = "
+CREATE TABLE spent (
+  width    INTEGER NOT NULL,            -- 0: quarters of an hour, 1: days of UTC
+  slot     INTEGER NOT NULL,            -- so many of them since 1970
+  session  INTEGER NOT NULL,            -- without a reference: the triggers take the rows out
+  calls    INTEGER NOT NULL,
+  unpriced INTEGER NOT NULL,            -- those of them without a price
+  cost     INTEGER NOT NULL,
+  PRIMARY KEY (width, slot, session)
+) STRICT, WITHOUT ROWID;
+INSERT INTO spent
+  SELECT 0, r.at / 900000, r.session, count(*), sum(r.cost IS NULL),
+    CAST(ifnull(sum(r.cost >> 32) * 4294967296 + sum(r.cost & 4294967295), 0) AS INTEGER)
+  FROM record r JOIN session s ON s.n = r.session AND s.local_only = 0
+  WHERE r.kind = 'usage' GROUP BY 2, 3;
+INSERT INTO spent
+  SELECT 1, r.at / 86400000, r.session, count(*), sum(r.cost IS NULL),
+    CAST(ifnull(sum(r.cost >> 32) * 4294967296 + sum(r.cost & 4294967295), 0) AS INTEGER)
+  FROM record r JOIN session s ON s.n = r.session AND s.local_only = 0
+  WHERE r.kind = 'usage' GROUP BY 2, 3;
+CREATE TRIGGER spent_by_new_call AFTER INSERT ON record
+WHEN NEW.kind = 'usage' AND (SELECT local_only FROM session WHERE n = NEW.session) = 0
+BEGIN
+  INSERT INTO spent
+    VALUES (0, NEW.at / 900000, NEW.session, 1, NEW.cost IS NULL, ifnull(NEW.cost, 0)),
+      (1, NEW.at / 86400000, NEW.session, 1, NEW.cost IS NULL, ifnull(NEW.cost, 0))
+    ON CONFLICT (width, slot, session) DO UPDATE SET calls = calls + 1, unpriced = unpriced + excluded.unpriced,
+      cost = CAST(cost + excluded.cost AS INTEGER);
+END;
+CREATE TRIGGER spent_without_call AFTER DELETE ON record WHEN OLD.kind = 'usage'
+BEGIN
+  UPDATE spent SET calls = calls - 1, unpriced = unpriced - (OLD.cost IS NULL),
+      cost = CAST(cost - ifnull(OLD.cost, 0) AS INTEGER)
+    WHERE width = 0 AND slot = OLD.at / 900000 AND session = OLD.session;
+  UPDATE spent SET calls = calls - 1, unpriced = unpriced - (OLD.cost IS NULL),
+      cost = CAST(cost - ifnull(OLD.cost, 0) AS INTEGER)
+    WHERE width = 1 AND slot = OLD.at / 86400000 AND session = OLD.session;
+  DELETE FROM spent
+    WHERE width = 0 AND slot = OLD.at / 900000 AND session = OLD.session AND calls <= 0;
+  DELETE FROM spent
+    WHERE width = 1 AND slot = OLD.at / 86400000 AND session = OLD.session AND calls <= 0;
+END;
+CREATE TRIGGER spent_by_revised_call AFTER UPDATE OF at, session, cost ON record
+WHEN NEW.kind = 'usage' AND (SELECT local_only FROM session WHERE n = NEW.session) = 0
+BEGIN
+  UPDATE spent SET calls = calls - 1, unpriced = unpriced - (OLD.cost IS NULL),
+      cost = CAST(cost - ifnull(OLD.cost, 0) AS INTEGER)
+    WHERE width = 0 AND slot = OLD.at / 900000 AND session = OLD.session;
+  UPDATE spent SET calls = calls - 1, unpriced = unpriced - (OLD.cost IS NULL),
+      cost = CAST(cost - ifnull(OLD.cost, 0) AS INTEGER)
+    WHERE width = 1 AND slot = OLD.at / 86400000 AND session = OLD.session;
+  INSERT INTO spent
+    VALUES (0, NEW.at / 900000, NEW.session, 1, NEW.cost IS NULL, ifnull(NEW.cost, 0)),
+      (1, NEW.at / 86400000, NEW.session, 1, NEW.cost IS NULL, ifnull(NEW.cost, 0))
+    ON CONFLICT (width, slot, session) DO UPDATE SET calls = calls + 1, unpriced = unpriced + excluded.unpriced,
+      cost = CAST(cost + excluded.cost AS INTEGER);
+  DELETE FROM spent
+    WHERE width = 0 AND slot = OLD.at / 900000 AND session = OLD.session AND calls <= 0;
+  DELETE FROM spent
+    WHERE width = 1 AND slot = OLD.at / 86400000 AND session = OLD.session AND calls <= 0;
+END;
+CREATE INDEX pruned_call_by_time ON pruned_call (at, session, cost);
+
+-- Amounts that a person has added to a budget.
+CREATE TABLE budget_raise (
+  n       INTEGER PRIMARY KEY,
+  budget  TEXT NOT NULL,                -- as config.toml has it, in words: 'month of project widgets'
+  span    TEXT NOT NULL,                -- the day, week or month it holds for; a session's id
+  session TEXT,                         -- it holds for this session's calls alone
+  amount  INTEGER NOT NULL,             -- pico-dollars
+  at      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX budget_raise_of ON budget_raise (budget, span);
+
+-- What calls under way may cost, one row for each budget that they count towards.
+CREATE TABLE budget_hold (
+  call        TEXT NOT NULL,
+  budget      TEXT NOT NULL,
+  span        TEXT NOT NULL,
+  amount      INTEGER NOT NULL,
+  at          INTEGER NOT NULL,
+  agent       TEXT NOT NULL,
+  key         TEXT,                     -- the call is over and its record will have this key; its session is not known yet
+  -- The process that passes the call on. When it is gone, its rows mean nothing.
+  owner_pid   INTEGER NOT NULL,
+  owner_start INTEGER NOT NULL,
+  boot        TEXT NOT NULL,
+  pids        TEXT NOT NULL,
+  PRIMARY KEY (call, budget)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX budget_hold_of ON budget_hold (budget, span);
+
+-- What a user was told of, so that it is told once.
+CREATE TABLE budget_notice (
+  budget  TEXT NOT NULL,
+  span    TEXT NOT NULL,
+  percent INTEGER NOT NULL,
+  at      INTEGER NOT NULL,
+  PRIMARY KEY (budget, span, percent)
+) STRICT, WITHOUT ROWID;
+";
+
+/// What tells one session from another: its title, and when something last happened in it. Processes of earlier versions leave
+/// `active_at` alone: the index takes the later of what they do write.
+const V12: &str = "
+ALTER TABLE session ADD COLUMN title TEXT;          -- words of the conversation: never sent
+ALTER TABLE session ADD COLUMN title_rank INTEGER;  -- who found them: 0 the first prompt, 1 the agent, 2 the user
+ALTER TABLE session ADD COLUMN active_at INTEGER;   -- of its last opening and its last record, the later
+UPDATE session SET active_at = (SELECT max(opened_at) FROM opening o WHERE o.session = session.n) WHERE opening > 1;
+CREATE INDEX session_by_activity ON session (max(started_at, ifnull(ended_at, 0), ifnull(active_at, 0)));
+-- Which models a session used, without looking at its calls one by one.
+CREATE INDEX record_model ON record (session, model) WHERE kind = 'usage';
+";
+
+/// The sessions that came after one, for the sums of a chain.
+const V13: &str = "
+CREATE INDEX opening_came_from ON opening (transitioned_from) WHERE transitioned_from IS NOT NULL;
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

@@ -6,6 +6,7 @@ use rusqlite::{Row, params};
 
 use super::columns::columns;
 use super::{Error, Exit, Phase, Tx, View};
+use crate::meter::title::Title;
 use crate::short::{NAME, short};
 use wire::Timestamp;
 use wire::{AgentSessionId, RunId, SessionId};
@@ -62,6 +63,10 @@ pub struct SessionRow {
     pub group: Option<String>,
     pub archived: bool,
     pub imported_from: Option<String>,
+    /// Every run that was in it led its agent through the proxy.
+    pub proxied: bool,
+    /// What it is about. Words of the conversation: they stay on this machine.
+    pub title: Option<String>,
 }
 
 impl SessionRow {
@@ -114,6 +119,8 @@ columns!(Column of "s" {
     ImportedFrom = "imported_from",
     Named = "named",
     LocalOnly = "local_only",
+    Proxied = "proxied",
+    Title = "title",
 });
 
 pub(super) const COLUMNS: &str = Column::LIST;
@@ -162,6 +169,8 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         archived: row.get(Column::Archived as usize)?,
         imported_from: row.get(Column::ImportedFrom as usize)?,
         named: row.get(Column::Named as usize)?,
+        proxied: row.get(Column::Proxied as usize)?,
+        title: row.get(Column::Title as usize)?,
     })
 }
 
@@ -185,6 +194,7 @@ pub struct NewSession<'a> {
     pub workspace: &'a Workspace,
     pub owns_from: Option<Timestamp>,
     pub group: Option<&'a str>,
+    pub proxied: bool,
 }
 
 impl View<'_> {
@@ -258,8 +268,8 @@ impl Tx<'_> {
         self.run(
             "INSERT INTO session (id, name, name_base, name_number, agent, agent_version, wrapper_version, phase, link,
                opening, started_at, run, parent, transitioned_from, cwd, project, repository, branch, owns_from, grp,
-               named, local_only, unpublished)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, 1)",
+               named, local_only, proxied, unpublished)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, 1)",
             params![
                 new.id,
                 new.name,
@@ -282,6 +292,7 @@ impl Tx<'_> {
                 new.group,
                 new.named,
                 new.local_only,
+                new.proxied,
             ],
         )?;
         let n = self.last_inserted();
@@ -309,9 +320,10 @@ impl Tx<'_> {
         let number = row.opening + 1;
         self.run(
             "UPDATE session SET opening = ?2, run = ?3, transitioned_from = ?4, ended_at = NULL, status = NULL,
-               end_reason = NULL, exit_code = NULL, signal = NULL, transitioned_to = NULL, archived = 0, unpublished = 1
+               end_reason = NULL, exit_code = NULL, signal = NULL, transitioned_to = NULL, archived = 0, unpublished = 1,
+               active_at = ?5
              WHERE n = ?1",
-            params![row.n, number, run, from],
+            params![row.n, number, run, from, at],
         )?;
         self.insert_opening(row.n, number, reason, at, from)
     }
@@ -409,6 +421,30 @@ impl Tx<'_> {
         .map(drop)
     }
 
+    /// Takes a title over, if it is better than the one that is known ([`Title::replaces`]).
+    pub fn set_title(&self, session: SessionId, title: &Title) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET title = ?2, title_rank = ?3, unpublished = 1
+             WHERE id = ?1 AND title IS NOT ?2 AND (title IS NULL OR title_rank < ?3 OR (title_rank = ?3 AND ?3 > 0))",
+            params![session, title.text, title.source.rank()],
+        )
+        .map(drop)
+    }
+
+    /// There is no title to be found.
+    pub fn note_untitled(&self, session: i64) -> Result<(), Error> {
+        self.run("UPDATE session SET title_rank = -1 WHERE n = ?1 AND title IS NULL", [session]).map(drop)
+    }
+
+    /// Something happened in it.
+    pub(crate) fn note_activity(&self, session: i64, at: Timestamp) -> Result<(), Error> {
+        self.run(
+            "UPDATE session SET active_at = ?2 WHERE n = ?1 AND ifnull(active_at, 0) < ?2",
+            params![session, at],
+        )
+        .map(drop)
+    }
+
     pub(crate) fn set_group(&self, session: i64, group: Option<&str>) -> Result<(), Error> {
         self.run("UPDATE session SET grp = ?2, unpublished = 1 WHERE n = ?1", params![session, group])
             .map(drop)
@@ -447,6 +483,7 @@ impl Tx<'_> {
             "UPDATE session SET parent = ?2 WHERE parent = ?1",
             "UPDATE evidence SET session = ?2 WHERE session = ?1",
             "UPDATE alias SET session = ?2 WHERE session = ?1",
+            "UPDATE OR IGNORE stay SET session = ?2 WHERE session = ?1",
             "INSERT OR IGNORE INTO tag SELECT ?2, tag FROM tag WHERE session = ?1",
         ] {
             self.run(sql, [provisional.n, into])?;

@@ -18,7 +18,7 @@ use wire::Timestamp;
 use wire::ToolKind;
 use wire::TransitionKind;
 
-fn fact(key: &str, at: Timestamp, fact: Fact) -> Priced {
+pub(super) fn fact(key: &str, at: Timestamp, fact: Fact) -> Priced {
     Priced {
         record: Record { key: key.into(), at, copied: false, subagent: None, fact },
         cost: None,
@@ -54,20 +54,24 @@ fn batch(inode: u64, from: u64, to: u64, records: &[Priced]) -> Batch<'_> {
 }
 
 impl World {
-    fn absorb(&mut self, session: SessionId, batch: &Batch<'_>) -> Absorbed {
+    pub(super) fn absorb(&mut self, session: SessionId, batch: &Batch<'_>) -> Absorbed {
         let at = self.wait(10);
         let absorbed = self.store.write(|tx| absorb(tx, at, session, batch)).unwrap();
         self.check();
         absorbed
     }
 
-    fn bound(&mut self, conversation: ConversationStart, agent_session: &str) -> (super::RunId, SessionId) {
+    pub(super) fn bound(
+        &mut self,
+        conversation: ConversationStart,
+        agent_session: &str,
+    ) -> (super::RunId, SessionId) {
         let (run, started) = self.start(conversation);
         self.bind(started.session, agent_session).unwrap();
         (run, started.session)
     }
 
-    fn output(&mut self, session: SessionId) -> (i64, i64) {
+    pub(super) fn output(&mut self, session: SessionId) -> (i64, i64) {
         let row = self.session(session);
         let totals = self.store.read(|view| view.totals(row.n)).unwrap();
         (totals.api_calls, totals.output)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::super::absorb::{Batch, absorb};
-use super::super::exchange::export;
+use super::super::exchange::{Titles, export};
 use super::super::import::{ImportReport, found, import};
 use super::super::lifecycle::{self, ConversationStart};
 use super::super::lookup::{Found, NoScan, find};
@@ -16,7 +16,9 @@ use super::super::record::record;
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, usage};
 use crate::meter::record::{Fact, Tool};
-use crate::store::{By, FileId, Filter, Show};
+use crate::meter::title::Title;
+use crate::report::usage::{By, rows_of};
+use crate::store::{FileId, Filter, Show};
 use wire::SessionId;
 use wire::SessionRecord;
 use wire::Timestamp;
@@ -398,7 +400,14 @@ fn lived(world: &mut World) -> SessionId {
         unreadable: 0,
         records: &records,
     };
-    world.store.write(|tx| absorb(tx, at, started.session, &batch)).unwrap();
+    let title = Title::of_prompt("fix the proxy").unwrap();
+    world
+        .store
+        .write(|tx| {
+            absorb(tx, at, started.session, &batch)?;
+            Ok::<_, crate::session::Error>(tx.set_title(started.session, &title)?)
+        })
+        .unwrap();
     let at = world.wait(5000);
     world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
     started.session
@@ -407,7 +416,8 @@ fn lived(world: &mut World) -> SessionId {
 fn export_to(world: &mut World, session: SessionId, path: &Path) {
     let row = world.session(session);
     let now = world.now;
-    let file = world.store.read(|view| export(view, std::slice::from_ref(&row), now)).unwrap();
+    let file =
+        world.store.read(|view| export(view, std::slice::from_ref(&row), Titles::Included, now)).unwrap();
     fs::write(path, serde_json::to_vec_pretty(&file).unwrap()).unwrap();
 }
 
@@ -423,6 +433,24 @@ fn essence(world: &mut World, session: SessionId) -> (Value, Vec<(i64, i64, Stri
         (event.seq, event.rev, event.id.to_string(), attributes)
     });
     (serde_json::to_value(record).unwrap(), events.collect())
+}
+
+#[test]
+fn titles_are_in_the_record_and_in_an_export_only_if_asked_for() {
+    let mut world = World::new();
+    let session = lived(&mut world);
+    let (row, now) = (world.session(session), world.now);
+    let shown = world.store.read(|view| record(view, &row, now)).unwrap();
+    assert_eq!(shown.title.as_deref(), Some("fix the proxy"));
+    assert_eq!(shown.models, ["claude-sonnet-4-5"]);
+    for (titles, expected) in [(Titles::LeftOut, false), (Titles::Included, true)] {
+        let file = world.store.read(|view| export(view, std::slice::from_ref(&row), titles, now)).unwrap();
+        let text = serde_json::to_string(&file).unwrap();
+        assert_eq!(text.contains("fix the proxy"), expected, "{titles:?}");
+    }
+    let events = world.store.read(|view| view.outgoing_of(row.n)).unwrap();
+    let sent = events.iter().map(|event| serde_json::to_string(&event.attributes).unwrap());
+    assert!(sent.into_iter().all(|text| !text.contains("proxy")), "never in an event");
 }
 
 #[test]
@@ -451,7 +479,7 @@ fn a_session_that_was_pruned_and_comes_back_is_counted_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.json");
     export_to(&mut world, session, &path);
-    let used = |world: &mut World| world.store.read(|view| view.usage(By::Session, None)).unwrap();
+    let used = |world: &mut World| world.store.read(|view| rows_of(view, By::Session, None)).unwrap();
     let before = used(&mut world);
     for _ in 0..2 {
         let World { store, home, .. } = &mut world;

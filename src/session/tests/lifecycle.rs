@@ -14,7 +14,7 @@ impl World {
         ended
     }
 
-    fn transition(
+    pub(crate) fn transition(
         &mut self,
         run: RunId,
         kind: TransitionKind,

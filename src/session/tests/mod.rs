@@ -4,6 +4,8 @@ mod absorb;
 mod commands;
 mod elsewhere;
 mod lifecycle;
+mod proxied;
+mod quota;
 mod together;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,7 +66,7 @@ impl World {
     pub(crate) fn begin(&self, conversation: ConversationStart) -> RunStart {
         let run = self.ids.run();
         RunStart {
-            run: NewRun { id: run, realm: realm(), wrapper: process(run) },
+            run: NewRun { id: run, realm: realm(), wrapper: process(run), proxied: false },
             agent: "claude".into(),
             local_only: false,
             agent_version: None,
@@ -235,6 +237,17 @@ pub(crate) fn check(sql: &Connection) {
             OR ifnull(t.cache_write, 0) <> ifnull(r.cache_write, 0) OR ifnull(t.cost, 0) <> ifnull(r.cost, 0)
             OR ifnull(t.prompts, 0) <> ifnull(r.prompts, 0) OR ifnull(t.tool_calls, 0) <> ifnull(r.tools, 0)
             OR ifnull(t.api_errors, 0) <> ifnull(r.errors, 0) OR ifnull(t.lines_added, 0) <> ifnull(r.added, 0)",
+    );
+    none(
+        "what was spent by quarters of an hour and by days is not what the records say",
+        "SELECT * FROM (SELECT width, slot, session, calls, unpriced, cost FROM spent EXCEPT
+           SELECT w.width, r.at / w.ms, r.session, count(*), sum(r.cost IS NULL), ifnull(sum(r.cost), 0)
+           FROM record r JOIN session s ON s.n = r.session AND s.local_only = 0,
+             (SELECT 0 AS width, 900000 AS ms UNION SELECT 1, 86400000) w
+           WHERE r.kind = 'usage' GROUP BY 1, 2, 3)
+         UNION ALL SELECT -1, sum(calls), 0, 0, 0, 0 FROM spent
+           HAVING ifnull(sum(calls), 0) <> 2 * (SELECT count(*) FROM record r JOIN session s ON s.n = r.session
+             WHERE r.kind = 'usage' AND s.local_only = 0)",
     );
     none(
         "the last END of a closed session does not say the sums",

@@ -3,6 +3,8 @@
 //! Reads git's files instead of running git, which would cost more than the whole start of the wrapper. What is read is
 //! only ever narrowed down: a remote's address may hold a password, so nothing but its last two segments is kept.
 
+pub mod head;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,31 @@
+//! A call as the proxy saw it, ready to be stored.
+
+use wire::{AgentSessionId, CallKind, RunId, Timestamp};
+
+use super::record::{ApiError, Usage};
+
+/// One call, seen on its way between an agent and its API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxiedCall {
+    /// The id of the answer, else that of the request: what the agent's own file calls the same call, where it does.
+    pub key: String,
+    /// The agent's own file has this key for the call. Otherwise the two are matched by their tokens and their order.
+    pub keyed: bool,
+    pub at: Timestamp,
+    pub agent: String,
+    /// The run whose proxy it was; `None` for a proxy that serves no run.
+    pub run: Option<RunId>,
+    /// The conversation that the request named.
+    pub conversation: Option<AgentSessionId>,
+    pub subagent: Option<String>,
+    pub kind: CallKind,
+    pub latency_ms: u64,
+    pub ttft_ms: Option<u64>,
+    /// Broken off before the answer's end: the numbers are the last known.
+    pub aborted: bool,
+    /// Counts from 1.
+    pub attempt: u32,
+    /// `None`: the API reported no usage (an error, a connection that broke before).
+    pub usage: Option<Usage>,
+    pub error: Option<ApiError>,
+}

@@ -1,0 +1,305 @@
+//! Which commit and branch are checked out, and how HEAD moved: from git's files alone.
+//!
+//! `logs/HEAD` of a worktree has one line for each move, with the time in whole seconds and what moved it. It is only ever read:
+//! bounded, and as a file that anybody may have written.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use system::file::open_regular;
+use wire::Timestamp;
+
+use super::{common, repository_of, text};
+
+/// The end of a log that is read: some five thousand moves.
+const LOG_BYTES: u64 = 1 << 20;
+
+/// Packed references of a large repository have some megabytes.
+const PACKED_BYTES: u64 = 16 << 20;
+
+/// As many digits of a hash as are kept and shown.
+pub const SHORT: usize = 12;
+
+/// Git's folders of one worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Worktree {
+    /// HEAD and its log; of a linked worktree its own.
+    git: PathBuf,
+    /// Branches and packed references, which all worktrees share.
+    common: PathBuf,
+    /// The folder that is checked out.
+    pub root: PathBuf,
+}
+
+/// What is checked out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// `None` on a detached HEAD.
+    pub branch: Option<String>,
+    /// The whole hash; `None` before the first commit, and where references are in a form that is not read.
+    pub commit: Option<String>,
+}
+
+/// HEAD went from one commit to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// All zeros before the first commit.
+    pub from: String,
+    pub to: String,
+    /// In whole seconds, rounded down.
+    pub at: Timestamp,
+    /// It is exact to the millisecond: the log was written then, and holds no later line.
+    pub is_exact: bool,
+    pub kind: MoveKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MoveKind {
+    /// A commit was made.
+    Commit,
+    /// A commit was made in place of `from`.
+    Amend,
+    /// To another branch, or a commit; the names as git has them.
+    Checkout { from: String, to: String },
+    /// A reset, a rebase, a fast-forward: to a commit that was there, or that holds work which was committed before.
+    Other,
+}
+
+impl MoveKind {
+    pub fn is_commit(&self) -> bool {
+        matches!(self, Self::Commit | Self::Amend)
+    }
+
+    /// By the message that git notes with a move.
+    fn of(message: &str) -> Self {
+        let (what, rest) = message.split_once(": ").unwrap_or((message, ""));
+        // `commit`, `commit (initial)`, `merge feature`, `rebase (pick)`, `pull --rebase origin main`.
+        let (word, more) = what.split_once(' ').unwrap_or((what, ""));
+        match word {
+            "commit" if more.starts_with("(amend)") => Self::Amend,
+            "commit" | "cherry-pick" | "revert" | "am" => Self::Commit,
+            "merge" | "pull" if rest.starts_with("Merge made") => Self::Commit,
+            "checkout" => {
+                match rest.strip_prefix("moving from ").and_then(|names| names.split_once(" to ")) {
+                    Some((from, to)) => Self::Checkout { from: from.to_owned(), to: to.to_owned() },
+                    None => Self::Other,
+                }
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Worktree {
+    /// The worktree that a folder lies in.
+    pub fn of(folder: &Path) -> Option<Self> {
+        let (root, git) = repository_of(folder)?;
+        Some(Self { common: common(&git), git, root })
+    }
+
+    /// What is checked out now; `None` where that cannot be read.
+    pub fn head(&self) -> Option<Head> {
+        let head = text(&self.git.join("HEAD")).ok()?;
+        let Some(name) = head.trim().strip_prefix("ref: ") else {
+            return hash(head.trim()).map(|commit| Head { branch: None, commit: Some(commit.to_owned()) });
+        };
+        // In a repository with reftable, HEAD names a branch that no repository has.
+        if name == "refs/heads/.invalid" || self.common.join("reftable").is_dir() {
+            return None;
+        }
+        let branch = name.strip_prefix("refs/heads/").map(str::to_owned);
+        // A reference is a path below git's folder, and git allows no other names.
+        let plain = name.starts_with("refs/")
+            && !name.split('/').any(|part| part.is_empty() || part.starts_with('.'));
+        let loose = plain.then(|| text(&self.common.join(name)).ok()).flatten();
+        let loose = loose.and_then(|text| hash(text.trim()).map(str::to_owned));
+        Some(Head { branch, commit: loose.or_else(|| self.packed(name)) })
+    }
+
+    fn packed(&self, name: &str) -> Option<String> {
+        let packed = system::file::read_at_most(&self.common.join("packed-refs"), PACKED_BYTES).ok()?;
+        let packed = String::from_utf8_lossy(&packed);
+        packed.lines().find_map(|line| {
+            let (commit, found) = line.split_once(' ')?;
+            (found == name).then(|| hash(commit).map(str::to_owned)).flatten()
+        })
+    }
+
+    /// The log, if there is one; its length and the time of its last change show whether it is worth reading again.
+    pub fn log(&self) -> PathBuf {
+        self.git.join("logs").join("HEAD")
+    }
+
+    /// How HEAD moved, the oldest first. Lines that are none of git's are passed over.
+    pub fn moves(&self) -> Vec<Move> {
+        let read = || {
+            let mut file = open_regular(&self.log())?;
+            let meta = file.metadata()?;
+            let skipped = meta.len().saturating_sub(LOG_BYTES);
+            file.seek(SeekFrom::Start(skipped))?;
+            let mut bytes = Vec::new();
+            file.take(LOG_BYTES).read_to_end(&mut bytes)?;
+            Ok::<_, std::io::Error>((bytes, skipped > 0, system::file::modified(&meta)))
+        };
+        let Ok((bytes, cut, written)) = read() else { return Vec::new() };
+        let text = String::from_utf8_lossy(&bytes);
+        let mut moves: Vec<Move> = text.lines().skip(usize::from(cut)).filter_map(parse).collect();
+        if let Some(last) = moves.last_mut() {
+            // Written once, at the time of its last line: unless somebody touched it since.
+            if (last.at.0..last.at.0 + 1000).contains(&written.0) {
+                (last.at, last.is_exact) = (written, true);
+            }
+        }
+        moves
+    }
+}
+
+/// `OLD NEW Name <address> 1794900000 +0100<tab>message`
+fn parse(line: &str) -> Option<Move> {
+    let (facts, message) = line.split_once('\t').unwrap_or((line, ""));
+    let (from, rest) = facts.split_once(' ')?;
+    let (to, rest) = rest.split_once(' ')?;
+    let seconds: i64 = rest.rsplit(' ').nth(1)?.parse().ok()?;
+    let at = Timestamp(seconds.checked_mul(1000)?);
+    let (from, to) = (hash(from)?.to_owned(), hash(to)?.to_owned());
+    Some(Move { from, to, at, is_exact: false, kind: MoveKind::of(message) })
+}
+
+/// Forty or sixty-four digits.
+pub fn hash(text: &str) -> Option<&str> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    (digits && matches!(text.len(), 40 | 64)).then_some(text)
+}
+
+pub fn is_zero(hash: &str) -> bool {
+    hash.bytes().all(|byte| byte == b'0')
+}
+
+pub fn short(commit: &str) -> &str {
+    commit.get(..SHORT).unwrap_or(commit)
+}
+
+/// Where in a list of moves a moment lies: how many are before it. More than one number is possible where the clock is too
+/// coarse to tell.
+pub fn places(moves: &[Move], at: Timestamp) -> std::ops::RangeInclusive<usize> {
+    // Moves are in order, whatever their clocks say: one that is surely before a moment has all earlier ones before it.
+    let is_before =
+        |step: &Move| at.0 >= if step.is_exact { step.at.0 } else { step.at.0.saturating_add(1000) };
+    let surely = moves.iter().rposition(is_before).map_or(0, |last| last + 1);
+    let maybe = moves.iter().position(|step| at < step.at).unwrap_or(moves.len());
+    // A clock that was set back contradicts itself.
+    surely.min(maybe)..=surely.max(maybe)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+    #[test]
+    fn git_says_what_moved_its_head() {
+        let checkout = MoveKind::Checkout { from: "main".into(), to: "fix: x".into() };
+        for (message, kind) in [
+            ("commit: add: a thing", MoveKind::Commit),
+            ("commit (initial): first", MoveKind::Commit),
+            ("commit (merge): Merge branch 'x'", MoveKind::Commit),
+            ("commit (amend): again", MoveKind::Amend),
+            ("cherry-pick: one", MoveKind::Commit),
+            ("merge feature: Merge made by the 'ort' strategy.", MoveKind::Commit),
+            ("merge feature: Fast-forward", MoveKind::Other),
+            ("pull: Fast-forward", MoveKind::Other),
+            ("checkout: moving from main to fix: x", checkout),
+            ("reset: moving to HEAD~1", MoveKind::Other),
+            ("rebase (start): checkout main", MoveKind::Other),
+            ("rebase (pick): one", MoveKind::Other),
+            ("rebase (finish): returning to refs/heads/fix", MoveKind::Other),
+            ("clone: from /somewhere", MoveKind::Other),
+            ("", MoveKind::Other),
+        ] {
+            assert_eq!(MoveKind::of(message), kind, "{message}");
+        }
+    }
+
+    #[test]
+    fn references_are_read_loose_packed_detached_and_of_worktrees() {
+        let root = tempfile::tempdir().unwrap();
+        let main = root.path().join("repo");
+        let git = main.join(".git");
+        fs::create_dir_all(git.join("refs/heads")).unwrap();
+        fs::create_dir_all(git.join("worktrees/w")).unwrap();
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let head = |folder: &Path| Worktree::of(folder).unwrap().head();
+        let some = |branch: Option<&str>, commit: Option<&str>| {
+            Some(Head { branch: branch.map(str::to_owned), commit: commit.map(str::to_owned) })
+        };
+        assert_eq!(head(&main), some(Some("main"), None), "before the first commit");
+        fs::write(git.join("packed-refs"), format!("# pack-refs with: peeled\n{A} refs/heads/main\n^{B}\n"))
+            .unwrap();
+        assert_eq!(head(&main), some(Some("main"), Some(A)));
+        fs::write(git.join("refs/heads/main"), format!("{B}\n")).unwrap();
+        assert_eq!(head(&main), some(Some("main"), Some(B)), "a loose one is newer");
+        let tree = root.path().join("tree");
+        fs::create_dir_all(&tree).unwrap();
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", git.join("worktrees/w").display())).unwrap();
+        fs::write(git.join("worktrees/w/commondir"), "../..\n").unwrap();
+        fs::write(git.join("worktrees/w/HEAD"), format!("{A}\n")).unwrap();
+        assert_eq!(head(&tree), some(None, Some(A)));
+        fs::write(git.join("worktrees/w/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert_eq!(head(&tree), some(Some("main"), Some(B)));
+        for odd in ["ref: refs/../../../etc/passwd", "ref: refs/heads/.invalid", "rubbish", ""] {
+            fs::write(git.join("HEAD"), odd).unwrap();
+            assert_eq!(head(&main).and_then(|head| head.commit), None, "{odd}");
+        }
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::create_dir(git.join("reftable")).unwrap();
+        assert_eq!(head(&main), None, "not read");
+    }
+
+    #[test]
+    fn a_log_is_read_and_only_its_last_line_is_dated_exactly() {
+        let root = tempfile::tempdir().unwrap();
+        let git = root.path().join(".git");
+        fs::create_dir_all(git.join("logs")).unwrap();
+        let now = system::clock::Clock::now(&system::clock::SystemClock).0 / 1000;
+        let line = |from: &str, to: &str, at: i64, message: &str| {
+            format!("{from} {to} A B C <a@b> {at} +0100\t{message}\n")
+        };
+        let log = line(A, B, now - 5, "commit: one")
+            + "rubbish\n"
+            + &line(B, A, now, "reset: moving to HEAD~1")
+            + &line(A, B, now, "commit: two");
+        fs::write(git.join("logs/HEAD"), log).unwrap();
+        let moves = Worktree::of(root.path()).unwrap().moves();
+        assert_eq!(moves.len(), 3);
+        assert_eq!((moves[0].at, moves[0].is_exact), (Timestamp((now - 5) * 1000), false));
+        // The file was written in this second or the next: the last line is exact, or as coarse as the others.
+        assert!(!moves[1].is_exact && moves[2].at.0 >= now * 1000, "{moves:?}");
+    }
+
+    #[test]
+    fn a_moment_within_the_second_of_a_move_lies_before_or_after_it() {
+        let at = |at: i64, is_exact| Move {
+            from: A.into(),
+            to: B.into(),
+            at: Timestamp(at),
+            is_exact,
+            kind: MoveKind::Commit,
+        };
+        let moves = [at(1000, false), at(5000, false), at(9000, false), at(9400, true)];
+        for (moment, expected) in [
+            (999, 0..=0),
+            (1000, 0..=1),
+            (1999, 0..=1),
+            (2000, 1..=1),
+            (5500, 1..=2),
+            (9399, 2..=3),
+            (9400, 4..=4),
+        ] {
+            assert_eq!(places(&moves, Timestamp(moment)), expected, "{moment}");
+        }
+    }
+}
