@@ -1,0 +1,31 @@
+//! Budgets: how much of each is spent, and who is told or stopped at which point.
+//!
+//! Promises:
+//! - They are counted from the same records as `usage`: calls of pruned sessions count, the demonstration's do not, and what has
+//!   no price does not count and is reported as such.
+//! - Nothing of a budget ever breaks an answer off. An enforced one refuses a call before it is sent, and only where a proxy
+//!   asks ([`BudgetGate`]).
+//! - What cannot be asked stops nobody: a store that does not answer admits the call.
+//!
+//! Modules use only those before them: `window`, `subject`, `standing`, `notice`, `estimate`, `guard`, `current`, `gate`.
+
+mod current;
+mod estimate;
+mod gate;
+mod guard;
+mod notice;
+mod standing;
+mod subject;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use crate::config::budget::{Budget, Kind, Only, Per, Which};
+pub use current::CurrentBudgets;
+pub use gate::{BudgetGate, Caller, CallerOf};
+pub use guard::{Admission, AskedCall, Guard, Refused};
+pub use notice::{NEAR, REACHED, crossed};
+pub use standing::{Level, Standing, by_scope, raise_command, standing, standings};
+pub use subject::Subject;
+pub use window::Window;

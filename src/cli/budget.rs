@@ -1,0 +1,118 @@
+//! The options of `budget` and `prices`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::config::budget::{Kind, Only, Per, Which, dollars};
+use wire::PicoDollars;
+
+#[derive(Debug, Args)]
+pub struct Budget {
+    #[command(subcommand)]
+    pub action: Option<BudgetAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BudgetAction {
+    /// Show how much of each budget is spent
+    Show {
+        /// Print JSON, for scripts
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a budget to config.toml
+    Set {
+        /// What the amount is for
+        per: BudgetPer,
+        /// Dollars
+        #[arg(value_name = "USD", value_parser = dollars)]
+        usd: PicoDollars,
+        #[command(flatten)]
+        only: BudgetOnly,
+        /// Refuse calls beyond it, where the proxy runs
+        #[arg(long)]
+        enforce: bool,
+    },
+    /// Remove a budget from config.toml
+    Unset {
+        /// What the amount is for
+        per: BudgetPer,
+        #[command(flatten)]
+        only: BudgetOnly,
+    },
+    /// Add an amount to a budget that is used up, so that its runs can go on
+    #[command(
+        allow_missing_positional = true,
+        after_help = "It holds until the day, week or month ends, or for one session alone (--session). config.toml stays as it \
+                      is. Without BUDGET it is added to every enforced budget that is used up. Not for agents: from inside a \
+                      run it is refused."
+    )]
+    Raise {
+        /// Which budget: what it is for
+        #[arg(value_name = "BUDGET")]
+        per: Option<BudgetPer>,
+        /// Dollars to add
+        #[arg(value_name = "AMOUNT", value_parser = dollars)]
+        amount: PicoDollars,
+        #[command(flatten)]
+        only: BudgetOnly,
+        /// For this session alone: its id, name, the agent's session id, or the beginning of an id
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+    },
+}
+
+/// What an amount is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BudgetPer {
+    Session,
+    Day,
+    Week,
+    Month,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+#[group(multiple = false)]
+pub struct BudgetOnly {
+    /// Only calls of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only of this project: a folder's name or path, or owner/name of the repository
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
+    /// Only on this branch
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Option<String>,
+    /// Only of sessions with this tag
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+}
+
+impl BudgetOnly {
+    /// `project`: how a project's name is understood.
+    pub fn of(&self, per: BudgetPer, project: impl Fn(&str) -> String) -> Which {
+        let per = match per {
+            BudgetPer::Session => Per::Session,
+            BudgetPer::Day => Per::Day,
+            BudgetPer::Week => Per::Week,
+            BudgetPer::Month => Per::Month,
+        };
+        let kinds = [
+            (Kind::Agent, self.agent.clone()),
+            (Kind::Project, self.project.as_deref().map(project)),
+            (Kind::Branch, self.branch.clone()),
+            (Kind::Tag, self.tag.clone()),
+        ];
+        let only = kinds.into_iter().find_map(|(kind, name)| Some(Only { kind, name: name? }));
+        Which { per, only }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Prices {
+    /// Only models whose names contain this
+    #[arg(value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,400 @@
+//! `codemie budget show|set|unset|raise`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use jiff::tz::TimeZone;
+
+use super::list::project;
+use super::{Failure, USAGE};
+use crate::budget::{Budget, Per, Standing, Subject, Which, Window, raise_command, standing};
+use crate::cli::{self, BudgetAction};
+use crate::config::{Config, edit};
+use crate::home::Home;
+use crate::launch::{Origin, lineage};
+use crate::output::table::{Cell, Column, Table};
+use crate::output::{Colour, Style, json};
+use crate::registry;
+use crate::report::budget::{self, BudgetRecord};
+use crate::report::find;
+use crate::report::open::{open, open_existing};
+use crate::store::{Realm, SessionRow, Store, View};
+use human::counted;
+use system::clock::{Clock, SystemClock};
+use wire::{PicoDollars, Timestamp};
+
+pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let config = Config::load(Some(&home.config_file()), |name| std::env::var_os(name), registry::names());
+    match &args.action {
+        None => show(&config.budgets, home, false, out)?,
+        Some(BudgetAction::Show { json }) => show(&config.budgets, home, *json, out)?,
+        Some(BudgetAction::Set { per, usd, only, enforce }) => {
+            let budget = Budget { which: only.of(*per, project), limit: *usd, enforce: *enforce };
+            let known = config.budgets.iter().find(|known| known.which == budget.which);
+            if known.is_some_and(|known| loosens(known, Some(&budget))) {
+                refuse_inside_a_run(home, "loosen an enforced budget")?;
+            }
+            edit::set_budget(&home.config_file(), &budget)?;
+            writeln!(out, "{}", stated(&budget))?;
+        }
+        Some(BudgetAction::Unset { per, only }) => {
+            let which = only.of(*per, project);
+            let known = config.budgets.iter().find(|known| known.which == which);
+            if known.is_some_and(|known| loosens(known, None)) {
+                refuse_inside_a_run(home, "remove an enforced budget")?;
+            }
+            if !edit::unset_budget(&home.config_file(), &which)? {
+                return Err(no_such_budget(&which, &config.budgets));
+            }
+            writeln!(out, "{which}: no budget any more")?;
+        }
+        Some(BudgetAction::Raise { per, amount, only, session }) => {
+            refuse_inside_a_run(home, "raise a budget")?;
+            let mut store = open(home)?;
+            let wanted = match per {
+                Some(per) => vec![find_budget(&config.budgets, &only.of(*per, project))?],
+                None => config.budgets.iter().filter(|budget| budget.enforce).collect(),
+            };
+            let raise = Raise { wanted, any: per.is_none(), amount: *amount, session: session.as_deref() };
+            for line in raise.carry_out(&mut store, SystemClock.now(), &system::zone::local())? {
+                writeln!(out, "{line}")?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether more can be spent than before.
+fn loosens(known: &Budget, new: Option<&Budget>) -> bool {
+    known.enforce && new.is_none_or(|new| !new.enforce || new.limit > known.limit)
+}
+
+fn stated(budget: &Budget) -> String {
+    let limit = human::dollars(budget.limit.0);
+    let enforced = if budget.enforce {
+        "; calls beyond it are refused where the proxy runs (codemie --proxy AGENT)"
+    } else {
+        ""
+    };
+    format!("{}: {limit}{enforced}", budget.which)
+}
+
+fn no_such_budget(which: &Which, budgets: &[Budget]) -> anyhow::Error {
+    let known: Vec<String> = budgets.iter().map(|budget| budget.which.to_string()).collect();
+    let known = if known.is_empty() {
+        "there is none".to_owned()
+    } else {
+        format!("there are: {}", known.join(", "))
+    };
+    Failure { code: USAGE, message: format!("there is no budget {which}; {known}") }.into()
+}
+
+fn find_budget<'a>(budgets: &'a [Budget], which: &Which) -> anyhow::Result<&'a Budget> {
+    budgets.iter().find(|budget| budget.which == *which).ok_or_else(|| no_such_budget(which, budgets))
+}
+
+/// What a person decides is not decided by an agent. Whose process this is, is known by its ancestors: one of them is the wrapper
+/// of a live run. (It guards against a mistake, not against malice: what can edit files can edit config.toml.)
+fn refuse_inside_a_run(home: &Home, what: &str) -> anyhow::Result<()> {
+    let Some(mut store) = open_existing(home)? else { return Ok(()) };
+    let runs = store.read(|view| view.live_runs())?;
+    if lineage(&Origin::of_this_process()).enclosing(&runs, &Realm::here()).is_some() {
+        let message =
+            format!("cannot {what} from inside a run: that is for a person, in a terminal of their own");
+        return Err(Failure { code: USAGE, message }.into());
+    }
+    Ok(())
+}
+
+/// An amount to be added.
+struct Raise<'a> {
+    wanted: Vec<&'a Budget>,
+    /// None was named: those of them that are used up.
+    any: bool,
+    amount: PicoDollars,
+    session: Option<&'a str>,
+}
+
+impl Raise<'_> {
+    /// One line for each budget.
+    fn carry_out(&self, store: &mut Store, now: Timestamp, zone: &TimeZone) -> anyhow::Result<Vec<String>> {
+        let origin = Origin::of_this_process();
+        let named =
+            self.session.map(|wanted| store.read(|view| find::session(view, wanted, &origin))).transpose()?;
+        let standings = store.read(|view| self.standings(view, named.as_ref(), now, zone))?;
+        let mut lines = Vec::new();
+        for standing in standings {
+            let which = standing.budget.which.to_string();
+            let alone =
+                named.as_ref().map(|row| row.id).or(standing.session.as_ref().map(|session| session.id));
+            store.write(|tx| tx.raise_budget(&which, &standing.span, alone, self.amount, now))?;
+            lines.push(self.said(&standing, named.as_ref(), now, zone));
+        }
+        if lines.is_empty() {
+            bail!("no enforced budget is used up; name the one to raise: codemie budget raise day 5");
+        }
+        Ok(lines)
+    }
+
+    fn standings(
+        &self,
+        view: &View<'_>,
+        named: Option<&SessionRow>,
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> anyhow::Result<Vec<Standing>> {
+        let subject = named.map(|row| Subject::of(view, row)).transpose()?.flatten();
+        let mut all = Vec::new();
+        for budget in &self.wanted {
+            let found = match (budget.which.per, &subject) {
+                (Per::Session, None) => budget::all(view, std::slice::from_ref(budget), now, zone)?,
+                (_, subject) => standing(view, budget, subject.as_ref(), now, zone)?.into_iter().collect(),
+            };
+            all.extend(found.into_iter().filter(|standing| !self.any || standing.left().0 <= 0));
+            if !self.any && budget.which.per == Per::Session && subject.is_none() {
+                all.retain(|standing| standing.left().0 <= 0);
+                if all.is_empty() {
+                    let command = raise_command(&budget.which, Some("SESSION"), &human_amount(self.amount));
+                    bail!("no running session has used up its budget; name one: {command}");
+                }
+            }
+            if !self.any && all.is_empty() {
+                let name = named.map_or("it", |row| row.name.as_str());
+                bail!("{name} does not count towards the budget {}", budget.which);
+            }
+        }
+        Ok(all)
+    }
+
+    fn said(
+        &self,
+        standing: &Standing,
+        named: Option<&SessionRow>,
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> String {
+        let limit = human::dollars(standing.limit().0.saturating_add(self.amount.0));
+        let spent = human::dollars(standing.spent.cost.0);
+        let session = named.map(|row| row.name.as_str());
+        let session = session.or(standing.session.as_ref().map(|session| session.name.as_str()));
+        let of = session.map_or(String::new(), |name| format!(", for {name} alone"));
+        let until = standing.window.as_ref().map(|Window { end, .. }| human::moment(*end, now, zone));
+        let until = until.map_or(String::new(), |end| format!(", until {end}"));
+        format!("{}: {limit}{of}{until}; {spent} spent", standing.budget.which)
+    }
+}
+
+fn human_amount(amount: PicoDollars) -> String {
+    amount.to_string()
+}
+
+fn show(budgets: &[Budget], home: &Home, as_json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let standings = match open_existing(home)? {
+        Some(mut store) => store.read(|view| budget::all(view, budgets, now, &zone)),
+        None if budgets.is_empty() => Ok(Vec::new()),
+        None => open(home)?.read(|view| budget::all(view, budgets, now, &zone)),
+    };
+    let standings = standings.context("the budgets cannot be counted")?;
+    if as_json {
+        let records: Vec<BudgetRecord> = standings.iter().map(BudgetRecord::from).collect();
+        out.write_all(json::pretty(&records)?.as_bytes())?;
+        return Ok(());
+    }
+    let style = Style::of_stdout();
+    out.write_all(drawn(budgets, &standings, now, &zone, style).as_bytes())?;
+    Ok(())
+}
+
+fn drawn(
+    budgets: &[Budget],
+    standings: &[Standing],
+    now: Timestamp,
+    zone: &TimeZone,
+    style: Style,
+) -> String {
+    if budgets.is_empty() {
+        return style.fold("No budgets. `codemie budget set day 20` sets one.");
+    }
+    let raised = standings.iter().any(|standing| standing.raised.0 > 0);
+    let mut columns = vec![
+        Column::text("BUDGET", 12),
+        Column::number("LIMIT"),
+        Column::number("SPENT"),
+        Column::number("%"),
+        Column::number("LEFT").dispensable(2),
+    ];
+    columns.extend(raised.then(|| Column::number("RAISED BY").dispensable(4)));
+    columns.extend([
+        Column::text("BEGINS ANEW", usize::MAX).dispensable(3),
+        Column::text("ENFORCED", usize::MAX).dispensable(1),
+    ]);
+    let mut table = Table::new(columns);
+    for standing in standings {
+        let dollars = |amount: PicoDollars| human::dollars(amount.0);
+        let which = match &standing.session {
+            Some(session) => format!("{} {}", standing.budget.which, session.name),
+            None => standing.budget.which.to_string(),
+        };
+        let percent = standing.percent();
+        let mut cells: Vec<Cell<'_>> = vec![
+            which.into(),
+            dollars(standing.limit()).into(),
+            dollars(standing.spent.cost).into(),
+            Cell::painted(percent.to_string(), colour(percent)),
+            dollars(standing.left()).into(),
+        ];
+        cells
+            .extend(raised.then(|| {
+                if standing.raised.0 > 0 { dollars(standing.raised) } else { String::new() }.into()
+            }));
+        let anew = standing.window.as_ref().map(|window| human::moment(window.end, now, zone));
+        cells.extend([
+            anew.unwrap_or_default().into(),
+            if standing.budget.enforce { "yes" } else { "" }.into(),
+        ]);
+        table.row(cells);
+    }
+    let mut text = if standings.is_empty() { String::new() } else { table.render(style) };
+    let idle: Vec<&Budget> = budgets
+        .iter()
+        .filter(|budget| standings.iter().all(|shown| shown.budget.which != budget.which))
+        .collect();
+    for budget in idle {
+        text += &style.fold(&format!(
+            "{}: {}; no session runs that it is for.",
+            budget.which,
+            human::dollars(budget.limit.0)
+        ));
+    }
+    if let Some(unpriced) =
+        standings.iter().map(|standing| standing.spent.unpriced).max().filter(|most| *most > 0)
+    {
+        let calls = counted(usize::try_from(unpriced).unwrap_or(usize::MAX), "call");
+        let which = if unpriced == 1 { "has no price and is" } else { "have no price and are" };
+        text += &style.fold(&format!("{calls} {which} not counted; `codemie prices` shows which models have one, [prices.MODEL] in config.toml sets one."));
+    }
+    text
+}
+
+/// Of a percentage of a budget.
+pub(super) fn colour(percent: i64) -> Colour {
+    match percent {
+        crate::budget::REACHED.. => Colour::Bad,
+        crate::budget::NEAR.. => Colour::Warning,
+        _ => Colour::Good,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Kind, Only};
+    use crate::session::absorb::take_records;
+    use crate::session::lifecycle::{self, ConversationStart};
+    use crate::session::tests::{World, binding, usage};
+
+    const DOLLAR: i64 = 1_000_000_000_000;
+
+    fn budget(per: Per, project: Option<&str>, dollars: i64, enforce: bool) -> Budget {
+        let only = project.map(|name| Only { kind: Kind::Project, name: name.into() });
+        Budget { which: Which { per, only }, limit: PicoDollars(dollars * DOLLAR), enforce }
+    }
+
+    /// A session that has spent 17 dollars.
+    fn world() -> World {
+        let mut world = World::new();
+        let mut begin = world.begin(ConversationStart::Fresh);
+        begin.name = Some("fix".into());
+        let (_, started) = world.start_as(&begin);
+        let at = world.now;
+        world
+            .store
+            .write(|tx| {
+                lifecycle::bind(tx, at, &world.ids, started.session, &binding("one"))?;
+                let row = tx.session(started.session)?.unwrap();
+                let unpriced = crate::store::Priced { cost: None, prices: None, ..usage("b", at, 1) };
+                take_records(tx, at, &row, &[usage("a", at, 17_000_000), unpriced])
+            })
+            .unwrap();
+        world
+    }
+
+    #[test]
+    fn a_table_shows_what_is_spent_what_is_left_and_what_is_not_counted() {
+        let mut world = world();
+        let now = world.now;
+        let budgets = [
+            budget(Per::Day, None, 20, true),
+            budget(Per::Month, Some("other"), 300, false),
+            budget(Per::Session, None, 10, false),
+            budget(Per::Session, Some("other"), 1, false),
+        ];
+        let raise = PicoDollars(5 * DOLLAR);
+        world.store.write(|tx| tx.raise_budget("day", "2026-11-16", None, raise, now)).unwrap();
+        let standings = world.store.read(|view| budget::all(view, &budgets, now, &TimeZone::UTC)).unwrap();
+        let style = Style { colour: false, columns: 120 };
+        assert_eq!(
+            drawn(&budgets, &standings, now, &TimeZone::UTC, style),
+            "\
+BUDGET                    LIMIT    SPENT    %     LEFT  RAISED BY  BEGINS ANEW   ENFORCED
+day                      $25.00   $17.00   68    $8.00      $5.00  Nov 17 00:00  yes
+month of project other  $300.00  $0.0000    0  $300.00             Dec 01 00:00
+session fix              $10.00   $17.00  170   -$7.00
+session of project other: $1.00; no session runs that it is for.
+1 call has no price and is not counted; `codemie prices` shows which models have one, [prices.MODEL] in config.toml sets
+  one.
+"
+        );
+        let records = serde_json::to_value(BudgetRecord::from(&standings[1])).unwrap();
+        assert_eq!(
+            (&records["project"], &records["percent"], &records["level"]),
+            (&"other".into(), &0.into(), &"within".into())
+        );
+        let none = drawn(&[], &[], now, &TimeZone::UTC, style);
+        assert_eq!(none, "No budgets. `codemie budget set day 20` sets one.\n");
+    }
+
+    #[test]
+    fn a_raise_holds_for_the_window_or_for_one_session() {
+        let mut world = world();
+        let now = world.now;
+        let (day, session) = (budget(Per::Day, None, 17, true), budget(Per::Session, None, 17, true));
+        let mut raise = |wanted: Vec<&Budget>, any, named| {
+            let raise = Raise { wanted, any, amount: PicoDollars(5 * DOLLAR), session: named };
+            raise.carry_out(&mut world.store, now, &TimeZone::UTC).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            raise(vec![&day, &session], true, None).unwrap(),
+            ["day: $22.00, until Nov 17 00:00; $17.00 spent", "session: $22.00, for fix alone; $17.00 spent"]
+        );
+        assert_eq!(
+            raise(vec![&day, &session], true, None).unwrap_err(),
+            "no enforced budget is used up; name the one to raise: codemie budget raise day 5"
+        );
+        assert_eq!(
+            raise(vec![&day], false, Some("fix")).unwrap(),
+            ["day: $27.00, for fix alone, until Nov 17 00:00; $17.00 spent"]
+        );
+        assert_eq!(
+            raise(vec![&session], false, None).unwrap_err(),
+            "no running session has used up its budget; name one: codemie budget raise session 5 --session SESSION"
+        );
+        let other = budget(Per::Day, Some("other"), 17, true);
+        assert_eq!(
+            raise(vec![&other], false, Some("fix")).unwrap_err(),
+            "fix does not count towards the budget day of project other"
+        );
+    }
+
+    #[test]
+    fn only_what_lets_more_be_spent_is_loosening() {
+        let known = budget(Per::Day, None, 20, true);
+        assert!(loosens(&known, None));
+        assert!(loosens(&known, Some(&Budget { enforce: false, ..known.clone() })));
+        assert!(loosens(&known, Some(&budget(Per::Day, None, 21, true))));
+        assert!(!loosens(&known, Some(&budget(Per::Day, None, 19, true))));
+        assert!(!loosens(&Budget { enforce: false, ..known }, None));
+    }
+}
