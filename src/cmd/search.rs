@@ -1,0 +1,200 @@
+//! `codemie search`: words in every conversation on this machine.
+
+mod browse;
+mod excerpt;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use jiff::tz::TimeZone;
+use unicode_width::UnicodeWidthStr;
+
+use super::list::project;
+use super::{Failure, USAGE};
+use crate::cli::Search;
+use crate::home::Home;
+use crate::launch::Origin;
+use crate::output::progress::Bar;
+use crate::output::table::padded;
+use crate::output::{Colour, Style, json};
+use crate::report::open::open_existing;
+use crate::report::search::{FoundMessage, FoundMessages, Where, search};
+use crate::scan::Progress;
+use crate::search::{Query, Word};
+use excerpt::Excerpt;
+use human::text::shorten;
+use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
+
+pub fn run(args: &Search, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let words: Vec<Word> = args.words.iter().filter_map(|word| Word::new(word)).collect();
+    if words.is_empty() {
+        let message = "there is nothing to look for; give at least one word".to_owned();
+        return Err(Failure { code: USAGE, message }.into());
+    }
+    let query = Query {
+        words,
+        role: args.role.map(Into::into),
+        since: args.since.map(|since| since.before(now, &zone)),
+        most: if args.limit == 0 { usize::MAX } else { args.limit },
+    };
+    let place = Where { agent: args.agent.clone(), project: args.project.as_deref().map(project) };
+    let mut store = open_existing(home)?;
+    let found = {
+        let bar = Bar::on_terminal("searching conversations", human::bytes);
+        let watch = bar.as_ref().map(|bar| bar as &dyn Progress);
+        search(&query, &place, &Origin::of_this_process(), store.as_mut(), watch)?
+    };
+    // No connection is kept while somebody reads.
+    drop(store);
+    for refusal in &found.refused {
+        tracing::warn!("not searched: {refusal}");
+    }
+    if args.json {
+        out.write_all(json::pretty(&found.messages)?.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let hits = Drawn { words: &query.words, now, zone: &zone };
+    if !found.messages.is_empty() && !args.print && browse::browse(&found, &hits, home, out, err)? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.write_all(hits.all(&found, Style::of_stdout()).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Hits on their way to a terminal.
+pub(super) struct Drawn<'a> {
+    words: &'a [Word],
+    now: Timestamp,
+    zone: &'a TimeZone,
+}
+
+/// The parts of a hit before its words.
+struct Head {
+    session: String,
+    when: String,
+    who: String,
+}
+
+/// A usual name whole.
+const SESSION: usize = super::format::NAME;
+
+/// With less room beside its head the words stand below it.
+const BESIDE: usize = 40;
+
+impl Drawn<'_> {
+    fn head(&self, message: &FoundMessage) -> Head {
+        let foreign = || message.agent_session_id.as_ref().map(|id| id.chars().take(8).collect());
+        let session = message.name.clone().or_else(foreign).unwrap_or_default();
+        let when = message.time.map(|at| human::moment(at, self.now, self.zone));
+        let who = match message.role {
+            "user" => "you",
+            "assistant" => message.agent,
+            other => other,
+        };
+        Head { session, when: when.unwrap_or_default(), who: who.to_owned() }
+    }
+
+    fn all(&self, found: &FoundMessages, style: Style) -> String {
+        if found.messages.is_empty() {
+            return style.fold("Nothing found. All words must be in one message; fewer words find more.");
+        }
+        let heads: Vec<Head> = found.messages.iter().map(|message| self.head(message)).collect();
+        let widest = |part: fn(&Head) -> &String, most: usize| {
+            heads.iter().map(|head| part(head).width()).max().unwrap_or(0).min(most)
+        };
+        let (session, when, who) = (
+            widest(|head| &head.session, SESSION),
+            widest(|head| &head.when, 20),
+            widest(|head| &head.who, 12),
+        );
+        let taken = session + when + who + 6;
+        let below = style.columns < taken + BESIDE;
+        let mut text = String::new();
+        for (message, head) in found.messages.iter().zip(&heads) {
+            let cell = |part: &str, width: usize| padded(&shorten(part, width), width);
+            text += &style.paint(&cell(&head.session, session), Colour::Heading);
+            text += "  ";
+            text += &style.paint(&cell(&head.when, when), Colour::Faint);
+            text += "  ";
+            text += &style.paint(&cell(&head.who, who), Colour::Note);
+            let room = if below { style.columns.saturating_sub(2) } else { style.columns - taken };
+            text += if below { "\n  " } else { "  " };
+            text += &Excerpt::of(&message.text, self.words, room).painted(style);
+            text.push('\n');
+        }
+        if found.more > 0 {
+            let more = human::grouped(found.more as u64);
+            text += &style.paint(&format!("… {more} older ones, `-n 0` shows all"), Colour::Faint);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(name: Option<&str>, role: &'static str, text: &str) -> FoundMessage {
+        FoundMessage {
+            session_id: name.map(str::to_owned),
+            agent_session_id: Some("7a276c6b-d81e-4000-8000-000000000003".into()),
+            agent: "claude",
+            role,
+            time: Timestamp::parse("2026-11-16T09:05:00Z"),
+            text: text.into(),
+            cursor: None,
+            name: name.map(str::to_owned),
+            title: None,
+        }
+    }
+
+    fn drawn(found: &FoundMessages, columns: usize, colour: bool) -> String {
+        let words: Vec<Word> = Word::new("proxy").into_iter().collect();
+        let now = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        let hits = Drawn { words: &words, now, zone: &TimeZone::UTC };
+        hits.all(found, Style { colour, columns })
+    }
+
+    fn found() -> FoundMessages {
+        let long = format!("{} the proxy {}", "before ".repeat(20), "after ".repeat(20));
+        FoundMessages {
+            messages: vec![
+                message(Some("fix-auth"), "user", "first line\n  why does the Proxy refuse it?\nmore"),
+                message(None, "assistant", &long),
+                message(Some("fix-auth"), "tool", "Bash curl proxy"),
+            ],
+            more: 1234,
+            refused: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_hit_is_one_line_with_its_session_time_and_speaker() {
+        assert_eq!(
+            drawn(&found(), 80, false),
+            "\
+fix-auth  09:05  you     why does the Proxy refuse it?
+7a276c6b  09:05  claude  …efore before  the proxy after after after after after…
+fix-auth  09:05  tool    Bash curl proxy
+… 1,234 older ones, `-n 0` shows all
+"
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_the_words_below() {
+        let text = drawn(&found(), 40, false);
+        assert!(text.starts_with("fix-auth  09:05  you   \n  why does the Proxy refuse it?\n"), "{text}");
+        assert!(text.lines().all(|line| line.width() <= 40), "{text}");
+    }
+
+    #[test]
+    fn hits_are_marked_in_colour() {
+        let text = drawn(&found(), 100, true);
+        assert!(text.contains("why does the \x1b[33mProxy\x1b[0m refuse it?"), "{text:?}");
+        assert!(drawn(&FoundMessages::default(), 100, true).starts_with("Nothing found."));
+    }
+}

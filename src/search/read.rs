@@ -1,0 +1,161 @@
+//! Files are searched by several threads at once, each with a buffer of its own.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::lines::{Pass, Rest};
+use super::sieve::Sieve;
+use super::{Accept, Hit, Hits, Query};
+use crate::agent::Agent;
+use crate::agent::transcript::{self, Cursor, Item, Reader};
+use crate::meter::form::Opened;
+use crate::scan::{ListedFile, Progress};
+
+/// As many as a scan has, for the same reason.
+const THREADS: usize = 4;
+
+/// How often progress is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(50);
+
+/// A thread sorts its hits out when it has so many more than are asked for.
+const SURPLUS: usize = 4096;
+
+/// How far the time of a file may lie behind what is written in it: machines that share a folder, clocks that are set.
+const LAG_MS: i64 = 60_000;
+
+/// What all threads share.
+struct Work<'a> {
+    query: &'a Query,
+    sieves: &'a [Sieve],
+    agents: &'a [&'static dyn Agent],
+    files: &'a [ListedFile],
+    order: Vec<usize>,
+    next: AtomicUsize,
+    done: AtomicU64,
+    accept: Accept<'a>,
+}
+
+pub(super) fn search(
+    query: &Query,
+    agents: &[&'static dyn Agent],
+    files: &[ListedFile],
+    accept: Accept<'_>,
+    watch: Option<&dyn Progress>,
+) -> Hits {
+    let mut sieves: Vec<Sieve> = query.words.iter().filter_map(Sieve::new).collect();
+    if sieves.is_empty() {
+        return Hits::default();
+    }
+    // The rarest word first: most lines are searched for that one alone.
+    sieves.sort_by_key(|sieve| std::cmp::Reverse(sieve.rarity()));
+    // A file that was not written since then says nothing since then. The times of files lag by a tick.
+    let written_since =
+        |file: &ListedFile| query.since.is_none_or(|since| file.modified.0.saturating_add(LAG_MS) >= since.0);
+    let mut order: Vec<usize> = (0..files.len()).filter(|&file| written_since(&files[file])).collect();
+    // The longest first, so that none is left when the others are done.
+    order.sort_by_key(|&file| std::cmp::Reverse(files[file].bytes));
+    let total: u64 = order.iter().map(|&file| files[file].bytes).sum();
+    let work = Work {
+        query,
+        sieves: &sieves,
+        agents,
+        files,
+        order,
+        next: AtomicUsize::new(0),
+        done: AtomicU64::new(0),
+        accept,
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
+    let threads = threads.min(usize::try_from(total >> 20).unwrap_or(usize::MAX).saturating_add(1));
+    let others = if watch.is_some() { threads } else { threads - 1 };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (0..others).map(|_| scope.spawn(|| work.search())).collect();
+        let mut found = match watch {
+            None => work.search(),
+            Some(watch) => {
+                while others.iter().any(|other| !other.is_finished()) {
+                    std::thread::park_timeout(REPORT_EVERY);
+                    watch.progress(work.done.load(Ordering::Relaxed), total);
+                }
+                Hits::default()
+            }
+        };
+        for other in others {
+            match other.join() {
+                Ok(more) => found.add(more),
+                Err(_) => found.refused.push("a reader panicked".to_owned()),
+            }
+        }
+        found
+    })
+}
+
+impl Work<'_> {
+    fn search(&self) -> Hits {
+        let (mut pass, mut found) = (Pass::new(), Hits::default());
+        while let Some(&file) = self.order.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            match self.search_file(&self.files[file], &mut pass, &mut found) {
+                Ok(()) => {}
+                // Deleted since it was listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    found.refused.push(format!("{}: {error}", self.files[file].file.path.display()));
+                }
+            }
+            if found.hits.len() > self.query.most.saturating_add(SURPLUS) {
+                found.keep(self.query.most);
+            }
+        }
+        found
+    }
+
+    fn search_file(&self, listed: &ListedFile, pass: &mut Pass, found: &mut Hits) -> io::Result<()> {
+        let agent = self.agents[listed.agent];
+        let path = &listed.file.path;
+        let form = agent.form(path);
+        let Some(reader) = agent.transcript().map(|reader| reader.of_form(form)) else { return Ok(()) };
+        let content = form.open(path)?;
+        let read = |bytes: usize| {
+            self.done.fetch_add(bytes as u64, Ordering::Relaxed);
+        };
+        let mut accepted = None;
+        let mut take = |cursor: Cursor, Item { at, kind }: Item| {
+            let Some((role, text)) = self.query.matches(at, kind) else { return };
+            if *accepted.get_or_insert_with(|| (self.accept)(listed.agent, &listed.file)) {
+                let (agent, file) = (listed.agent, listed.file.clone());
+                found.hits.push(Hit { agent, file, cursor, role, at, text });
+            }
+        };
+        match (&content, reader) {
+            (Opened::File(file), Reader::Lines(_) | Reader::Threads(_)) => {
+                let start = transcript::start(&content)?;
+                pass.lines(file, self.sieves, Rest::Torn, &read, &mut |offset, line| {
+                    for item in reader.line(line) {
+                        take(start.at_line(offset), item);
+                    }
+                    true
+                })
+            }
+            // A later line may take an earlier one back, or one line hold all messages: such a conversation is read as a whole.
+            (content, reader) => {
+                let mut may_contain = false;
+                let first = &self.sieves[..1];
+                match content {
+                    Opened::File(file) => pass.lines(file, first, Rest::Line, &read, &mut |_, _| {
+                        may_contain = true;
+                        false
+                    })?,
+                    Opened::Rows(rows) => rows.read(0, &mut |_, row| {
+                        may_contain |= first.iter().all(|sieve| sieve.find(row, 0).is_some());
+                        !may_contain
+                    })?,
+                }
+                if may_contain {
+                    transcript::each(content, reader, &mut take)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

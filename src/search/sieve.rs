@@ -1,0 +1,291 @@
+//! Bytes as the agents write them, searched before any of them is parsed: JSON, in which the same letter can be spelled in
+//! several ways.
+//!
+//! Promise: a text that contains a word is never missed, whatever spelling its file has. A text that only resembles one may pass;
+//! the reader of conversations decides then.
+//!
+//! Of a word its rarest part is looked for that JSON never spells otherwise (letters, digits, most signs), in capitals and small
+//! letters; beside it any letter of that part as `\uXXXX`.
+
+use aho_corasick::AhoCorasick;
+use aho_corasick::packed::Searcher;
+
+use super::word::{Word, fold};
+
+/// Letters looked for at once. Why three: eight spellings of their cases, which is as many as the fastest search takes, and
+/// already rare.
+const LETTERS: usize = 3;
+
+/// Finds where a word may be.
+#[derive(Debug)]
+pub(super) struct Sieve {
+    search: Finder,
+    part: Part,
+}
+
+/// What is looked for.
+#[derive(Debug)]
+enum Part {
+    /// ASCII, in small letters; the letters looked for begin at `from`.
+    Run { letters: Vec<u8>, from: usize },
+    /// One other letter, folded.
+    Letter(char),
+}
+
+#[derive(Debug)]
+enum Finder {
+    Packed(Searcher),
+    /// Where the processor is not known to the other.
+    Automaton(AhoCorasick),
+}
+
+impl Finder {
+    fn new(patterns: &[Vec<u8>]) -> Option<Self> {
+        Searcher::new(patterns)
+            .map(Self::Packed)
+            .or_else(|| AhoCorasick::new(patterns).ok().map(Self::Automaton))
+    }
+
+    /// Where the first pattern begins, from `at` on.
+    fn find(&self, bytes: &[u8], at: usize) -> Option<usize> {
+        match self {
+            Self::Packed(search) => {
+                let span = aho_corasick::Span { start: at, end: bytes.len() };
+                search.find_in(bytes, span).map(|found| found.start())
+            }
+            Self::Automaton(search) => {
+                search.find(aho_corasick::Input::new(bytes).span(at..bytes.len())).map(|found| found.start())
+            }
+        }
+    }
+}
+
+impl Sieve {
+    /// `None`: the word cannot be searched for (there is none such).
+    pub(super) fn new(word: &Word) -> Option<Self> {
+        let part = Part::of(word.folded())?;
+        let search = Finder::new(&part.patterns())?;
+        Some(Self { search, part })
+    }
+
+    /// How seldom what is looked for is found by chance: the higher, the better.
+    pub(super) fn rarity(&self) -> u32 {
+        match &self.part {
+            Part::Run { letters, from } => {
+                rarity(&letters[*from..letters.len().min(from + LETTERS)])
+                    + u32::try_from(letters.len()).unwrap_or(0)
+            }
+            Part::Letter(_) => 100,
+        }
+    }
+
+    /// A place in `bytes`, from `at` on, that may belong to the word. `bytes` must begin with a line.
+    pub(super) fn find(&self, bytes: &[u8], mut at: usize) -> Option<usize> {
+        loop {
+            let found = self.search.find(bytes, at)?;
+            if self.part.is_at(bytes, found) {
+                return Some(found);
+            }
+            at = found + 1;
+        }
+    }
+}
+
+impl Part {
+    fn of(word: &str) -> Option<Self> {
+        // Quotation marks and slashes may have a backslash before them, which tears a run.
+        let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\/".contains(byte);
+        let runs = word.as_bytes().split(|byte| !plain(byte)).filter(|run| !run.is_empty());
+        let windows = runs
+            .flat_map(|run| (0..run.len().saturating_sub(LETTERS - 1).max(1)).map(move |from| (run, from)));
+        let best = windows.max_by_key(|(run, from)| rarity(&run[*from..run.len().min(from + LETTERS)]));
+        if let Some((run, from)) = best {
+            return Some(Self::Run { letters: run.to_vec(), from });
+        }
+        let letter = word.chars().find(|letter| !letter.is_ascii() && !letter.is_whitespace());
+        let sign = word.bytes().find(|byte| byte.is_ascii() && !byte.is_ascii_whitespace());
+        letter.map(Self::Letter).or_else(|| sign.map(|sign| Self::Run { letters: vec![sign], from: 0 }))
+    }
+
+    fn patterns(&self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Run { letters, from } => {
+                let window = &letters[*from..letters.len().min(from + LETTERS)];
+                let mut patterns = vec![Vec::new()];
+                for &letter in window {
+                    let upper = letter.to_ascii_uppercase();
+                    let cases: &[u8] = if upper == letter { &[letter] } else { &[letter, upper] };
+                    let longer = patterns.iter().flat_map(|begin: &Vec<u8>| {
+                        cases.iter().map(|case| begin.iter().copied().chain([*case]).collect())
+                    });
+                    patterns = longer.collect();
+                }
+                // Letters as `\uXXXX`, by the digits that they begin with: `\u001b`, which is in every coloured output, would stop
+                // the search ten million times in a gigabyte.
+                let mut digits: Vec<Vec<u8>> = letters
+                    .iter()
+                    .flat_map(|letter| [*letter, letter.to_ascii_uppercase()])
+                    .map(|letter| format!("00{:x}", letter >> 4).into_bytes())
+                    .collect();
+                digits.sort();
+                digits.dedup();
+                patterns.extend(digits);
+                patterns
+            }
+            Self::Letter(wanted) => {
+                // Letters with cases are all below this; only small ones have others beside them.
+                let last = if wanted.is_lowercase() { '\u{1ffff}' } else { '\u{80}' };
+                let others = ('\u{80}'..=last).filter(|letter| letter != wanted && fold(*letter) == *wanted);
+                let same: Vec<char> = others.chain([*wanted]).collect();
+                let spelled = same.iter().map(|letter| letter.to_string().into_bytes());
+                // The first of two units stands for both.
+                let units = same.iter().map(|letter| letter.encode_utf16(&mut [0; 2])[0]);
+                spelled.chain(units.flat_map(|unit| in_any_case(&format!("{unit:04x}")))).collect()
+            }
+        }
+    }
+
+    /// Whether a pattern that was found belongs to what is looked for.
+    fn is_at(&self, bytes: &[u8], found: usize) -> bool {
+        let escape = found.checked_sub(2).map(|begin| &bytes[begin..]);
+        // What looks like an escape may be one, or a text about one (`\\u0041`).
+        let unit = escape.filter(|bytes| bytes.starts_with(b"\\u")).and_then(escaped);
+        if unit.is_some_and(|unit| self.may_hold(unit)) {
+            return true;
+        }
+        match self {
+            Self::Run { letters, from } => {
+                let begin = found.checked_sub(*from);
+                let here = begin.and_then(|begin| bytes.get(begin..begin + letters.len()));
+                here.is_some_and(|here| here.eq_ignore_ascii_case(letters))
+            }
+            Self::Letter(_) => !bytes[found].is_ascii(),
+        }
+    }
+
+    /// Whether a letter spelled as this UTF-16 unit can be one of it.
+    fn may_hold(&self, unit: u16) -> bool {
+        match self {
+            Self::Run { letters, .. } => {
+                u8::try_from(unit).is_ok_and(|byte| letters.contains(&byte.to_ascii_lowercase()))
+            }
+            // Half of a letter that takes two may be any of them.
+            Self::Letter(wanted) => char::from_u32(unit.into()).is_none_or(|letter| fold(letter) == *wanted),
+        }
+    }
+}
+
+/// All spellings of a number in hexadecimal digits.
+fn in_any_case(digits: &str) -> Vec<Vec<u8>> {
+    let mut spellings = vec![Vec::new()];
+    for digit in digits.bytes() {
+        let cases = [digit, digit.to_ascii_uppercase()];
+        let cases = if cases[0] == cases[1] { &cases[..1] } else { &cases[..] };
+        let longer = spellings.iter().flat_map(|begin: &Vec<u8>| {
+            cases.iter().map(|case| begin.iter().copied().chain([*case]).collect::<Vec<u8>>())
+        });
+        spellings = longer.collect();
+    }
+    spellings
+}
+
+/// The unit that `\uXXXX` stands for.
+fn escaped(bytes: &[u8]) -> Option<u16> {
+    let digits = std::str::from_utf8(bytes.get(2..6)?).ok()?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
+/// By how often letters occur in English text and in program code, roughly.
+fn rarity(letters: &[u8]) -> u32 {
+    let one = |letter: &u8| match letter {
+        b'e' | b't' => 1,
+        b'a' | b'o' | b'i' | b'n' | b's' | b'r' | b',' | b':' | b'0' => 2,
+        b'h' | b'd' | b'l' | b'c' | b'u' | b'1' | b'2' | b'-' | b'.' | b'_' => 4,
+        b'm' | b'p' | b'f' | b'g' | b'w' | b'y' | b'b' | b'3'..=b'9' => 6,
+        b'v' | b'k' => 9,
+        _ => 14,
+    };
+    letters.iter().map(one).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    fn passes(word: &str, line: &str) -> bool {
+        let sieve = Sieve::new(&Word::new(word).unwrap()).unwrap();
+        sieve.find(line.as_bytes(), 0).is_some()
+    }
+
+    /// Every spelling of a text that contains the word must pass; what cannot contain it should not.
+    #[test]
+    fn no_spelling_of_a_word_is_missed() {
+        for (word, line, expected) in [
+            ("flaky", r#"{"text":"the FLAKY test"}"#, true),
+            ("flaky", r#"{"text":"the flak test"}"#, false),
+            ("flaky", r#"{"text":"\nflaky"}"#, true),
+            ("flaky", r#"{"text":"fl\u0061ky"}"#, true),
+            ("flaky", r#"{"text":"fl\u0041KY"}"#, true),
+            ("flaky", r#"{"text":"\u003cb\u003e \u001b[0m 0066 u0066"}"#, false),
+            ("say \"no\"", r#"{"text":"say \"no\""}"#, true),
+            ("\"", r#"{"text":"\""}"#, true),
+            ("a/b", r#"{"text":"a\/b"}"#, true),
+            ("/", "no", false),
+            ("<div>", r#"{"text":"\u003cdiv\u003e"}"#, true),
+            ("größe", r#"{"text":"gr\u00f6\u00dfe"}"#, true),
+            ("ö", r#"{"text":"K\u00d6LN"}"#, true),
+            ("ö", r#"{"text":"K\u00D6LN"}"#, true),
+            ("ö", r#"{"text":"00d6"}"#, false),
+            ("ö", r#"{"text":"KÖLN"}"#, true),
+            ("ö", r#"{"text":"\u001b[31m koln"}"#, false),
+            ("日本", r#"{"text":"\u65e5\u672c"}"#, true),
+            ("日本", "日", true),
+            ("00ab", r#"{"text":"\\u00ab"}"#, true),
+            ("😀", r#"{"text":"\ud83d\ude00"}"#, true),
+            ("😀", r#"{"text":"\u65e5"}"#, false),
+            ("x", "X", true),
+            ("ab", "xAB", true),
+            ("Σ", "ς", false),
+            ("Σ", "σ", true),
+        ] {
+            assert_eq!(passes(word, line), expected, "{word:?} in {line}");
+        }
+    }
+
+    #[test]
+    fn any_json_spelling_of_any_text_passes() {
+        const LETTERS: [char; 16] =
+            ['a', 'K', 'z', '0', '-', '"', '\\', '/', '\n', ' ', '<', 'ß', 'É', '語', '😀', '\u{7f}'];
+        let mut seed = 7_u64;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(seed >> 33).unwrap() % below
+        };
+        for _ in 0..1500 {
+            let text: Vec<char> = (0..=next(8)).map(|_| LETTERS[next(LETTERS.len())]).collect();
+            let begin = next(text.len());
+            let part: String = text[begin..begin + 1 + next(text.len() - begin)].iter().collect();
+            let Some(word) = Word::new(&part) else { continue };
+            let mut json = String::from("{\"t\":\"");
+            for letter in &text {
+                match (letter, next(3)) {
+                    ('\n', 1) => json += "\\n",
+                    ('"' | '\\', 1) => json.extend(['\\', *letter]),
+                    ('/', 1) => json += "\\/",
+                    (letter, 0) | (letter @ ('\n' | '"' | '\\' | '\u{7f}'), _) => {
+                        for unit in letter.encode_utf16(&mut [0; 2]) {
+                            let _ = write!(json, "\\u{unit:04x}");
+                        }
+                    }
+                    (letter, _) => json.push(*letter),
+                }
+            }
+            json += "\"}";
+            let back: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert!(super::super::word::are_in(std::slice::from_ref(&word), back["t"].as_str().unwrap()));
+            assert!(passes(&part, &json), "{part:?} in {json}");
+        }
+    }
+}
