@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use super::detour::Detour;
 use crate::agent::{Agent, Invocation, Var};
 use crate::config::AgentConfig;
 use wire::{AgentSessionId, Ids};
@@ -28,7 +29,7 @@ pub(super) struct Changes {
     pub remove: Vec<OsString>,
     /// The id that the added arguments give the agent's session.
     pub assigned: Option<AgentSessionId>,
-    /// What was done or left undone, for `explain`: `arguments` or `environment`, and the sentence.
+    /// What was done or left undone, for `explain`: `arguments`, `environment` or `proxy`, and the sentence.
     pub notes: Vec<(&'static str, String)>,
 }
 
@@ -42,6 +43,19 @@ impl Changes {
             changes.add_mark(call, ids);
         }
         changes
+    }
+
+    /// What leads the agent through the proxy, or why nothing does.
+    pub(super) fn add_detour(&mut self, detour: &Detour) {
+        match detour {
+            Detour::Off => {}
+            Detour::Not(why) => self.note("proxy", format!("not used: {why}")),
+            Detour::Through(through) => {
+                self.note("proxy", through.note());
+                self.args.extend(through.arguments());
+                self.set.extend(through.variables());
+            }
+        }
     }
 
     fn note(&mut self, source: &'static str, detail: impl Into<String>) {

@@ -10,6 +10,7 @@
 pub mod claim;
 pub mod conflict;
 mod continuation;
+pub mod detour;
 mod injection;
 mod origin;
 mod prepare;
@@ -21,13 +22,17 @@ pub mod stop;
 use std::ffi::OsString;
 
 use crate::agent::Agent;
+use crate::registry;
+use crate::session::lineage::Lineage;
 use crate::session::names::{self, NameError};
 use crate::store::{Evidence, EvidenceVerdict};
+pub use detour::{Detour, Through};
 pub use origin::Origin;
 pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, World, prepare};
 pub use run::{RunResult, execute, restart_without_id, wrap, wrap_on};
 pub use settings::{receivers, settings};
-use wire::{RunId, SessionId, Timestamp};
+use terminal::process::SystemProcesses;
+use wire::{Pid, RunId, SessionId, Timestamp};
 
 /// The run that a program was started in, as the agent's process sees it.
 pub const RUN_VARIABLE: &str = "CODEMIE_RUN_ID";
@@ -84,11 +89,25 @@ pub struct LaunchRequest {
     pub session: Option<SessionId>,
     /// Whether the tracker collects what the closing line says.
     pub summary: bool,
+    /// Its calls are to go through the proxy, whatever the settings say.
+    pub proxy: bool,
 }
 
-/// The run that `origin` lies in.
-pub fn enclosing_run(origin: &Origin) -> Option<RunId> {
+/// The run that the variables name. They are inherited, also through an agent's daemon from another session's: which run a
+/// process is inside of is known by its [`lineage`].
+pub fn named_run(origin: &Origin) -> Option<RunId> {
     origin.var(RUN_VARIABLE)?.to_str()?.parse().ok()
+}
+
+/// Where this process comes from.
+pub fn lineage(origin: &Origin) -> Lineage {
+    let own = Pid(std::process::id().cast_signed());
+    Lineage::of(own, named_run(origin), &SystemProcesses, &is_shared_daemon)
+}
+
+/// Whether the process is one that an agent shares between its sessions.
+pub fn is_shared_daemon(command: &[OsString]) -> bool {
+    registry::AGENTS.iter().any(|agent| agent.is_shared_daemon(command))
 }
 
 /// Something codemie did to the agent, for `explain`.
@@ -136,12 +155,11 @@ mod tests {
 
     #[test]
     fn a_run_is_nested_only_by_a_valid_id() {
-        let of =
-            |value: &str| enclosing_run(&Origin::given([(RUN_VARIABLE.into(), value.into())], "/".into()));
+        let of = |value: &str| named_run(&Origin::given([(RUN_VARIABLE.into(), value.into())], "/".into()));
         let id = "00000000-0000-4000-8000-000000000009";
         assert_eq!(of(id), Some(id.parse().unwrap()));
         assert_eq!(of(""), None);
         assert_eq!(of("x"), None);
-        assert_eq!(enclosing_run(&Origin::given([], "/".into())), None);
+        assert_eq!(named_run(&Origin::given([], "/".into())), None);
     }
 }

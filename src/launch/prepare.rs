@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::detour::{Detour, Traveller};
 use super::injection::{Call, Changes};
-use super::{LaunchRequest, LaunchTarget, Origin, continuation, enclosing_run, note, receivers};
+use super::{LaunchRequest, LaunchTarget, Origin, continuation, lineage, note, receivers};
 use crate::agent::{Agent, Invocation, InvocationKind, Trail};
 use crate::config::{AgentConfig, Config};
 use crate::forward::Sinks;
@@ -83,6 +84,7 @@ pub enum Prepared {
         plan: Option<Box<Plan>>,
         /// The id that codemie chose for the conversation, if it is an interactive one.
         assigned: Option<AssignedId>,
+        detour: Detour,
     },
 }
 
@@ -100,23 +102,34 @@ pub fn prepare(
     config: &Config,
     world: World<'_>,
 ) -> Result<Prepared, NotFound> {
-    let LaunchRequest { target, args, labels, session, summary } = request;
-    let start = match &target {
-        LaunchTarget::Command(command) => Start::of_command(command, args),
+    let LaunchRequest { target, args, labels, session, summary, proxy } = request;
+    let (run, session) = (world.ids.run(), session.unwrap_or_else(|| world.ids.session()));
+    let mut start = match &target {
+        LaunchTarget::Command(command) => {
+            Start { detour: Detour::of_other(proxy, &target), ..Start::of_command(command, args) }
+        }
         LaunchTarget::Agent(agent) => {
             let agent_config = config.agent(agent.name());
             let call = located(*agent, args, &agent_config, origin, world)?;
             if stands_aside(call.kind(), origin.var(BYPASS_VARIABLE).as_deref()) {
                 return Ok(Prepared::Execute(call.launch));
             }
-            Start::of_agent(call, &agent_config, origin, home, world)
+            let detour = |args: &[OsString], version: Option<&str>| {
+                if !proxy && !config.proxy.enabled {
+                    return Detour::Off;
+                }
+                let traveller = Traveller { agent: *agent, args, version, run, session };
+                Detour::of(&traveller, origin, home, config, world.ids)
+            };
+            Start::of_agent(call, &agent_config, origin, home, world, &detour)
         }
     };
+    let detour = std::mem::take(&mut start.detour);
     let assigned = start.agent.as_ref().filter(|agent| agent.interactive);
     let assigned =
         assigned.and_then(|start| Some(AssignedId { agent: start.agent, id: start.assigned.clone()? }));
     let Some(home) = home else {
-        return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned });
+        return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned, detour });
     };
     let folder = origin.folder();
     let FollowPlan { trail, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
@@ -125,10 +138,11 @@ pub fn prepare(
     let plan = Plan {
         summary,
         begun_at: world.clock.now(),
-        run: world.ids.run(),
-        session: session.unwrap_or_else(|| world.ids.session()),
+        run,
+        session,
         agent: target.name(),
         local_only: false,
+        proxied: matches!(detour, Detour::Through(_)),
         trail,
         version: installed.version,
         binary: installed.identity,
@@ -139,7 +153,7 @@ pub fn prepare(
         name: labels.name,
         tags: labels.tags,
         group: labels.group,
-        parent: enclosing_run(origin),
+        lineage: lineage(origin),
         notes: start.notes,
         log_level: Some(config.log_level.clone()),
         sinks: Sinks::of(home, &config.delivery),
@@ -148,7 +162,7 @@ pub fn prepare(
         notifier: Notifier::of(&config.notify),
         home: home.clone(),
     };
-    Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned })
+    Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned, detour })
 }
 
 /// Whether the program is executed in our place: no conversation is to be expected, or the user wants it.
@@ -215,6 +229,7 @@ struct Start {
     conversation: ConversationStart,
     agent: Option<AgentStart>,
     notes: Vec<Evidence>,
+    detour: Detour,
 }
 
 struct AgentStart {
@@ -237,7 +252,13 @@ impl Start {
             set: Vec::new(),
             remove: Vec::new(),
         };
-        Self { launch, conversation: ConversationStart::Fresh, agent: None, notes: Vec::new() }
+        Self {
+            launch,
+            conversation: ConversationStart::Fresh,
+            agent: None,
+            notes: Vec::new(),
+            detour: Detour::Off,
+        }
     }
 
     fn of_agent(
@@ -246,13 +267,16 @@ impl Start {
         origin: &Origin,
         home: Option<&Home>,
         world: World<'_>,
+        detour: &dyn Fn(&[OsString], Option<&str>) -> Detour,
     ) -> Self {
         let Located { agent, program, invocation, depth, mut launch } = located;
         let now = world.clock.now();
         let installed = world.binaries.installed(agent, &program, home);
         let version = installed.version.as_deref();
         let call = Call { agent, args: &launch.args, invocation: &invocation, version, config };
-        let changes = Changes::of(&call, &|name| origin.var(name), world.ids);
+        let mut changes = Changes::of(&call, &|name| origin.var(name), world.ids);
+        let detour = detour(&launch.args, version);
+        changes.add_detour(&detour);
         if !changes.args.is_empty() {
             launch.args.splice(0..0, changes.args);
             launch.set = vec![counted(depth, agent, &launch.args)];
@@ -270,6 +294,7 @@ impl Start {
                 installed,
             }),
             notes: changes.notes.into_iter().map(|(source, detail)| note(now, source, detail)).collect(),
+            detour,
         }
     }
 }

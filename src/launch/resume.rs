@@ -260,6 +260,7 @@ mod tests {
                 ended_at: None,
                 session: None,
                 surroundings: Surroundings::default(),
+                proxied: false,
             };
             let runs = runs.iter().map(run).collect();
             Self { folder, wanted: Resumable { runs, ..resumable("claude", Some(ID)) } }

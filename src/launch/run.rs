@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::injection::RESTARTED_VARIABLE;
 use super::{Origin, RUN_VARIABLE, SESSION_VARIABLE, note};
 use crate::forward;
+use crate::proxy::{Companion, CompanionThread};
 use crate::shim;
 use crate::track::{Plan, Summary, Tracker};
 use system::clock::{Clock, SystemClock};
@@ -66,14 +67,20 @@ pub fn restart_without_id(command_line: Vec<OsString>) {
 }
 
 /// Runs a program to its end on the user's terminal, followed by a tracker where there is a plan.
-pub fn wrap(launch: ProgramSpec, plan: Option<Plan>, origin: &Origin) -> (RunResult, Summary) {
-    wrap_on(launch, plan, origin, terminal::run)
+pub fn wrap(
+    launch: ProgramSpec,
+    plan: Option<Plan>,
+    companion: Option<Companion>,
+    origin: &Origin,
+) -> (RunResult, Summary) {
+    wrap_on(launch, plan, companion, origin, terminal::run)
 }
 
 /// The same by another way of running it: a background host has a front end of its own.
 pub fn wrap_on(
     mut launch: ProgramSpec,
     mut plan: Option<Plan>,
+    companion: Option<Companion>,
     origin: &Origin,
     run: impl FnOnce(&ProgramSpec, &mut dyn Observer) -> io::Result<ProgramEnd>,
 ) -> (RunResult, Summary) {
@@ -85,7 +92,7 @@ pub fn wrap_on(
     }
     origin.complete(&mut launch);
     let home = plan.as_ref().map(|plan| plan.home.clone());
-    let mut observer = TrackerStarter { plan, tracker: None };
+    let mut observer = TrackerStarter { plan, tracker: None, companion, beside: None };
     let ended = origin.enter().and_then(|()| run(&launch, &mut observer));
     let ended_at = SystemClock.now();
     let (result, ended) = match ended {
@@ -104,6 +111,8 @@ pub fn wrap_on(
     };
     let finish = |tracker: Tracker| tracker.finish(ended, ended_at, END_TIMEOUT);
     let mut summary = observer.tracker.map_or_else(Summary::default, finish);
+    let proxy_problem = observer.beside.and_then(|companion| companion.problem());
+    summary.problem = summary.problem.into_iter().chain(proxy_problem).reduce(|a, b| format!("{a}; {b}"));
     if let (Some(sender), Some(home)) = (summary.sender.take(), home)
         && sender.finish()
     {
@@ -112,10 +121,12 @@ pub fn wrap_on(
     (result, summary)
 }
 
-/// Starts the tracker while the program starts, and has it begin once the program runs.
+/// Starts the tracker and the proxy while the program starts, and has the tracker begin once the program runs.
 struct TrackerStarter {
     plan: Option<Plan>,
     tracker: Option<Tracker>,
+    companion: Option<Companion>,
+    beside: Option<CompanionThread>,
 }
 
 impl Observer for TrackerStarter {
@@ -123,6 +134,7 @@ impl Observer for TrackerStarter {
         if let Some(plan) = self.plan.take() {
             self.tracker = Some(Tracker::prepare(plan));
         }
+        self.beside = self.companion.take().map(Companion::start);
         self.tracker.as_ref().map(Tracker::tap)
     }
 

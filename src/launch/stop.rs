@@ -175,6 +175,7 @@ mod tests {
             ended_at: None,
             session: None,
             surroundings: Surroundings::default(),
+            proxied: false,
         }
     }
 

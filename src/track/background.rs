@@ -22,7 +22,7 @@ pub(super) fn run_of(
     folder: &Path,
 ) -> RunStart {
     RunStart {
-        run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process },
+        run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process, proxied: false },
         agent: plan.agent.clone(),
         local_only: plan.local_only,
         agent_version: plan.version.clone(),

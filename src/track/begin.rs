@@ -25,7 +25,7 @@ pub(super) fn start(
     let wrapper =
         SystemProcesses.identify(wrapper).unwrap_or(ProcessId { pid: wrapper, start: StartTime(0) });
     let begin = RunStart {
-        run: NewRun { id: plan.run, realm: Realm::here(), wrapper },
+        run: NewRun { id: plan.run, realm: Realm::here(), wrapper, proxied: plan.proxied },
         agent: plan.agent.clone(),
         local_only: plan.local_only,
         agent_version: plan.version.clone(),
@@ -34,12 +34,15 @@ pub(super) fn start(
         name: plan.name.clone(),
         tags: plan.tags.clone(),
         group: plan.group.clone(),
-        parent: plan.parent,
+        parent: None,
     };
     let ids = FirstChosen::new(plan.session);
     let targets = plan.sinks.as_ref().map(Sinks::targets).unwrap_or_default();
     let (started, sinks) = store.write(|tx| {
         forward::register(tx, &targets)?;
+        let live = tx.live_runs()?;
+        let parent = plan.lineage.enclosing(&live, &begin.run.realm).map(|run| run.id);
+        let begin = RunStart { parent, ..begin.clone() };
         let started = lifecycle::start(tx, plan.begun_at, &ids, &begin)?;
         tx.set_agent_process(plan.run, pid, agent.map(|agent| agent.start))?;
         if started.session != plan.session {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
-use super::follow::{Follower, News};
+use super::follow::{Follower, News, read_title};
 use crate::agent::Trail;
 use crate::session;
 use crate::store::Store;
@@ -62,6 +62,7 @@ impl DepartedSession {
         let stamps = stamped(&files);
         let at = clock.now().wall;
         self.follower.read(store, at, self.session, trail, &files, news)?;
+        read_title(store, self.session, trail, &self.conversation)?;
         self.stamps = stamps;
         self.was_read(clock.now().steady, news.any);
         Ok(())

@@ -3,18 +3,22 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use prices::PriceList;
+
+use super::heads::{CallPlace, HeadLog};
 use crate::agent::Trail;
 use crate::meter::form::{Followed, Opened};
 use crate::meter::line::{LineFacts, Lines};
 use system::file::FileId;
 use wire::Timestamp;
 
-use crate::meter::record::{Fact, Record};
-use crate::session::Error;
+use crate::meter::record::Fact;
 use crate::session::absorb::{Absorbed, Batch, absorb};
+use crate::session::{Error, quota};
 use crate::store::{self, Priced, Store};
-use wire::SessionId;
+use wire::{AgentSessionId, SessionId};
 
 /// How often a batch is tried again because another reader was faster.
 const RACES: usize = 16;
@@ -22,12 +26,16 @@ const RACES: usize = 16;
 /// The tails of a session's files, by the files' identity, so that a renamed one is still known.
 #[derive(Default)]
 pub struct Follower {
+    /// What calls cost.
+    prices: Arc<PriceList>,
     tails: BTreeMap<FileId, Followed<Box<dyn Lines + Send>>>,
+    /// Of the session that is read; `None` until something is.
+    heads: Option<(SessionId, HeadLog)>,
 }
 
 impl std::fmt::Debug for Follower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower").field("files", &self.tails.keys()).finish()
+        f.debug_struct("Follower").field("files", &self.tails.keys()).finish_non_exhaustive()
     }
 }
 
@@ -40,6 +48,10 @@ pub struct News {
 }
 
 impl Follower {
+    pub fn pricing(prices: Arc<PriceList>) -> Self {
+        Self { prices, ..Self::default() }
+    }
+
     /// Reads all files to their present end, and notes in `news` the lines that were taken, also before some were refused. A file
     /// that cannot be opened now is read another time.
     pub fn read(
@@ -59,6 +71,26 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// Which commit was checked out at each call, where that is certain.
+    fn places_of<'r>(
+        &mut self,
+        store: &mut Store,
+        session: SessionId,
+        records: &'r [Priced],
+    ) -> Vec<(&'r str, CallPlace)> {
+        if self.heads.as_ref().is_none_or(|(of, _)| *of != session) {
+            let Ok(Some(row)) = store.read(|view| view.session(session)) else { return Vec::new() };
+            self.heads = Some((session, HeadLog::of(&row.workspace.cwd)));
+        }
+        let Some((_, heads)) = self.heads.as_mut() else { return Vec::new() };
+        heads.look();
+        let calls = records.iter().map(|priced| &priced.record);
+        calls
+            .filter(|record| matches!(record.fact, Fact::Usage(_)))
+            .filter_map(|record| Some((record.key.as_str(), heads.at(record.at)?)))
+            .collect()
     }
 
     #[expect(clippy::too_many_arguments, reason = "one level of a loop, not an interface")]
@@ -92,7 +124,9 @@ impl Follower {
                 }
             };
             let (from, checkpoint) = (batch.began_at(), batch.checkpoint());
+            let priced = |record| Priced::by(&self.prices, record);
             let records: Vec<_> = batch.harvest.records.into_iter().map(priced).collect();
+            let places = self.places_of(store, session, &records);
             let read = Batch {
                 file: id,
                 path,
@@ -105,7 +139,19 @@ impl Follower {
             };
             // A tail is past the lines it has read: refused ones are read again from where the store is.
             let taken = store
-                .write(|tx| absorb(tx, at, session, &read))
+                .write(|tx| {
+                    let taken = absorb(tx, at, session, &read)?;
+                    if let (Absorbed::Taken(_), Some(title)) = (&taken, &batch.harvest.title) {
+                        tx.set_title(session, title)?;
+                    }
+                    if matches!(taken, Absorbed::Taken(_)) {
+                        quota::take_read(tx, session, &batch.harvest.quotas)?;
+                        for (key, place) in &places {
+                            tx.set_call_place(session, key, place.branch.as_deref(), &place.head)?;
+                        }
+                    }
+                    Ok::<_, Error>(taken)
+                })
                 .inspect_err(|_| drop(self.tails.remove(&id)))?;
             match taken {
                 Absorbed::Taken(_) => {
@@ -124,6 +170,19 @@ impl Follower {
     }
 }
 
+/// Stores the title that the agent keeps apart from the conversation, if it has a new one.
+pub(super) fn read_title(
+    store: &mut Store,
+    session: SessionId,
+    trail: &mut dyn Trail,
+    conversation: &AgentSessionId,
+) -> Result<(), Error> {
+    match trail.title(conversation) {
+        Some(title) => Ok(store.write(|tx| tx.set_title(session, &title))?),
+        None => Ok(()),
+    }
+}
+
 fn resume(
     file: FileId,
     path: &Path,
@@ -132,16 +191,6 @@ fn resume(
 ) -> Followed<Box<dyn Lines + Send>> {
     let checkpoint = stored.map(|stored| (stored.offset, &*stored.state));
     Followed::resume(trail.form(path), file, checkpoint, |state| trail.lines(state))
-}
-
-fn priced(record: Record) -> Priced {
-    match &record.fact {
-        Fact::Usage(usage) => {
-            let cost = usage.cost();
-            Priced { cost, prices: cost.map(|_| prices::TABLE_VERSION.to_string()), record }
-        }
-        _ => Priced { record, cost: None, prices: None },
-    }
 }
 
 #[cfg(test)]

@@ -10,15 +10,17 @@
 //! - [`sessions`]: the session the run is in, the correlator's state, and the [`departed`] sessions.
 //!
 //! [`recorder`] lets writer and sessions change together, and [`run`] is the loop over all. Modules use only those before them:
-//! `clock`, `timers`, `watch`, `version`, `exit_note`, `shared`, `notify`; `looker`; `plan`, `follow`, `pending`, `receivers`; `writer`;
+//! `clock`, `timers`, `watch`, `version`, `exit_note`, `shared`, `notify`, `budgets`; `looker`; `plan`, `heads`, `follow`, `pending`, `receivers`; `writer`;
 //! `departed`, `sessions`; `begin`, `background`, `recorder`; `recover`, `summary`; `run`; and this one, the wrapper's end.
 
 mod background;
 mod begin;
+mod budgets;
 mod clock;
 mod departed;
 mod exit_note;
 mod follow;
+mod heads;
 mod looker;
 pub mod notify;
 mod pending;

@@ -1,4 +1,4 @@
-//! Runs the user's `notify.command` when a session ends a turn, asks something, or ends.
+//! Runs the user's `notify.command` when a session ends a turn, asks something, or ends, and when a budget is nearly spent.
 //!
 //! Promises: nothing waits for the command. A bounded number of them runs at once, each for a bounded time, without a terminal on
 //! its descriptors; what does not fit is left out and logged.
@@ -24,6 +24,9 @@ const LONGEST: Duration = Duration::from_mins(1);
 const PACE: Duration = Duration::from_millis(50);
 /// What a terminal shows of a message is far less.
 const LONGEST_MESSAGE: usize = 200;
+
+/// The event of a budget: it is no moment of one session, and nothing waits for it.
+const BUDGET: &str = "budget";
 
 /// Something that the user wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,16 +101,28 @@ impl Notifier {
 
     /// Starts the command and returns. Its end is waited for by a thread of its own.
     pub fn run(&self, notice: &Notice<'_>) {
+        self.start(notice.moment.as_str(), notice.variables());
+    }
+
+    /// A budget that a session counts towards is nearly or wholly spent.
+    pub fn run_for_budget(&self, session: SessionId, name: &str, agent: &str, why: &str) {
+        let event = ("CODEMIE_NOTIFY_EVENT", BUDGET.to_owned());
+        let [_, rest @ ..] =
+            Notice { moment: Moment::Exit, session, name, agent, state: "", why }.variables();
+        self.start(BUDGET, [event].into_iter().chain(rest));
+    }
+
+    fn start(&self, event: &str, variables: impl IntoIterator<Item = (&'static str, String)>) {
         let Some((program, args)) = self.command.split_first() else { return };
         if self.running.fetch_add(1, Ordering::Relaxed) >= AT_ONCE {
             self.running.fetch_sub(1, Ordering::Relaxed);
-            tracing::warn!(moment = %notice.moment, "not notified: {AT_ONCE} commands are still running");
+            tracing::warn!(event, "not notified: {AT_ONCE} commands are still running");
             return;
         }
         let mut command = Command::new(program);
         command
             .args(args)
-            .envs(notice.variables())
+            .envs(variables)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -236,6 +251,11 @@ mod tests {
         let text = fs::read_to_string(&file).unwrap();
         assert_eq!(text, format!("needs-input|{session}|fix-auth|claude|needs-input|may it run `ls`? |"));
         await_that(|| notifier.running.load(Ordering::Relaxed) == 0);
+        fs::remove_file(&file).unwrap();
+        notifier.run_for_budget(session, "fix-auth", "claude", "day: $16.20 of $20.00 (81 %)");
+        await_that(|| file.exists());
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text, format!("budget|{session}|fix-auth|claude||day: $16.20 of $20.00 (81 %)|"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::agent::Trail;
 use crate::forward::Sinks;
 use crate::home::Home;
 use crate::session::lifecycle::ConversationStart;
+use crate::session::lineage::Lineage;
 use crate::session::names;
 use crate::store::{Evidence, Surroundings};
 use wire::{AgentSessionId, RunId, SessionId, Timestamp};
@@ -22,6 +23,8 @@ pub struct Plan {
     pub agent: String,
     /// Nothing of it is ever sent: the demonstration.
     pub local_only: bool,
+    /// Its calls go through the proxy, as far as they go to its API at all.
+    pub proxied: bool,
     /// How to follow it; `None` for a program that is no agent: a session with its lifecycle and no meter.
     pub trail: Option<Box<dyn Trail>>,
     pub version: Option<String>,
@@ -36,8 +39,8 @@ pub struct Plan {
     pub name: Option<String>,
     pub tags: Vec<String>,
     pub group: Option<String>,
-    /// The run this one was started inside of.
-    pub parent: Option<RunId>,
+    /// Which run this one was started inside of, once the store is asked.
+    pub lineage: Lineage,
     /// What was added to the agent's arguments and environment or taken away, for `explain`.
     pub notes: Vec<Evidence>,
     /// A summary of the session is wanted in the end.

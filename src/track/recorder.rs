@@ -3,6 +3,7 @@
 //! It composes the [`StoreWriter`] and the [`Sessions`]: a session changes here only once the store has taken the change.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::background;
@@ -14,6 +15,7 @@ use super::plan::{Plan, RunNews};
 use super::sessions::{FileChange, Sessions};
 use super::version;
 use super::writer::StoreWriter;
+use crate::config::prices::price_list;
 use crate::session::correlate::{Correlator, Decision, Fork, Method, Signal};
 use crate::session::lifecycle::{self, BindResult, Binding, ConversationStart, Transition};
 use crate::session::publish::publish;
@@ -30,6 +32,8 @@ pub(super) struct Recorder {
     clock: Box<dyn RunClock>,
     writer: StoreWriter,
     sessions: Sessions,
+    /// Lines were stored since this was asked.
+    metered: bool,
 }
 
 /// The store did not take all that was read.
@@ -48,8 +52,9 @@ impl Recorder {
                 _ => correlator,
             }
         });
-        let sessions = Sessions::new(plan.session, plan.folder.clone(), correlator);
-        Self { plan, pid, agent, clock, writer: StoreWriter::default(), sessions }
+        let prices = Arc::new(price_list(&plan.home.config_file()));
+        let sessions = Sessions::new(plan.session, plan.folder.clone(), correlator).pricing(prices);
+        Self { plan, pid, agent, clock, writer: StoreWriter::default(), sessions, metered: false }
     }
 
     pub(super) fn plan(&self) -> &Plan {
@@ -305,6 +310,7 @@ impl Recorder {
         let (Some(store), Some(trail)) = (self.writer.store(), looker.trail()) else { return Ok(()) };
         let (metered, failed) = self.sessions.read_departed(store, trail, &*self.clock, all);
         if metered {
+            self.metered = true;
             self.send_soon();
         }
         failed.map_or(Ok(()), |error| self.not_read(&error))
@@ -317,12 +323,18 @@ impl Recorder {
             self.note_file(change);
         }
         if read.metered {
+            self.metered = true;
             self.send_soon();
         }
         if let Some(version) = read.version {
             self.learn_version(version, looker);
         }
         read.error.map_or(Ok(()), |error| self.not_read(&error))
+    }
+
+    /// Whether lines were stored since this was last asked.
+    pub(super) fn take_metered(&mut self) -> bool {
+        std::mem::take(&mut self.metered)
     }
 
     fn not_read(&mut self, error: &session::Error) -> Result<(), Refused> {

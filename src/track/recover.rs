@@ -1,12 +1,17 @@
 //! Runs that vanished without an END: their sessions are read to the end and ended, by whichever codemie command comes next.
 
+use std::cell::LazyCell;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use prices::PriceList;
+
 use super::exit_note;
-use super::follow::{Follower, News};
+use super::follow::{Follower, News, read_title};
 use crate::agent::Trail;
+use crate::config::prices::price_list;
 use crate::home::Home;
 use crate::registry;
 use crate::remote::address;
@@ -32,12 +37,17 @@ const UNKNOWN_SOCKET: Duration = Duration::from_hours(24);
 pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
     let now = SystemClock.now();
     let noted = |run: &RunRow| exit_note::find(home, run.id);
-    let ended = session::recover::recover(store, &SystemProcesses, &Realm::here(), now, noted, read_to_end)?;
+    // Looked up when something is to be read, which is rare.
+    let prices = LazyCell::new(|| Arc::new(price_list(&home.config_file())));
+    let to_end = |store: &mut Store, run: &RunRow, session: &SessionRow| {
+        read_to_end(store, run, session, || Arc::clone(&prices))
+    };
+    let ended = session::recover::recover(store, &SystemProcesses, &Realm::here(), now, noted, to_end)?;
     store.read(|view| {
         exit_note::sweep(home, view, now)?;
         remove_sockets(home, view, now)
     })?;
-    if read_afterwards(store, now)? || !ended.is_empty() {
+    if read_afterwards(store, now, to_end)? || !ended.is_empty() {
         publish(store, home, now)?;
     }
     Ok(())
@@ -57,7 +67,11 @@ fn remove_sockets(home: &Home, view: &View<'_>, now: Timestamp) -> Result<(), st
 }
 
 /// Reads lines that were written after such a session had ended, and amends its END. Returns whether there were any.
-fn read_afterwards(store: &mut Store, now: Timestamp) -> Result<bool, session::Error> {
+fn read_afterwards(
+    store: &mut Store,
+    now: Timestamp,
+    to_end: impl Fn(&mut Store, &RunRow, &SessionRow) -> Result<Option<Timestamp>, session::Error>,
+) -> Result<bool, session::Error> {
     let ago =
         |time: Duration| Timestamp(now.0.saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)));
     let mut grown = false;
@@ -69,7 +83,7 @@ fn read_afterwards(store: &mut Store, now: Timestamp) -> Result<bool, session::E
         let Some((_, files)) = files_of(&run, &session) else { continue };
         let written = files.iter().filter_map(|file| Some(modified(&fs::metadata(file).ok()?))).max();
         if written > session.ended_at {
-            read_to_end(store, &run, &session)?;
+            to_end(store, &run, &session)?;
             grown = true;
         }
     }
@@ -82,10 +96,17 @@ fn read_to_end(
     store: &mut Store,
     run: &RunRow,
     session: &SessionRow,
+    prices: impl FnOnce() -> Arc<PriceList>,
 ) -> Result<Option<Timestamp>, session::Error> {
-    let Some((trail, files)) = files_of(run, session) else { return Ok(None) };
+    let Some((mut trail, files)) = files_of(run, session) else { return Ok(None) };
     let now = SystemClock.now();
-    match Follower::default().read(store, now, session.id, &*trail, &files, &mut News::default()) {
+    let read =
+        Follower::pricing(prices()).read(store, now, session.id, &*trail, &files, &mut News::default());
+    let title = |store: &mut Store, trail: &mut dyn Trail| match &session.agent_session {
+        Some(conversation) => read_title(store, session.id, trail, conversation),
+        None => Ok(()),
+    };
+    match read.and_then(|()| title(store, &mut *trail)) {
         Err(error) if error.may_pass() => return Err(error),
         Err(error) => tracing::warn!(session = %session.id, "not read to its end: {error}"),
         Ok(()) => {}
@@ -142,7 +163,7 @@ mod tests {
 
     fn begin(id: RunId, wrapper: ProcessId, cwd: PathBuf) -> RunStart {
         RunStart {
-            run: NewRun { id, realm: Realm::here(), wrapper },
+            run: NewRun { id, realm: Realm::here(), wrapper, proxied: false },
             agent: "claude".into(),
             local_only: false,
             agent_version: None,
@@ -272,7 +293,7 @@ mod tests {
             now,
             |_| None,
             |store, run, row| {
-                let read = read_to_end(store, run, row);
+                let read = read_to_end(store, run, row, Arc::default);
                 other = None; // the END would find it free
                 read
             },

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
+use super::budgets::BudgetWatch;
 use super::clock::{RunClock, SystemClocks};
 use super::exit_note;
 use super::looker::Looker;
@@ -121,10 +122,23 @@ fn name_of(recorder: &mut Recorder, session: SessionId) -> String {
     row.flatten().map(|row| row.name).unwrap_or_default()
 }
 
+/// Looks at the budgets, if calls were stored since the last look and that is some seconds ago. `last`: at the end of the run.
+fn check_budgets(budgets: &mut BudgetWatch, recorder: &mut Recorder, last: bool) {
+    if recorder.take_metered() {
+        budgets.note_calls();
+    }
+    let now = recorder.now();
+    if budgets.is_due(now, last) {
+        let session = recorder.sessions().current();
+        recorder.commit(|store| budgets.check(store, session, now));
+    }
+}
+
 struct Run {
     looker: Looker,
     recorder: Recorder,
     notices: RunNotices,
+    budgets: BudgetWatch,
     /// The current session's name, for the host.
     named: Option<(SessionId, String)>,
     /// The home has been tidied.
@@ -136,8 +150,9 @@ impl Run {
         let trail = plan.trail.take();
         let method = trail.as_ref().map(|trail| trail.method());
         let notices = RunNotices::of(std::mem::take(&mut plan.notifier));
+        let budgets = BudgetWatch::of(&plan.home);
         let recorder = Recorder::new(plan, pid, method, clock);
-        Self { looker: Looker::new(trail), recorder, notices, named: None, tidied: false }
+        Self { looker: Looker::new(trail), recorder, notices, budgets, named: None, tidied: false }
     }
 
     /// What any codemie command does for the whole home, once a run: ends runs that vanished, keeps the database's log short, has
@@ -214,6 +229,7 @@ impl Run {
         looker.end_look(recorder.now().steady);
         recorder.writer().end_look();
         self.notify();
+        check_budgets(&mut self.budgets, &mut self.recorder, false);
     }
 
     /// Reports where the run is now to the host, if there is one.
@@ -272,11 +288,11 @@ impl Run {
     fn sleep(&self) -> Duration {
         let now = self.recorder.now();
         let notice = self.notices.due().map(|at| now.steady_at(at));
-        self.looker.sleep(now.steady, self.recorder.due(now).chain(notice))
+        self.looker.sleep(now.steady, self.recorder.due(now).chain(notice).chain(self.budgets.due()))
     }
 
     fn finish(self, ended: terminal::ProgramEnd, at: Timestamp) -> Summary {
-        let Self { mut looker, mut recorder, notices, tidied, .. } = self;
+        let Self { mut looker, mut recorder, notices, mut budgets, tidied, .. } = self;
         recorder.writer().begin_look();
         recorder.work_off(&mut looker);
         let session = recorder.sessions().current();
@@ -302,6 +318,7 @@ impl Run {
             exit_note::remove(&home, run); // a run that was never stored is never recovered
         }
         recorder.send_now();
+        check_budgets(&mut budgets, &mut recorder, true);
         if !notices.is_off() {
             let (name, agent) = (name_of(&mut recorder, session), recorder.plan().agent.clone());
             notices.exit(session, &name, &agent, &in_words(ended));
@@ -316,6 +333,9 @@ impl Run {
             let (session, all) = (recorder.sessions().current(), recorder.sessions().all().to_vec());
             summary.session = recorder.commit(|store| record_of(store, session, at));
             summary.run_total = recorder.commit(|store| run_total(store, &all)).flatten();
+            let now = recorder.now();
+            let used = recorder.commit(|store| budgets.used(store, session, now));
+            summary.budgets = used.unwrap_or_default();
         }
         recorder
             .commit(|store| if store.log_bytes() > TOO_LONG_LOG { Ok(store.checkpoint()?) } else { Ok(()) });

@@ -15,6 +15,7 @@ use crate::meter::record::{Fact, Record, Usage};
 use crate::session;
 use crate::session::correlate::{Beginning, Method, RegistryEntry};
 use crate::session::lifecycle::ConversationStart;
+use crate::session::lineage::Lineage;
 use crate::session::state::Phase;
 use crate::store::{Evidence, EvidenceVerdict, Filter, SessionRow, Surroundings};
 use prices::tier::Tier;
@@ -118,6 +119,7 @@ impl Scene {
             run: RandomIds.run(),
             session: RandomIds.session(),
             local_only: false,
+            proxied: false,
             agent: "claude".into(),
             trail: Some(Box::new(trail)),
             version: None,
@@ -129,7 +131,7 @@ impl Scene {
             name: Some("fix".into()),
             tags: Vec::new(),
             group: None,
-            parent: None,
+            lineage: Lineage::default(),
             notes: Vec::new(),
             summary: true,
             log_level: None,
@@ -554,4 +556,65 @@ fn evidence_is_stored_with_its_run() {
     let query = "SELECT count(*) FROM evidence e JOIN run r ON r.n = e.run WHERE r.id = ?1";
     let noted: i64 = store.sql().query_row(query, [id], |row| row.get(0)).unwrap();
     assert_eq!(noted, 2);
+}
+
+#[test]
+fn a_budget_that_is_nearly_spent_is_notified_of_once_and_is_in_the_summary() {
+    let scene = Scene::new();
+    let file = scene.folder.join("../notices");
+    fs::create_dir_all(scene.home.path()).unwrap();
+    // One call of these tests costs 25 millionths of a dollar.
+    let script = scene.folder.join("../notify.sh");
+    fs::write(&script, "echo $CODEMIE_NOTIFY_EVENT $CODEMIE_NOTIFY_NAME $CODEMIE_NOTIFY_WHY >> $1\n")
+        .unwrap();
+    let config = format!(
+        "[notify]\ncommand = ['sh', '{}', '{}']\n[[budget]]\nper = 'session'\nusd = 0.0001\n",
+        script.display(),
+        file.display()
+    );
+    fs::write(scene.home.config_file(), config).unwrap();
+    let mut run = scene.start(scene.plan());
+    scene.write("a.jsonl", "one");
+    scene.be_in(&mut run, "a");
+    for (call, percent) in [("two", 50), ("three", 75), ("four", 100)] {
+        scene.write("a.jsonl", call);
+        scene.clock.advance(Duration::from_secs(5));
+        run.look();
+        let session = run.recorder.sessions().current();
+        let now = run.recorder.now();
+        let used = run.recorder.commit(|store| run.budgets.used(store, session, now)).unwrap();
+        assert_eq!(used.first().map(|standing| standing.percent()), (percent >= 80).then_some(percent));
+    }
+    scene.write("a.jsonl", "five");
+    let summary = end(run);
+    assert_eq!(summary.budgets.iter().map(|standing| standing.percent()).collect::<Vec<_>>(), [125]);
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !file.exists() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text, "budget fix session fix: $0.0001 of $0.0001 (100 %)\n");
+}
+
+#[test]
+fn an_own_price_is_used_for_calls_from_then_on() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.home.path()).unwrap();
+    let mut run = scene.start(scene.plan());
+    scene.write("a.jsonl", "one");
+    scene.be_in(&mut run, "a");
+    end(run);
+    fs::write(scene.home.config_file(), "[prices.claude-opus-4-8]\ninput = 1\noutput = 7\n").unwrap();
+    let mut run = scene.start(scene.plan());
+    scene.write("b.jsonl", "two");
+    scene.be_in(&mut run, "b");
+    end(run);
+    let store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
+    let mut priced = store.sql().prepare("SELECT cost, substr(prices, 1, 4) FROM record ORDER BY n").unwrap();
+    let priced: Vec<(i64, String)> = priced
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(priced, [(25_000_000, prices::TABLE_VERSION.to_string()), (7_000_000, "own-".into())]);
 }

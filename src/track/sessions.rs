@@ -1,11 +1,14 @@
 //! The session a run is in, and those it was in before: the correlator, the conversation that is read, and how far.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
+
+use prices::PriceList;
 
 use super::clock::{Moment, RunClock};
 use super::departed::DepartedSession;
-use super::follow::{Follower, News};
+use super::follow::{Follower, News, read_title};
 use super::pending::PendingWrite;
 use crate::agent::Trail;
 use crate::session;
@@ -23,6 +26,8 @@ pub(super) struct Sessions {
     /// The conversation's file as the store knows it; the agent may move it.
     file: Option<PathBuf>,
     follower: Follower,
+    /// What calls cost.
+    prices: Arc<PriceList>,
     departed: Vec<DepartedSession>,
     /// The conversation that goes on in the background, and in which process if there is one.
     background: Option<(AgentSessionId, Option<ProcessId>)>,
@@ -57,10 +62,18 @@ impl Sessions {
             conversation: None,
             file: None,
             follower: Follower::default(),
+            prices: Arc::default(),
             departed: Vec::new(),
             background: None,
             folder,
         }
+    }
+
+    /// With these prices.
+    pub(super) fn pricing(mut self, prices: Arc<PriceList>) -> Self {
+        self.follower = Follower::pricing(Arc::clone(&prices));
+        self.prices = prices;
+        self
     }
 
     pub(super) fn current(&self) -> SessionId {
@@ -159,7 +172,8 @@ impl Sessions {
         conversation: Option<AgentSessionId>,
         file: Option<PathBuf>,
     ) {
-        let follower = std::mem::take(&mut self.follower);
+        let fresh = self.fresh_follower();
+        let follower = std::mem::replace(&mut self.follower, fresh);
         if let Some(departed) = self.conversation.take() {
             self.departed.push(DepartedSession::new(now, self.current, departed, follower));
         }
@@ -170,7 +184,11 @@ impl Sessions {
 
     /// A copy of the conversation is a session of its own, read like one that the run has departed from.
     pub(super) fn fork(&mut self, now: Instant, session: SessionId, conversation: AgentSessionId) {
-        self.departed.push(DepartedSession::new(now, session, conversation, Follower::default()));
+        self.departed.push(DepartedSession::new(now, session, conversation, self.fresh_follower()));
+    }
+
+    fn fresh_follower(&self) -> Follower {
+        Follower::pricing(Arc::clone(&self.prices))
     }
 
     /// The store knows the conversation's file.
@@ -189,7 +207,10 @@ impl Sessions {
         let files = trail.files(conversation);
         let file = file_change(self.file.as_deref(), &files);
         let mut news = News::default();
-        let read = self.follower.read(store, clock.now().wall, self.current, trail, &files, &mut news);
+        let read = self
+            .follower
+            .read(store, clock.now().wall, self.current, trail, &files, &mut news)
+            .and_then(|()| read_title(store, self.current, trail, conversation));
         CurrentRead { metered: news.any, version: news.facts.version, file, error: read.err() }
     }
 

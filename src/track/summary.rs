@@ -1,5 +1,6 @@
 //! What the tracker reports to the wrapper at the end of a run.
 
+use crate::budget::Standing;
 use crate::forward::Sender;
 use crate::session::{self, record::record};
 use crate::store::Store;
@@ -11,6 +12,8 @@ pub struct Summary {
     pub session: Option<SessionRecord>,
     /// `None`: the run had only that session.
     pub run_total: Option<RunTotal>,
+    /// The budgets that the session counts towards and that are used by 80 % or more.
+    pub budgets: Vec<Standing>,
     /// What broke in codemie itself, in one line.
     pub problem: Option<String>,
     /// Everything is committed; not everything may have been sent.

@@ -33,7 +33,7 @@ impl Binaries for OneBinary {
 
 fn request(target: LaunchTarget, line: &str) -> LaunchRequest {
     let args = line.split_whitespace().map(OsString::from).collect();
-    LaunchRequest { target, args, labels: Labels::default(), session: None, summary: false }
+    LaunchRequest { target, args, labels: Labels::default(), session: None, summary: false, proxy: false }
 }
 
 fn claude(line: &str) -> LaunchRequest {
@@ -54,7 +54,7 @@ fn prepared(request: LaunchRequest, origin: &Origin, home: Option<&Home>) -> Res
 fn wrapped(request: LaunchRequest, origin: &Origin) -> (ProgramSpec, Plan, Option<AssignedId>) {
     let home = Home::at("/nowhere/home");
     match prepared(request, origin, Some(&home)) {
-        Ok(Prepared::Wrap { launch, plan: Some(plan), assigned }) => (launch, *plan, assigned),
+        Ok(Prepared::Wrap { launch, plan: Some(plan), assigned, .. }) => (launch, *plan, assigned),
         _ => panic!("not wrapped"),
     }
 }
@@ -104,7 +104,7 @@ fn a_launch_for_somebody_else_uses_only_the_given_environment_folder_and_id() {
     let (launch, plan, assigned) = wrapped(request, &origin(&vars));
     assert_eq!((plan.session, plan.begun_at), (session, NOW));
     assert_eq!(plan.folder, Path::new("/nowhere/project"));
-    assert_eq!(plan.parent, Some(parent.parse().unwrap()));
+    assert_eq!(plan.lineage.named(), Some(parent.parse().unwrap()));
     assert_eq!((plan.name.as_deref(), plan.tags.len()), (Some("fix"), 1));
     assert_eq!(plan.conversation, ConversationStart::Fresh);
     assert_eq!(plan.version.as_deref(), Some("2.1.197"));

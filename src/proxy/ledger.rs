@@ -1,0 +1,413 @@
+//! The ledger: what becomes of a call once it is over. Beside the bytes, never in their way.
+//!
+//! A call is handed over through a bounded queue to a thread of its own, which asks the agent what the request says of itself, and
+//! stores the call. A store that is locked, full or read-only keeps nobody waiting: calls are kept here, up to a bound, and tried
+//! again.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use relay::{Call, CallEnd, Observer};
+
+use super::settings::{ProxySettings, RouteSettings};
+use crate::agent::{Agent, CallIdentity, Repeats};
+use crate::config::Config;
+use crate::forward;
+use crate::home::Home;
+use crate::meter::proxied::ProxiedCall;
+use crate::meter::quota::QuotaReport;
+use crate::meter::record::{ApiError, Usage};
+use crate::registry;
+use crate::session::proxied::{self, Fate};
+use crate::session::{publish, quota};
+use crate::store::{Evidence, EvidenceVerdict, Store, Tx};
+use system::clock::{Clock, SystemClock};
+use wire::event::Source;
+use wire::{AgentSessionId, RunId, SessionId, Timestamp, Utilization};
+
+/// Calls on their way to the thread. Each may hold its request's body until it has been looked at.
+const QUEUE: usize = 256;
+
+/// Calls that wait for the store. A day of one busy agent; beyond that the oldest are dropped, and it is logged.
+const MOST_PENDING: usize = 20_000;
+
+/// Calls that are stored in one transaction.
+const BATCH: usize = 64;
+
+/// How often a store that refuses is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// How long the last calls of a worker have.
+const LAST: Duration = Duration::from_secs(10);
+
+/// The observer's end, and the thread behind it.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    queue: Mutex<Option<SyncSender<Call>>>,
+    /// Calls that found the queue full, converted at once.
+    overflow: Arc<Mutex<Vec<Entry>>>,
+    clerk: Arc<Clerk>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Ledger {
+    pub(super) fn open(settings: &ProxySettings) -> std::io::Result<Arc<Self>> {
+        let (queue, calls) = sync_channel(QUEUE);
+        let overflow = Arc::<Mutex<Vec<Entry>>>::default();
+        let clerk =
+            Arc::new(Clerk { run: settings.run, routes: settings.routes.clone(), repeats: Mutex::default() });
+        let mut book = Book::new(settings.home(), settings.run);
+        let (spilled, own) = (Arc::clone(&overflow), Arc::clone(&clerk));
+        let thread = std::thread::Builder::new()
+            .name("ledger".into())
+            .spawn(move || book.keep(&calls, &own, &spilled))?;
+        Ok(Arc::new(Self {
+            queue: Mutex::new(Some(queue)),
+            overflow,
+            clerk,
+            thread: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// Stores what is still here, within a bound.
+    pub(super) fn close(&self) {
+        drop(lock(&self.queue).take());
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Observer for Ledger {
+    fn ended(&self, call: Call) {
+        let refused = match &*lock(&self.queue) {
+            Some(queue) => queue.try_send(call),
+            None => return,
+        };
+        if let Err(TrySendError::Full(call) | TrySendError::Disconnected(call)) = refused {
+            let call = self.clerk.entry(call);
+            let mut overflow = lock(&self.overflow);
+            if overflow.len() < MOST_PENDING {
+                overflow.extend(call);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A call that is over, and the limits that its answer reported.
+#[derive(Debug)]
+struct Entry {
+    call: ProxiedCall,
+    quotas: Vec<QuotaReport>,
+}
+
+/// Turns calls into entries.
+#[derive(Debug)]
+struct Clerk {
+    run: Option<RunId>,
+    routes: Vec<RouteSettings>,
+    /// Agents do not say that they try again.
+    repeats: Mutex<Repeats>,
+}
+
+impl Clerk {
+    /// `None` for what is no call of a model.
+    fn entry(&self, call: Call) -> Option<Entry> {
+        let route = self.routes.iter().find(|route| route.name == call.request.route)?;
+        let agent = registry::by_name(&route.agent)?;
+        if call.request.api.is_none() || call.end == CallEnd::Refused {
+            return None;
+        }
+        let identity = agent.identify(&call.request);
+        let attempt = lock(&self.repeats).attempt(&identity, &call.request);
+        let quotas = call.quotas.iter().filter_map(report_of).collect();
+        Some(Entry {
+            call: proxied_call(agent, self.run, CallIdentity { attempt, ..identity }, call),
+            quotas,
+        })
+    }
+}
+
+/// A limit as it is stored.
+fn report_of(quota: &relay::Quota) -> Option<QuotaReport> {
+    Some(QuotaReport {
+        provider: quota.provider.to_owned(),
+        window: quota.window.clone(),
+        utilization: Utilization::of(quota.utilization)?,
+        resets_at: quota.resets_at,
+        source: Source::Proxy,
+    })
+}
+
+/// A call as it is stored.
+fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, call: Call) -> ProxiedCall {
+    let CallIdentity { conversation, subagent, kind, attempt } = identity;
+    let Call { request, status, end, latency_ms, ttft_ms, request_id, metered, .. } = call;
+    let failed = status.is_some_and(|status| status >= 400) || metered.error.is_some();
+    let error = if failed || end == CallEnd::NotConnected {
+        let kind = metered.error.clone().unwrap_or_else(|| match end {
+            CallEnd::NotConnected => "not_connected".to_owned(),
+            _ => "http_error".to_owned(),
+        });
+        Some(ApiError { status, kind })
+    } else {
+        None
+    };
+    let broken = matches!(end, CallEnd::ClientGone | CallEnd::UpstreamGone);
+    let usage = metered.tokens.map(|tokens| Usage {
+        model: metered.model.clone().unwrap_or_default(),
+        tokens,
+        tier: metered.tier,
+        request_id: request_id.clone(),
+    });
+    let keyed = metered.response_id.is_some() && agent.keys_by_answer(None);
+    // A call without any id is known by its run, its number and its time: nothing else names it.
+    let own = || {
+        format!("{}-{}-{}", run.map(|run| run.to_string()).unwrap_or_default(), request.number, request.at.0)
+    };
+    ProxiedCall {
+        key: metered.response_id.clone().or(request_id).unwrap_or_else(own),
+        keyed,
+        at: request.at,
+        agent: agent.name().to_owned(),
+        run,
+        conversation,
+        subagent,
+        kind,
+        latency_ms,
+        ttft_ms,
+        aborted: broken && !metered.finished,
+        attempt,
+        usage,
+        error,
+    }
+}
+
+/// The thread's own: the store, and what waits for it.
+struct Book {
+    home: Home,
+    run: Option<RunId>,
+    store: Option<Store>,
+    pending: VecDeque<Entry>,
+    /// Conversations that are noted as evidence already.
+    noted: HashSet<AgentSessionId>,
+    refused: bool,
+    /// Something was stored.
+    changed: bool,
+}
+
+impl Book {
+    fn new(home: Home, run: Option<RunId>) -> Self {
+        Self {
+            home,
+            run,
+            store: None,
+            pending: VecDeque::new(),
+            noted: HashSet::new(),
+            refused: false,
+            changed: false,
+        }
+    }
+
+    fn keep(&mut self, calls: &Receiver<Call>, clerk: &Clerk, overflow: &Mutex<Vec<Entry>>) {
+        loop {
+            // While nothing waits, nothing wakes this thread.
+            let next = if self.pending.is_empty() {
+                calls.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                calls.recv_timeout(RETRY)
+            };
+            let over = matches!(next, Err(RecvTimeoutError::Disconnected));
+            self.add(next.ok().and_then(|call| clerk.entry(call)));
+            // Not waited for: what dies with this process before it is stored, nobody knows. Calls that come while a batch is
+            // written are the next one.
+            while let Ok(call) = calls.try_recv() {
+                self.add(clerk.entry(call));
+            }
+            for call in std::mem::take(&mut *lock(overflow)) {
+                self.add(Some(call));
+            }
+            self.store();
+            if over {
+                return self.finish();
+            }
+        }
+    }
+
+    fn add(&mut self, entry: Option<Entry>) {
+        self.pending.extend(entry);
+        if self.pending.len() > MOST_PENDING {
+            self.pending.pop_front();
+            tracing::error!("a call that the proxy saw is lost: the store has refused too many");
+        }
+    }
+
+    fn finish(&mut self) {
+        let until = Instant::now() + LAST;
+        while !self.pending.is_empty() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(200));
+            self.store();
+        }
+        if !self.pending.is_empty() {
+            tracing::error!("{} calls that the proxy saw are not stored", self.pending.len());
+        }
+        self.publish();
+    }
+
+    /// The wrapper may have gone before the last calls were stored: nobody else would publish and send what they changed.
+    fn publish(&mut self) {
+        let Some(store) = self.store.as_mut().filter(|_| self.changed) else { return };
+        if let Err(error) = publish::publish(store, &self.home, SystemClock.now()) {
+            tracing::warn!("records of sessions are not published: {error}");
+        }
+        let config =
+            Config::load(Some(&self.home.config_file()), |name| std::env::var_os(name), registry::names());
+        if config.delivery.any() {
+            forward::spawn_delivery(&self.home);
+        }
+    }
+
+    fn store(&mut self) {
+        while !self.pending.is_empty() {
+            if let Err(why) = self.store_batch() {
+                if !std::mem::replace(&mut self.refused, true) {
+                    tracing::warn!("calls that the proxy saw wait for the store: {why}");
+                }
+                return;
+            }
+            self.refused = false;
+        }
+    }
+
+    fn store_batch(&mut self) -> Result<(), String> {
+        let now = SystemClock.now();
+        let store = match &mut self.store {
+            Some(store) => store,
+            none => none.insert(Store::open(&self.home, now).map_err(|error| error.to_string())?),
+        };
+        let batch: Vec<&Entry> = self.pending.iter().take(BATCH).collect();
+        let (run, noted) = (self.run, &self.noted);
+        let written: Result<Vec<AgentSessionId>, crate::session::Error> = store.write(|tx| {
+            let mut newly = Vec::new();
+            for Entry { call, quotas } in &batch {
+                let fate = proxied::take(tx, now, call)?;
+                for report in quotas {
+                    match fate {
+                        Fate::Recorded(session) => quota::take(tx, call.at, session, report)?,
+                        _ => quota::take_unowned(tx, call.at, &call.agent, report)?,
+                    }
+                }
+                if let (Some(conversation), Fate::Recorded(session), Some(run)) =
+                    (&call.conversation, fate, run)
+                    && !noted.contains(conversation)
+                    && !newly.contains(conversation)
+                {
+                    note(tx, session, run, call.at, conversation)?;
+                    newly.push(conversation.clone());
+                }
+            }
+            Ok(newly)
+        });
+        let count = batch.len();
+        match written {
+            Ok(newly) => {
+                self.noted.extend(newly);
+                self.pending.drain(..count);
+                self.changed = true;
+                Ok(())
+            }
+            Err(error) => {
+                // A store that was replaced or damaged is opened anew.
+                self.store = None;
+                Err(error.to_string())
+            }
+        }
+    }
+}
+
+/// What the request's own headers named is evidence, too.
+fn note(
+    tx: &Tx<'_>,
+    session: SessionId,
+    run: RunId,
+    at: Timestamp,
+    conversation: &AgentSessionId,
+) -> Result<(), crate::session::Error> {
+    let evidence = Evidence {
+        at,
+        source: "proxy".to_owned(),
+        verdict: EvidenceVerdict::Noted,
+        agent_session_id: Some(conversation.clone()),
+        detail: "a call that went through the proxy names this conversation".to_owned(),
+    };
+    Ok(tx.note_evidence(session, run, &evidence)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use relay::{Api, Metered, Peer, Request, Transport};
+    use wire::Tokens;
+
+    fn ended(status: Option<u16>, end: CallEnd, metered: Metered) -> ProxiedCall {
+        let request = Request {
+            number: 7,
+            route: String::new(),
+            peer: Peer::default(),
+            at: Timestamp(1_794_819_900_000),
+            method: "POST".parse().unwrap(),
+            path: "/v1/messages".into(),
+            headers: relay_headers(),
+            api: Some(Api::Messages),
+            body: None,
+        };
+        let call = Call {
+            request,
+            transport: Transport::Http,
+            status,
+            end,
+            latency_ms: 12,
+            ttft_ms: None,
+            request_id: Some("req_1".into()),
+            metered,
+            quotas: Vec::new(),
+        };
+        proxied_call(registry::by_name("claude").unwrap(), None, CallIdentity::default(), call)
+    }
+
+    fn relay_headers() -> reqwest::header::HeaderMap {
+        reqwest::header::HeaderMap::new()
+    }
+
+    #[test]
+    fn a_call_is_keyed_by_its_answer_and_marked_by_its_end() {
+        let answered = || Metered {
+            response_id: Some("msg_1".into()),
+            model: Some("claude-opus-4-8".into()),
+            tokens: Some(Tokens::default()),
+            ..Metered::default()
+        };
+        let whole = ended(Some(200), CallEnd::Complete, Metered { finished: true, ..answered() });
+        assert_eq!((&*whole.key, whole.keyed, whole.aborted), ("msg_1", true, false));
+        assert!(whole.usage.is_some() && whole.error.is_none());
+        let given_up = ended(Some(200), CallEnd::ClientGone, answered());
+        assert!(given_up.aborted && given_up.usage.is_some() && given_up.error.is_none());
+        let read_to_its_end = ended(Some(200), CallEnd::ClientGone, Metered { finished: true, ..answered() });
+        assert!(!read_to_its_end.aborted, "an agent that hangs up after the last event has the whole answer");
+        let refused = ended(
+            Some(529),
+            CallEnd::Complete,
+            Metered { error: Some("overloaded_error".into()), ..Metered::default() },
+        );
+        assert_eq!((&*refused.key, refused.keyed), ("req_1", false));
+        assert_eq!(refused.error, Some(ApiError { status: Some(529), kind: "overloaded_error".into() }));
+        let unreachable = ended(Some(502), CallEnd::NotConnected, Metered::default());
+        assert_eq!(unreachable.error.map(|error| error.kind).as_deref(), Some("not_connected"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The worker: passes calls on and hands each to the ledger. It may die at any moment; its keeper starts the next one.
+
+use std::future::Future;
+use std::io::{self, BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use relay::{Auth, Proxies, Route, Secret, Settings, Upstream};
+
+use tokio::runtime::Runtime;
+
+use super::gate::Settling;
+use super::ledger::Ledger;
+use super::settings::{ProxySettings, RouteAuth, RouteSettings};
+use super::{handed_over, keeper};
+use crate::log;
+
+/// How long open answers have once the worker is to end. The keeper gives it a little more.
+const DRAIN: Duration = Duration::from_secs(8);
+
+/// Threads that pass bytes on. One would do for an agent; a second keeps a slow TLS handshake from delaying a stream.
+const THREADS: usize = 2;
+
+/// The whole life of a worker process.
+pub fn run() -> io::Result<()> {
+    let (control, listener) = handed_over()?;
+    let mut control = BufReader::new(control);
+    let settings = ProxySettings::receive(&mut control)?;
+    let _ = log::start(&settings.home(), settings.log_level.as_deref());
+    let successor = (listener.try_clone()?, settings.clone());
+    let (over, ended) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("keeper".into()).spawn(move || {
+        if await_end(control) == KeeperEnd::Alone {
+            let (listener, settings) = successor;
+            tracing::warn!("the proxy's keeper has ended; its worker starts another");
+            // Its end of the socket is dropped at once: the new one goes by who has the address.
+            if let Err(error) = keeper::start(&listener, &settings) {
+                tracing::error!("the proxy's keeper cannot be started: {error}");
+                // Better alone than not at all.
+                std::mem::forget(over);
+                return;
+            }
+        }
+        let _ = over.send(());
+    })?;
+    serve(runtime()?, listener, &settings, async {
+        let _ = ended.await;
+    })
+}
+
+/// The threads that pass bytes on.
+pub fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()
+}
+
+/// Serves in this very process, to its end.
+pub(super) fn serve_here(listener: TcpListener, settings: &ProxySettings) -> io::Result<()> {
+    serve(runtime()?, listener, settings, std::future::pending())
+}
+
+/// Serves until `over`, then until the answers that are open have ended and their calls are stored.
+pub fn serve(
+    runtime: Runtime,
+    listener: TcpListener,
+    settings: &ProxySettings,
+    over: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let ledger = Ledger::open(settings)?;
+    let gate = super::gate::of(settings);
+    let observer = Arc::new(Settling { gate: gate.clone(), ledger: Arc::clone(&ledger) });
+    let served = runtime.block_on(async {
+        let (begun, draining) = tokio::sync::oneshot::channel();
+        let over = async {
+            over.await;
+            let _ = begun.send(());
+        };
+        let serving = relay::serve(listener, relay_settings(settings)?, Arc::new(gate), observer, over);
+        let deadline = async {
+            let _ = draining.await;
+            tokio::time::sleep(DRAIN).await;
+        };
+        tokio::select! {
+            served = serving => served,
+            () = deadline => Ok(()),
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    ledger.close();
+    served
+}
+
+/// How a worker learns that its keeper has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeeperEnd {
+    /// It ends in order, or a wrapper will start the next one.
+    Finish,
+    /// It was killed, and nobody else would start another.
+    Alone,
+}
+
+fn await_end(control: BufReader<UnixStream>) -> KeeperEnd {
+    let mut alone = false;
+    for line in control.split(b'\n').map_while(Result::ok) {
+        match line.as_slice() {
+            b"finish" => return KeeperEnd::Finish,
+            b"alone" => alone = true,
+            _ => {}
+        }
+    }
+    if alone { KeeperEnd::Alone } else { KeeperEnd::Finish }
+}
+
+/// The relay's form of the settings.
+fn relay_settings(settings: &ProxySettings) -> io::Result<Settings> {
+    let routes = settings.routes.iter().map(relay_route).collect::<io::Result<_>>()?;
+    let mut relay = Settings::new(Secret::new(settings.secret.clone()), routes);
+    relay.ca_file.clone_from(&settings.ca_file);
+    relay.proxies = Proxies::from_variables(|name| std::env::var(name).ok());
+    Ok(relay)
+}
+
+fn relay_route(route: &RouteSettings) -> io::Result<Route> {
+    let base = route.upstream.parse().map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no address", route.upstream))
+    })?;
+    let auth = route.auth.clone().map(|auth| match auth {
+        RouteAuth::Static { header, value } => Auth::Static { header, value },
+        RouteAuth::Command { header, argv } => Auth::Command { header, argv },
+    });
+    Ok(Route {
+        name: route.name.clone(),
+        upstream: Upstream { base },
+        api: None,
+        auth,
+        headers: route.headers.clone(),
+    })
+}
